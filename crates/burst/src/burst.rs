@@ -1,0 +1,158 @@
+//! A burst: a run of frames with their descs in one memory.
+//!
+//! This is the one unsafe file of the crate. The memory of a burst may belong to a kernel ring or to
+//! another process, which write elsewhere in it at the same time; a plain `&[u8]` over all of it would
+//! be undefined behaviour. So base and length are private and only the bytes of frames that the reader
+//! owns become slices.
+#![allow(unsafe_code)]
+
+use crate::{Desc, TAIL};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A run of frames with their descs, borrowed from whoever owns the memory.
+///
+/// Every frame lies inside the memory and [`TAIL`] readable bytes lie behind it: checked once when the
+/// burst is made, never again.
+#[derive(Clone, Copy)]
+pub struct Burst<'a> {
+    base: *const u8,
+    descs: &'a [Desc],
+    memory: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: a burst only reads the bytes of its frames, which nobody writes while it lives (the promise of
+// `from_raw`, or the shared borrow of `over`), so any thread may hold or share it.
+unsafe impl Send for Burst<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Burst<'_> {}
+
+/// A desc that points outside its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Index of the first such desc.
+    pub index: usize,
+}
+
+impl fmt::Display for Misplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "desc {} points outside its memory (a frame needs {TAIL} readable bytes behind it)", self.index)
+    }
+}
+
+impl std::error::Error for Misplaced {}
+
+impl<'a> Burst<'a> {
+    /// No frames.
+    pub const EMPTY: Burst<'static> = Burst { base: std::ptr::null(), descs: &[], memory: PhantomData };
+
+    /// Frames in plain memory; checks that each lies inside with [`TAIL`] bytes behind it.
+    pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, Misplaced> {
+        match descs.iter().position(|desc| !fits(desc, memory.len())) {
+            Some(index) => Err(Misplaced { index }),
+            None => Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData }),
+        }
+    }
+
+    /// Frames in memory that others may be writing outside these frames.
+    ///
+    /// # Safety
+    /// For all of `'a`: each desc's `offset..offset + captured` from `base` is initialised memory of one
+    /// allocation that nobody writes, and the [`TAIL`] bytes behind it are mapped.
+    pub unsafe fn from_raw(base: *const u8, descs: &'a [Desc]) -> Self {
+        Burst { base, descs, memory: PhantomData }
+    }
+
+    /// Number of frames.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.descs.len()
+    }
+
+    /// Whether there is no frame.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.descs.is_empty()
+    }
+
+    /// The descs, in the order of the frames.
+    #[inline]
+    pub fn descs(&self) -> &'a [Desc] {
+        self.descs
+    }
+
+    /// The bytes of frame `index`.
+    ///
+    /// # Panics
+    /// If there is no frame `index`.
+    #[inline]
+    pub fn frame(&self, index: usize) -> &'a [u8] {
+        self.bytes_of(&self.descs[index])
+    }
+
+    /// Each desc with its frame.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'a Desc, &'a [u8])> + use<'a> {
+        let burst = *self;
+        self.descs.iter().map(move |desc| (desc, burst.bytes_of(desc)))
+    }
+
+    /// The frames of `range` alone.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the burst.
+    #[inline]
+    pub fn slice(&self, range: Range<usize>) -> Burst<'a> {
+        Burst { descs: &self.descs[range], ..*self }
+    }
+
+    #[inline]
+    fn bytes_of(&self, desc: &Desc) -> &'a [u8] {
+        // SAFETY: `desc` is one of `self.descs`, whose ranges lie inside readable memory that nobody
+        // writes for 'a: checked by `over`, promised to `from_raw`.
+        unsafe { std::slice::from_raw_parts(self.base.add(desc.offset as usize), desc.captured as usize) }
+    }
+}
+
+impl fmt::Debug for Burst<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Burst").field("descs", &self.descs).finish_non_exhaustive()
+    }
+}
+
+fn fits(desc: &Desc, length: usize) -> bool {
+    desc.offset as usize + desc.captured as usize + TAIL <= length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nanos;
+
+    #[test]
+    fn frames_come_back_as_they_lie() {
+        let mut memory = vec![0u8; 10 + TAIL];
+        memory[2..6].copy_from_slice(b"abcd");
+        let descs = [Desc::new(Nanos(1), 2, 3), Desc::new(Nanos(2), 4, 2), Desc::new(Nanos(3), 10, 0)];
+        let burst = Burst::over(&memory, &descs).unwrap();
+        let frames: Vec<&[u8]> = burst.iter().map(|(_, frame)| frame).collect();
+        assert_eq!(frames, [&b"abc"[..], b"cd", b""]);
+        assert_eq!(burst.slice(1..2).frame(0), b"cd");
+    }
+
+    #[test]
+    fn a_desc_outside_its_memory_is_refused() {
+        let memory = vec![0u8; 100];
+        for (offset, length) in [(36, 1), (100, 0), (0, 37), (u32::MAX, u32::MAX)] {
+            let descs = [Desc::new(Nanos(1), 0, 36), Desc::new(Nanos(1), offset, length)];
+            assert_eq!(Burst::over(&memory, &descs).unwrap_err(), Misplaced { index: 1 });
+        }
+    }
+
+    #[test]
+    fn the_empty_burst_is_empty() {
+        assert!(Burst::EMPTY.is_empty());
+        assert_eq!(Burst::EMPTY.iter().count(), 0);
+    }
+}

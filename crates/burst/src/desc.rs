@@ -1,0 +1,176 @@
+//! The descriptor: a fixed-size record about one frame.
+
+use crate::Nanos;
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+/// What is known about one frame; 32 bytes, two to a cache line, the same in process and in shared
+/// memory. Descs lie in an array of their own, ascending and dense, apart from the frames, so that
+/// ordering, counting and filtering touch no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Desc {
+    /// When the frame was seen, UTC.
+    pub time: Nanos,
+    /// Where its first byte lies, from the base of the burst's memory.
+    pub offset: u32,
+    /// Bytes of the frame that are there.
+    pub captured: u32,
+    /// Bytes the frame had on the wire, without FCS; at least `captured` unless the source said otherwise.
+    pub wire: u32,
+    /// Index into the interface table of whoever handed this desc out.
+    pub interface: u16,
+    /// What happened to the frame.
+    pub flags: Flags,
+    /// Offset of the network header, or [`Desc::NO_LAYER`].
+    pub l3: u8,
+    /// Offset of the transport header, or [`Desc::NO_LAYER`].
+    pub l4: u8,
+    /// Zero until a use is found.
+    pub reserved: u16,
+    /// Symmetric flow hash: the same for both directions; 0 where none was computed.
+    pub hash: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Desc>() == 32 && align_of::<Desc>() == 8);
+    assert!(std::mem::offset_of!(Desc, time) == 0);
+    assert!(std::mem::offset_of!(Desc, offset) == 8);
+    assert!(std::mem::offset_of!(Desc, captured) == 12);
+    assert!(std::mem::offset_of!(Desc, wire) == 16);
+    assert!(std::mem::offset_of!(Desc, interface) == 20);
+    assert!(std::mem::offset_of!(Desc, flags) == 22);
+    assert!(std::mem::offset_of!(Desc, l3) == 24);
+    assert!(std::mem::offset_of!(Desc, l4) == 25);
+    assert!(std::mem::offset_of!(Desc, reserved) == 26);
+    assert!(std::mem::offset_of!(Desc, hash) == 28);
+};
+
+impl Desc {
+    /// In `l3` and `l4`: no such header, not looked for, or beyond offset 254.
+    pub const NO_LAYER: u8 = 0xff;
+
+    /// A whole frame of `length` bytes at `offset`, with nothing else known.
+    #[inline]
+    pub fn new(time: Nanos, offset: u32, length: u32) -> Self {
+        Desc {
+            time,
+            offset,
+            captured: length,
+            wire: length,
+            interface: 0,
+            flags: Flags::NONE,
+            l3: Desc::NO_LAYER,
+            l4: Desc::NO_LAYER,
+            reserved: 0,
+            hash: 0,
+        }
+    }
+
+    /// Whether bytes of the frame are missing at its end.
+    #[inline]
+    pub fn is_truncated(&self) -> bool {
+        self.captured < self.wire
+    }
+}
+
+/// What happened to a frame before it got here: a set of bits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// Nothing special.
+    pub const NONE: Flags = Flags(0);
+    /// The kernel had taken the VLAN tag out; it was put back in its place.
+    pub const VLAN_RESTORED: Flags = Flags(1 << 0);
+    /// The transport checksum holds only the pseudo-header sum: the sender left the rest to hardware
+    /// (`TP_STATUS_CSUMNOTREADY`, linux/if_packet.h).
+    pub const CHECKSUM_PARTIAL: Flags = Flags(1 << 1);
+    /// The kernel has verified the transport checksum (`TP_STATUS_CSUM_VALID`).
+    pub const CHECKSUM_VALID: Flags = Flags(1 << 2);
+    /// A super-frame that GRO or GSO put together: it never was on a wire like this.
+    pub const SUPER_FRAME: Flags = Flags(1 << 3);
+    /// Older than what the merge had already emitted.
+    pub const LATE: Flags = Flags(1 << 4);
+    /// The receive path was losing frames when this one was stored.
+    pub const LOSING: Flags = Flags(1 << 5);
+    /// The host itself sent this frame.
+    pub const OUTGOING: Flags = Flags(1 << 6);
+    /// Several buffers of the receive path were joined into this frame.
+    pub const JOINED: Flags = Flags(1 << 7);
+    /// Cut on request: `captured` was larger before slicing.
+    pub const SLICED: Flags = Flags(1 << 8);
+    /// The file or hardware marked the frame as damaged (bad FCS, symbol error).
+    pub const DAMAGED: Flags = Flags(1 << 9);
+
+    /// Each flag with the name used in text and JSON.
+    pub const NAMES: [(Flags, &'static str); 10] = [
+        (Flags::VLAN_RESTORED, "vlan_restored"),
+        (Flags::CHECKSUM_PARTIAL, "checksum_partial"),
+        (Flags::CHECKSUM_VALID, "checksum_valid"),
+        (Flags::SUPER_FRAME, "super_frame"),
+        (Flags::LATE, "late"),
+        (Flags::LOSING, "losing"),
+        (Flags::OUTGOING, "outgoing"),
+        (Flags::JOINED, "joined"),
+        (Flags::SLICED, "sliced"),
+        (Flags::DAMAGED, "damaged"),
+    ];
+
+    /// Whether every bit of `other` is set.
+    #[inline]
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags without those of `other`.
+    #[inline]
+    pub fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    #[inline]
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    #[inline]
+    fn bitor_assign(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut set = f.debug_set();
+        for (flag, name) in Flags::NAMES {
+            if self.contains(flag) {
+                set.entry(&name);
+            }
+        }
+        set.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_one_bit_and_one_name_each() {
+        let mut seen = Flags::NONE;
+        for (flag, name) in Flags::NAMES {
+            assert_eq!(flag.0.count_ones(), 1, "{name}");
+            assert!(!seen.contains(flag), "{name} shares a bit");
+            seen |= flag;
+        }
+        assert_eq!(format!("{:?}", Flags::LATE | Flags::SLICED), r#"{"late", "sliced"}"#);
+        assert_eq!((Flags::LATE | Flags::SLICED).without(Flags::LATE), Flags::SLICED);
+    }
+}

@@ -1,0 +1,37 @@
+//! The words everything shares: time, descriptors, bursts, blocks, sinks and the ledger.
+//!
+//! Packets lie back to back in blocks of memory, each with a small descriptor ([`Desc`]); a run of
+//! them is a [`Burst`]. Every other crate is a source or a sink of bursts. In the order data takes:
+//!
+//! - [`time`]: UTC nanoseconds ([`Nanos`]) and how far an input is complete ([`Horizon`]);
+//! - [`interface`]: where a frame was seen, and what its first byte means ([`LinkType`]);
+//! - [`desc`]: the fixed-size record about one frame;
+//! - [`burst`]: frames with their descs in one memory (the only unsafe file of this crate);
+//! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body;
+//! - [`sink`]: what takes bursts;
+//! - [`ledger`]: every counter and drop reason, declared once, and the identity they must satisfy.
+#![deny(unsafe_code)]
+
+pub mod block;
+pub mod burst;
+pub mod desc;
+pub mod interface;
+pub mod ledger;
+pub mod sink;
+pub mod time;
+
+pub use block::Block;
+pub use burst::{Burst, Misplaced};
+pub use desc::{Desc, Flags};
+pub use interface::{Interface, LinkType, StampSource};
+pub use ledger::{Account, Count, Ledger, Stage};
+pub use sink::{Sink, SinkError};
+pub use time::{Horizon, Nanos};
+
+/// Bytes behind the last frame of any burst that may be read (never used), so that copy kernels may
+/// load whole vectors. Blocks keep as many writable bytes behind their end.
+pub const TAIL: usize = 64;
+
+/// The longest frame any part of linerate handles, in bytes: libpcap's `MAXIMUM_SNAPLEN`
+/// (pcap-int.h), above the 65,549 bytes of the longest classic GSO frame.
+pub const MAX_FRAME: usize = 262_144;

@@ -1,0 +1,51 @@
+//! What takes bursts.
+
+use crate::block::View;
+use crate::ledger::Ledger;
+use std::fmt;
+
+/// Why a sink could not take frames.
+#[derive(Debug)]
+pub struct SinkError {
+    /// What the sink writes to, as the user named it.
+    pub target: String,
+    /// What failed.
+    pub reason: std::io::Error,
+    /// What to do about it; empty where nothing better is known than the reason.
+    pub advice: String,
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.target, self.reason)?;
+        if !self.advice.is_empty() {
+            write!(f, "; {}", self.advice)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SinkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.reason)
+    }
+}
+
+/// Takes blocks of frames, in order.
+///
+/// A sink accounts for every frame it is handed: it is delivered or dropped with a reason, also when
+/// `accept` fails.
+pub trait Sink: Send {
+    /// Takes the frames of one block.
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError>;
+
+    /// Makes what was taken visible to whoever reads the other end; called when the input pauses.
+    fn flush(&mut self) -> Result<(), SinkError>;
+
+    /// Ends the output; nothing is accepted afterwards. The ledger of the whole run goes in, for sinks
+    /// that record it.
+    fn finish(&mut self, run: &Ledger) -> Result<(), SinkError>;
+
+    /// Adds this sink's counters.
+    fn counters(&self, ledger: &mut Ledger);
+}

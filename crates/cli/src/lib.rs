@@ -1,0 +1,1 @@
+//! linerate as one library: each crate under its short name.

@@ -1,0 +1,1 @@
+//! The only threads and the only clock: wiring ports to sinks

@@ -1,0 +1,1 @@
+//! What to send and when: replay, templates, schedules

@@ -1,0 +1,1 @@
+//! Test hosts on one machine: network namespaces joined by veth pairs

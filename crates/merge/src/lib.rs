@@ -1,0 +1,1 @@
+//! Many lanes, one stream in time order

@@ -1,0 +1,1 @@
+//! The port contract, the registry of backends, and the backends

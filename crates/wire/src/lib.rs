@@ -1,0 +1,1 @@
+//! Header views and values, checksums, and the layered dissection of a frame
