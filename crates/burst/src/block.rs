@@ -3,7 +3,7 @@
 //! The body is a run of nanosecond pcap records: `{ ts_sec u32, ts_nsec u32, caplen u32, len u32 }` in
 //! native byte order, then the frame. Behind a file header of 24 bytes it *is* a pcap file of one link type.
 
-use crate::{Burst, Desc, Interface, MAX_FRAME, TAIL};
+use crate::{Burst, Desc, Interface, MAX_FRAME, Nanos, TAIL};
 use std::ops::Range;
 
 /// Bytes of the record header in front of each frame.
@@ -39,8 +39,7 @@ impl Block {
             return false;
         }
         let header = &mut self.memory[self.used..start];
-        header[0..4].copy_from_slice(&(desc.time.seconds().min(u32::MAX.into()) as u32).to_ne_bytes());
-        header[4..8].copy_from_slice(&desc.time.subsec().to_ne_bytes());
+        write_time(&mut header[0..8], desc.time);
         header[8..12].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
         header[12..16].copy_from_slice(&desc.wire.to_ne_bytes());
         self.memory[start..end].copy_from_slice(frame);
@@ -49,9 +48,24 @@ impl Block {
         true
     }
 
+    /// Gives every frame the same time, in its desc and in its record.
+    pub fn restamp(&mut self, time: Nanos) {
+        for desc in &mut self.descs {
+            desc.time = time;
+            let header = desc.offset as usize - RECORD_HEADER;
+            write_time(&mut self.memory[header..header + 8], time);
+        }
+    }
+
     /// The frames, as a burst.
     pub fn burst(&self) -> Burst<'_> {
         Burst::over(&self.memory, &self.descs).expect("push keeps every frame inside")
+    }
+
+    /// The descs, in the order of the frames.
+    #[inline]
+    pub fn descs(&self) -> &[Desc] {
+        &self.descs
     }
 
     /// Number of frames.
@@ -107,10 +121,16 @@ impl<'a> View<'a> {
     }
 }
 
+/// Seconds and nanoseconds as a pcap record holds them; its 32-bit seconds end in 2106.
+#[inline]
+fn write_time(record: &mut [u8], time: Nanos) {
+    record[0..4].copy_from_slice(&(time.seconds().min(u32::MAX.into()) as u32).to_ne_bytes());
+    record[4..8].copy_from_slice(&time.subsec().to_ne_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Nanos;
 
     #[test]
     fn records_are_a_pcap_body() {
@@ -133,6 +153,9 @@ mod tests {
         assert!(block.push(&Desc::new(Nanos(1), 0, 0), &vec![7; MAX_FRAME]));
         assert!(!block.push(&Desc::new(Nanos(1), 0, 0), b"x"));
         assert_eq!((block.len(), block.burst().frame(0).len()), (1, MAX_FRAME));
+        block.restamp(Nanos::from_parts(3, 4));
+        assert_eq!(block.burst().descs()[0].time, Nanos::from_parts(3, 4));
+        assert_eq!(block.view(&[]).records(0..1)[..5], [3u32.to_ne_bytes().as_slice(), &[4]].concat());
         block.clear();
         assert!(block.push(&Desc::new(Nanos(1), 0, 0), b"x") && block.push(&Desc::new(Nanos(1), 0, 0), b"y"));
         assert!(!block.push(&Desc::new(Nanos(1), 0, 0), b"z"), "no desc left");

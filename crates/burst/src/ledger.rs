@@ -212,10 +212,22 @@ impl Account {
     }
 }
 
+/// A counter that only one driver knows, by the name it goes by there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Whose counter: a port.
+    pub subject: String,
+    /// The driver's own name, as `ethtool -S` prints it.
+    pub name: String,
+    /// How much it grew while the port was open.
+    pub value: u64,
+}
+
 /// All accounts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     accounts: Vec<Account>,
+    details: Vec<Detail>,
 }
 
 /// A place where the ledger does not add up.
@@ -275,6 +287,16 @@ impl Ledger {
     /// All accounts, in the order they were opened.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
+    }
+
+    /// Adds a driver's own counter: evidence for people, no part of any identity.
+    pub fn add_detail(&mut self, subject: &str, name: &str, value: u64) {
+        self.details.push(Detail { subject: subject.to_owned(), name: name.to_owned(), value });
+    }
+
+    /// The drivers' own counters.
+    pub fn details(&self) -> &[Detail] {
+        &self.details
     }
 
     /// The sum of one kind over the accounts of one stage.

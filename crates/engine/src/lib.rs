@@ -1,1 +1,26 @@
-//! The only threads and the only clock: wiring ports to sinks
+//! The only threads and the only clock: wiring ports to sinks.
+//!
+//! - [`clock`]: the time that is handed down as `now`;
+//! - [`control`]: stopping a run, and watching it from another thread;
+//! - [`wait`]: what to do while nothing is ready;
+//! - [`select`]: filter text, snap length and frame limit;
+//! - [`capture`]: ports -> merge -> select -> block -> sinks;
+//! - [`source`]: where a sender's frames come from;
+//! - [`transmit`]: source -> schedule -> port.
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod clock;
+pub mod control;
+mod lanes;
+pub mod select;
+pub mod source;
+pub mod transmit;
+pub mod wait;
+
+pub use capture::{Capture, CaptureReport};
+pub use control::{Progress, Stop};
+pub use select::Selection;
+pub use source::Source;
+pub use transmit::{Transmit, TransmitReport};
+pub use wait::Waiting;

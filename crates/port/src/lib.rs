@@ -1,1 +1,21 @@
-//! The port contract, the registry of backends, and the backends
+//! Where frames enter and leave: the port contract, the registry of backends, and the backends.
+//!
+//! - [`contract`]: what a receiving and a sending queue must do, small enough to fake and to fuzz;
+//! - [`spec`]: `scheme:target[@queues][?key=value&...]`, as users write ports;
+//! - [`registry`]: one row a backend;
+//! - [`backends`]: one file a backend; system calls stay in `backends/sys/`;
+//! - [`netns`]: opening things inside a network namespace;
+//! - [`inventory`]: what interfaces there are and which backends work on them.
+#![deny(unsafe_code)]
+
+pub mod backends;
+pub mod contract;
+pub mod inventory;
+pub mod netns;
+mod nic;
+pub mod registry;
+pub mod spec;
+
+pub use contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
+pub use registry::{RxOptions, TxOptions, open_rx, open_tx};
+pub use spec::Spec;

@@ -1,1 +1,64 @@
-//! Header views and values, checksums, and the layered dissection of a frame
+//! Headers as views and values, checksums, and the layered dissection of a frame.
+//!
+//! A *view* is a thin look at bytes: `View::parse` checks every length once, then its getters cannot
+//! fail. A *value* is a plain struct that is read from a view and *emitted* into bytes; what follows from
+//! other bytes (header lengths, total lengths, checksums) is not in it but computed when it is emitted.
+//! [`dissect`](dissect()) walks a frame from the outermost header inwards, allocates nothing, and says
+//! where each header lies and why it stopped.
+//!
+//! In the order of a frame:
+//!
+//! - [`ethernet`], [`llc`] (802.3), [`vlan`], with [`MacAddr`];
+//! - [`arp`], [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`];
+//! - [`tcp`], [`tcp_option`], [`udp`], [`icmp`], [`icmpv6`];
+//! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624;
+//! - [`registry`]: one row a protocol; [`dissect`](mod@dissect): the walk;
+//! - [`error`]: what is wrong with bytes, or with a value that does not fit.
+//!
+//! # How long a payload is
+//! Frames are captured without FCS, may be cut by a snap length and padded to Ethernet's minimum size.
+//! So a payload ends where its header's length field says, or where the bytes end if that is sooner;
+//! `is_cut` then says that bytes are missing. Padding behind the length never is payload. A length of 0
+//! in IPv4, IPv6 and UDP, as segmentation offload and jumbograms (RFC 2675) leave it, means all bytes there.
+//!
+//! ```
+//! use linerate_wire::{Layers, Link, Protocol, Stop, dissect};
+//!
+//! let mut frame = [0u8; 60];
+//! frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]); // Ethernet type IPv4; version 4, 20 bytes of header
+//! frame[16..18].copy_from_slice(&[0, 28]); // total length
+//! frame[23] = 17; // UDP
+//! frame[38..40].copy_from_slice(&[0, 8]); // UDP length
+//! let mut layers = Layers::new();
+//! dissect(Link::Ethernet, &frame, &mut layers);
+//! let protocols: Vec<_> = layers.as_slice().iter().map(|layer| layer.protocol).collect();
+//! assert_eq!(protocols, [Protocol::Ethernet, Protocol::Ipv4, Protocol::Udp]);
+//! assert_eq!((layers.l3(), layers.l4(), layers.stop()), (14, 34, Stop::End));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod checksum;
+pub mod dissect;
+pub mod error;
+pub mod ethernet;
+pub mod icmp;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ipv6_extension;
+pub mod ipv6_fragment;
+pub mod llc;
+pub mod mac;
+pub mod options;
+pub mod registry;
+pub mod tcp;
+pub mod tcp_option;
+pub mod udp;
+pub mod vlan;
+
+pub use checksum::{Pseudo, Sum};
+pub use dissect::{Layer, Layers, Link, MAX_LAYERS, Stop, dissect};
+pub use error::{Flaw, Malformed, Unfit};
+pub use mac::MacAddr;
+pub use registry::{Number, Protocol, Role};

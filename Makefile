@@ -1,0 +1,41 @@
+# What people type. Each target installs what it needs (as root on Debian; else it says how).
+.PHONY: demo test bench lint fuzz build install clean
+
+CARGO = cargo
+LINERATE = target/release/linerate
+
+build:
+	@scripts/setup build
+	$(CARGO) build --release --locked
+
+# The main job on this machine, with no network card: send, capture, merge, compare.
+demo: build
+	@scripts/setup demo
+	$(LINERATE) demo
+
+# Formatting, lints, and every test. As root nothing is skipped; else what is skipped is said.
+test:
+	@scripts/setup test
+	$(MAKE) lint
+	$(CARGO) build --release --locked
+	$(CARGO) test --workspace --locked
+
+# Lints that need nothing but cargo.
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# Our figures, those of peers, and the limits of this machine, in the same run.
+bench: build
+	@scripts/setup bench
+	$(LINERATE) bench all
+
+# Each fuzz target for FUZZ_SECONDS.
+FUZZ_SECONDS = 60
+fuzz:
+	@scripts/setup fuzz
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+clean:
+	$(CARGO) clean

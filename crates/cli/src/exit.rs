@@ -1,0 +1,47 @@
+//! Exit statuses.
+
+use std::process::ExitCode;
+
+/// What the program ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed; what was done before the failure is complete.
+    Failed = 1,
+    /// Wrong usage: nothing was done.
+    Usage = 2,
+    /// Frames were lost although `--lossless` was asked for.
+    Lost = 3,
+}
+
+impl Exit {
+    /// The status for an error: wrong usage where it says so, else failed.
+    pub fn of(error: &anyhow::Error) -> Exit {
+        if error.is::<WrongUsage>() { Exit::Usage } else { Exit::Failed }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error in what the user asked for, found before anything was done.
+#[derive(Debug)]
+pub struct WrongUsage(String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
+
+/// An error that ends the program with [`Exit::Usage`].
+pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
+    anyhow::Error::new(WrongUsage(text.to_string()))
+}

@@ -1,0 +1,52 @@
+//! The verbs: one file each.
+
+pub mod bench;
+pub mod capture;
+pub mod demo;
+pub mod generate;
+pub mod lab;
+pub mod ports;
+
+use crate::exit::Exit;
+use clap::{Parser, Subcommand};
+
+/// Line-rate packet work on an ordinary Linux machine.
+#[derive(Debug, Parser)]
+#[command(name = "linerate", version, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "Ports are scheme:target[@queues][?key=value&...]; a bare interface name is packet:NAME, which \
+takes nothing away from the host.\nExit status: 0 done, 1 failed, 2 wrong usage, 3 frames were lost although \
+--lossless was asked for.")]
+pub struct Program {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show the main job, on this machine, with no network card: send, capture, merge, compare
+    Demo(demo::Args),
+    /// List interfaces and which backends work on them
+    Ports(ports::Args),
+    /// Make test hosts: network namespaces joined by veth pairs
+    Lab(lab::Args),
+    /// Send frames: replay a capture file or repeat one UDP frame
+    Generate(generate::Args),
+    /// Capture from one or many ports into one time-ordered stream, counted or written to a file
+    Capture(capture::Args),
+    /// Measure this program beside its peers and the limits of this machine
+    Bench(bench::Args),
+}
+
+/// Does what the verb says.
+pub fn run(verb: Verb) -> anyhow::Result<Exit> {
+    match verb {
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Ports(args) => ports::run(&args),
+        Verb::Lab(args) => lab::run(&args),
+        Verb::Generate(args) => generate::run(&args),
+        Verb::Capture(args) => capture::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+    }
+}

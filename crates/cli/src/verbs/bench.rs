@@ -1,0 +1,122 @@
+//! `linerate bench`: our figures beside those of peers and the limits of this machine, in the same run.
+
+mod capture;
+mod dissect;
+mod measure;
+mod merge;
+mod pcap;
+
+use self::measure::Row;
+use crate::exit::{Exit, usage};
+use crate::view::table::table;
+use serde::Serialize;
+
+/// Options of `linerate bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
+The limit is what this machine does in the same run without our work: a plain read, a plain copy, a bare touch.")]
+pub struct Args {
+    /// Which tables
+    #[arg(value_enum, default_values_t = [Bench::All])]
+    benches: Vec<Bench>,
+    /// Rounds of each case
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    rounds: usize,
+    /// Small inputs and one round: shows that the benchmarks work, not how fast anything is
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON lines (schema linerate/bench/1), a row each
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bench {
+    /// All of them
+    All,
+    /// Layers of frames in memory
+    Dissect,
+    /// Reading capture files from the page cache
+    Pcap,
+    /// Lanes in memory into one ordered block
+    Merge,
+    /// Capturing from a veth pair, beside tcpdump
+    Capture,
+}
+
+/// How much to measure.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: usize,
+    quick: bool,
+}
+
+impl Effort {
+    /// `full`, or a small fraction of it.
+    fn of(&self, full: usize) -> usize {
+        if self.quick { (full / 100).max(1) } else { full }
+    }
+}
+
+/// Measures.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.rounds == 0 {
+        return Err(usage("--rounds: at least one"));
+    }
+    let effort = Effort { rounds: if args.quick { 1 } else { args.rounds }, quick: args.quick };
+    let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
+    let mut rows = Vec::new();
+    let tables: [(Bench, fn(Effort) -> anyhow::Result<Vec<Row>>); 4] = [
+        (Bench::Dissect, dissect::run),
+        (Bench::Pcap, pcap::run),
+        (Bench::Merge, merge::run),
+        (Bench::Capture, capture::run),
+    ];
+    for (bench, measure) in tables {
+        if wants(bench) {
+            let new = measure(effort)?;
+            if args.json {
+                for row in &new {
+                    println!("{}", serde_json::to_string(&Line { schema: "linerate/bench/1", row })?);
+                }
+            }
+            rows.extend(new);
+        }
+    }
+    if !args.json {
+        print(&rows);
+    }
+    Ok(Exit::Done)
+}
+
+fn print(rows: &[Row]) {
+    let heads = ["bench", "case", "size", "M frames/s", "Gb/s L2", "peer", "peer M/s", "limit M/s", "ratio", "spread", "remark"];
+    let mut lines = table(&heads, 2);
+    for row in rows {
+        let size = row.size.map_or_else(|| "mix".to_owned(), |size| size.to_string());
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+        lines.add_row([
+            row.bench.to_owned(),
+            row.case.clone(),
+            size,
+            format!("{:.2}", row.mpps),
+            format!("{:.2}", row.gbps_l2),
+            row.peer.clone().unwrap_or_default(),
+            number(row.peer_mpps),
+            number(row.limit_mpps),
+            number(row.ratio),
+            format!("{:.0} %", row.spread_percent),
+            row.remark.clone(),
+        ]);
+    }
+    println!("{lines}");
+    println!("\n  medians of {} rounds; ratio is to the peer where there is one, else to the limit", rows.first().map_or(0, |row| row.rounds));
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    row: &'a Row,
+}

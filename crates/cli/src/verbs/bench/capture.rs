@@ -1,0 +1,169 @@
+//! Capturing from a veth pair at the sender's top speed, beside tcpdump.
+//!
+//! Sender and receiver share the cores of this machine, so besides the rate the processor time that the
+//! receiver takes for a frame is compared.
+
+use super::Effort;
+use super::measure::{Rounds, Row};
+use anyhow::{Context, bail};
+use linerate_engine::{Progress, Source, Stop, Transmit};
+use linerate_generate::{Pacing, Rate, UdpTemplate};
+use linerate_lab::{Plan, TemporaryLab};
+use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_wire::MacAddr;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Frames a round sends.
+const FRAMES: usize = 1_000_000;
+/// How long a receiver gets to open its port, and to take what is left.
+const SETTLE: Duration = Duration::from_millis(700);
+
+pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("bench capture: SKIPPED: test hosts need root");
+        return Ok(Vec::new());
+    }
+    let has_tcpdump = Command::new("tcpdump").arg("--version").output().is_ok();
+    if !has_tcpdump {
+        eprintln!("bench capture: tcpdump is not installed: no peer beside us");
+    }
+    let mut rows = Vec::new();
+    for size in [64, 1518] {
+        let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;
+        let receiver = lab.plan().namespace("rx");
+        let frames = effort.of(FRAMES) as u64;
+        let (mut ours, mut theirs) = (Side::default(), Side::default());
+        let rounds = effort.rounds.min(5);
+        for _ in 0..rounds {
+            ours.round(&lab, frames, size, &mut linerate(&receiver)?, count_of_linerate)?;
+            if has_tcpdump {
+                theirs.round(&lab, frames, size, &mut tcpdump(&lab)?, count_of_tcpdump)?;
+            }
+        }
+        let mut row = ours.rounds.row("capture", "packet, veth", (size - 4) as f64).sized(size);
+        row.cores = 2;
+        row.remark = format!("lost {}, {:.0} ns CPU a frame", ours.lost, ours.cpu_nanos());
+        if has_tcpdump {
+            row = row.beside("tcpdump", &theirs.rounds);
+            row.remark += &format!("; tcpdump lost {}, {:.0} ns", theirs.lost, theirs.cpu_nanos());
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The rounds of one receiver.
+#[derive(Default)]
+struct Side {
+    rounds: Rounds,
+    lost: u64,
+    captured: u64,
+    cpu: Duration,
+}
+
+impl Side {
+    fn cpu_nanos(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.captured.max(1) as f64
+    }
+
+    /// Starts a receiver, sends, ends the receiver, and counts.
+    fn round(
+        &mut self,
+        lab: &TemporaryLab,
+        frames: u64,
+        size: usize,
+        receiver: &mut Command,
+        count: fn(&str) -> Option<u64>,
+    ) -> anyhow::Result<()> {
+        let child = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("cannot start {:?}", receiver.get_program()))?;
+        std::thread::sleep(SETTLE);
+        let sent = send(lab, frames, size);
+        std::thread::sleep(SETTLE);
+        let cpu = cpu_time(&child);
+        let text = end(&mut child)?;
+        let (sent, seconds) = sent?;
+        let captured = count(&text).with_context(|| format!("a receiver did not say what it captured: {text}"))?;
+        self.rounds.add(captured, seconds);
+        self.lost += sent.saturating_sub(captured);
+        self.captured += captured;
+        self.cpu += cpu;
+        Ok(())
+    }
+}
+
+fn send(lab: &TemporaryLab, frames: u64, size: usize) -> anyhow::Result<(u64, f64)> {
+    let template = UdpTemplate::new(
+        (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])),
+        ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()),
+        (49152, 9),
+        size,
+    )?;
+    let spec = Spec::parse(&format!("packet:eth0?netns={}", lab.plan().namespace("tx")))?;
+    let started = Instant::now();
+    let report = Transmit {
+        source: Source::template(&template, frames),
+        port: open_tx(&spec, &TxOptions::default())?,
+        pacing: Pacing::Fixed(Rate::Top),
+        duration: None,
+        stop: Stop::new(),
+        progress: Progress::new(),
+    }
+    .run();
+    match report.failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok((report.frames, started.elapsed().as_secs_f64())),
+    }
+}
+
+fn linerate(namespace: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["capture", &format!("packet:eth0?netns={namespace}"), "-w", "/dev/null", "--json"]);
+    Ok(command)
+}
+
+fn tcpdump(lab: &TemporaryLab) -> anyhow::Result<Command> {
+    let mut command = lab.exec("rx", "tcpdump")?;
+    // The same ring memory as ours, in KiB.
+    command.args(["-i", "eth0", "-n", "-B", "131072", "-w", "/dev/null"]);
+    Ok(command)
+}
+
+fn count_of_linerate(text: &str) -> Option<u64> {
+    let document: serde_json::Value = serde_json::from_str(text).ok()?;
+    document["frames"].as_u64()
+}
+
+fn count_of_tcpdump(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_suffix(" packets captured")?.trim().parse().ok())
+}
+
+/// Processor time a running process has used, from `/proc/PID/stat` (proc(5): utime and stime in ticks of
+/// 10 ms).
+fn cpu_time(child: &Child) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+}
+
+/// Asks a receiver to end, and returns all it printed.
+fn end(child: &mut Child) -> anyhow::Result<String> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the receiver has no process id")?;
+    kill_process(pid, Signal::INT).context("the receiver has ended early")?;
+    let mut text = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        out.read_to_string(&mut text)?;
+    }
+    if let Some(mut err) = child.stderr.take() {
+        err.read_to_string(&mut text)?;
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("a receiver failed ({status}): {text}");
+    }
+    Ok(text)
+}

@@ -1,0 +1,99 @@
+//! Layers of frames in memory: how many frames a core takes apart in a second.
+
+use super::Effort;
+use super::measure::{Rounds, Row};
+use crate::verbs::demo::stage::recording;
+use linerate_burst::{Block, Burst};
+use linerate_port::{RxOptions, Spec, open_rx};
+use linerate_wire::{Layers, Link, MacAddr, Pseudo, dissect, ethernet, ipv4, registry, tcp};
+use std::hint::black_box;
+
+/// Frames of the synthetic case: they stay in the first-level cache, as in a burst just copied.
+const FRAMES: usize = 256;
+
+pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let tcp = tcp_frames();
+    let (ours, touch) = measure(tcp.burst(), effort.of(40_000), effort.rounds);
+    rows.push(ours.row("dissect", "TCP/IPv4", 60.0).sized(64).limited("touch", &touch));
+
+    let workplace = std::env::temp_dir().join(format!("linerate-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&workplace)?;
+    let mix = recording(None, &workplace).and_then(|recording| load(&recording.path.to_string_lossy()));
+    std::fs::remove_dir_all(&workplace)?;
+    let mix = mix?;
+    let bytes: usize = mix.burst().descs().iter().map(|desc| desc.captured as usize).sum();
+    let (ours, touch) = measure(mix.burst(), effort.of(200), effort.rounds);
+    rows.push(ours.row("dissect", "real mix", bytes as f64 / mix.len() as f64).limited("touch", &touch));
+    Ok(rows)
+}
+
+/// Our rounds and those of a loop that only reads a word of each frame, in turn.
+fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> (Rounds, Rounds) {
+    let (mut ours, mut touch) = (Rounds::default(), Rounds::default());
+    let mut layers = Layers::new();
+    for _ in 0..rounds {
+        ours.time(|| {
+            let mut depth = 0;
+            for _ in 0..passes {
+                for (_, frame) in burst.iter() {
+                    dissect(Link::Ethernet, frame, &mut layers);
+                    depth += layers.as_slice().len() + usize::from(layers.l4());
+                }
+            }
+            black_box(depth);
+            (passes * burst.len()) as u64
+        });
+        touch.time(|| {
+            let mut sum = 0u64;
+            for _ in 0..passes {
+                for (_, frame) in burst.iter() {
+                    sum += u64::from(frame.get(12).copied().unwrap_or_default());
+                }
+                black_box(sum);
+            }
+            (passes * burst.len()) as u64
+        });
+    }
+    (ours, touch)
+}
+
+/// TCP segments without payload, of as many flows as frames.
+fn tcp_frames() -> Block {
+    let mut block = Block::new(1 << 20, FRAMES);
+    for number in 0..FRAMES {
+        let (source, destination) = ([10, 0, 0, number as u8].into(), [10, 1, 0, 1].into());
+        let mut frame = [0u8; 60];
+        let (link, packet) = frame.split_at_mut(ethernet::LEN);
+        let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+        let header = ethernet::Header { source: macs.0, destination: macs.1, ether_type: ethernet::IPV4 };
+        header.emit(link).expect("there is room for the header");
+        let ip = ipv4::Header { source, destination, ..ipv4::Header::new(registry::TCP) };
+        ip.emit(tcp::LEN, packet).expect("there is room for the header");
+        let segment = &mut packet[ipv4::LEN..ipv4::LEN + tcp::LEN];
+        let header = tcp::Header { source_port: 1024 + number as u16, destination_port: 443, ..tcp::Header::default() };
+        header.emit(segment).expect("there is room for the header");
+        tcp::fill_checksum(segment, &Pseudo::V4 { source, destination }).expect("a whole segment");
+        let desc = linerate_burst::Desc::new(linerate_burst::Nanos(number as u64), 0, 60);
+        assert!(block.push(&desc, &frame), "the block was made for so many");
+    }
+    block
+}
+
+/// A whole capture file in one block.
+fn load(path: &str) -> anyhow::Result<Block> {
+    let size = std::fs::metadata(path)?.len() as usize;
+    let mut block = Block::new(size * 2, size / 16 + 1);
+    let mut port = open_rx(&Spec::file(path), &RxOptions::default())?;
+    loop {
+        let head = port.queues[0].fill(linerate_burst::Nanos::ZERO)?;
+        if head.burst.is_empty() {
+            return Ok(block);
+        }
+        for (desc, frame) in head.burst.iter() {
+            anyhow::ensure!(block.push(desc, frame), "{path} is larger than it was");
+        }
+        let shown = head.burst.len();
+        port.queues[0].consume(shown);
+    }
+}

@@ -1,0 +1,93 @@
+//! Reading capture files from the page cache, beside a plain read of the same file.
+
+use super::Effort;
+use super::measure::{Rounds, Row};
+use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate_record::{Format, Output, Reader, Writer};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What the reader asks for at a time, and so does the plain read.
+const PIECE: usize = 256 << 10;
+/// Bytes of the test file: more than the caches hold.
+const FILE_BYTES: usize = 512 << 20;
+
+pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for size in [64, 1518] {
+        for format in [Format::Pcap, Format::Pcapng] {
+            let path = std::env::temp_dir().join(format!("linerate-bench-{}-{size}", std::process::id()));
+            let frames = effort.of(FILE_BYTES) / (size + 12);
+            let written = write(&path, format, size - 4, frames);
+            let result = written.and_then(|()| measure(&path, frames as u64, effort.rounds));
+            std::fs::remove_file(&path)?;
+            let (ours, plain) = result?;
+            let case = if format == Format::Pcap { "read pcap" } else { "read pcapng" };
+            let mut row = ours.row("pcap", case, (size - 4) as f64).sized(size).limited("plain read", &plain);
+            row.remark = format!("{:.1} GB/s of frames", ours.median() * (size - 4) as f64 / 1e3);
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<(Rounds, Rounds)> {
+    let (mut ours, mut plain) = (Rounds::default(), Rounds::default());
+    let mut buffer = vec![0; PIECE];
+    for _ in 0..rounds {
+        let mut file = File::open(path)?;
+        let mut failure = None;
+        plain.time(|| {
+            loop {
+                match file.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+            frames
+        });
+        let mut reader = Reader::new(Box::new(File::open(path)?), path.to_string_lossy())?;
+        let mut result = Ok(0);
+        ours.time(|| {
+            result = read_all(&mut reader);
+            frames
+        });
+        anyhow::ensure!(result? == frames && failure.is_none(), "the test file was not read whole");
+    }
+    Ok((ours, plain))
+}
+
+fn read_all(reader: &mut Reader) -> Result<u64, linerate_record::ReadError> {
+    let mut frames = 0;
+    loop {
+        let shown = reader.fill()?.len();
+        if shown == 0 {
+            return Ok(frames);
+        }
+        frames += shown as u64;
+        reader.consume(shown);
+    }
+}
+
+fn write(path: &Path, format: Format, length: usize, frames: usize) -> anyhow::Result<()> {
+    let mut writer = Writer::new(Output::open(&path.to_string_lossy(), None)?, format);
+    let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];
+    let frame = vec![0x5a; length];
+    let mut block = Block::new(1 << 20, 8192);
+    for number in 0..frames {
+        let desc = Desc::new(Nanos(1_700_000_000_000_000_000 + number as u64 * 100), 0, length as u32);
+        if !block.push(&desc, &frame) {
+            writer.accept(block.view(&interfaces))?;
+            block.clear();
+            block.push(&desc, &frame);
+        }
+    }
+    writer.accept(block.view(&interfaces))?;
+    writer.finish(&Ledger::new())?;
+    Ok(())
+}

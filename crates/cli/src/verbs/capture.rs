@@ -1,0 +1,298 @@
+//! `linerate capture`: one or several ports -> one time-ordered stream -> count, file.
+
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, drop_to};
+use crate::signals::stop_on_signals;
+use crate::view::ledger::LedgerJson;
+use crate::view::live::{Live, is_watched};
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::ledger;
+use anyhow::Context;
+use linerate_burst::ledger::Kind;
+use linerate_burst::{LinkType, Sink, Stage};
+use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
+use linerate_filter::Filter;
+use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_record::{Format, Output, Writer};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Options of `linerate capture`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  linerate capture eth0                             count what eth0 sees, a line a second
+  linerate capture eth0,eth1 -w both.pcapng tcp     both ports in one file, ordered by time
+  linerate capture -r trace.pcap udp port 53 -w dns.pcapng
+  linerate capture eth0 -w - | tshark -r -
+The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
+Options of packet ports: ?netns=NAME ?ring=128MiB ?block=1MiB ?timeout=MS ?lanes=N ?direction=in|inout")]
+pub struct Args {
+    /// Ports (comma between several), unless -i or -r is given; then filter text
+    #[arg(value_name = "PORTS|FILTER")]
+    words: Vec<String>,
+    /// A port to capture from; may be given several times, or with commas
+    #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<String>,
+    /// A capture file to read instead (- for standard input); may be given several times
+    #[arg(short = 'r', long = "read", alias = "from", value_name = "FILE")]
+    read: Vec<String>,
+    /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng
+    #[arg(short = 'w', long, value_name = "FILE")]
+    write: Option<String>,
+    /// The format to write, whatever the file is called
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<FileFormat>,
+    /// Filter text, instead of trailing arguments
+    #[arg(short = 'f', long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Stop after this many frames
+    #[arg(short = 'c', long = "count", value_name = "N")]
+    count: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Keep at most this many bytes of a frame; 0 for all
+    #[arg(short = 's', long = "snap", value_name = "BYTES", default_value_t = 0)]
+    snap: u32,
+    /// Do not ask interfaces for frames to other hosts
+    #[arg(short = 'p', long = "no-promiscuous")]
+    no_promiscuous: bool,
+    /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames
+    #[arg(long, value_name = "MS")]
+    lag: Option<f64>,
+    /// End with status 3 if a frame was lost
+    #[arg(long)]
+    lossless: bool,
+    /// Print one JSON document at the end (schema linerate/capture/1)
+    #[arg(long)]
+    json: bool,
+    /// No line a second, no summary
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Never sleep while waiting for frames: least delay, a whole core
+    #[arg(long, conflicts_with = "sleep")]
+    spin: bool,
+    /// Always sleep while waiting for frames: least work
+    #[arg(long)]
+    sleep: bool,
+    /// Go on as this user once ports and files are open (default: whoever called sudo)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// Formats that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FileFormat {
+    /// Classic pcap with nanosecond times; one link type
+    Pcap,
+    /// pcapng: several interfaces, drop counters
+    Pcapng,
+}
+
+/// What was asked for, checked.
+struct Asked {
+    specs: Vec<Spec>,
+    filter: String,
+    duration: Option<Duration>,
+    lag: Option<Duration>,
+}
+
+/// Captures.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let asked = args.check()?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let identity = Identity::choose(args.user.as_deref())?;
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let ports = args.open_ports(&asked)?;
+    if let Some(path) = &args.write {
+        sinks.push(args.open_writer(path, identity)?);
+    }
+    let notes: Vec<String> =
+        ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
+    drop_to(identity)?;
+
+    if !args.quiet && !args.json {
+        args.announce(&asked, &notes);
+    }
+    let progress = Progress::new();
+    let live = Live::start(&progress, "captured", args.quiet || args.json || !is_watched());
+    let report = Capture {
+        ports,
+        selection: Selection { filter: asked.filter.clone(), snap: args.snap, frames: args.count },
+        sinks,
+        waiting: args.waiting(),
+        duration: asked.duration,
+        stop,
+        progress,
+    }
+    .run();
+    drop(live);
+    args.conclude(&asked, &report)
+}
+
+impl Args {
+    fn check(&self) -> anyhow::Result<Asked> {
+        let mut words = self.words.as_slice();
+        let mut specs = Vec::new();
+        for path in &self.read {
+            specs.push(Spec::file(path));
+        }
+        let mut names: Vec<&str> = self.ports.iter().map(String::as_str).collect();
+        if names.is_empty() && specs.is_empty() {
+            let (ports, rest) = words.split_first().ok_or_else(|| {
+                usage("which port? as in linerate capture eth0 (linerate ports lists them), or -r FILE")
+            })?;
+            names = ports.split(',').collect();
+            words = rest;
+        }
+        for name in names {
+            specs.push(Spec::parse(name).map_err(usage)?);
+        }
+        let filter = match (&self.filter, words) {
+            (Some(_), [word, ..]) => {
+                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+            }
+            (Some(text), []) => text.clone(),
+            (None, words) => words.join(" "),
+        };
+        if let Err(error) = Filter::compile(&filter, LinkType::ETHERNET.0)
+            && specs.iter().any(|spec| spec.scheme != "pcap")
+        {
+            return Err(usage(error));
+        }
+        Ok(Asked {
+            specs,
+            filter,
+            duration: self.seconds.map(|s| span("--seconds", s)).transpose()?,
+            lag: self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?,
+        })
+    }
+
+    fn open_ports(&self, asked: &Asked) -> anyhow::Result<Vec<RxPort>> {
+        let options = RxOptions {
+            snap: self.snap,
+            promiscuous: !self.no_promiscuous,
+            lag: asked.lag,
+            filter: asked.filter.clone(),
+        };
+        Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn open_writer(&self, path: &str, identity: Identity) -> anyhow::Result<Box<dyn Sink>> {
+        let format = match self.format {
+            Some(FileFormat::Pcap) => Format::Pcap,
+            Some(FileFormat::Pcapng) => Format::Pcapng,
+            None => Format::of_path(path),
+        };
+        let output = Output::open(path, identity.owner()).with_context(|| format!("cannot write {path}"))?;
+        Ok(Box::new(Writer::new(output, format)))
+    }
+
+    fn waiting(&self) -> Waiting {
+        match (self.spin, self.sleep) {
+            (true, _) => Waiting::Spin,
+            (_, true) => Waiting::Sleep,
+            _ => Waiting::Adaptive,
+        }
+    }
+
+    fn announce(&self, asked: &Asked, notes: &[String]) {
+        let ports: Vec<String> = asked.specs.iter().map(ToString::to_string).collect();
+        let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
+        eprintln!("capturing {}{to}", ports.join(", "));
+        for note in notes {
+            eprintln!("  {note}");
+        }
+    }
+
+    fn conclude(&self, asked: &Asked, report: &CaptureReport) -> anyhow::Result<Exit> {
+        let lost = report.ledger.lost();
+        if self.json {
+            let text = serde_json::to_string_pretty(&CaptureJson::new(asked, report))?;
+            // Frames on standard output leave no room for anything else there.
+            if self.write.as_deref() == Some("-") { eprintln!("{text}") } else { println!("{text}") }
+        } else if !self.quiet {
+            eprint!("{}", summary(report));
+        }
+        if let Some(failure) = &report.failure {
+            eprintln!("linerate: {failure}");
+            return Ok(Exit::Failed);
+        }
+        Ok(if self.lossless && lost > 0 { Exit::Lost } else { Exit::Done })
+    }
+}
+
+fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
+}
+
+/// The summary at the end, for people.
+pub fn summary(report: &CaptureReport) -> String {
+    let seconds = report.elapsed.as_secs_f64();
+    let rates = Rates::new(report.frames, report.wire_bytes, seconds);
+    let mut text = String::new();
+    for event in &report.events {
+        text += &format!("  {event}\n");
+    }
+    text += &format!(
+        "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",
+        grouped(report.frames),
+        grouped(report.bytes),
+        frames_per_second(rates.mpps),
+        rates.gbps_l1,
+        grouped(report.ledger.lost()),
+        grouped(report.ledger.total(linerate_burst::Count::Late)),
+    );
+    text + &ledger::print(&report.ledger, report.quiesced)
+}
+
+/// `linerate/capture/1`.
+#[derive(Serialize)]
+struct CaptureJson {
+    schema: &'static str,
+    ports: Vec<String>,
+    filter: String,
+    received: u64,
+    delivered: u64,
+    frames: u64,
+    bytes: u64,
+    wire_bytes: u64,
+    late: u64,
+    first_time_ns: Option<u64>,
+    last_time_ns: Option<u64>,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+impl CaptureJson {
+    fn new(asked: &Asked, report: &CaptureReport) -> Self {
+        let seconds = report.elapsed.as_secs_f64();
+        CaptureJson {
+            schema: "linerate/capture/1",
+            ports: asked.specs.iter().map(ToString::to_string).collect(),
+            filter: asked.filter.clone(),
+            received: report.ledger.sum(Stage::Receive, Kind::Received),
+            delivered: report.frames,
+            frames: report.frames,
+            bytes: report.bytes,
+            wire_bytes: report.wire_bytes,
+            late: report.ledger.total(linerate_burst::Count::Late),
+            first_time_ns: report.span.map(|(first, _)| first.0),
+            last_time_ns: report.span.map(|(_, last)| last.0),
+            seconds,
+            rates: Rates::new(report.frames, report.wire_bytes, seconds),
+            quiesced: report.quiesced,
+            events: report.events.clone(),
+            failure: report.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&report.ledger),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `linerate demo`: the main job, on this machine, with no network card.
+//!
+//! Two hosts replay the two halves of a capture into a sensor with two ports, which captures both, merges
+//! them by time and writes one file. Then the file is compared, frame by frame, with what was sent.
+
+mod compare;
+pub(super) mod stage;
+
+use self::compare::{Compared, Expected, compare};
+use self::stage::{PARTS, Stage};
+use crate::exit::Exit;
+use crate::signals::stop_on_signals;
+use crate::verbs::{capture, generate};
+use crate::view::live::{Live, is_watched};
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::table::table;
+use anyhow::{Context, bail};
+use linerate_burst::Count;
+use linerate_engine::{
+    Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting,
+};
+use linerate_generate::{Pacing, Rate, Split};
+use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_record::{Format, Output, Writer};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Options of `linerate demo`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The capture to replay [default: $LINERATE_CORPUS/real-mix.pcap, else one made here]
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Keep the files written, in this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
+    /// Use memory instead of network namespaces, as without root
+    #[arg(long)]
+    memory: bool,
+    /// Print every ledger whole
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Print one JSON document (schema linerate/demo/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Seconds that the timed replay is to last.
+const TIMED_SECONDS: f64 = 4.0;
+/// Passes over the recording at top speed.
+const TOP_LOOPS: u64 = 10;
+/// How far behind the sensor's merge may lag, so that no frame is late even on a busy machine.
+const LAG: Duration = Duration::from_millis(10);
+
+/// One act of the demonstration.
+struct Act {
+    name: &'static str,
+    pacing: Pacing,
+    loops: u64,
+}
+
+/// What came of it.
+struct Outcome {
+    sent: Vec<TransmitReport>,
+    captured: CaptureReport,
+    compared: Compared,
+}
+
+/// Runs the demonstration.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let workplace = Workplace::new(args.keep.as_deref())?;
+    let recording = stage::recording(args.replay.as_deref(), &workplace.path)?;
+    let expected = Expected::read(&recording.path)?;
+    let stage = Stage::set(args.memory)?;
+    if !args.json {
+        eprintln!("{}", stage.describe());
+        eprintln!("replaying {} ({} frames, {})\n", recording.path.display(), grouped(expected.frames()), recording.origin);
+    }
+    let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
+    let acts = [
+        Act { name: "timed", pacing: Pacing::Recorded(factor), loops: 1 },
+        Act { name: "top speed", pacing: Pacing::Fixed(Rate::Top), loops: TOP_LOOPS },
+    ];
+    let mut outcomes = Vec::new();
+    for act in &acts {
+        let file = workplace.path.join(format!("{}.pcapng", act.name.replace(' ', "-")));
+        let captured = perform(act, &stage, &recording.path, &file, &stop, args.json)?;
+        if stop.is_requested() {
+            bail!("interrupted");
+        }
+        let compared = compare(&file, &expected, act.loops, &stage.interfaces())?;
+        outcomes.push(Outcome { sent: captured.0, captured: captured.1, compared });
+    }
+    drop(stage);
+    report(args, &acts, &outcomes, started.elapsed(), &workplace)
+}
+
+fn perform(
+    act: &Act,
+    stage: &Stage,
+    recording: &Path,
+    file: &Path,
+    interrupt: &Stop,
+    quiet: bool,
+) -> anyhow::Result<(Vec<TransmitReport>, CaptureReport)> {
+    let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
+    let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
+    let output = Output::open(&file.to_string_lossy(), None).with_context(|| format!("cannot write {}", file.display()))?;
+    let senders = stage.senders().into_iter().enumerate().map(|(part, spec)| sender(act, &spec, part, recording, interrupt));
+    let senders = senders.collect::<anyhow::Result<Vec<_>>>()?;
+    let (stop, progress) = (Stop::new(), Progress::new());
+    let live = Live::start(&progress, "captured", quiet || !is_watched());
+    let capture = Capture {
+        ports,
+        selection: Selection::default(),
+        sinks: vec![Box::new(Writer::new(output, Format::Pcapng))],
+        waiting: Waiting::default(),
+        duration: None,
+        stop: stop.clone(),
+        progress,
+    };
+    let outcome = std::thread::scope(|scope| {
+        let sensor = scope.spawn(|| capture.run());
+        let running: Vec<_> = senders.into_iter().map(|sender| scope.spawn(|| sender.run())).collect();
+        let sent = running.into_iter().map(|thread| thread.join().expect("a sender panicked")).collect();
+        // What was sent last is still on its way to the sensor.
+        std::thread::sleep(2 * LAG);
+        stop.request();
+        (sent, sensor.join().expect("the sensor panicked"))
+    });
+    drop(live);
+    Ok(outcome)
+}
+
+fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) -> anyhow::Result<Transmit> {
+    let file = Spec::file(&recording.to_string_lossy());
+    let open = Box::new(move || open_rx(&file, &RxOptions::default()));
+    Ok(Transmit {
+        source: Source::replay(open, act.loops, Split { index: part as u32, of: PARTS as u32 })?,
+        port: open_tx(spec, &TxOptions::default())?,
+        pacing: act.pacing,
+        duration: None,
+        stop: stop.clone(),
+        progress: Progress::new(),
+    })
+}
+
+fn report(
+    args: &Args,
+    acts: &[Act],
+    outcomes: &[Outcome],
+    elapsed: Duration,
+    workplace: &Workplace,
+) -> anyhow::Result<Exit> {
+    let rows: Vec<Row> = acts.iter().zip(outcomes).map(|(act, outcome)| Row::new(act, outcome)).collect();
+    let good = rows.iter().all(|row| row.good);
+    if args.json {
+        let document = DemoJson { schema: "linerate/demo/1", good, seconds: elapsed.as_secs_f64(), acts: rows };
+        println!("{}", serde_json::to_string_pretty(&document)?);
+        return Ok(if good { Exit::Done } else { Exit::Failed });
+    }
+    let mut lines = table(&["replay", "sent", "captured", "equal", "lost", "late", "seconds", "sent at", "L1"], 1);
+    for row in &rows {
+        lines.add_row([
+            row.act.clone(),
+            grouped(row.sent),
+            grouped(row.captured),
+            grouped(row.equal),
+            grouped(row.lost),
+            grouped(row.late),
+            format!("{:.2}", row.seconds),
+            frames_per_second(row.rates.mpps),
+            format!("{:.3} Gb/s", row.rates.gbps_l1),
+        ]);
+    }
+    println!("{lines}\n");
+    for (act, outcome) in acts.iter().zip(outcomes) {
+        if args.verbose || !Row::new(act, outcome).good {
+            print_details(act, outcome);
+        }
+    }
+    if let Some(outcome) = outcomes.last().filter(|_| !args.verbose && good) {
+        println!("ledger of the last capture:");
+        print!("{}", crate::view::ledger::print(&outcome.captured.ledger, outcome.captured.quiesced));
+    }
+    if workplace.keep {
+        println!("\nfiles kept in {}", workplace.path.display());
+    }
+    let sent: u64 = rows.iter().map(|row| row.sent).sum();
+    let captured: u64 = rows.iter().map(|row| row.captured).sum();
+    let lost: u64 = rows.iter().map(|row| row.lost).sum();
+    let relation = if good { "sent = captured" } else { "sent and captured DIFFER" };
+    println!(
+        "\n{relation}, {} lost: {} sent, {} captured, every byte and order compared, in {:.1} s",
+        grouped(lost),
+        grouped(sent),
+        grouped(captured),
+        elapsed.as_secs_f64()
+    );
+    Ok(if good { Exit::Done } else { Exit::Failed })
+}
+
+fn print_details(act: &Act, outcome: &Outcome) {
+    println!("{}:", act.name);
+    for sent in &outcome.sent {
+        print!("{}", generate::summary(sent));
+    }
+    print!("{}", capture::summary(&outcome.captured));
+    for difference in &outcome.compared.differences {
+        println!("  DIFFERENCE: {difference}");
+    }
+    println!();
+}
+
+/// One line of the table.
+#[derive(Serialize)]
+struct Row {
+    act: String,
+    good: bool,
+    sent: u64,
+    captured: u64,
+    equal: u64,
+    foreign: u64,
+    lost: u64,
+    late: u64,
+    out_of_order: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    differences: Vec<String>,
+}
+
+impl Row {
+    fn new(act: &Act, outcome: &Outcome) -> Self {
+        let sent: u64 = outcome.sent.iter().map(|report| report.frames).sum();
+        let bytes: u64 = outcome.sent.iter().map(|report| report.bytes).sum();
+        let seconds = outcome.sent.iter().map(|report| report.elapsed.as_secs_f64()).fold(0.0, f64::max);
+        let mut differences = outcome.compared.differences.clone();
+        differences.extend(outcome.sent.iter().filter_map(|report| report.failure.as_ref().map(ToString::to_string)));
+        differences.extend(outcome.captured.failure.as_ref().map(ToString::to_string));
+        differences.extend(outcome.captured.ledger.imbalances().iter().map(ToString::to_string));
+        let compared = &outcome.compared;
+        let lost = sent.saturating_sub(compared.equal);
+        Row {
+            act: act.name.to_owned(),
+            good: differences.is_empty() && lost == 0 && compared.equal == compared.captured && sent > 0,
+            sent,
+            captured: compared.captured,
+            equal: compared.equal,
+            foreign: compared.foreign,
+            lost,
+            late: outcome.captured.ledger.total(Count::Late),
+            out_of_order: compared.out_of_order,
+            seconds,
+            rates: Rates::new(sent, bytes, seconds),
+            differences,
+        }
+    }
+}
+
+/// `linerate/demo/1`.
+#[derive(Serialize)]
+struct DemoJson {
+    schema: &'static str,
+    good: bool,
+    seconds: f64,
+    acts: Vec<Row>,
+}
+
+/// A directory for the files of the run, removed afterwards unless it is to be kept.
+struct Workplace {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Workplace {
+    fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
+        let path = keep.map_or_else(
+            || std::env::temp_dir().join(format!("linerate-demo-{}", std::process::id())),
+            Path::to_path_buf,
+        );
+        let made = if keep.is_some() { std::fs::create_dir_all(&path) } else { std::fs::create_dir(&path) };
+        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        Ok(Workplace { path, keep: keep.is_some() })
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}

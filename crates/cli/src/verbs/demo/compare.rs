@@ -1,0 +1,137 @@
+//! What was captured against what was sent, frame by frame.
+
+use super::stage::PARTS;
+use anyhow::Context;
+use linerate_burst::{Desc, Flags, Interface, Nanos};
+use linerate_generate::Split;
+use linerate_record::Reader;
+use std::fs::File;
+use std::path::Path;
+
+/// The most differences described; the rest is only counted.
+const DESCRIBED: usize = 5;
+
+/// The frames of a recording, by the part that sends them.
+pub(super) struct Expected {
+    parts: [Vec<Vec<u8>>; PARTS],
+    span: (Nanos, Nanos),
+}
+
+/// What the comparison found.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// Frames in the file that the senders can have sent.
+    pub captured: u64,
+    /// Those that are in their place, byte for byte.
+    pub equal: u64,
+    /// Frames that neither sender had: chatter of the hosts.
+    pub foreign: u64,
+    /// Frames older than the one before and not flagged late.
+    pub out_of_order: u64,
+    /// What is wrong, in words.
+    pub differences: Vec<String>,
+}
+
+impl Expected {
+    /// Reads a recording.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let mut expected = Expected { parts: Default::default(), span: (Nanos::MAX, Nanos::ZERO) };
+        each_frame(path, |desc, frame, _| {
+            let part = (0..PARTS).find(|part| Split { index: *part as u32, of: PARTS as u32 }.holds(frame));
+            if let Some(part) = part.filter(|_| !desc.is_truncated()) {
+                expected.parts[part].push(frame.to_vec());
+            }
+            expected.span = (expected.span.0.min(desc.time), expected.span.1.max(desc.time));
+        })?;
+        Ok(expected)
+    }
+
+    /// How many frames there are.
+    pub fn frames(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// How long the recording lasts.
+    pub fn seconds(&self) -> f64 {
+        self.span.1.since(self.span.0).as_secs_f64()
+    }
+}
+
+/// Compares a file with `loops` passes over the recording; part i was captured by the interface called
+/// `interfaces[i]`.
+pub(super) fn compare(
+    path: &Path,
+    expected: &Expected,
+    loops: u64,
+    interfaces: &[String],
+) -> anyhow::Result<Compared> {
+    let mut compared = Compared::default();
+    let mut next = [0u64; PARTS];
+    let mut newest = Nanos::ZERO;
+    each_frame(path, |desc, frame, interface| {
+        if desc.time < newest && !desc.flags.contains(Flags::LATE) {
+            compared.out_of_order += 1;
+        }
+        newest = newest.max(desc.time);
+        let Some(part) = interfaces.iter().position(|name| *name == interface.name) else {
+            compared.differ(format!("a frame from interface {:?}, which nobody sent to", interface.name));
+            return;
+        };
+        compared.take(&expected.parts[part], &mut next[part], frame, &interface.name);
+    })?;
+    for (part, sent) in expected.parts.iter().enumerate() {
+        let all = sent.len() as u64 * loops;
+        if next[part] != all {
+            compared.differ(format!("{} of {all} frames sent to {} were found", next[part], interfaces[part]));
+        }
+    }
+    if compared.out_of_order > 0 {
+        compared.differ(format!("{} frames are out of order and not flagged late", compared.out_of_order));
+    }
+    Ok(compared)
+}
+
+impl Compared {
+    /// Takes one captured frame of a part whose next frame should be number `next`.
+    fn take(&mut self, sent: &[Vec<u8>], next: &mut u64, frame: &[u8], interface: &str) {
+        let at = |number: u64| sent.get((number % sent.len().max(1) as u64) as usize).map(Vec::as_slice);
+        if at(*next) == Some(frame) {
+            self.captured += 1;
+            self.equal += 1;
+            *next += 1;
+        } else if let Some(ahead) = (1..=sent.len() as u64).find(|ahead| at(*next + ahead) == Some(frame)) {
+            self.differ(format!("{ahead} frames are missing on {interface} before its frame {}", *next));
+            self.captured += 1;
+            self.equal += 1;
+            *next += ahead + 1;
+        } else {
+            self.foreign += 1;
+            self.differ(format!("a frame of {} bytes on {interface} that nobody sent", frame.len()));
+        }
+    }
+
+    fn differ(&mut self, difference: String) {
+        if self.differences.len() < DESCRIBED {
+            self.differences.push(difference);
+        }
+    }
+}
+
+/// Calls `each` with every frame of a file and the interface it was seen at.
+fn each_frame(path: &Path, mut each: impl FnMut(&Desc, &[u8], &Interface)) -> anyhow::Result<()> {
+    let name = path.to_string_lossy();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let mut reader = Reader::new(Box::new(file), name)?;
+    loop {
+        reader.fill()?;
+        let burst = reader.shown();
+        for (desc, frame) in burst.iter() {
+            each(desc, frame, &reader.interfaces()[usize::from(desc.interface)]);
+        }
+        let count = burst.len();
+        if count == 0 {
+            return Ok(());
+        }
+        reader.consume(count);
+    }
+}

@@ -1,0 +1,130 @@
+//! Where the demonstration takes place: test hosts of its own, or memory; and what it replays.
+
+use anyhow::Context;
+use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate_generate::UdpTemplate;
+use linerate_lab::{Plan, TemporaryLab};
+use linerate_port::Spec;
+use linerate_record::{Format, Output, Writer};
+use linerate_wire::MacAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+/// Into how many parts the recording is split: one for each sending host.
+pub(super) const PARTS: usize = 2;
+/// Real captures hold frames that GRO made, up to 21,942 bytes.
+const MTU: u32 = 22_000;
+const HOSTS: [&str; PARTS] = ["left", "right"];
+/// Frames of the recording that is made where there is none.
+const MADE_FRAMES: u32 = 30_000;
+
+/// The senders and the sensor.
+pub(super) enum Stage {
+    /// Hosts in network namespaces, gone when this is dropped.
+    Hosts(TemporaryLab),
+    /// Memory ports, and why.
+    Memory(String),
+}
+
+impl Stage {
+    /// Sets the stage: hosts if that is possible, else memory.
+    pub fn set(memory: bool) -> anyhow::Result<Self> {
+        if memory {
+            return Ok(Stage::Memory("as asked for".into()));
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Stage::Memory("test hosts need root".into()));
+        }
+        let links = (0..PARTS)
+            .map(|part| Plan::parse_link(&format!("{}:eth0,sensor:port{part},mtu={MTU}", HOSTS[part])))
+            .collect::<Result<Vec<_>, _>>()?;
+        let plan = Plan::from_links("demo", links)?;
+        Ok(Stage::Hosts(TemporaryLab::up(&plan).context("cannot make the test hosts")?))
+    }
+
+    /// One sentence for the user.
+    pub fn describe(&self) -> String {
+        match self {
+            Stage::Hosts(_) => "two sending hosts and a sensor with two ports, in network namespaces of this machine".into(),
+            Stage::Memory(reason) => format!("two senders and a sensor joined by MEMORY, not by a network ({reason})"),
+        }
+    }
+
+    /// Where each part is sent to.
+    pub fn senders(&self) -> Vec<Spec> {
+        self.specs(|lab, part| match lab {
+            Some(lab) => format!("packet:eth0?netns={}", lab.plan().namespace(HOSTS[part])),
+            None => format!("mem:{}?stamp=now", self.interfaces()[part]),
+        })
+    }
+
+    /// Where each part arrives.
+    pub fn sensor(&self) -> Vec<Spec> {
+        self.specs(|lab, part| match lab {
+            Some(lab) => format!("packet:port{part}?netns={}", lab.plan().namespace("sensor")),
+            None => format!("mem:{}", self.interfaces()[part]),
+        })
+    }
+
+    /// What the sensor's interfaces are called in the file.
+    pub fn interfaces(&self) -> Vec<String> {
+        (0..PARTS).map(|part| format!("port{part}")).collect()
+    }
+
+    fn specs(&self, text: impl Fn(Option<&TemporaryLab>, usize) -> String) -> Vec<Spec> {
+        let lab = match self {
+            Stage::Hosts(lab) => Some(lab),
+            Stage::Memory(_) => None,
+        };
+        (0..PARTS).map(|part| Spec::parse(&text(lab, part)).expect("ports of the stage are well formed")).collect()
+    }
+}
+
+/// What is replayed.
+pub(in crate::verbs) struct Recording {
+    pub path: PathBuf,
+    /// Where it comes from, for the user.
+    pub origin: &'static str,
+}
+
+/// The recording asked for, the real one of the corpus, or one made in `workplace`.
+pub(in crate::verbs) fn recording(asked: Option<&Path>, workplace: &Path) -> anyhow::Result<Recording> {
+    if let Some(path) = asked {
+        return Ok(Recording { path: path.to_path_buf(), origin: "as asked for" });
+    }
+    let real = std::env::var_os("LINERATE_CORPUS").map(|corpus| PathBuf::from(corpus).join("real-mix.pcap"));
+    if let Some(path) = real.filter(|path| path.exists()) {
+        return Ok(Recording { path, origin: "real traffic" });
+    }
+    let path = workplace.join("made.pcap");
+    make(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Recording { path, origin: "made here: set LINERATE_CORPUS, or give --replay FILE, for real traffic" })
+}
+
+/// A few seconds of UDP between hosts, in frames of every size from 64 to 1518 bytes.
+fn make(path: &Path) -> anyhow::Result<()> {
+    let mut writer = Writer::new(Output::open(&path.to_string_lossy(), None)?, Format::Pcap);
+    let interfaces = [Interface::new("made", LinkType::ETHERNET, StampSource::User)];
+    let mut block = Block::new(1 << 20, 4096);
+    let start = Nanos::from_parts(1_700_000_000, 0);
+    for number in 0..MADE_FRAMES {
+        let (from, to) = ((number % 7) as u8, (number % 5) as u8 + 10);
+        let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, 0, host));
+        let template = UdpTemplate::new(
+            (MacAddr([2, 0, 0, 0, 0, from]), MacAddr([2, 0, 0, 0, 0, to])),
+            (address(from), address(to)),
+            ((number % 50_000) as u16 + 1024, (number / 50_000) as u16 + 9),
+            64 + (number as usize * 37) % 1455,
+        )?;
+        let frame = template.frame();
+        let desc = Desc::new(Nanos(start.0 + u64::from(number) * 100_000), 0, frame.len() as u32);
+        if !block.push(&desc, frame) {
+            writer.accept(block.view(&interfaces))?;
+            block.clear();
+            block.push(&desc, frame);
+        }
+    }
+    writer.accept(block.view(&interfaces))?;
+    writer.finish(&Ledger::new())?;
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! `linerate lab`: test hosts in network namespaces.
+
+use crate::exit::{Exit, usage};
+use crate::view::table::table;
+use anyhow::Context;
+use clap::Subcommand;
+use linerate_lab::{Down, Lab, Link, Plan, list};
+use serde::Serialize;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+/// Options of `linerate lab`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a lab, or mend it; doing so twice changes nothing
+    #[command(after_help = "\
+Examples:
+  linerate lab up --link left:eth0,right:eth0                     two hosts, joined
+  linerate lab up --link left:eth0=10.0.0.1/24,right:eth0=10.0.0.2/24
+  linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 --link b:eth0,sensor:p1
+  linerate lab up --file topology.toml
+Host HOST of lab LAB is the network namespace LAB-HOST: use it as packet:eth0?netns=LAB-HOST.
+Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
+    Up {
+        /// The lab's name
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// HOST:INTERFACE[=ADDRESS/PREFIX[+...]],HOST:INTERFACE[=...][,queues=N][,mtu=N][,offloads=off]
+        #[arg(long = "link", value_name = "LINK", required_unless_present = "file")]
+        links: Vec<Link>,
+        /// Read the lab from a TOML file (name, hosts, links) instead
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["links", "name"])]
+        file: Option<PathBuf>,
+    },
+    /// Run a command in a host
+    Run {
+        /// The lab's name
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// Which host
+        host: String,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Take a lab down, whatever a crash has left of it
+    Down {
+        /// The lab's name
+        #[arg(long, default_value = "lab", conflicts_with = "all")]
+        name: String,
+        /// Every lab there is
+        #[arg(long)]
+        all: bool,
+    },
+    /// List labs
+    List {
+        /// Print one JSON document (schema linerate/labs/1)
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Makes, uses and removes labs.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.action {
+        Action::Up { name, links, file } => up(name, links, file.as_ref()),
+        Action::Run { name, host, command } => run_in(name, host, command),
+        Action::Down { name, all } => down(name, *all),
+        Action::List { json } => show(*json),
+    }
+}
+
+fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit> {
+    let plan = match file {
+        None => Plan::from_links(name, links.to_vec()).map_err(usage)?,
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Plan::from_toml(&text).map_err(|error| usage(format!("{}: {error}", path.display())))?
+        }
+    };
+    let lab = Lab::up(&plan)?;
+    println!("lab {} ({:?})", lab.name(), lab.outcome());
+    for host in &plan.hosts {
+        println!("  {}  namespace {}", host.name, plan.namespace(&host.name));
+    }
+    for link in &plan.links {
+        println!("  {link}");
+    }
+    Ok(Exit::Done)
+}
+
+fn run_in(name: &str, host: &str, command: &[String]) -> anyhow::Result<Exit> {
+    let (program, arguments) = command.split_first().ok_or_else(|| usage("which command?"))?;
+    let mut inside = Lab::open(name)?.exec(host, program)?;
+    // Takes the place of this process, so that signals and the exit status are the command's own.
+    let error = inside.args(arguments).exec();
+    Err(anyhow::Error::new(error).context(format!("cannot run {program} in {host}")))
+}
+
+fn down(name: &str, all: bool) -> anyhow::Result<Exit> {
+    let names = if all { list()?.into_iter().map(|lab| lab.name).collect() } else { vec![name.to_owned()] };
+    for name in names {
+        let Down { name, occupied } = Lab::down(&name)?;
+        println!("lab {name} is down");
+        for left in occupied {
+            let processes: Vec<String> = left.processes.iter().map(ToString::to_string).collect();
+            println!("  processes still run in {}: {} (they keep it until they end)", left.namespace, processes.join(" "));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn show(json: bool) -> anyhow::Result<Exit> {
+    let labs = list()?;
+    if json {
+        let labs = labs
+            .into_iter()
+            .map(|lab| LabJson {
+                name: lab.name,
+                hosts: lab.hosts,
+                links: lab.links,
+                alive: lab.alive,
+                temporary: lab.temporary,
+                problem: lab.problem,
+            })
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&LabsJson { schema: "linerate/labs/1", labs })?);
+        return Ok(Exit::Done);
+    }
+    let mut rows = table(&["lab", "state", "hosts", "links"], 2);
+    for lab in labs {
+        let state = match (&lab.problem, lab.alive, lab.temporary && !lab.creator_alive) {
+            (Some(problem), ..) => problem.clone(),
+            (_, _, true) => "left behind: linerate lab down --name removes it".into(),
+            (_, true, _) => "up".into(),
+            (_, false, _) => "incomplete: lab up mends it, lab down removes it".into(),
+        };
+        rows.add_row([lab.name, state, lab.hosts.to_string(), lab.links.to_string()]);
+    }
+    println!("{rows}");
+    Ok(Exit::Done)
+}
+
+/// `linerate/labs/1`.
+#[derive(Serialize)]
+struct LabsJson {
+    schema: &'static str,
+    labs: Vec<LabJson>,
+}
+
+#[derive(Serialize)]
+struct LabJson {
+    name: String,
+    hosts: usize,
+    links: usize,
+    alive: bool,
+    temporary: bool,
+    problem: Option<String>,
+}

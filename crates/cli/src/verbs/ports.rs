@@ -1,0 +1,140 @@
+//! `linerate ports`: interfaces, what they can do, and which backends work on them.
+
+use crate::exit::Exit;
+use crate::view::table::table;
+use anyhow::Context;
+use linerate_port::inventory::{Found, interfaces};
+use linerate_port::registry::BACKENDS;
+use serde::Serialize;
+
+/// Options of `linerate ports`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Look inside this network namespace
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Print one JSON document (schema linerate/ports/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists interfaces.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let found = interfaces(args.netns.as_deref()).context("cannot list interfaces")?;
+    if args.json {
+        let document = PortsJson {
+            schema: "linerate/ports/1",
+            netns: args.netns.clone(),
+            interfaces: found.iter().map(InterfaceJson::new).collect(),
+        };
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    } else {
+        print(&found);
+    }
+    Ok(Exit::Done)
+}
+
+/// Offloads that change what a capture sees, by their ethtool names and the letters people know.
+const OFFLOADS: [(&str, &str); 6] = [
+    ("rx-gro", "gro"),
+    ("rx-lro", "lro"),
+    ("tx-tcp-segmentation", "tso"),
+    ("rx-checksum", "rx-csum"),
+    ("tx-checksum-ip-generic", "tx-csum"),
+    ("rx-vlan-hw-parse", "rx-vlan"),
+];
+
+fn print(found: &[Found]) {
+    let mut rows = table(&["interface", "driver", "link", "address", "offloads", "mtu", "queues rx/tx", "speed"], 5);
+    for one in found {
+        let speed = one.speed_mbps.map_or_else(String::new, |mbps| format!("{mbps} Mb/s"));
+        rows.add_row([
+            one.name.clone(),
+            one.driver.clone(),
+            link(one).to_owned(),
+            one.address.clone(),
+            offloads(one).join(" "),
+            one.mtu.to_string(),
+            format!("{}/{}", one.queues.0, one.queues.1),
+            speed,
+        ]);
+    }
+    println!("{rows}");
+    println!();
+    for one in found {
+        for (scheme, verdict) in one.backends() {
+            match verdict {
+                Ok(()) => println!("  {scheme}:{}  works", one.name),
+                Err(reason) => println!("  {scheme}:{}  no: {reason}", one.name),
+            }
+        }
+    }
+    println!();
+    for backend in BACKENDS.iter().filter(|backend| backend.on_interface.is_none()) {
+        println!("  {}:{}  {}", backend.scheme, backend.target.to_uppercase(), backend.sentence);
+    }
+}
+
+fn link(found: &Found) -> &'static str {
+    match (found.up, found.running) {
+        (true, true) => "up",
+        (true, false) => "no carrier",
+        (false, _) => "down",
+    }
+}
+
+fn offloads(found: &Found) -> Vec<&'static str> {
+    OFFLOADS.iter().filter(|(name, _)| found.offloads.iter().any(|on| on == name)).map(|(_, short)| *short).collect()
+}
+
+#[derive(Serialize)]
+struct PortsJson {
+    schema: &'static str,
+    netns: Option<String>,
+    interfaces: Vec<InterfaceJson>,
+}
+
+#[derive(Serialize)]
+struct InterfaceJson {
+    port: String,
+    index: u32,
+    driver: String,
+    address: String,
+    link: &'static str,
+    mtu_bytes: u32,
+    rx_queues: u32,
+    tx_queues: u32,
+    speed_mbps: Option<u64>,
+    offloads: Vec<String>,
+    backends: Vec<BackendJson>,
+}
+
+#[derive(Serialize)]
+struct BackendJson {
+    backend: &'static str,
+    works: bool,
+    reason: Option<String>,
+}
+
+impl InterfaceJson {
+    fn new(found: &Found) -> Self {
+        let backends = found.backends().into_iter().map(|(backend, verdict)| BackendJson {
+            backend,
+            works: verdict.is_ok(),
+            reason: verdict.err(),
+        });
+        InterfaceJson {
+            port: found.name.clone(),
+            index: found.index,
+            driver: found.driver.clone(),
+            address: found.address.clone(),
+            link: link(found),
+            mtu_bytes: found.mtu,
+            rx_queues: found.queues.0,
+            tx_queues: found.queues.1,
+            speed_mbps: found.speed_mbps,
+            offloads: found.offloads.clone(),
+            backends: backends.collect(),
+        }
+    }
+}

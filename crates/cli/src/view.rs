@@ -1,0 +1,6 @@
+//! What people and programs see: tables, live lines, JSON.
+
+pub mod ledger;
+pub mod live;
+pub mod rates;
+pub mod table;

@@ -1,0 +1,144 @@
+//! The ledger, for people and as JSON.
+
+use crate::view::rates::grouped;
+use crate::view::table::table;
+use linerate_burst::ledger::Kind;
+use linerate_burst::{Account, Ledger};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The ledger as JSON; every count is in frames unless its name says otherwise.
+#[derive(Debug, Serialize)]
+pub struct LedgerJson {
+    /// Frames lost, over all stages.
+    pub lost: u64,
+    /// Every reason for which frames were not delivered, with the frames; zeros are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// Whether every frame is accounted for.
+    pub balanced: bool,
+    /// Where it is not.
+    pub imbalances: Vec<String>,
+    /// Each stage of each port, queue and output, in the order of the data path.
+    pub accounts: Vec<AccountJson>,
+    /// Counters of the drivers, under their own names, that grew.
+    pub driver: Vec<DriverJson>,
+}
+
+/// One account.
+#[derive(Debug, Serialize)]
+pub struct AccountJson {
+    stage: &'static str,
+    subject: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered: Option<u64>,
+    drops: BTreeMap<&'static str, u64>,
+    notes: BTreeMap<&'static str, u64>,
+}
+
+/// A driver's own counter.
+#[derive(Debug, Serialize)]
+pub struct DriverJson {
+    port: String,
+    name: String,
+    value: u64,
+}
+
+impl LedgerJson {
+    /// The ledger of a run that has ended.
+    pub fn new(ledger: &Ledger) -> Self {
+        let mut drops = BTreeMap::new();
+        for account in ledger.accounts() {
+            for (count, frames) in account.counts().filter(|(count, frames)| is_drop(count.kind()) && *frames > 0) {
+                *drops.entry(count.name().to_owned()).or_default() += frames;
+            }
+        }
+        let imbalances: Vec<String> = ledger.imbalances().iter().map(ToString::to_string).collect();
+        LedgerJson {
+            lost: ledger.lost(),
+            drops,
+            balanced: imbalances.is_empty(),
+            imbalances,
+            accounts: ledger.accounts().iter().map(account_json).collect(),
+            driver: ledger.details().iter().map(|detail| DriverJson {
+                port: detail.subject.clone(),
+                name: detail.name.clone(),
+                value: detail.value,
+            }).collect(),
+        }
+    }
+}
+
+/// The ledger as lines for people: a table, then what explains it.
+pub fn print(ledger: &Ledger, quiesced: bool) -> String {
+    let mut rows = table(&["stage", "of", "received", "delivered", "refused", "lost", ""], 2);
+    for account in ledger.accounts() {
+        rows.add_row([
+            account.stage.name().to_owned(),
+            account.subject.clone(),
+            number(account, Kind::Received, None),
+            number(account, Kind::Delivered, None),
+            number(account, Kind::Refused, None),
+            number(account, Kind::Lost, None),
+            remarks(account),
+        ]);
+    }
+    if let Some(column) = rows.column_mut(6) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    let mut text = format!("{rows}\n");
+    for detail in ledger.details() {
+        text += &format!("  driver of {}: {} {}\n", detail.subject, detail.name, grouped(detail.value));
+    }
+    for (count, frames) in ledger.losses() {
+        text += &format!("  lost {} {}: {}\n", grouped(frames), count.name(), count.sentence());
+    }
+    text + &verdict(ledger, quiesced)
+}
+
+fn verdict(ledger: &Ledger, quiesced: bool) -> String {
+    let imbalances = ledger.imbalances();
+    if imbalances.is_empty() {
+        return "  every frame accounted for: received = delivered + refused + lost, at each stage\n".into();
+    }
+    let cause = if quiesced { "this is a bug" } else { "frames were still in flight when the run ended" };
+    let lines = imbalances.iter().map(|imbalance| format!("  NOT BALANCED ({cause}): {imbalance}\n"));
+    lines.collect()
+}
+
+fn is_drop(kind: Kind) -> bool {
+    matches!(kind, Kind::Refused | Kind::Lost)
+}
+
+fn number(account: &Account, kind: Kind, missing: Option<&str>) -> String {
+    if account.counts().any(|(count, _)| count.kind() == kind) {
+        grouped(account.sum(kind))
+    } else {
+        missing.unwrap_or("").to_owned()
+    }
+}
+
+/// Drops by name, and notes, as far as they are not zero.
+fn remarks(account: &Account) -> String {
+    let named = account
+        .counts()
+        .filter(|(count, frames)| *frames > 0 && (is_drop(count.kind()) || count.kind() == Kind::Note))
+        .map(|(count, frames)| format!("{} {}", count.name(), grouped(frames)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn account_json(account: &Account) -> AccountJson {
+    let one = |kind| account.counts().any(|(count, _)| count.kind() == kind).then(|| account.sum(kind));
+    let named = |wanted: fn(Kind) -> bool| {
+        account.counts().filter(|(count, _)| wanted(count.kind())).map(|(count, n)| (count.name(), n)).collect()
+    };
+    AccountJson {
+        stage: account.stage.name(),
+        subject: account.subject.clone(),
+        received: one(Kind::Received),
+        delivered: one(Kind::Delivered),
+        drops: named(is_drop),
+        notes: named(|kind| kind == Kind::Note),
+    }
+}

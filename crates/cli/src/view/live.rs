@@ -1,0 +1,74 @@
+//! One line a second while a run lasts, from a thread of its own: a slow screen cannot slow the run.
+
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use linerate_engine::Progress;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Prints lines to standard error until it is dropped.
+pub struct Live {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// Starts printing, unless `quiet`. `verb` is what happens to frames: `captured`, `sent`.
+    pub fn start(progress: &Arc<Progress>, verb: &'static str, quiet: bool) -> Live {
+        if quiet {
+            return Live { end: None, thread: None };
+        }
+        let (end, ended) = channel();
+        let progress = Arc::clone(progress);
+        let thread = std::thread::spawn(move || {
+            let started = Instant::now();
+            let mut before = (started, 0, 0);
+            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                before = print_line(&progress, verb, started, before);
+            }
+        });
+        Live { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether live lines are wanted where the user said nothing: only a person reads them.
+pub fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+type Mark = (Instant, u64, u64);
+
+fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, wire_bytes): Mark) -> Mark {
+    let now = Instant::now();
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (frames_now, wire_bytes_now) = (read(&progress.frames), read(&progress.wire_bytes));
+    let rates =
+        Rates::new(frames_now - frames, wire_bytes_now - wire_bytes, now.duration_since(then).as_secs_f64());
+    let late = match read(&progress.late) {
+        0 => String::new(),
+        late => format!("  {} late", grouped(late)),
+    };
+    // A terminal that is gone is no reason to end a capture.
+    let _ = writeln!(
+        std::io::stderr(),
+        "{:>4} s  {:>13} {verb}  {:>18}  {:>7.3} Gb/s L1  {} lost{late}",
+        started.elapsed().as_secs(),
+        grouped(frames_now),
+        frames_per_second(rates.mpps),
+        rates.gbps_l1,
+        grouped(read(&progress.lost)),
+    );
+    (now, frames_now, wire_bytes_now)
+}

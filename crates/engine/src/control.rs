@@ -1,0 +1,60 @@
+//! Stopping a run, and watching it, from another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A request to stop, shared between a run and whoever may end it (a signal handler, a timer, a test).
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Not requested yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to stop: it drains what has arrived, then ends.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether stopping was asked for.
+    #[inline]
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for a signal handler to set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// What a run has done so far. The run writes it now and then and never waits for a reader, so that a slow
+/// screen cannot slow the data path.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Frames handed to the outputs, or sent.
+    pub frames: AtomicU64,
+    /// Captured bytes of those frames.
+    pub bytes: AtomicU64,
+    /// Bytes those frames had on the wire, without FCS.
+    pub wire_bytes: AtomicU64,
+    /// Frames emitted late.
+    pub late: AtomicU64,
+    /// Frames lost, over all stages; looked up about ten times a second.
+    pub lost: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing done yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(crate) fn add(&self, frames: u64, bytes: u64, wire_bytes: u64) {
+        self.frames.fetch_add(frames, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.wire_bytes.fetch_add(wire_bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,196 @@
+//! The lanes of a capture: the queues of all its ports, and the interfaces they bring.
+
+use linerate_burst::{Burst, Desc, Horizon, Interface, Ledger, Nanos};
+use linerate_merge::Input;
+use linerate_port::contract::Monitor;
+use linerate_port::{Head, PortError, RxPort, RxQueue};
+use std::os::fd::BorrowedFd;
+
+/// All queues of all ports, in the order of the merge.
+pub(crate) struct Lanes {
+    queues: Vec<Lane>,
+    ports: Vec<Port>,
+    /// The interfaces of all ports.
+    interfaces: Vec<Interface>,
+    /// What was noteworthy, in order: ports that went down, came back, failed.
+    pub events: Vec<String>,
+    /// The first failure that is more than an end.
+    pub failure: Option<PortError>,
+}
+
+struct Lane {
+    queue: Box<dyn RxQueue>,
+    port: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Up,
+    Down,
+    /// Nothing comes from it any more.
+    Ended,
+}
+
+struct Port {
+    name: String,
+    monitor: Option<Box<dyn Monitor>>,
+    filtered: bool,
+    /// The place of each of its interfaces in the list of all.
+    map: Vec<u16>,
+}
+
+/// What one lane shows in a round.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    pub burst: Burst<'a>,
+    horizon: Horizon,
+    interfaces: &'a [Interface],
+    port: usize,
+}
+
+impl<'a> Shown<'a> {
+    pub fn input(&self) -> Input<'a> {
+        Input { descs: self.burst.descs(), horizon: self.horizon }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.burst.is_empty() && self.horizon == Horizon::Ended
+    }
+}
+
+impl Lanes {
+    pub fn new(ports: Vec<RxPort>) -> Self {
+        let mut lanes =
+            Lanes { queues: Vec::new(), ports: Vec::new(), interfaces: Vec::new(), events: Vec::new(), failure: None };
+        for (index, port) in ports.into_iter().enumerate() {
+            lanes.queues.extend(port.queues.into_iter().map(|queue| Lane { queue, port: index, state: State::Up }));
+            lanes.ports.push(Port { name: port.name, monitor: port.monitor, filtered: port.filtered, map: Vec::new() });
+        }
+        lanes
+    }
+
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
+    pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
+        let Lanes { queues, ports, interfaces, events, failure } = self;
+        for lane in queues {
+            let port = lane.port;
+            let (Head { burst, horizon, interfaces }, event) = lane.fill(now, failure);
+            events.extend(event);
+            shown.push(Shown { burst, horizon, interfaces, port });
+        }
+        Table { ports, interfaces }
+    }
+
+    /// Gives the first frames of a lane back.
+    pub fn consume(&mut self, lane: usize, frames: usize) {
+        if frames > 0 {
+            self.queues[lane].queue.consume(frames);
+        }
+    }
+
+    /// No lane takes in anything more.
+    pub fn detach(&mut self) {
+        for lane in &mut self.queues {
+            lane.queue.detach();
+        }
+    }
+
+    /// What to wait on; `None` if a lane has nothing to wait on.
+    pub fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
+    }
+
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Counters of queues and network cards.
+    pub fn counters(&self, ledger: &mut Ledger) {
+        for port in &self.ports {
+            if let Some(monitor) = &port.monitor {
+                monitor.counters(ledger);
+            }
+        }
+        for lane in &self.queues {
+            lane.queue.counters(ledger);
+        }
+    }
+}
+
+impl Lane {
+    /// What the queue has; a lane that is down or gone has nothing and holds nobody up.
+    fn fill(&mut self, now: Nanos, failure: &mut Option<PortError>) -> (Head<'_>, Option<String>) {
+        let nothing = |horizon| Head { burst: Burst::EMPTY, horizon, interfaces: &[] };
+        if self.state == State::Ended {
+            return (nothing(Horizon::Ended), None);
+        }
+        match self.queue.fill(now) {
+            Ok(head) => {
+                let came_back = self.state == State::Down && !head.burst.is_empty();
+                if came_back {
+                    self.state = State::Up;
+                }
+                (head, came_back.then(|| "the interface that was down delivers frames again".to_owned()))
+            }
+            Err(PortError::Again { .. }) => (nothing(Horizon::At(Nanos::ZERO)), None),
+            Err(error @ PortError::Down { .. }) => {
+                self.state = State::Down;
+                (nothing(Horizon::At(Nanos::ZERO)), Some(error.to_string()))
+            }
+            Err(error) => {
+                self.state = State::Ended;
+                let event = error.to_string();
+                if matches!(error, PortError::Broken { .. }) {
+                    failure.get_or_insert(error);
+                }
+                (nothing(Horizon::Ended), Some(event))
+            }
+        }
+    }
+}
+
+/// The interfaces of all ports, growing while lanes are shown.
+pub(crate) struct Table<'a> {
+    ports: &'a mut Vec<Port>,
+    interfaces: &'a mut Vec<Interface>,
+}
+
+impl Table<'_> {
+    /// Takes up interfaces that a lane shows for the first time, and says which they are.
+    pub fn learn(&mut self, shown: &Shown<'_>) -> &[Interface] {
+        let known = self.interfaces.len();
+        let port = &mut self.ports[shown.port];
+        for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
+            port.map.push(self.interfaces.len().min(u16::MAX.into()) as u16);
+            let mut interface = interface.clone();
+            if interface.description.is_empty() {
+                interface.description.clone_from(&port.name);
+            }
+            self.interfaces.push(interface);
+        }
+        &self.interfaces[known..]
+    }
+
+    /// A desc with its interface's place in the list of all.
+    #[inline]
+    pub fn place(&self, shown: &Shown<'_>, desc: &Desc) -> Desc {
+        let interface = self.ports[shown.port].map.get(usize::from(desc.interface)).copied();
+        Desc { interface: interface.unwrap_or_default(), ..*desc }
+    }
+
+    /// The interfaces of all ports.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.interfaces
+    }
+
+    /// Whether the lane's backend has applied the filter.
+    #[inline]
+    pub fn is_filtered(&self, shown: &Shown<'_>) -> bool {
+        self.ports[shown.port].filtered
+    }
+}

@@ -1,0 +1,128 @@
+//! Rates as users write them: `1mpps`, `500kpps`, `10gbps`, `10gbpsl1`, `top`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes that each frame occupies on an Ethernet wire beside what a capture holds: preamble and start
+/// delimiter 8, FCS 4, gap 12 (IEEE 802.3, clause 3 and 4.4.2).
+pub const L1_OVERHEAD: u64 = 24;
+/// Of those, the FCS is counted at layer 2.
+pub const FCS: u64 = 4;
+
+/// What the bits of a rate include.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The whole time on the wire: preamble, frame, FCS and gap.
+    L1,
+    /// The frame with its FCS.
+    L2,
+}
+
+/// How fast to send. Decimal units: 1 Gb/s is 10^9 bit/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Frames per second.
+    Frames(f64),
+    /// Bits per second at a layer.
+    Bits(f64, Layer),
+    /// As fast as the port takes frames.
+    Top,
+}
+
+/// A rate that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap) or top")]
+pub struct BadRate(String);
+
+impl Rate {
+    /// Nanoseconds that frames of these captured lengths take at this rate, from the number of frames and
+    /// the sum of their lengths; 0 at top speed.
+    pub fn nanos(&self, frames: u64, bytes: u64) -> u64 {
+        let seconds = match self {
+            Rate::Top => 0.0,
+            Rate::Frames(rate) => frames as f64 / rate,
+            Rate::Bits(rate, Layer::L2) => (bytes + FCS * frames) as f64 * 8.0 / rate,
+            Rate::Bits(rate, Layer::L1) => (bytes + L1_OVERHEAD * frames) as f64 * 8.0 / rate,
+        };
+        (seconds * 1e9) as u64
+    }
+}
+
+impl FromStr for Rate {
+    type Err = BadRate;
+
+    fn from_str(text: &str) -> Result<Self, BadRate> {
+        let lower = text.trim().to_ascii_lowercase();
+        let bad = || BadRate(text.to_owned());
+        if lower == "top" {
+            return Ok(Rate::Top);
+        }
+        let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let number: f64 = lower[..digits].parse().map_err(|_| bad())?;
+        let unit = &lower[digits..];
+        let (factor, unit) = match unit.as_bytes().first() {
+            Some(b'k') => (1e3, &unit[1..]),
+            Some(b'm') => (1e6, &unit[1..]),
+            Some(b'g') => (1e9, &unit[1..]),
+            _ => (1.0, unit),
+        };
+        let value = number * factor;
+        if !value.is_finite() || value <= 0.0 {
+            return Err(bad());
+        }
+        match unit {
+            "pps" => Ok(Rate::Frames(value)),
+            "bps" | "bpsl2" => Ok(Rate::Bits(value, Layer::L2)),
+            "bpsl1" => Ok(Rate::Bits(value, Layer::L1)),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Top => f.write_str("top speed"),
+            Rate::Frames(rate) => write!(f, "{rate} frames/s"),
+            Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", rate / 1e9),
+            Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", rate / 1e9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates_are_read_as_users_write_them() {
+        for (text, rate) in [
+            ("250kpps", Rate::Frames(250e3)),
+            ("1.5Mpps", Rate::Frames(1.5e6)),
+            ("7pps", Rate::Frames(7.0)),
+            ("10gbps", Rate::Bits(10e9, Layer::L2)),
+            ("10gbpsl1", Rate::Bits(10e9, Layer::L1)),
+            ("top", Rate::Top),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for wrong in ["", "10", "pps", "0pps", "-1pps", "1xpps", "1gbpsl3", "1.2.3mpps", "NaNpps", "50%"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn line_rate_of_the_smallest_frame_is_what_the_textbook_says() {
+        // 10 Gb/s of 64-byte frames (60 captured): 14.88 M frames/s.
+        let nanos = Rate::Bits(10e9, Layer::L1).nanos(14_880_952, 14_880_952 * 60);
+        assert!((999_999_000..=1_000_000_000).contains(&nanos), "{nanos}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_rate_or_an_error(text in ".*") {
+            let _ = text.parse::<Rate>();
+        }
+    }
+}

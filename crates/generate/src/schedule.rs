@@ -1,0 +1,165 @@
+//! When each frame is due.
+
+use crate::Rate;
+use linerate_burst::{Desc, Nanos};
+use std::time::Duration;
+
+/// What decides when a frame is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pacing {
+    /// The gaps between the frames' own time stamps, divided by this factor: 2 is twice as fast.
+    Recorded(f64),
+    /// A rate, whatever the time stamps say.
+    Fixed(Rate),
+}
+
+/// Due times of a sequence of frames, from a start time. Errors do not add up: each due time is counted
+/// from the start, so a sender that was held up catches up.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pacing: Pacing,
+    start: Option<Nanos>,
+    /// Frames and bytes sent.
+    frames: u64,
+    bytes: u64,
+    /// Of this pass: the first time stamp, when it was due (from the start), and the frames sent before it.
+    first: Option<Nanos>,
+    pass: u64,
+    pass_frames: u64,
+    /// The latest due time so far, from the start.
+    latest: u64,
+}
+
+impl Schedule {
+    /// A schedule that starts when it is first asked.
+    pub fn new(pacing: Pacing) -> Self {
+        Schedule { pacing, start: None, frames: 0, bytes: 0, first: None, pass: 0, pass_frames: 0, latest: 0 }
+    }
+
+    /// How many of the frames are due by `now`, counted from the front.
+    pub fn due(&mut self, descs: &[Desc], now: Nanos) -> usize {
+        let start = *self.start.get_or_insert(now);
+        if self.pacing == Pacing::Fixed(Rate::Top) {
+            return descs.len();
+        }
+        let elapsed = now.0.saturating_sub(start.0);
+        let mut ahead = self.clone();
+        descs.iter().take_while(|desc| ahead.step(desc) <= elapsed).count()
+    }
+
+    /// When the first of these frames is due; `None` when there is none or nothing was asked yet.
+    pub fn next(&self, descs: &[Desc]) -> Option<Nanos> {
+        let due = self.clone().step(descs.first()?);
+        Some(self.start?.after(Duration::from_nanos(due)))
+    }
+
+    /// These frames were sent.
+    pub fn advance(&mut self, descs: &[Desc]) {
+        for desc in descs {
+            self.step(desc);
+        }
+    }
+
+    /// The sequence starts over: the first frame of the next pass follows the last one of this pass
+    /// after the mean gap.
+    pub fn restart(&mut self) {
+        if self.first.take().is_some() {
+            let gaps = (self.frames - self.pass_frames).max(2) - 1;
+            self.pass = self.latest + (self.latest - self.pass) / gaps;
+            self.pass_frames = self.frames;
+        }
+    }
+
+    /// The due time of the next frame, from the start, which is taken as sent.
+    fn step(&mut self, desc: &Desc) -> u64 {
+        let due = match self.pacing {
+            Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes),
+            Pacing::Recorded(factor) => {
+                let first = *self.first.get_or_insert(desc.time);
+                let gap = desc.time.0.saturating_sub(first.0) as f64 / factor;
+                self.pass.saturating_add(gap as u64)
+            }
+        };
+        self.frames += 1;
+        self.bytes += u64::from(desc.captured);
+        // A time stamp that goes back is due with its predecessor.
+        self.latest = self.latest.max(due);
+        self.latest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layer;
+    use proptest::prelude::*;
+
+    fn descs(times: &[u64]) -> Vec<Desc> {
+        times.iter().map(|time| Desc::new(Nanos(*time), 0, 60)).collect()
+    }
+
+    #[test]
+    fn recorded_gaps_are_kept_and_scaled() {
+        let descs = descs(&[1000, 1100, 1050, 1400]);
+        let mut schedule = Schedule::new(Pacing::Recorded(2.0));
+        assert_eq!(schedule.next(&descs), None);
+        assert_eq!(schedule.due(&descs, Nanos(7)), 1);
+        assert_eq!(schedule.due(&descs, Nanos(7 + 49)), 1);
+        assert_eq!(schedule.due(&descs, Nanos(7 + 50)), 3, "the one that goes back is due with its predecessor");
+        schedule.advance(&descs[..3]);
+        assert_eq!(schedule.next(&descs[3..]), Some(Nanos(7 + 200)));
+        assert_eq!(schedule.due(&descs[3..], Nanos(7 + 200)), 1);
+    }
+
+    #[test]
+    fn a_second_pass_follows_the_first_after_the_mean_gap() {
+        let descs = descs(&[1000, 1100, 1200]);
+        let mut schedule = Schedule::new(Pacing::Recorded(1.0));
+        schedule.due(&descs, Nanos(0));
+        schedule.advance(&descs);
+        schedule.restart();
+        assert_eq!(schedule.next(&descs), Some(Nanos(300)));
+        schedule.advance(&descs);
+        schedule.restart();
+        assert_eq!(schedule.next(&descs), Some(Nanos(600)));
+    }
+
+    #[test]
+    fn a_fixed_rate_counts_from_the_start() {
+        let descs = descs(&[0; 100]);
+        let mut schedule = Schedule::new(Pacing::Fixed(Rate::Frames(1e9)));
+        assert_eq!(schedule.due(&descs, Nanos(50)), 1);
+        assert_eq!(schedule.due(&descs, Nanos(59)), 10);
+        schedule.advance(&descs[..10]);
+        assert_eq!(schedule.due(&descs[10..], Nanos(59)), 0);
+        assert_eq!(schedule.due(&descs[10..], Nanos(1000)), 90, "what was held up is caught up");
+        let mut top = Schedule::new(Pacing::Fixed(Rate::Top));
+        assert_eq!(top.due(&descs, Nanos(0)), 100);
+        let mut bits = Schedule::new(Pacing::Fixed(Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2)));
+        bits.due(&descs, Nanos(0));
+        assert_eq!(bits.due(&descs, Nanos(10_000)), 11);
+    }
+
+    proptest! {
+        /// However the asking is cut up, the same frames are due.
+        #[test]
+        fn asking_often_or_once_is_the_same(
+            times in proptest::collection::vec(0u64..2000, 1..50),
+            asks in proptest::collection::vec(0u64..300, 1..20),
+        ) {
+            let descs = descs(&times);
+            let mut often = Schedule::new(Pacing::Recorded(1.0));
+            let mut once = Schedule::new(Pacing::Recorded(1.0));
+            once.due(&descs, Nanos(0));
+            often.due(&descs, Nanos(0));
+            let (mut sent, mut now) = (0, 0);
+            for gap in asks {
+                now += gap;
+                let due = often.due(&descs[sent..], Nanos(now));
+                often.advance(&descs[sent..sent + due]);
+                sent += due;
+                prop_assert_eq!(once.due(&descs, Nanos(now)), sent);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `packet:interface`: AF_PACKET, on every driver, taking nothing away from the host.
+//!
+//! Receives through TPACKET_V3 rings whose blocks are bursts as they lie: nothing is copied. One socket a
+//! lane, joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two
+//! CPUs feeding one ring do not. Sends with `sendmmsg`, past the queueing discipline.
+
+mod receive;
+mod send;
+
+use self::receive::{PacketRx, Timing};
+use self::send::PacketTx;
+use super::sys::packet_ring::{Layout, PacketRing};
+use super::sys::packet_socket::PacketSocket;
+use crate::Spec;
+use crate::contract::{PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::inventory::{ETHERNET_HARDWARE, Found, look};
+use crate::netns::within;
+use crate::nic::NicMonitor;
+use crate::registry::{RxOptions, TxOptions, compile};
+use linerate_burst::LinkType;
+use linerate_filter::Insn;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction"];
+const TX_OPTIONS: &[&str] = &["netns"];
+/// Ring memory of a port, over all its lanes.
+const RING_BYTES: u64 = 128 << 20;
+/// Holds the longest super-frame several times over, and few enough frames to be handed over soon.
+const BLOCK_BYTES: u64 = 1 << 20;
+const BLOCK_TIMEOUT_MS: u64 = 1;
+/// Covers the block timeout, and a kernel that is late by as much again.
+const LAG: Duration = Duration::from_millis(2);
+const SEND_BUFFER: u32 = 4 << 20;
+
+/// Whether AF_PACKET can be used on an interface.
+pub fn on_interface(found: &Found) -> Result<(), String> {
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    match PacketSocket::open(found.index) {
+        Err(error) if error.raw_os_error() == Some(1) => Err("needs CAP_NET_RAW (run as root)".into()),
+        Err(error) => Err(error.to_string()),
+        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Opens an interface to receive from.
+pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+    spec.allow_options(RX_OPTIONS)?;
+    let wanted = Wanted::read(spec, options)?;
+    let opened = within(spec.option("netns"), || {
+        let found = find(spec)?;
+        let sockets = open_lanes(&wanted, &found, options.promiscuous)?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, false)?;
+        Ok((found, sockets, monitor))
+    });
+    let (found, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
+        Box::new(PacketRx::new(&spec.target, lane, socket, ring, wanted.timing, found.mtu)) as Box<dyn RxQueue>
+    });
+    Ok(RxPort {
+        name: spec.to_string(),
+        queues: queues.collect(),
+        monitor: Some(Box::new(monitor)),
+        filtered: wanted.filtered,
+        notes: wanted.notes,
+    })
+}
+
+/// Opens an interface to send to.
+pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+    spec.allow_options(TX_OPTIONS)?;
+    let opened = within(spec.option("netns"), || {
+        let found = find(spec)?;
+        let sockets = (0..options.queues.max(1)).map(|_| open_sender(&found)).collect::<io::Result<Vec<_>>>()?;
+        Ok((sockets, NicMonitor::new(&spec.to_string(), &spec.target, true)?))
+    });
+    let (sockets, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let queues = sockets
+        .into_iter()
+        .enumerate()
+        .map(|(queue, socket)| Box::new(PacketTx::new(&spec.target, queue, socket)) as Box<dyn TxQueue>);
+    Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: Some(Box::new(monitor)) })
+}
+
+/// What the user asked for, checked before anything is opened.
+struct Wanted {
+    lanes: u32,
+    layout: Layout,
+    timing: Timing,
+    /// Runs in the kernel; cuts frames to the snap length too.
+    program: Option<Vec<Insn>>,
+    filtered: bool,
+    outgoing: bool,
+    notes: Vec<String>,
+}
+
+impl Wanted {
+    fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+        let lanes = spec.number("lanes", cpus)?.clamp(1, 64);
+        let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, 1 << 26).next_power_of_two();
+        let ring = spec.number("ring", RING_BYTES)?.clamp(2 * block * lanes, 3 << 30);
+        let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
+        let outgoing = match spec.option("direction") {
+            None | Some("in") => false,
+            Some("inout") => true,
+            Some(other) => {
+                return Err(PortError::broken(spec.to_string(), format!("direction={other}: it is in or inout")));
+            }
+        };
+        if let Some((first, last)) = spec.queues {
+            let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
+            return Err(PortError::broken(spec.to_string(), reason));
+        }
+        let (program, filtered, notes) = plan_filter(spec, options)?;
+        Ok(Wanted {
+            lanes: lanes as u32,
+            layout: Layout {
+                block_bytes: block as u32,
+                blocks: (ring / lanes / block).max(2) as u32,
+                timeout_ms: timeout_ms as u32,
+            },
+            timing: Timing {
+                lag: options.lag.unwrap_or(LAG).max(Duration::from_millis(timeout_ms + 1)),
+                block_timeout: Duration::from_millis(timeout_ms),
+            },
+            program,
+            filtered,
+            outgoing,
+            notes,
+        })
+    }
+}
+
+/// Decides where the filter runs: in the kernel if the result is the same there.
+fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<(Option<Vec<Insn>>, bool, Vec<String>), PortError> {
+    let Some(filter) = compile(spec, &options.filter, LinkType::ETHERNET.0)? else {
+        let cut = (options.snap != 0).then(|| vec![Insn::ret(options.snap)]);
+        return Ok((cut, false, Vec::new()));
+    };
+    Ok(match filter.in_kernel(options.snap) {
+        Ok(program) => (Some(program.into_insns()), true, vec!["filter runs in the kernel".into()]),
+        Err(reason) => (None, false, vec![format!("filter runs in this process: {reason}")]),
+    })
+}
+
+fn find(spec: &Spec) -> io::Result<Found> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let found = look(&spec.target, socket.as_fd());
+    if found.index == 0 {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface (linerate ports lists them)"));
+    }
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        let reason = format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    Ok(found)
+}
+
+fn open_lanes(wanted: &Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {
+    let mut lanes = Vec::new();
+    let mut group = None;
+    for _ in 0..wanted.lanes {
+        let socket = PacketSocket::open(found.index)?;
+        let ring = PacketRing::new(&socket, wanted.layout)?;
+        // Nothing passes until every lane stands: a frame must not be seen by two of them.
+        socket.attach(&[Insn::ret(0)])?;
+        if !wanted.outgoing {
+            socket.set(libc::PACKET_IGNORE_OUTGOING, 1)?;
+        }
+        if promiscuous {
+            socket.set_promiscuous()?;
+        }
+        socket.bind(true)?;
+        if wanted.lanes > 1 {
+            group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU)?);
+        }
+        lanes.push((socket, ring));
+    }
+    let everything = [Insn::ret(u32::MAX)];
+    let program = wanted.program.as_deref().unwrap_or(&everything);
+    for (socket, _) in &lanes {
+        socket.statistics()?;
+        socket.attach(program)?;
+    }
+    Ok(lanes)
+}
+
+fn open_sender(found: &Found) -> io::Result<PacketSocket> {
+    let socket = PacketSocket::open(found.index)?;
+    socket.set(libc::PACKET_QDISC_BYPASS, 1)?;
+    socket.set_send_buffer(SEND_BUFFER)?;
+    socket.bind(false)?;
+    Ok(socket)
+}
+
+fn explain(spec: &Spec, error: &io::Error) -> PortError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; AF_PACKET needs CAP_NET_RAW: run as root or with sudo",
+        Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB",
+        _ => "",
+    };
+    PortError::broken(spec.to_string(), format!("{error}{advice}"))
+}

@@ -1,0 +1,238 @@
+//! `pcap:file`: a capture file as a port; `pcap:-` is standard input or output.
+//!
+//! Files and pipes take one path. A pipe is only read when there is something in it, so that a run can be
+//! stopped while it is empty.
+
+use crate::Spec;
+use crate::contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::registry::{RxOptions, TxOptions};
+use linerate_burst::{
+    Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
+};
+use linerate_record::{Format, Output, ReadError, Reader, Writer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Opens a capture file to read from.
+pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
+    spec.allow_options(&[])?;
+    let name = spec.to_string();
+    let broken = |error: io::Error| PortError::broken(&name, error.to_string());
+    let file = open(&spec.target).map_err(broken)?;
+    let waits = !FileType::from_raw_mode(fstat(&file).map_err(|error| broken(error.into()))?.st_mode).is_file();
+    let wake = if waits { Some(file.try_clone().map_err(broken)?.into()) } else { None };
+    let queue = PcapRx {
+        name: name.clone(),
+        state: State::Unread(Input { file, waits, read: 0 }),
+        wake,
+        newest: Nanos::ZERO,
+        shown: 0,
+        delivered: 0,
+        detached: false,
+    };
+    Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, notes: Vec::new() })
+}
+
+/// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng.
+pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
+    spec.allow_options(&[])?;
+    let name = spec.to_string();
+    let output = Output::open(&spec.target, None).map_err(|error| PortError::broken(&name, error.to_string()))?;
+    let queue = PcapTx {
+        name: name.clone(),
+        writer: Writer::new(output, Format::of_path(&spec.target)),
+        block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
+        interfaces: [Interface::new("linerate", LinkType::ETHERNET, StampSource::User)],
+        received: 0,
+    };
+    Ok(TxPort { name, queues: vec![Box::new(queue)], monitor: None })
+}
+
+const BLOCK_BYTES: usize = 512 << 10;
+const BLOCK_FRAMES: usize = 2048;
+
+fn open(path: &str) -> io::Result<File> {
+    if path == "-" { Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)) } else { File::open(path) }
+}
+
+/// A file that says `WouldBlock` where reading would wait, but in the middle of a file header.
+struct Input {
+    file: File,
+    waits: bool,
+    read: usize,
+}
+
+/// Bytes of a pcap file header; a pcapng file has at least as many.
+const FILE_HEADER: usize = 24;
+
+impl Read for Input {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.waits && !(1..FILE_HEADER).contains(&self.read) {
+            let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
+            if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        let count = self.file.read(into)?;
+        self.read += count;
+        Ok(count)
+    }
+}
+
+struct PcapRx {
+    name: String,
+    state: State,
+    /// Set where reading can wait.
+    wake: Option<OwnedFd>,
+    /// The greatest time shown.
+    newest: Nanos,
+    /// Frames shown and not consumed.
+    shown: usize,
+    delivered: u64,
+    detached: bool,
+}
+
+/// The header of a pipe may come later than the pipe.
+enum State {
+    Unread(Input),
+    Open(Reader),
+    Over,
+}
+
+impl PcapRx {
+    /// Reads the file header, if it is there.
+    fn begin(&mut self) -> Result<(), PortError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Unread(mut input) => {
+                if input.read(&mut []).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                    self.state = State::Unread(input);
+                    return Ok(());
+                }
+                let reader = Reader::new(Box::new(input), self.name.trim_start_matches("pcap:"));
+                self.state = State::Open(reader.map_err(broken)?);
+            }
+            other => self.state = other,
+        }
+        Ok(())
+    }
+}
+
+/// The error names the file itself.
+fn broken(error: ReadError) -> PortError {
+    PortError::broken("pcap", error.to_string())
+}
+
+impl RxQueue for PcapRx {
+    fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
+        if !self.detached {
+            self.begin()?;
+        }
+        let nothing = |horizon| Ok(Head { burst: Burst::EMPTY, horizon, interfaces: &[] });
+        let ended = self.detached || matches!(self.state, State::Over);
+        let State::Open(reader) = &mut self.state else {
+            return nothing(if ended { Horizon::Ended } else { Horizon::At(self.newest) });
+        };
+        if self.detached && self.shown == 0 {
+            return nothing(Horizon::Ended);
+        }
+        match reader.fill() {
+            Ok(_) => {}
+            Err(ReadError::Io { reason, .. }) if reason.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(broken(error)),
+        }
+        let mut burst = reader.shown();
+        if self.detached {
+            burst = burst.slice(0..self.shown);
+        }
+        self.shown = burst.len();
+        self.newest = burst.descs().iter().map(|desc| desc.time).fold(self.newest, Nanos::max);
+        let horizon = if reader.ended() { Horizon::Ended } else { Horizon::At(self.newest) };
+        Ok(Head { burst, horizon, interfaces: reader.interfaces() })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        assert!(frames <= self.shown, "{frames} frames consumed, {} shown", self.shown);
+        if let State::Open(reader) = &mut self.state {
+            reader.consume(frames);
+            self.shown -= frames;
+            self.delivered += frames as u64;
+        }
+    }
+
+    fn detach(&mut self) {
+        self.detached = true;
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.wake.as_ref().map(AsFd::as_fd)
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Receive, &self.name);
+        account.add(Count::Received, self.delivered + self.shown as u64).add(Count::Delivered, self.delivered);
+    }
+}
+
+impl Drop for PcapTx {
+    fn drop(&mut self) {
+        // What was sent and not flushed is written all the same; there is nobody left to tell of a failure.
+        if self.write().is_ok() {
+            let _ = self.writer.finish(&Ledger::new());
+        }
+    }
+}
+
+struct PcapTx {
+    name: String,
+    writer: Writer,
+    block: Block,
+    interfaces: [Interface; 1],
+    received: u64,
+}
+
+impl PcapTx {
+    fn write(&mut self) -> Result<(), PortError> {
+        let result = self.writer.accept(self.block.view(&self.interfaces));
+        self.block.clear();
+        result.map_err(|error| PortError::broken(&self.name, error.to_string()))
+    }
+}
+
+impl TxQueue for PcapTx {
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        for (index, (desc, frame)) in burst.iter().enumerate() {
+            let desc = Desc { interface: 0, ..*desc };
+            if !self.block.push(&desc, frame) {
+                if let Err(error) = self.write() {
+                    self.received += index as u64;
+                    return Err(error);
+                }
+                self.block.push(&desc, frame);
+            }
+        }
+        self.received += burst.len() as u64;
+        Ok(burst.len())
+    }
+
+    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
+        self.write()?;
+        self.writer.flush().map_err(|error| PortError::broken(&self.name, error.to_string()))?;
+        Ok(true)
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let mut written = Ledger::new();
+        self.writer.counters(&mut written);
+        let sent = written.total(Count::Written);
+        let refused = self.received - sent;
+        let account = ledger.account(Stage::Send, &self.name);
+        account.add(Count::SendReceived, self.received).add(Count::Sent, sent).add(Count::SendRefused, refused);
+    }
+}

@@ -1,0 +1,127 @@
+//! Which blocks of a receive ring are ours, and the frames in them that are shown.
+//!
+//! Unsafe for one call, [`PacketBlocks::shown`]: its promise, that no shown frame lies in a block given
+//! back, is kept by the private fields here and nowhere else.
+#![allow(unsafe_code)]
+
+use super::packet_ring::{PacketRing, Walk};
+use linerate_burst::{Burst, Desc};
+use std::collections::VecDeque;
+
+/// Most descs shown at a time, and the number below which more are looked for.
+const SHOWN: usize = 1024;
+const REFILL: usize = 256;
+
+/// A receive ring read in order: frames are shown, consumed, and their blocks given back.
+pub struct PacketBlocks {
+    ring: PacketRing,
+    /// Frames walked; those before `consumed` are done with.
+    descs: Vec<Desc>,
+    consumed: usize,
+    /// The block being walked: the last one of `held`.
+    walk: Option<Walk>,
+    /// The block that the kernel hands over next.
+    next: u32,
+    /// Blocks not given back, oldest first, each with the number of its frames in `descs`, not consumed.
+    held: VecDeque<(u32, usize)>,
+    /// Frames that the kernel described wrongly and that were skipped.
+    bad: u64,
+}
+
+impl PacketBlocks {
+    /// Reads a new ring from its first block.
+    pub fn new(ring: PacketRing) -> Self {
+        PacketBlocks {
+            ring,
+            descs: Vec::with_capacity(SHOWN),
+            consumed: 0,
+            walk: None,
+            next: 0,
+            held: VecDeque::new(),
+            bad: 0,
+        }
+    }
+
+    /// Shows more frames if few are left. `super_frame` as for [`PacketRing::walk`]. Returns the number of
+    /// frames that are new, at the end of what is shown, and whether the ring has nothing more ready.
+    pub fn refill(&mut self, super_frame: u32) -> (usize, bool) {
+        if self.descs.len() - self.consumed >= REFILL {
+            return (0, false);
+        }
+        self.descs.drain(..self.consumed);
+        self.consumed = 0;
+        let old = self.descs.len();
+        while self.descs.len() < SHOWN {
+            let Some(mut walk) = self.walk.take().or_else(|| self.open_next()) else {
+                return (self.descs.len() - old, true);
+            };
+            let before = self.descs.len();
+            let walked = self.ring.walk(&mut walk, &mut self.descs, SHOWN, super_frame);
+            if let Some((_, frames)) = self.held.back_mut() {
+                *frames += self.descs.len() - before;
+            }
+            match walked {
+                Ok(()) if walk.left > 0 => self.walk = Some(walk),
+                Ok(()) => {}
+                Err(_) => self.bad += u64::from(walk.left),
+            }
+            self.release_consumed();
+        }
+        (self.descs.len() - old, false)
+    }
+
+    /// The descs of the frames shown.
+    pub fn descs(&self) -> &[Desc] {
+        &self.descs[self.consumed..]
+    }
+
+    /// The frames shown.
+    pub fn shown(&self) -> Burst<'_> {
+        // SAFETY: the descs not consumed came from walks of blocks in `held`: `release_consumed` alone
+        // releases blocks, and only those without such descs.
+        unsafe { self.ring.burst(self.descs()) }
+    }
+
+    /// Done with the first frames shown.
+    ///
+    /// # Panics
+    /// If fewer are shown.
+    pub fn consume(&mut self, frames: usize) {
+        assert!(frames <= self.descs().len(), "{frames} frames consumed, {} shown", self.descs().len());
+        self.consumed += frames;
+        let mut left = frames;
+        for (_, unconsumed) in &mut self.held {
+            let taken = left.min(*unconsumed);
+            *unconsumed -= taken;
+            left -= taken;
+        }
+        self.release_consumed();
+    }
+
+    /// Frames that were skipped because the kernel described them wrongly.
+    pub fn bad(&self) -> u64 {
+        self.bad
+    }
+
+    fn open_next(&mut self) -> Option<Walk> {
+        // A block that is still held says USER too: it is ours, not newly ready.
+        if self.held.len() == self.ring.blocks() as usize || !self.ring.is_ready(self.next) {
+            return None;
+        }
+        let walk = self.ring.open(self.next);
+        self.held.push_back((self.next, 0));
+        self.next = (self.next + 1) % self.ring.blocks();
+        Some(walk)
+    }
+
+    /// Gives back the oldest blocks that have nothing left, except the one being walked.
+    fn release_consumed(&mut self) {
+        while let Some((block, 0)) = self.held.front().copied() {
+            if self.held.len() == 1 && self.walk.is_some() {
+                break;
+            }
+            self.ring.release(block);
+            self.held.pop_front();
+        }
+    }
+}

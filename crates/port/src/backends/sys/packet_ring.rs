@@ -1,0 +1,276 @@
+//! The TPACKET_V3 receive ring: blocks of frames that kernel and process hand back and forth
+//! (linux/if_packet.h; Documentation/networking/packet_mmap.rst).
+//!
+//! Unsafe because the ring is memory that the kernel writes. The rule that makes it sound: while a block's
+//! status says USER, the kernel leaves it alone, so its bytes are ours until [`PacketRing::release`].
+#![allow(unsafe_code)]
+
+use super::packet_socket::PacketSocket;
+use linerate_burst::{Burst, Desc, Flags, Nanos, TAIL};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes the kernel leaves free in front of each frame, into which a VLAN tag can be put back.
+const RESERVE: u32 = 16;
+const TPACKET_V3: u32 = 2;
+const PAGE: usize = 4096;
+const VLAN_TAG: usize = 4;
+const MAC_ADDRESSES: usize = 12;
+const TPID_8021Q: u16 = 0x8100;
+
+/// `sll_pkttype` of frames that this host sends.
+const PACKET_OUTGOING: u8 = 4;
+/// Bytes of struct tpacket3_hdr and the struct sockaddr_ll behind it.
+const HEADERS: u32 = 48 + 20;
+
+const STATUS_USER: u32 = 1;
+const STATUS_LOSING: u32 = 1 << 2;
+const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
+const STATUS_VLAN_VALID: u32 = 1 << 4;
+const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+const STATUS_CSUM_VALID: u32 = 1 << 7;
+const STATUS_GSO_TCP: u32 = 1 << 8;
+
+/// How a ring is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Bytes of a block; a multiple of the page size.
+    pub block_bytes: u32,
+    /// Number of blocks.
+    pub blocks: u32,
+    /// After how long a block that is not full is handed over.
+    pub timeout_ms: u32,
+}
+
+/// A ring mapped into this process.
+pub struct PacketRing {
+    base: *mut u8,
+    mapped: usize,
+    layout: Layout,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl Send for PacketRing {}
+
+/// A walk through the frames of one block that is ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    block: u32,
+    /// Offset of the next frame header from the start of the block.
+    next: u32,
+    /// Frames still to come.
+    pub left: u32,
+}
+
+/// The kernel described a frame that does not lie inside its block.
+#[derive(Debug)]
+pub struct BadRecord;
+
+impl PacketRing {
+    /// Sets a ring up on a socket that is not bound yet, and maps it.
+    pub fn new(socket: &PacketSocket, layout: Layout) -> io::Result<Self> {
+        socket.set(libc::PACKET_VERSION, TPACKET_V3)?;
+        socket.set(libc::PACKET_RESERVE, RESERVE)?;
+        let request = libc::tpacket_req3 {
+            tp_block_size: layout.block_bytes,
+            tp_block_nr: layout.blocks,
+            tp_frame_size: 2048,
+            tp_frame_nr: layout.block_bytes / 2048 * layout.blocks,
+            tp_retire_blk_tov: layout.timeout_ms,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        socket.set_raw(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let bytes = layout.block_bytes as usize * layout.blocks as usize;
+        // A page of zeros behind the ring, so that TAIL bytes behind its last frame may be read.
+        let mapped = bytes + PAGE;
+        const { assert!(TAIL <= PAGE) };
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let ring = PacketRing { base: base.cast(), mapped, layout };
+        // SAFETY: replaces the front of the mapping just made, which nothing points into yet.
+        let front = unsafe {
+            libc::mmap(
+                base,
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE,
+                socket.fd().as_raw_fd(),
+                0,
+            )
+        };
+        if front == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(ring) }
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> u32 {
+        self.layout.blocks
+    }
+
+    /// Whether the kernel has handed a block over.
+    #[inline]
+    pub fn is_ready(&self, block: u32) -> bool {
+        self.status(block).load(Ordering::Acquire) & STATUS_USER != 0
+    }
+
+    /// Starts a walk through a block that is ready.
+    pub fn open(&self, block: u32) -> Walk {
+        debug_assert!(self.is_ready(block));
+        // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, offset_to_first_pkt.
+        Walk { block, left: self.word(block, 12), next: self.word(block, 16) }
+    }
+
+    /// Appends the descs of the next frames of a walk until there are `limit`, putting VLAN tags back in
+    /// place. Frames wider on the wire than `super_frame` bytes are flagged as such.
+    pub fn walk(
+        &mut self,
+        walk: &mut Walk,
+        descs: &mut Vec<Desc>,
+        limit: usize,
+        super_frame: u32,
+    ) -> Result<(), BadRecord> {
+        while walk.left > 0 && descs.len() < limit {
+            let header = self.header(walk).ok_or(BadRecord)?;
+            let block_start = walk.block * self.layout.block_bytes;
+            let mut flags = flags_of(header.status);
+            let mut offset = block_start + walk.next + u32::from(header.mac);
+            let (mut captured, mut wire) = (header.captured, header.wire);
+            if header.status & STATUS_VLAN_VALID != 0 && captured as usize >= MAC_ADDRESSES {
+                self.restore_vlan(offset as usize, &header);
+                offset -= VLAN_TAG as u32;
+                captured += VLAN_TAG as u32;
+                wire += VLAN_TAG as u32;
+                flags |= Flags::VLAN_RESTORED;
+            }
+            if header.kind == PACKET_OUTGOING {
+                flags |= Flags::OUTGOING;
+            }
+            if header.wire > super_frame {
+                flags |= Flags::SUPER_FRAME;
+            }
+            let time = Nanos::from_parts(header.seconds.into(), header.nanos.into());
+            descs.push(Desc { captured, wire, flags, ..Desc::new(time, offset, captured) });
+            walk.left -= 1;
+            walk.next = walk.next.saturating_add(header.next);
+        }
+        Ok(())
+    }
+
+    /// Frames of this ring as a burst.
+    ///
+    /// # Safety
+    /// The descs came from [`PacketRing::walk`] and their blocks have not been released.
+    pub unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
+        // SAFETY: `walk` checked that each frame lies inside its block, the kernel leaves those blocks alone
+        // until they are released (the caller's promise), and a page follows the last block.
+        unsafe { Burst::from_raw(self.base, descs) }
+    }
+
+    /// Hands a block back to the kernel.
+    pub fn release(&mut self, block: u32) {
+        self.status(block).store(0, Ordering::Release);
+    }
+
+    fn status(&self, block: u32) -> &AtomicU32 {
+        assert!(block < self.layout.blocks);
+        // SAFETY: inside the mapping (just checked) and aligned (a block starts on a page); kernel and
+        // process both access this word, atomically.
+        unsafe { AtomicU32::from_ptr(self.base.add(self.start(block) + 8).cast()) }
+    }
+
+    fn start(&self, block: u32) -> usize {
+        block as usize * self.layout.block_bytes as usize
+    }
+
+    /// A 32-bit word of a block that is ours, 0 where it would not lie inside.
+    #[inline]
+    fn word(&self, block: u32, at: u32) -> u32 {
+        if at as usize + 4 > self.layout.block_bytes as usize {
+            return 0;
+        }
+        // SAFETY: inside the block (just checked), which is ours, so nobody writes it now.
+        unsafe { self.base.add(self.start(block) + at as usize).cast::<u32>().read_unaligned() }
+    }
+
+    /// The header of the frame a walk has reached, if header and frame lie inside the block.
+    #[inline]
+    fn header(&self, walk: &Walk) -> Option<Header> {
+        // struct tpacket3_hdr: next_offset, sec, nsec, snaplen, len, status, mac:net, rxhash, vlan_tci,
+        // vlan_tpid:padding.
+        let limit = self.layout.block_bytes;
+        if walk.next > limit - HEADERS {
+            return None;
+        }
+        let word = |index: u32| self.word(walk.block, walk.next + 4 * index);
+        let header = Header {
+            next: word(0),
+            seconds: word(1),
+            nanos: word(2),
+            captured: word(3),
+            wire: word(4),
+            status: word(5),
+            mac: word(6) as u16,
+            vlan_tci: word(8) as u16,
+            vlan_tpid: word(9) as u16,
+            // struct sockaddr_ll follows: family:protocol, ifindex, hatype:pkttype:halen.
+            kind: (word(14) >> 16) as u8,
+        };
+        let end = u64::from(walk.next) + u64::from(header.mac) + u64::from(header.captured);
+        (end <= u64::from(limit) && u32::from(header.mac) >= HEADERS + VLAN_TAG as u32).then_some(header)
+    }
+
+    /// Moves the two MAC addresses forward by four bytes and writes the tag behind them.
+    fn restore_vlan(&mut self, frame: usize, header: &Header) {
+        let known = header.status & STATUS_VLAN_TPID_VALID != 0;
+        let tpid = if known { header.vlan_tpid } else { TPID_8021Q };
+        // SAFETY: `frame` starts at least VLAN_TAG bytes behind its own headers and holds at least two
+        // addresses (both checked by the caller), so the bytes from VLAN_TAG before it to MAC_ADDRESSES
+        // behind lie in this frame's own room inside a block that is ours.
+        let room = unsafe { std::slice::from_raw_parts_mut(self.base.add(frame - VLAN_TAG), VLAN_TAG + MAC_ADDRESSES) };
+        room.copy_within(VLAN_TAG.., 0);
+        room[MAC_ADDRESSES..MAC_ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
+        room[MAC_ADDRESSES + 2..].copy_from_slice(&header.vlan_tci.to_be_bytes());
+    }
+}
+
+impl Drop for PacketRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `new`; bursts borrow the ring, so none is left.
+        unsafe { libc::munmap(self.base.cast(), self.mapped) };
+    }
+}
+
+struct Header {
+    next: u32,
+    seconds: u32,
+    nanos: u32,
+    captured: u32,
+    wire: u32,
+    status: u32,
+    mac: u16,
+    vlan_tci: u16,
+    vlan_tpid: u16,
+    kind: u8,
+}
+
+#[inline]
+fn flags_of(status: u32) -> Flags {
+    let flag = |bit, flag| if status & bit != 0 { flag } else { Flags::NONE };
+    flag(STATUS_LOSING, Flags::LOSING)
+        | flag(STATUS_CSUM_NOT_READY, Flags::CHECKSUM_PARTIAL)
+        | flag(STATUS_CSUM_VALID, Flags::CHECKSUM_VALID)
+        | flag(STATUS_GSO_TCP, Flags::SUPER_FRAME)
+}

@@ -1,0 +1,137 @@
+//! The port contract.
+//!
+//! A receiving queue is shaped like `std::io::BufRead`: [`RxQueue::fill`] shows what is there,
+//! [`RxQueue::consume`] gives the first frames back. Since `fill` borrows its own queue alone, one thread
+//! can hold the heads of many queues at once in safe code, which is what a merge needs. Calls are virtual
+//! and are paid per round of frames, never per frame.
+
+use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos};
+use std::os::fd::BorrowedFd;
+
+/// What a queue has ready: frames, how far the input is complete behind them, and where they were seen.
+///
+/// All come from one call because they are only true together: a horizon taken later could lie beyond
+/// frames that arrived in between, and a file may describe a new interface just before its first frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// Frames ready now, oldest first; may be empty.
+    pub burst: Burst<'a>,
+    /// No frame that is not in `burst` is older than this.
+    pub horizon: Horizon,
+    /// The interfaces that descs of this queue point to. Grows, never changes otherwise; the same for all
+    /// queues of a port.
+    pub interfaces: &'a [Interface],
+}
+
+/// One receive path of a port, owned by one thread.
+pub trait RxQueue: Send {
+    /// The frames ready at `now`: those shown before and not consumed, and perhaps more behind them.
+    fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError>;
+
+    /// Gives the first `frames` of what `fill` showed back to the backend.
+    ///
+    /// # Panics
+    /// If that many were not shown.
+    fn consume(&mut self, frames: usize);
+
+    /// Stops taking in frames; `fill` goes on to show what had arrived, then [`Horizon::Ended`]. Counters
+    /// are exact after that.
+    fn detach(&mut self);
+
+    /// What to wait on while nothing is ready; `None` where there is nothing to wait on and the caller
+    /// has to look again after a while.
+    fn wake(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Adds this queue's counters.
+    fn counters(&self, ledger: &mut Ledger);
+}
+
+/// One send path of a port, owned by one thread.
+pub trait TxQueue: Send {
+    /// Takes frames from the front of `burst` and returns how many it is done with, sent or dropped with
+    /// a reason. Fewer than offered means that the queue is full for now.
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError>;
+
+    /// Gets what was taken so far on its way; false while some of it is still in hand. `now` is how far the
+    /// sender is complete: nothing older will be sent.
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError>;
+
+    /// What to wait on while the queue is full.
+    fn wake(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Adds this queue's counters.
+    fn counters(&self, ledger: &mut Ledger);
+}
+
+/// Counters of a whole port that no queue owns: the network card's.
+pub trait Monitor: Send {
+    /// Adds what was counted since the port was opened.
+    fn counters(&self, ledger: &mut Ledger);
+}
+
+/// An opened receiving port: its queues are the lanes of a merge.
+pub struct RxPort {
+    /// As the user named it.
+    pub name: String,
+    /// One or more queues.
+    pub queues: Vec<Box<dyn RxQueue>>,
+    /// The port's own counters, where there are any.
+    pub monitor: Option<Box<dyn Monitor>>,
+    /// The filter asked for was applied already, to all frames but those flagged
+    /// `Flags::VLAN_RESTORED`: what the kernel sees of those is not what is handed out.
+    pub filtered: bool,
+    /// What was chosen and why, a line each, for the user.
+    pub notes: Vec<String>,
+}
+
+/// An opened sending port.
+pub struct TxPort {
+    /// As the user named it.
+    pub name: String,
+    /// One or more queues.
+    pub queues: Vec<Box<dyn TxQueue>>,
+    /// The port's own counters, where there are any.
+    pub monitor: Option<Box<dyn Monitor>>,
+}
+
+/// Why a port does not work, in classes that say what the caller can do.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// Something transient: call again.
+    #[error("{port}: {reason}; try again")]
+    Again {
+        /// Which port.
+        port: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The port is down and may come back: go on calling.
+    #[error("{port}: the interface is down")]
+    Down {
+        /// Which port.
+        port: String,
+    },
+    /// The port has gone for good, in order: the interface was removed, the other end closed.
+    #[error("{port}: {reason}")]
+    Ended {
+        /// Which port.
+        port: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The port failed or could not be opened.
+    #[error("{port}: {reason}")]
+    Broken {
+        /// Which port.
+        port: String,
+        /// What failed and what to do about it.
+        reason: String,
+    },
+}
+
+impl PortError {
+    /// A [`PortError::Broken`].
+    pub fn broken(port: impl Into<String>, reason: impl Into<String>) -> Self {
+        PortError::Broken { port: port.into(), reason: reason.into() }
+    }
+}

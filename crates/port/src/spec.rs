@@ -1,0 +1,174 @@
+//! How users write ports: `scheme:target[@queues][?key=value&...]`.
+
+use crate::PortError;
+use std::fmt;
+
+/// A port as the user wrote it, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Which backend: `packet` for a bare name.
+    pub scheme: String,
+    /// Interface, file or name.
+    pub target: String,
+    /// The queues asked for, first and last, as in `@0-3`; `None` for all.
+    pub queues: Option<(u32, u32)>,
+    /// Options behind the `?`, in order.
+    pub options: Vec<(String, String)>,
+}
+
+impl Spec {
+    /// Takes a port apart. A name without a known scheme in front is an interface, opened passively with
+    /// `packet`.
+    ///
+    /// ```
+    /// use linerate_port::Spec;
+    /// let spec = Spec::parse("packet:eth0@0-3?netns=lab-left").unwrap();
+    /// assert_eq!((spec.scheme.as_str(), spec.target.as_str(), spec.queues), ("packet", "eth0", Some((0, 3))));
+    /// assert_eq!(spec.option("netns"), Some("lab-left"));
+    /// assert_eq!(Spec::parse("eth0").unwrap().scheme, "packet");
+    /// ```
+    pub fn parse(text: &str) -> Result<Spec, PortError> {
+        let (scheme, rest) = match text.split_once(':') {
+            Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
+            _ => ("packet", text),
+        };
+        // In a path `?` and `@` are ordinary characters as long as no option follows.
+        let (target, options) = match rest.rsplit_once('?') {
+            Some((target, options)) if options.contains('=') => (target, parse_options(text, options)?),
+            _ => (rest, Vec::new()),
+        };
+        let (target, queues) = match target.rsplit_once('@') {
+            Some((target, queues)) if scheme != "pcap" => (target, Some(parse_queues(text, queues)?)),
+            _ => (target, None),
+        };
+        if target.is_empty() {
+            return Err(PortError::broken(text, "a port is scheme:target, and nothing stands behind the colon"));
+        }
+        Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues, options })
+    }
+
+    /// A capture file as a port, whatever characters its path holds.
+    pub fn file(path: &str) -> Spec {
+        Spec { scheme: "pcap".into(), target: path.into(), queues: None, options: Vec::new() }
+    }
+
+    /// The value of an option.
+    pub fn option(&self, key: &str) -> Option<&str> {
+        self.options.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses options that the backend does not know, naming those it does.
+    pub fn allow_options(&self, known: &[&str]) -> Result<(), PortError> {
+        match self.options.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let reason = format!("no option {key:?}; the {} backend has: {known}", self.scheme);
+                Err(PortError::broken(self.to_string(), reason))
+            }
+        }
+    }
+
+    /// The value of an option as a number of bytes or a count, `default` where it is not given.
+    pub fn number(&self, key: &str, default: u64) -> Result<u64, PortError> {
+        self.option(key).map_or(Ok(default), |text| {
+            parse_size(text).ok_or_else(|| {
+                let reason = format!("{key}={text} is not a number (as in 4096, 64KiB, 64MiB)");
+                PortError::broken(self.to_string(), reason)
+            })
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scheme, self.target)?;
+        match self.queues {
+            Some((first, last)) if first == last => write!(f, "@{first}")?,
+            Some((first, last)) => write!(f, "@{first}-{last}")?,
+            None => {}
+        }
+        for (index, (key, value)) in self.options.iter().enumerate() {
+            write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+/// A size with an optional binary unit: `65536`, `64KiB`, `64MiB`, `1GiB` (`K`, `M`, `G` mean the same).
+pub fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let shift = match text[digits..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+fn is_scheme(text: &str) -> bool {
+    crate::registry::BACKENDS.iter().any(|backend| backend.scheme == text)
+}
+
+fn parse_options(port: &str, text: &str) -> Result<Vec<(String, String)>, PortError> {
+    text.split('&')
+        .map(|pair| match pair.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(PortError::broken(port, format!("{pair:?} is not key=value"))),
+        })
+        .collect()
+}
+
+fn parse_queues(port: &str, text: &str) -> Result<(u32, u32), PortError> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => Err(PortError::broken(port, format!("queues are @N or @FIRST-LAST, not @{text}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ports_are_taken_apart_and_put_together() {
+        for text in ["packet:eth0", "packet:eth0@2", "mem:x@0-3?stamp=now&blocks=4", "pcap:-", "pcap:/tmp/a@b?c.pcap"] {
+            assert_eq!(Spec::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Spec::parse("eth0.100").unwrap().to_string(), "packet:eth0.100");
+    }
+
+    #[test]
+    fn what_is_no_port_is_refused_with_a_reason() {
+        for (text, part) in
+            [("packet:", "nothing stands behind"), ("eth0@x", "@N or @FIRST-LAST"), ("mem:x?a=1&b", "not key=value")]
+        {
+            let error = Spec::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let error = Spec::parse("mem:x?speed=1").unwrap().allow_options(&["stamp"]).unwrap_err().to_string();
+        assert!(error.contains("no option \"speed\"") && error.contains("stamp"), "{error}");
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(parse_size("64KiB"), Some(65536));
+        assert_eq!(parse_size("2m"), Some(2 << 20));
+        assert_eq!(parse_size("7"), Some(7));
+        for wrong in ["", "x", "1x", "-1", "99999999999999999999", "18446744073709551615g"] {
+            assert_eq!(parse_size(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_port_or_an_error(text in ".*") {
+            let _ = Spec::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What an output may do to the thing the user named.
+//!
+//! A regular file is truncated once it is known to be one, and cut back to its last complete record when
+//! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, fchown};
+
+/// Times the path is looked at anew when it appears or goes between two looks.
+const LOOKS: usize = 8;
+
+/// Where the bytes go, whatever it is.
+pub(crate) trait Target: Send {
+    /// Writes some of `bytes`; waits until it can.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Takes the last `bytes` written back; returns false where that cannot be done.
+    fn take_back(&mut self, bytes: u64) -> io::Result<bool>;
+}
+
+/// An opened output.
+pub struct Output {
+    name: String,
+    target: Box<dyn Target>,
+}
+
+/// Writing failed in the middle.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Bytes that were written before.
+    pub written: usize,
+    pub reason: io::Error,
+}
+
+impl Output {
+    /// Opens `path` for writing; `-` is standard output. A file that did not exist is created, and handed
+    /// to `owner` (user, group) if one is named; one that existed keeps its owner. An existing regular
+    /// file is emptied; anything else is left as it is and written to.
+    ///
+    /// # Errors
+    /// Those of `open(2)`, `fstat(2)`, `ftruncate(2)` and `fchown(2)`. A FIFO waits for its reader.
+    pub fn open(path: &str, owner: Option<(u32, u32)>) -> io::Result<Self> {
+        if path == "-" {
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            return Ok(Output { name: "standard output".into(), target: Box::new(Opened::new(file)?) });
+        }
+        let file = open_file(path, owner)?;
+        Ok(Output { name: path.to_owned(), target: Box::new(Opened::new(file)?) })
+    }
+
+    /// An output to anything that takes bytes, of which errors speak as `name`.
+    pub fn to(sink: Box<dyn Write + Send>, name: impl Into<String>) -> Self {
+        Output { name: name.into(), target: Box::new(Stream(sink)) }
+    }
+
+    /// As the user named it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[cfg(test)]
+    pub(crate) fn over(target: Box<dyn Target>) -> Self {
+        Output { name: "x".into(), target }
+    }
+
+    /// Writes all of `bytes`, however few the target takes at a time.
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Partial> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.target.write(&bytes[written..]) {
+                Ok(0) => return Err(Partial { written, reason: ErrorKind::WriteZero.into() }),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(reason) => return Err(Partial { written, reason }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the last `bytes` written back, where the output is a regular file; says whether it did.
+    pub(crate) fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
+        self.target.take_back(bytes)
+    }
+}
+
+fn open_file(path: &str, owner: Option<(u32, u32)>) -> io::Result<File> {
+    let no_terminal = rustix::fs::OFlags::NOCTTY.bits() as i32;
+    let mut last = ErrorKind::AlreadyExists.into();
+    for _ in 0..LOOKS {
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => {
+                if let Some((user, group)) = owner {
+                    fchown(&file, Some(user), Some(group))?;
+                }
+                return Ok(file);
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        match OpenOptions::new().write(true).custom_flags(no_terminal).open(path) {
+            Ok(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                return Ok(file);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// A file descriptor, and whether it is a regular file.
+struct Opened {
+    file: File,
+    regular: bool,
+}
+
+impl Opened {
+    fn new(file: File) -> io::Result<Self> {
+        let regular = file.metadata()?.is_file();
+        Ok(Opened { file, regular })
+    }
+}
+
+impl Target for Opened {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.file.write(bytes) {
+                // Whoever shares the pipe may have made it non-blocking.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
+        let end = if self.regular { self.file.stream_position()? } else { 0 };
+        // Standard output may stand in the middle of somebody's file: what lies behind is not ours.
+        if !self.regular || end < bytes || self.file.metadata()?.len() != end {
+            return Ok(false);
+        }
+        self.file.set_len(end - bytes)?;
+        self.file.seek(SeekFrom::Start(end - bytes))?;
+        Ok(true)
+    }
+}
+
+struct Stream(Box<dyn Write + Send>);
+
+impl Target for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn take_back(&mut self, _bytes: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    use std::path::PathBuf;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("linerate-record-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn an_existing_file_is_emptied_and_keeps_its_identity() {
+        let folder = scratch("existing");
+        let path = folder.join("a.pcap");
+        fs::write(&path, b"something longer").unwrap();
+        let before = fs::metadata(&path).unwrap();
+        let mut output = Output::open(path.to_str().unwrap(), Some((65534, 65534))).unwrap();
+        output.write_all(b"0123456789").unwrap();
+        assert!(output.take_back(4).unwrap());
+        output.write_all(b"x").unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"012345x");
+        assert_eq!((before.ino(), before.uid(), before.gid()), (after.ino(), after.uid(), after.gid()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_new_file_goes_to_its_owner() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can hand a file to somebody else");
+            return;
+        }
+        let folder = scratch("owner");
+        let path = folder.join("a.pcap");
+        Output::open(path.to_str().unwrap(), Some((65534, 65533))).unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.uid(), after.gid()), (65534, 65533));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_and_a_device_are_only_written_to() {
+        let folder = scratch("fifo");
+        let path = folder.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read(path).unwrap()
+        });
+        let mut output = Output::open(path.to_str().unwrap(), Some((65534, 65534))).unwrap();
+        output.write_all(b"bytes").unwrap();
+        assert!(!output.take_back(2).unwrap());
+        drop(output);
+        assert_eq!(reader.join().unwrap(), b"bytes");
+        let after = fs::metadata(&path).unwrap();
+        assert!(after.file_type().is_fifo() && after.uid() == rustix::process::geteuid().as_raw());
+        fs::remove_dir_all(folder).unwrap();
+
+        let mut null = Output::open("/dev/null", Some((65534, 65534))).unwrap();
+        null.write_all(b"bytes").unwrap();
+        let after = fs::metadata("/dev/null").unwrap();
+        assert!(after.file_type().is_char_device() && after.uid() == 0);
+        assert!(Output::open("/dev/null/x", None).is_err() && Output::open("/", None).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! The bytes of a file or pipe, read in large pieces into one buffer.
+
+use linerate_burst::TAIL;
+use std::io::{ErrorKind, Read, Result};
+
+/// Bytes asked for at a time: large enough that the system call does not count, small enough that what was
+/// read is still in the second-level cache when it is parsed.
+const PIECE: usize = 256 << 10;
+
+/// The longest record that can be held, in bytes: a frame of the greatest length with as much again for
+/// the options of a pcapng block.
+pub(crate) const LONGEST_RECORD: usize = 2 * linerate_burst::MAX_FRAME;
+
+/// Pieces begin on a page, which the kernel copies to fastest.
+const PAGE: usize = 4096;
+
+/// A buffer over a source. Bytes between the cursor and the end of what was read are at hand; reading on
+/// moves the few that are left in front of a fixed place, so that each piece lands on the same pages.
+pub(crate) struct Input {
+    source: Box<dyn Read + Send>,
+    memory: Vec<u8>,
+    front: usize,
+    start: usize,
+    end: usize,
+    /// Offset in the source of the first byte of `memory`; wraps below 0.
+    base: u64,
+    exhausted: bool,
+}
+
+impl Input {
+    pub fn new(source: Box<dyn Read + Send>) -> Self {
+        let memory = vec![0; PAGE + LONGEST_RECORD + PIECE + TAIL];
+        let front = LONGEST_RECORD + memory[LONGEST_RECORD..].as_ptr().align_offset(PAGE).min(PAGE);
+        Input {
+            source,
+            memory,
+            front,
+            start: front,
+            end: front,
+            base: 0u64.wrapping_sub(front as u64),
+            exhausted: false,
+        }
+    }
+
+    /// The whole buffer, with at least [`TAIL`] bytes behind all that was read.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The buffer up to the end of what was read, and where in it the cursor stands.
+    pub fn read_so_far(&self) -> (&[u8], usize) {
+        (&self.memory[..self.end], self.start)
+    }
+
+    /// The bytes at hand.
+    pub fn at_hand(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    /// Where the cursor stands, in bytes from the beginning of the source.
+    pub fn offset(&self) -> u64 {
+        self.base.wrapping_add(self.start as u64)
+    }
+
+    /// Moves the cursor to a place in the buffer, at most to the end of what was read.
+    pub fn move_to(&mut self, at: usize) {
+        self.start = at.min(self.end);
+    }
+
+    /// Moves the cursor over bytes at hand, at most `bytes`; returns how many.
+    pub fn skip(&mut self, bytes: u64) -> u64 {
+        let skipped = bytes.min(self.at_hand().len() as u64);
+        self.start += skipped as usize;
+        skipped
+    }
+
+    /// Reads on, once; returns false at the end of the source. Bytes at hand stay at hand, but may move:
+    /// nothing may point into the buffer. At most [`LONGEST_RECORD`] may be at hand.
+    pub fn read_on(&mut self) -> Result<bool> {
+        if self.exhausted {
+            return Ok(false);
+        }
+        if self.end + PIECE + TAIL > self.memory.len() || self.start == self.end || self.start >= self.front {
+            self.make_room();
+        }
+        let room = self.end..self.end + PIECE;
+        let count = loop {
+            match self.source.read(&mut self.memory[room.clone()]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result?.min(PIECE),
+            }
+        };
+        self.end += count;
+        self.exhausted = count == 0;
+        Ok(count > 0)
+    }
+
+    /// Puts the bytes at hand right in front of where the next piece will land.
+    fn make_room(&mut self) {
+        let start = self.front - self.at_hand().len();
+        self.memory.copy_within(self.start..self.end, start);
+        self.base = self.base.wrapping_add(self.start as u64).wrapping_sub(start as u64);
+        self.start = start;
+        self.end = self.front;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_offsets_survive_every_move() {
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7 % 251) as u8).collect();
+        let mut input = Input::new(Box::new(std::io::Cursor::new(bytes.clone())));
+        let mut step = 1;
+        loop {
+            let offset = input.offset() as usize;
+            let at_hand = input.at_hand();
+            assert_eq!(at_hand, &bytes[offset..offset + at_hand.len()]);
+            let (memory, start) = input.read_so_far();
+            assert!(memory.len() + TAIL <= input.memory().len() && &memory[start..] == at_hand);
+            step = step * 5 % 300_007;
+            let leave = (step as usize).min(LONGEST_RECORD);
+            let surplus = at_hand.len().saturating_sub(leave);
+            input.skip(surplus as u64);
+            if !input.read_on().unwrap() {
+                break;
+            }
+        }
+        assert_eq!(input.offset() as usize + input.at_hand().len(), bytes.len());
+    }
+}

@@ -1,0 +1,228 @@
+//! The classic pcap format: a file header of 24 bytes, then records.
+//!
+//! Sources: draft-ietf-opsawg-pcap and libpcap's `pcap/pcap.h`, `sf-pcap.c`; the 24-byte record of the "modified" variant is in
+//! libpcap's `pcap-int.h` (`pcap_sf_patched_pkthdr`).
+
+use crate::error::{Fault, Step};
+use linerate_burst::{Desc, Flags, LinkType, MAX_FRAME, Nanos};
+
+/// Bytes of the file header.
+pub const FILE_HEADER: usize = 24;
+
+/// Times in microseconds.
+pub const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
+/// Times in nanoseconds.
+pub const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
+/// Times in microseconds, records with 8 bytes more: Alexey Kuznetsov's patched libpcap.
+pub const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
+
+const SHORT_RECORD: usize = 16;
+const LONG_RECORD: usize = 24;
+
+/// `sll_pkttype` of a frame the host sent (`PACKET_OUTGOING`, linux/if_packet.h).
+const PACKET_OUTGOING: u8 = 4;
+
+/// Which of the two lengths of a record comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    /// Captured, then on the wire.
+    InOrder,
+    /// On the wire, then captured: before version 2.3, and DG/UX ("version 543.0").
+    Swapped,
+    /// Version 2.3, written either way: the smaller one was captured.
+    Unknown,
+}
+
+/// What a file header says, which is all that is needed to read the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    swapped: bool,
+    modified: bool,
+    /// Nanoseconds in the unit of the second word of a time.
+    unit: u32,
+    lengths: Lengths,
+    pub snap: u32,
+    pub link: LinkType,
+    /// Bytes of FCS at the end of each frame; 0 where the file does not say.
+    pub fcs: u8,
+}
+
+impl FileHeader {
+    /// Whether a file that begins like this is a pcap file.
+    pub fn is_magic(start: [u8; 4]) -> bool {
+        magic(start).is_some()
+    }
+
+    pub fn parse(bytes: &[u8; FILE_HEADER]) -> Result<Self, Fault> {
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let Some((magic, swapped)) = magic(word(0)) else {
+            return Err(Fault::damaged("no pcap file header"));
+        };
+        let u16_at = |at: usize| {
+            let half = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+            if swapped { half.swap_bytes() } else { half }
+        };
+        let lengths = match (u16_at(4), u16_at(6)) {
+            (2, 0..=2) | (543, 0) => Lengths::Swapped,
+            (2, 3) => Lengths::Unknown,
+            (2, _) => Lengths::InOrder,
+            (major, minor) => return Err(Fault::Unsupported(format!("pcap version {major}.{minor}, not 2"))),
+        };
+        let network = order(word(20), swapped);
+        Ok(FileHeader {
+            swapped,
+            modified: magic == MAGIC_MODIFIED,
+            unit: if magic == MAGIC_NANOS { 1 } else { 1000 },
+            lengths,
+            snap: order(word(16), swapped),
+            link: LinkType(network as u16),
+            // The upper bits count 16-bit words of FCS where bit 26 says that they do.
+            fcs: if network & (1 << 26) != 0 { (network >> 28) as u8 * 2 } else { 0 },
+        })
+    }
+
+    /// Appends a desc for each record from `at` on that is all there, until `descs` is at its capacity.
+    pub fn parse_records(&self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
+        match (self.swapped, self.modified) {
+            (false, false) => self.walk::<false, false>(bytes, at, descs),
+            (true, false) => self.walk::<true, false>(bytes, at, descs),
+            (false, true) => self.walk::<false, true>(bytes, at, descs),
+            (true, true) => self.walk::<true, true>(bytes, at, descs),
+        }
+    }
+
+    fn walk<const SWAPPED: bool, const MODIFIED: bool>(
+        &self,
+        bytes: &[u8],
+        cursor: &mut usize,
+        descs: &mut Vec<Desc>,
+    ) -> Step {
+        let header_length = if MODIFIED { LONG_RECORD } else { SHORT_RECORD };
+        let unit = u64::from(self.unit);
+        let mut at = *cursor;
+        let step = loop {
+            if descs.len() == descs.capacity() {
+                break Step::Full;
+            }
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Some(header) = rest.first_chunk::<SHORT_RECORD>() else {
+                break Step::Need(header_length);
+            };
+            let word = |at: usize| order([header[at], header[at + 1], header[at + 2], header[at + 3]], SWAPPED);
+            let (captured, wire) = self.lengths(word(8), word(12));
+            if captured as usize > MAX_FRAME {
+                break Step::Stop(Fault::too_long(captured));
+            }
+            let length = header_length + captured as usize;
+            if rest.len() < length {
+                break Step::Need(length);
+            }
+            let time = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * unit;
+            let mut desc = Desc::new(Nanos(time), (at + header_length) as u32, captured);
+            desc.wire = wire;
+            if MODIFIED && rest[22] == PACKET_OUTGOING {
+                desc.flags = Flags::OUTGOING;
+            }
+            descs.push(desc);
+            at += length;
+        };
+        *cursor = at;
+        step
+    }
+
+    /// The two lengths of a record as (captured, wire), whichever way they were written.
+    #[inline]
+    fn lengths(&self, first: u32, second: u32) -> (u32, u32) {
+        match self.lengths {
+            Lengths::InOrder => (first, second),
+            Lengths::Swapped => (second, first),
+            Lengths::Unknown => (first.min(second), first.max(second)),
+        }
+    }
+}
+
+/// The header of a nanosecond file in native byte order, which is what the records of a block need in
+/// front of them.
+pub fn file_header(link: LinkType) -> [u8; FILE_HEADER] {
+    let mut header = [0; FILE_HEADER];
+    header[0..4].copy_from_slice(&MAGIC_NANOS.to_ne_bytes());
+    header[4..6].copy_from_slice(&2u16.to_ne_bytes());
+    header[6..8].copy_from_slice(&4u16.to_ne_bytes());
+    header[16..20].copy_from_slice(&(MAX_FRAME as u32).to_ne_bytes());
+    header[20..24].copy_from_slice(&u32::from(link.0).to_ne_bytes());
+    header
+}
+
+/// The magic, and whether the file is in the other byte order.
+fn magic(start: [u8; 4]) -> Option<(u32, bool)> {
+    [false, true]
+        .into_iter()
+        .map(|swapped| (order(start, swapped), swapped))
+        .find(|(magic, _)| [MAGIC_MICROS, MAGIC_NANOS, MAGIC_MODIFIED].contains(magic))
+}
+
+#[inline]
+fn order(word: [u8; 4], swapped: bool) -> u32 {
+    let word = u32::from_ne_bytes(word);
+    if swapped { word.swap_bytes() } else { word }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(magic: u32, version: (u16, u16), network: u32) -> [u8; FILE_HEADER] {
+        let mut header = file_header(LinkType::ETHERNET);
+        header[0..4].copy_from_slice(&magic.to_ne_bytes());
+        header[4..6].copy_from_slice(&version.0.to_ne_bytes());
+        header[6..8].copy_from_slice(&version.1.to_ne_bytes());
+        header[20..24].copy_from_slice(&network.to_ne_bytes());
+        header
+    }
+
+    fn one_record(header: &[u8; FILE_HEADER], words: [u32; 4], rest: &[u8]) -> (Step, Vec<Desc>) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).chain(rest.iter().copied()).collect();
+        let mut descs = Vec::with_capacity(4);
+        let step = FileHeader::parse(header).unwrap().parse_records(&bytes, &mut 0, &mut descs);
+        (step, descs)
+    }
+
+    #[test]
+    fn the_length_of_an_fcs_counts_only_where_bit_26_is_set() {
+        let fcs = |network| FileHeader::parse(&header(MAGIC_MICROS, (2, 4), network)).unwrap();
+        assert_eq!((fcs(0x2400_0001).fcs, fcs(0x2400_0001).link), (4, LinkType::ETHERNET));
+        assert_eq!((fcs(0x3000_0084).fcs, fcs(0x3000_0084).link), (0, LinkType(0x84)));
+    }
+
+    #[test]
+    fn old_versions_have_their_lengths_the_other_way_round() {
+        let lengths = |version, first, second| {
+            let (_, descs) = one_record(&header(MAGIC_MICROS, version, 1), [1, 2, first, second], &[0; 5]);
+            descs.first().map(|desc| (desc.captured, desc.wire))
+        };
+        assert_eq!(lengths((2, 4), 5, 9), Some((5, 9)));
+        assert_eq!(lengths((2, 4), 5, 4), Some((5, 4)), "captured may exceed the wire length");
+        assert_eq!(lengths((2, 2), 9, 5), Some((5, 9)));
+        assert_eq!(lengths((543, 0), 9, 5), Some((5, 9)));
+        assert_eq!((lengths((2, 3), 9, 5), lengths((2, 3), 5, 9)), (Some((5, 9)), Some((5, 9))));
+        let fault = FileHeader::parse(&header(MAGIC_MICROS, (1, 0), 1)).unwrap_err();
+        assert_eq!(fault, Fault::Unsupported("pcap version 1.0, not 2".into()));
+    }
+
+    #[test]
+    fn a_modified_record_is_longer_and_knows_the_direction() {
+        let mut rest = vec![0, 0, 0, 3, 8, 0, PACKET_OUTGOING, 0];
+        rest.extend(b"frame");
+        let (step, descs) = one_record(&header(MAGIC_MODIFIED, (2, 4), 1), [1, 2, 5, 9], &rest);
+        let expected = Desc { wire: 9, flags: Flags::OUTGOING, ..Desc::new(Nanos::from_parts(1, 2000), 24, 5) };
+        assert_eq!((step, descs), (Step::Need(24), vec![expected]));
+    }
+
+    #[test]
+    fn a_length_beyond_all_frames_stops_the_parser() {
+        let (step, _) = one_record(&header(MAGIC_NANOS, (2, 4), 1), [1, 2, MAX_FRAME as u32, 9], &[]);
+        assert_eq!(step, Step::Need(16 + MAX_FRAME));
+        let (step, _) = one_record(&header(MAGIC_NANOS, (2, 4), 1), [1, 2, MAX_FRAME as u32 + 1, 9], &[]);
+        assert_eq!(step, Step::Stop(Fault::too_long(262_145)));
+    }
+}

@@ -1,0 +1,14 @@
+//! The pcapng format: sections of typed blocks, with interfaces and options.
+//!
+//! Source: draft-ietf-opsawg-pcapng ("PCAP Now Generic").
+
+mod block;
+mod encode;
+mod option;
+mod packet;
+mod section;
+mod time;
+
+pub(crate) use block::SECTION_HEADER;
+pub(crate) use encode::{Encoder, Statistics};
+pub(crate) use section::Section;

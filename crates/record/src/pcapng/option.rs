@@ -1,0 +1,98 @@
+//! Options: a list of codes, lengths and values at the end of a body. They are hints from strangers: what
+//! does not fit is passed over.
+
+use super::block::Order;
+
+const END: u16 = 0;
+/// Free text, in any block.
+pub(super) const COMMENT: u16 = 1;
+
+/// The longest text taken from an option, in bytes.
+const LONGEST_TEXT: usize = 1024;
+
+/// Walks the options in `bytes`; ends at the end mark, or where an option does not fit.
+pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (head, behind) = rest.split_first_chunk::<4>()?;
+        let code = order.u16([head[0], head[1]]);
+        let length = usize::from(order.u16([head[2], head[3]]));
+        let value = behind.get(..length)?;
+        rest = behind.get(length.next_multiple_of(4)..).unwrap_or_default();
+        (code != END).then_some((code, value))
+    })
+}
+
+/// The text of an option: at most 1,024 bytes, without control characters, which could play tricks on a
+/// terminal.
+pub(super) fn text(value: &[u8]) -> String {
+    let value = &value[..value.len().min(LONGEST_TEXT)];
+    let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(value)
+        .chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// Appends an option in native byte order; a value too long for one is cut.
+pub(super) fn push(to: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = &value[..value.len().min(usize::from(u16::MAX))];
+    to.extend(code.to_ne_bytes());
+    to.extend((value.len() as u16).to_ne_bytes());
+    to.extend(value);
+    to.resize(to.len() + value.len().next_multiple_of(4) - value.len(), 0);
+}
+
+/// Appends text as an option, cut where a character begins, unless it is empty.
+pub(super) fn push_text(to: &mut Vec<u8>, code: u16, text: &str) {
+    if !text.is_empty() {
+        push(to, code, &text.as_bytes()[..text.floor_char_boundary(usize::from(u16::MAX))]);
+    }
+}
+
+/// Appends the mark that ends the options.
+pub(super) fn push_end(to: &mut Vec<u8>) {
+    push(to, END, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NATIVE: Order = Order { swapped: false };
+
+    #[test]
+    fn options_come_back_as_they_were_pushed() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, 2, b"eth0x");
+        push_text(&mut bytes, 3, "");
+        push_text(&mut bytes, 4, "ü");
+        push_end(&mut bytes);
+        bytes.extend([1, 1, 1, 1]);
+        let found: Vec<(u16, &[u8])> = options(&bytes, NATIVE).collect();
+        assert_eq!(found, [(2, &b"eth0x"[..]), (4, "ü".as_bytes())]);
+        assert_eq!(options(&bytes[..5], NATIVE).count(), 0, "an option that does not fit ends the list");
+    }
+
+    #[test]
+    fn an_option_without_its_padding_is_still_read() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, 9, &[6]);
+        assert_eq!(options(&bytes[..5], NATIVE).collect::<Vec<_>>(), [(9, &[6u8][..])]);
+    }
+
+    #[test]
+    fn text_is_harmless() {
+        assert_eq!(text(b"eth0\0\0"), "eth0");
+        assert_eq!(text(b"\x1b[2J\xff"), "\u{fffd}[2J\u{fffd}");
+        assert_eq!(text(&[b'x'; 5000]).len(), LONGEST_TEXT);
+    }
+
+    #[test]
+    fn long_text_is_cut_where_a_character_begins() {
+        let mut bytes = Vec::new();
+        push_text(&mut bytes, 1, &"ü".repeat(40_000));
+        let (_, value) = options(&bytes, NATIVE).next().unwrap();
+        assert_eq!((value.len(), std::str::from_utf8(value).is_ok()), (65_534, true));
+    }
+}

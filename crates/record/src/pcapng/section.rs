@@ -1,0 +1,175 @@
+//! Reading a section: its byte order, its interfaces, its frames.
+
+use super::block::{self, Order};
+use super::option::{options, text};
+use super::packet::{self, Lane};
+use super::time::Clock;
+use crate::error::{Fault, Step};
+use linerate_burst::{Desc, Interface, LinkType, Nanos, StampSource};
+
+const IF_NAME: u16 = 2;
+const IF_DESCRIPTION: u16 = 3;
+const IF_TSRESOL: u16 = 9;
+const IF_FCSLEN: u16 = 13;
+const IF_TSOFFSET: u16 = 14;
+
+/// Microseconds, where an interface does not say.
+const DEFAULT_RESOLUTION: u8 = 6;
+
+/// What is known of the section under the cursor, and of the file so far.
+#[derive(Debug)]
+pub(crate) struct Section {
+    order: Order,
+    lanes: Vec<Lane>,
+    last: Nanos,
+    /// Every interface of every section so far.
+    pub interfaces: Vec<Interface>,
+    /// Bytes of FCS at the end of each frame, one entry an interface; 0 where the file does not say.
+    pub fcs: Vec<u8>,
+}
+
+/// Room for more interfaces than a desc can tell apart.
+const MOST_INTERFACES: usize = u16::MAX as usize + 1;
+
+impl Section {
+    /// Before the first section header.
+    pub fn new() -> Self {
+        let order = Order { swapped: false };
+        Section { order, lanes: Vec::new(), last: Nanos::ZERO, interfaces: Vec::new(), fcs: Vec::new() }
+    }
+
+    /// Appends a desc for each frame from `at` on that is all there, until `descs` is at its capacity.
+    pub fn parse_blocks(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
+        loop {
+            let order = self.order;
+            // One copy of the loop for each byte order: the order is then known in all of it.
+            let step = if order.swapped {
+                self.walk(Order { swapped: true }, bytes, at, descs)
+            } else {
+                self.walk(Order { swapped: false }, bytes, at, descs)
+            };
+            match step {
+                Ok(Some(step)) => return step,
+                Ok(None) => {}
+                Err(fault) => return Step::Stop(fault),
+            }
+        }
+    }
+
+    /// Walks blocks up to the next section header of another byte order, which gives `None`.
+    #[inline(always)]
+    fn walk(
+        &mut self,
+        order: Order,
+        bytes: &[u8],
+        cursor: &mut usize,
+        descs: &mut Vec<Desc>,
+    ) -> Result<Option<Step>, Fault> {
+        while descs.len() < descs.capacity() {
+            let at = *cursor;
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Some(head) = rest.first_chunk::<12>() else {
+                return Ok(Some(Step::Need(12)));
+            };
+            let kind = order.u32([head[0], head[1], head[2], head[3]]);
+            if kind == block::SECTION_HEADER {
+                match self.section_header(rest)? {
+                    Ok(length) => *cursor += length,
+                    Err(need) => return Ok(Some(Step::Need(need))),
+                }
+                if self.order != order {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let length = order.u32([head[4], head[5], head[6], head[7]]);
+            let known =
+                matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
+            let length = block::checked_length(length, known)?;
+            if !known {
+                return Ok(Some(Step::Skip(length as u64)));
+            }
+            let Some(whole) = rest.get(..length) else {
+                return Ok(Some(Step::Need(length)));
+            };
+            let body = block::body(whole, order)?;
+            if kind == block::INTERFACE {
+                self.interface(body, order)?;
+            } else {
+                descs.push(self.packet(kind, body, at + block::HEAD, order)?);
+            }
+            *cursor += length;
+        }
+        Ok(Some(Step::Full))
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, kind: u32, body: &[u8], at: usize, order: Order) -> Result<Desc, Fault> {
+        let desc = match kind {
+            block::ENHANCED_PACKET => packet::enhanced(body, at, order, &self.lanes)?,
+            block::PACKET => packet::obsolete(body, at, order, &self.lanes)?,
+            _ => packet::simple(body, at, order, &self.lanes, self.last)?,
+        };
+        self.last = desc.time;
+        Ok(desc)
+    }
+
+    /// Begins a new section. Returns the bytes of its header, or as an inner error how many are needed to
+    /// tell.
+    fn section_header(&mut self, rest: &[u8]) -> Result<Result<usize, usize>, Fault> {
+        let Some(head) = rest.first_chunk::<12>() else {
+            return Ok(Err(12));
+        };
+        let Some(order) = Order::of_section(head) else {
+            return Err(Fault::damaged("a section header without the byte-order magic"));
+        };
+        let length = block::checked_length(order.u32([head[4], head[5], head[6], head[7]]), true)?;
+        let Some(whole) = rest.get(..length) else {
+            return Ok(Err(length));
+        };
+        let body = block::body(whole, order)?;
+        let version = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
+        match version.map(|bytes| (order.u16([bytes[0], bytes[1]]), order.u16([bytes[2], bytes[3]]))) {
+            Some((1, _)) => {}
+            Some((major, minor)) => {
+                return Err(Fault::Unsupported(format!("pcapng version {major}.{minor}, not 1")));
+            }
+            None => return Err(Fault::damaged("a section header that is too short")),
+        }
+        self.order = order;
+        self.lanes.clear();
+        Ok(Ok(length))
+    }
+
+    fn interface(&mut self, body: &[u8], order: Order) -> Result<(), Fault> {
+        let Some(([link, _], snap, rest)) = body.split_first_chunk::<8>().map(|(fixed, rest)| {
+            let [a, b, c, d, e, f, g, h] = *fixed;
+            ([order.u16([a, b]), order.u16([c, d])], order.u32([e, f, g, h]), rest)
+        }) else {
+            return Err(Fault::damaged("an interface description block that is too short"));
+        };
+        if self.interfaces.len() == MOST_INTERFACES {
+            return Err(Fault::Unsupported(format!("more than {MOST_INTERFACES} interfaces in one file")));
+        }
+        let mut interface = Interface::new("", LinkType(link), StampSource::File);
+        interface.snap = snap;
+        let (mut resolution, mut offset, mut fcs) = (DEFAULT_RESOLUTION, 0, 0);
+        for (code, value) in options(rest, order) {
+            match (code, value) {
+                (IF_NAME, _) => interface.name = text(value),
+                (IF_DESCRIPTION, _) => interface.description = text(value),
+                (IF_TSRESOL, [value]) => resolution = *value,
+                (IF_FCSLEN, [value]) => fcs = *value,
+                (IF_TSOFFSET, _) => {
+                    offset = value.try_into().map_or(offset, |value| order.u64(value) as i64);
+                }
+                _ => {}
+            }
+        }
+        let lane = Lane { index: self.interfaces.len() as u16, clock: Clock::new(resolution, offset), snap };
+        self.lanes.push(lane);
+        self.interfaces.push(interface);
+        self.fcs.push(fcs);
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Times of an interface: ticks of a resolution that a file chooses, behind an offset.
+
+use linerate_burst::Nanos;
+
+/// How the ticks of an interface become nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    unit: Unit,
+    /// Whole seconds to add (`if_tsoffset`).
+    offset: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    /// A tick is this many nanoseconds.
+    Nanos(u64),
+    /// This many ticks are a nanosecond.
+    PerNano(u64),
+    /// 2 to this power ticks are a second.
+    PowerOfTwo(u32),
+}
+
+impl Clock {
+    /// A clock of the resolution that `if_tsresol` encodes: a power of ten, or of two where bit 7 is set.
+    pub fn new(resolution: u8, offset: i64) -> Self {
+        let exponent = u32::from(resolution & 0x7f);
+        let unit = match resolution {
+            0..=9 => Unit::Nanos(10u64.pow(9 - exponent)),
+            // Beyond 10^-28 a whole 64-bit count is less than a nanosecond.
+            10..=0x7f => Unit::PerNano(10u64.checked_pow(exponent - 9).unwrap_or(u64::MAX)),
+            0x80.. => Unit::PowerOfTwo(exponent),
+        };
+        Clock { unit, offset }
+    }
+
+    /// The time of a count of ticks; before the epoch and after the year 2554 the nearest that can be told.
+    #[inline]
+    pub fn time(&self, ticks: u64) -> Nanos {
+        let nanos = match self.unit {
+            Unit::Nanos(nanos) if self.offset == 0 => return Nanos(ticks.saturating_mul(nanos)),
+            Unit::Nanos(nanos) => u128::from(ticks) * u128::from(nanos),
+            Unit::PerNano(ticks_each) => u128::from(ticks / ticks_each),
+            Unit::PowerOfTwo(exponent) => (u128::from(ticks) * 1_000_000_000) >> exponent,
+        };
+        let nanos = nanos as i128 + i128::from(self.offset) * 1_000_000_000;
+        Nanos(nanos.clamp(0, u64::MAX.into()) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resolution_gives_nanoseconds() {
+        assert_eq!(Clock::new(6, 0).time(1_000_001), Nanos(1_000_001_000));
+        assert_eq!(Clock::new(9, 0).time(u64::MAX), Nanos::MAX);
+        assert_eq!(Clock::new(0, 0).time(u64::MAX), Nanos::MAX);
+        assert_eq!(Clock::new(3, 2).time(1500), Nanos(3_500_000_000));
+        assert_eq!(Clock::new(12, 0).time(7_999), Nanos(7));
+        assert_eq!(Clock::new(0x7f, 0).time(u64::MAX - 1), Nanos(0));
+        assert_eq!(Clock::new(0x80 | 32, 0).time(3 << 31), Nanos(1_500_000_000));
+        assert_eq!(Clock::new(0xff, 0).time(u64::MAX), Nanos(0));
+        assert_eq!(Clock::new(0x80, i64::MAX).time(u64::MAX), Nanos::MAX);
+    }
+
+    #[test]
+    fn a_time_before_the_epoch_is_the_epoch() {
+        assert_eq!(Clock::new(6, -1).time(1_500_000), Nanos(500_000_000));
+        assert_eq!(Clock::new(6, -2).time(1_500_000), Nanos::ZERO);
+        assert_eq!(Clock::new(6, i64::MIN).time(1_500_000), Nanos::ZERO);
+    }
+}

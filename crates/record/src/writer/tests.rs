@@ -1,0 +1,175 @@
+use super::*;
+use crate::Reader;
+use crate::file::Target;
+use linerate_burst::{Block, Flags};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// A file of `capacity` bytes that takes at most `step` of them at a time.
+#[derive(Clone)]
+struct Disk {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    capacity: usize,
+    step: usize,
+}
+
+impl Disk {
+    fn new(capacity: usize, step: usize) -> Self {
+        Disk { bytes: Arc::default(), capacity, step }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    fn output(&self) -> Output {
+        Output::over(Box::new(self.clone()))
+    }
+}
+
+impl Target for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self.bytes.lock().unwrap();
+        let count = bytes.len().min(self.step).min(self.capacity - file.len());
+        if count == 0 {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        file.extend(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
+        let mut file = self.bytes.lock().unwrap();
+        let length = file.len() - bytes as usize;
+        file.truncate(length);
+        Ok(true)
+    }
+}
+
+fn interfaces() -> Vec<Interface> {
+    let mut left = Interface::new("left", LinkType::ETHERNET, StampSource::Kernel);
+    left.description = "first".into();
+    let right = Interface::new("right", LinkType::ETHERNET, StampSource::File);
+    vec![left, right, Interface::new("tun0", LinkType::RAW, StampSource::User)]
+}
+
+fn block(frames: &[(u16, Flags, usize)]) -> Block {
+    let mut block = Block::new(0, frames.len().max(1));
+    for (index, (interface, flags, length)) in frames.iter().enumerate() {
+        let time = Nanos::from_parts(1_700_000_000 + index as u64, 123_456_789);
+        let desc = Desc { interface: *interface, flags: *flags, wire: *length as u32 + 1, ..Desc::new(time, 0, 0) };
+        assert!(block.push(&desc, &vec![index as u8; *length]));
+    }
+    block
+}
+
+fn counts(writer: &Writer) -> [u64; 4] {
+    let mut ledger = Ledger::new();
+    writer.counters(&mut ledger);
+    assert_eq!(ledger.imbalances(), []);
+    [Count::WriteReceived, Count::Written, Count::WriteFailed, Count::LinkTypeMixed].map(|count| ledger.total(count))
+}
+
+/// Frames of a file that must open cleanly: (interface name, flags, length).
+fn read(bytes: Vec<u8>) -> Vec<(String, Flags, usize)> {
+    let mut reader = Reader::new(Box::new(io::Cursor::new(bytes)), "x").unwrap();
+    let mut frames = Vec::new();
+    loop {
+        let descs = reader.fill().unwrap().descs().to_vec();
+        if descs.is_empty() {
+            return frames;
+        }
+        reader.consume(descs.len());
+        for desc in descs {
+            let name = reader.interfaces()[usize::from(desc.interface)].name.clone();
+            frames.push((name, desc.flags, desc.captured as usize));
+        }
+    }
+}
+
+#[test]
+fn pcapng_keeps_interfaces_and_flags() {
+    let disk = Disk::new(usize::MAX, usize::MAX);
+    let mut writer = Writer::new(disk.output(), Format::Pcapng);
+    let flags = [Flags::OUTGOING, Flags::DAMAGED | Flags::LATE, Flags::NONE];
+    let block = block(&[(1, flags[0], 61), (2, flags[1], 0), (1, flags[2], 3)]);
+    writer.accept(block.view(&interfaces())).unwrap();
+    writer.finish(&Ledger::new()).unwrap();
+    writer.finish(&Ledger::new()).unwrap();
+    let expected =
+        [("right".into(), flags[0], 61), ("tun0".into(), Flags::DAMAGED, 0), ("right".into(), Flags::NONE, 3)];
+    assert_eq!(read(disk.bytes()), expected);
+    assert_eq!(counts(&writer), [3, 3, 0, 0]);
+}
+
+#[test]
+fn pcap_leaves_other_link_types_out_and_says_so() {
+    let disk = Disk::new(usize::MAX, 7);
+    let mut writer = Writer::new(disk.output(), Format::Pcap);
+    let block = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2), (1, Flags::NONE, 3), (2, Flags::NONE, 4)]);
+    writer.accept(block.view(&interfaces())).unwrap();
+    writer.finish(&Ledger::new()).unwrap();
+    let lengths: Vec<usize> = read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect();
+    assert_eq!(lengths, [1, 4]);
+    assert_eq!(counts(&writer), [4, 2, 0, 2]);
+    assert!(writer.hint().unwrap().contains("2 frames left out"));
+}
+
+#[test]
+fn a_file_without_frames_is_a_capture_file() {
+    for format in [Format::Pcap, Format::Pcapng] {
+        let disk = Disk::new(usize::MAX, 1);
+        let mut writer = Writer::new(disk.output(), format);
+        writer.flush().unwrap();
+        writer.finish(&Ledger::new()).unwrap();
+        assert_eq!(read(disk.bytes()), []);
+        assert!(disk.bytes().len() >= 24);
+    }
+}
+
+#[test]
+fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
+    let frames = [(0, Flags::NONE, 60), (1, Flags::LATE, 7), (2, Flags::NONE, 0), (0, Flags::OUTGOING, 33)];
+    for (format, step) in [(Format::Pcap, 5), (Format::Pcapng, usize::MAX), (Format::Pcapng, 3)] {
+        let block = block(&frames);
+        let whole = Disk::new(usize::MAX, usize::MAX);
+        let mut writer = Writer::new(whole.output(), format);
+        writer.accept(block.view(&interfaces())).unwrap();
+        let [_, fitting, _, mixed] = counts(&writer);
+        for capacity in 0..whole.bytes().len() {
+            let disk = Disk::new(capacity, step);
+            let mut writer = Writer::new(disk.output(), format);
+            let error = writer.accept(block.view(&interfaces())).unwrap_err();
+            assert!(error.to_string().contains("make room"), "{error}");
+            let length = disk.bytes().len();
+            let [received, written, failed, _] = counts(&writer);
+            assert_eq!(received, 4);
+            assert!(written < fitting, "{format:?} {capacity}: {written} {failed} {mixed}");
+            if length > 0 {
+                assert_eq!(read(disk.bytes()).len() as u64, written, "{format:?} {capacity}");
+            }
+            let again = writer.accept(block.view(&interfaces())).unwrap_err();
+            assert_eq!((again.to_string(), disk.bytes().len()), (error.to_string(), length));
+            assert!(writer.finish(&Ledger::new()).is_err() && writer.flush().is_err());
+            assert_eq!(counts(&writer)[..2], [8, written]);
+        }
+    }
+}
+
+#[test]
+fn what_a_device_cannot_take_is_counted_and_explained() {
+    let mut writer = Writer::new(Output::open("/dev/full", None).unwrap(), Format::Pcapng);
+    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(&interfaces())).unwrap_err();
+    assert!(error.to_string().starts_with("/dev/full: No space left on device"), "{error}");
+    assert_eq!(counts(&writer), [1, 0, 1, 0]);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_counted_and_explained() {
+    let (reader, pipe) = io::pipe().unwrap();
+    drop(reader);
+    let mut writer = Writer::new(Output::to(Box::new(pipe), "pipe"), Format::Pcap);
+    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(&interfaces())).unwrap_err();
+    assert!(error.to_string().contains("its reader has gone"), "{error}");
+    assert_eq!(counts(&writer), [1, 0, 1, 0]);
+}

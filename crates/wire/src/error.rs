@@ -1,0 +1,104 @@
+//! What is wrong with bytes that should be a header, or with a value that does not fit.
+
+use crate::Protocol;
+use std::fmt;
+
+/// Why bytes are not a whole header of `protocol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Malformed {
+    /// The header that was looked for.
+    pub protocol: Protocol,
+    /// What is wrong.
+    pub flaw: Flaw,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flaw {
+    /// The bytes end before the header does.
+    Short,
+    /// The version field is not the protocol's.
+    Version,
+    /// The header length field is below the smallest header.
+    HeaderLength,
+    /// The length field over header and payload is below the header.
+    TotalLength,
+    /// An option's length field is below 2, beyond the header, or not what its kind asks for.
+    OptionLength,
+}
+
+impl Flaw {
+    /// The flaw in words, to follow the name of a protocol.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Flaw::Short => "the bytes end before the header does",
+            Flaw::Version => "the version field is wrong",
+            Flaw::HeaderLength => "the header length field is below the smallest header",
+            Flaw::TotalLength => "the length field is below the header's own length",
+            Flaw::OptionLength => "an option's length field is wrong",
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.protocol.name(), self.flaw.describe())
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Why a value cannot be emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unfit {
+    /// The place is shorter than the `need` bytes of the header.
+    NoRoom {
+        /// Bytes the header takes.
+        need: usize,
+    },
+    /// A field holds what the header cannot say; the words name the field and its bound.
+    Field(&'static str),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::NoRoom { need } => write!(f, "no room for a header of {need} bytes"),
+            Unfit::Field(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// The first `N` bytes, and those behind them.
+#[inline(always)]
+pub(crate) fn split<const N: usize>(bytes: &[u8], protocol: Protocol) -> Result<(&[u8; N], &[u8]), Malformed> {
+    bytes.split_first_chunk().ok_or(Malformed { protocol, flaw: Flaw::Short })
+}
+
+/// The first `N` bytes, to write a header of `need` bytes that starts with them, and those behind.
+pub(crate) fn room<const N: usize>(out: &mut [u8], need: usize) -> Result<(&mut [u8; N], &mut [u8]), Unfit> {
+    match out.get_mut(..need).and_then(|header| header.split_first_chunk_mut()) {
+        Some(parts) => Ok(parts),
+        None => Err(Unfit::NoRoom { need }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_and_where() {
+        let malformed = Malformed { protocol: Protocol::Ipv4, flaw: Flaw::HeaderLength };
+        assert_eq!(malformed.to_string(), "ipv4: the header length field is below the smallest header");
+        assert_eq!(Unfit::NoRoom { need: 20 }.to_string(), "no room for a header of 20 bytes");
+    }
+
+    #[test]
+    fn room_is_for_the_whole_header() {
+        assert_eq!(room::<2>(&mut [0; 3], 4).unwrap_err(), Unfit::NoRoom { need: 4 });
+        assert_eq!(room::<2>(&mut [0; 5], 4).unwrap().1.len(), 2);
+    }
+}

@@ -1,0 +1,138 @@
+//! VLAN tags (IEEE 802.1Q clause 9), customer and service, in any number.
+//!
+//! The tag protocol identifier stands in the type field of the header in front; the tag itself is the
+//! four bytes of control information and the type field of what follows.
+
+use crate::error::{room, split};
+use crate::ethernet::{bounded, next};
+use crate::registry::Step;
+use crate::{Malformed, Protocol, Unfit};
+
+/// Bytes of a tag.
+pub const LEN: usize = 4;
+
+/// EtherType of a customer tag (802.1Q).
+pub const CUSTOMER: u16 = 0x8100;
+/// EtherType of a service tag (802.1ad, QinQ).
+pub const SERVICE: u16 = 0x88a8;
+/// EtherType of an outer tag before 802.1ad.
+pub const OLD_SERVICE: u16 = 0x9100;
+
+/// The largest VLAN identifier a tag can hold.
+pub const MAX_ID: u16 = 0x0fff;
+
+/// A VLAN tag and what it carries.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    head: &'a [u8; LEN],
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Looks at a tag, starting behind the type field that announced it.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, rest) = split(bytes, Protocol::Vlan)?;
+        Ok(View { head, payload: bounded(u16::from_be_bytes([head[2], head[3]]), rest) })
+    }
+
+    /// VLAN identifier, 0 to 4095; 0 means priority only.
+    #[inline]
+    pub fn id(&self) -> u16 {
+        u16::from_be_bytes([self.head[0], self.head[1]]) & MAX_ID
+    }
+
+    /// Priority code point, 0 to 7.
+    #[inline]
+    pub fn priority(&self) -> u8 {
+        self.head[0] >> 5
+    }
+
+    /// Whether the frame may be dropped first.
+    #[inline]
+    pub fn drop_eligible(&self) -> bool {
+        self.head[0] & 0x10 != 0
+    }
+
+    /// The type field of what follows, as in [`crate::ethernet::View::ether_type`].
+    #[inline]
+    pub fn ether_type(&self) -> u16 {
+        u16::from_be_bytes([self.head[2], self.head[3]])
+    }
+
+    /// Everything behind the tag; of an 802.3 payload without padding.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The tag as a value.
+    pub fn header(&self) -> Header {
+        Header {
+            id: self.id(),
+            priority: self.priority(),
+            drop_eligible: self.drop_eligible(),
+            ether_type: self.ether_type(),
+        }
+    }
+}
+
+/// A VLAN tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// VLAN identifier, at most [`MAX_ID`].
+    pub id: u16,
+    /// Priority code point, at most 7.
+    pub priority: u8,
+    /// Whether the frame may be dropped first.
+    pub drop_eligible: bool,
+    /// The type field of what follows.
+    pub ether_type: u16,
+}
+
+impl Header {
+    /// Writes the tag to the front of `out`; returns its length.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
+        if self.id > MAX_ID {
+            return Err(Unfit::Field("a VLAN identifier is at most 4095"));
+        }
+        if self.priority > 7 {
+            return Err(Unfit::Field("a VLAN priority is at most 7"));
+        }
+        let (head, _) = room::<LEN>(out, LEN)?;
+        let control = u16::from(self.priority) << 13 | u16::from(self.drop_eligible) << 12 | self.id;
+        head[0..2].copy_from_slice(&control.to_be_bytes());
+        head[2..4].copy_from_slice(&self.ether_type.to_be_bytes());
+        Ok(LEN)
+    }
+}
+
+/// What follows the tag.
+#[inline(always)]
+pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
+    let view = View::parse(bytes)?;
+    Ok(Step::new(LEN, view.payload.len(), next(view.ether_type())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_tag_reads_and_writes() {
+        let bytes = [0xb0, 0x64, 0x08, 0x00];
+        let header = View::parse(&bytes).unwrap().header();
+        assert_eq!(header, Header { id: 100, priority: 5, drop_eligible: true, ether_type: 0x0800 });
+        let mut out = [0; 4];
+        assert_eq!(header.emit(&mut out), Ok(4));
+        assert_eq!(out, bytes);
+    }
+
+    #[test]
+    fn what_a_tag_cannot_hold_is_refused() {
+        let header = Header { id: 1, priority: 0, drop_eligible: false, ether_type: 0 };
+        assert!(matches!(Header { id: 4096, ..header }.emit(&mut [0; 4]), Err(Unfit::Field(_))));
+        assert!(matches!(Header { priority: 8, ..header }.emit(&mut [0; 4]), Err(Unfit::Field(_))));
+        assert_eq!(header.emit(&mut [0; 3]), Err(Unfit::NoRoom { need: 4 }));
+    }
+}

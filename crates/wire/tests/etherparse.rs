@@ -1,0 +1,186 @@
+//! Where `etherparse` understands a frame without complaint, both must see the same headers. Also over
+//! every capture below `$LINERATE_CORPUS`, if that is set.
+
+mod packets;
+
+use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
+use linerate_wire::{Layers, Link, Protocol, Role, Stop, dissect, registry};
+use packets::packet;
+use proptest::prelude::*;
+use std::path::Path;
+
+/// A header and where it begins.
+type Place = (Protocol, usize);
+
+/// What etherparse sees: tags, IP header, transport header, and the length of a TCP or UDP payload. `None` where it complains, or where the frame
+/// holds what only one of the two knows.
+fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
+    let packet = match link {
+        Link::Ethernet => SlicedPacket::from_ethernet(frame),
+        Link::RawIp => SlicedPacket::from_ip(frame),
+    };
+    let packet = packet.ok()?;
+    let at = |part: &[u8]| part.as_ptr() as usize - frame.as_ptr() as usize;
+    let mut places = Vec::new();
+    for tag in &packet.link_exts {
+        match tag {
+            LinkExtSlice::Vlan(tag) => places.push((Protocol::Vlan, at(tag.slice()))),
+            LinkExtSlice::Macsec(_) => return None,
+        }
+    }
+    match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) if ip.extensions().auth.is_some() => return None,
+        NetSlice::Ipv4(ip) => places.push((Protocol::Ipv4, at(ip.header().slice()))),
+        NetSlice::Ipv6(ip) => places.push((Protocol::Ipv6, at(ip.header().slice()))),
+        NetSlice::Arp(arp) => places.push((Protocol::Arp, at(arp.slice()))),
+    }
+    let payload = match packet.transport.as_ref() {
+        Some(TransportSlice::Tcp(tcp)) => {
+            places.push((Protocol::Tcp, at(tcp.slice())));
+            Some(tcp.payload().len())
+        }
+        Some(TransportSlice::Udp(udp)) => {
+            places.push((Protocol::Udp, at(udp.slice())));
+            Some(udp.payload().len())
+        }
+        Some(TransportSlice::Icmpv4(icmp)) => {
+            places.push((Protocol::Icmp, at(icmp.slice())));
+            None // its header lengths depend on the type
+        }
+        Some(TransportSlice::Icmpv6(icmp)) => {
+            places.push((Protocol::Icmpv6, at(icmp.slice())));
+            None
+        }
+        Some(TransportSlice::Igmp(_)) | None => None,
+    };
+    Some((places, payload))
+}
+
+/// Compares both; false where there was nothing to compare.
+fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
+    let Some((theirs, payload)) = theirs(link, frame) else { return Ok(false) };
+    let mut layers = Layers::new();
+    dissect(link, frame, &mut layers);
+    if layers.stop() == Stop::Unknown(linerate_wire::Number::IpProtocol(51)) {
+        return Ok(false); // an authentication header, which etherparse walks
+    }
+    let fragment = is_fragment(frame, &layers);
+    let ours: Vec<Place> = layers
+        .as_slice()
+        .iter()
+        .filter(|layer| !matches!(layer.protocol, Protocol::Ethernet | Protocol::Llc))
+        .filter(|layer| layer.protocol.role() != Role::Extension)
+        // The first fragment: we look into it, they do not.
+        .filter(|layer| !(fragment && layer.protocol.role() == Role::Transport))
+        .map(|layer| (layer.protocol, layer.offset as usize))
+        .collect();
+    if ours != theirs {
+        return Err(format!("ours {ours:?}, stopped for {:?}; theirs {theirs:?}; frame {frame:02x?}", layers.stop()));
+    }
+    match payload {
+        Some(payload) if payload != layers.payload(frame).len() => {
+            Err(format!("payload of ours {}, of theirs {payload}: {frame:02x?}", layers.payload(frame).len()))
+        }
+        _ => Ok(true),
+    }
+}
+
+fn is_fragment(frame: &[u8], layers: &Layers) -> bool {
+    layers.as_slice().iter().any(|layer| {
+        let bytes = &frame[layer.offset as usize..];
+        match layer.protocol {
+            Protocol::Ipv4 => linerate_wire::ipv4::View::parse(bytes).is_ok_and(|ip| ip.is_fragment()),
+            Protocol::Fragment => {
+                linerate_wire::ipv6_fragment::View::parse(bytes).is_ok_and(|part| part.more_fragments())
+            }
+            _ => false,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn packets_agree(packet in packet()) {
+        let (frame, layers) = packet.build();
+        let compared = compare(Link::Ethernet, &frame).map_err(TestCaseError::fail)?;
+        // They take extension headers in the recommended order only, none behind IPv4, and want 8 bytes of ICMPv6.
+        let plain = !layers.iter().any(|layer| layer.protocol.role() == Role::Extension);
+        let short = matches!(packet.transport, packets::Transport::Icmpv6) && packet.payload.len() < 4;
+        prop_assert!(compared || !plain || short, "nothing compared for {:?}", packet);
+    }
+
+    #[test]
+    fn damaged_packets_agree(
+        packet in packet(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let (mut frame, _) = packet.build();
+        for (at, byte) in damage {
+            // Behind the addresses, so that what changes is what is walked by.
+            let at = at.index(frame.len() - 12) + 12;
+            frame[at] = byte;
+        }
+        // Behind IPv4 they know no IPv6 extension headers, and we walk them.
+        let behind_v4 = frame.get(12..14) == Some(&[8, 0]) && frame.get(23).is_some_and(|number| extension(*number));
+        prop_assume!(!behind_v4);
+        compare(Link::Ethernet, &frame).map_err(TestCaseError::fail)?;
+    }
+}
+
+fn extension(number: u8) -> bool {
+    [registry::HOP_BY_HOP, registry::ROUTING, registry::FRAGMENT, registry::DESTINATION_OPTIONS].contains(&number)
+}
+
+#[test]
+fn captures_agree() {
+    let Some(corpus) = std::env::var_os("LINERATE_CORPUS") else {
+        println!("LINERATE_CORPUS is not set: no captures compared");
+        return;
+    };
+    let (mut seen, mut compared, mut differing) = (0, 0, Vec::new());
+    each_capture(Path::new(&corpus), &mut |path, file| {
+        for_each_frame(file, |link, frame| {
+            seen += 1;
+            match compare(link, frame) {
+                Ok(was) => compared += u64::from(was),
+                Err(difference) => differing.push(format!("{}: {difference}", path.display())),
+            }
+        });
+    });
+    println!("{compared} of {seen} frames compared");
+    assert!(differing.is_empty(), "{} differ, the first: {:.2000}", differing.len(), differing[0]);
+    assert!(compared * 2 > seen, "only {compared} of {seen} frames could be compared");
+}
+
+fn each_capture(folder: &Path, visit: &mut impl FnMut(&Path, &[u8])) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            each_capture(&path, visit);
+        } else if let Ok(file) = std::fs::read(&path) {
+            visit(&path, &file);
+        }
+    }
+}
+
+/// The frames of a pcap file in either byte order; other files, and links we do not know, have none.
+fn for_each_frame(file: &[u8], mut visit: impl FnMut(Link, &[u8])) {
+    let swapped = match file.first_chunk::<4>() {
+        Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]) => false,
+        Some([0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d]) => true,
+        _ => return,
+    };
+    let word = |at: usize| {
+        let bytes = file.get(at..at + 4)?.try_into().ok()?;
+        Some(if swapped { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    let Some(link) = word(20).and_then(|number| Link::from_linktype(number as u16)) else { return };
+    let mut at = 24;
+    while let Some(length) = word(at + 8) {
+        let Some(frame) = file.get(at + 16..at + 16 + length as usize) else { return };
+        visit(link, frame);
+        at += 16 + length as usize;
+    }
+}

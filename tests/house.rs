@@ -1,0 +1,183 @@
+//! House rules that a program can check.
+
+use linerate::burst::Count;
+use linerate::burst::ledger::Kind;
+use linerate::port::registry::BACKENDS;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The only files with unsafe code, each with the reason in its first lines.
+const UNSAFE_FILES: [&str; 6] = [
+    "crates/burst/src/burst.rs",
+    "crates/filter/src/libpcap.rs",
+    "crates/port/src/backends/sys/ethtool.rs",
+    "crates/port/src/backends/sys/packet_blocks.rs",
+    "crates/port/src/backends/sys/packet_ring.rs",
+    "crates/port/src/backends/sys/packet_socket.rs",
+];
+
+/// Which crate may use which: the arrows of ARCHITECTURE.md.
+const ARROWS: [(&str, &[&str]); 10] = [
+    ("wire", &[]),
+    ("burst", &[]),
+    ("filter", &[]),
+    ("lab", &[]),
+    ("record", &["burst"]),
+    ("merge", &["burst"]),
+    ("generate", &["burst", "wire"]),
+    ("port", &["burst", "filter", "record"]),
+    ("engine", &["burst", "filter", "generate", "merge", "port", "record"]),
+    ("cli", &["burst", "engine", "filter", "generate", "lab", "merge", "port", "record", "wire"]),
+];
+
+/// A file longer than this is more than one thing.
+const LONGEST_FILE: usize = 400;
+
+#[test]
+fn unsafe_stands_in_the_named_files_alone() {
+    for (path, text) in sources() {
+        let named = UNSAFE_FILES.contains(&path.as_str());
+        let allows = text.contains("allow(unsafe_code)");
+        assert_eq!(allows, named, "{path}: allow(unsafe_code) belongs in exactly the named files");
+        if path.ends_with("/src/lib.rs") {
+            let closed = text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]");
+            assert!(closed, "{path}: neither forbids nor denies unsafe code");
+        }
+    }
+}
+
+#[test]
+fn arrows_between_crates_point_one_way() {
+    for (name, allowed) in ARROWS {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        let dependencies = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
+        let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+        let used: BTreeSet<&str> = dependencies
+            .lines()
+            .filter_map(|line| line.strip_prefix("linerate-")?.split(['.', ' ', '=']).next())
+            .collect();
+        let allowed: BTreeSet<&str> = allowed.iter().copied().collect();
+        assert!(used.is_subset(&allowed), "{name} uses {:?}, which its arrows do not allow", used.difference(&allowed));
+    }
+    let crates = fs::read_dir(root().join("crates")).unwrap().count();
+    assert_eq!(crates, ARROWS.len(), "a crate without arrows");
+}
+
+#[test]
+fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
+    let forbidden = ["Instant::now", "SystemTime::now", "clock_gettime", "thread::spawn", "println!", "eprintln!"];
+    for (path, text) in sources() {
+        let pure = ["wire", "burst", "merge", "generate", "record"].iter().any(|name| path.starts_with(&format!("crates/{name}/src")));
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for word in forbidden {
+            assert!(!pure || !code.contains(word), "{path} is pure and has {word}");
+        }
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_house() {
+    let workspace = read(&root().join("Cargo.toml"));
+    assert!(workspace.contains("missing_docs = \"deny\""), "public items may lack documentation");
+    for (name, _) in ARROWS {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} takes no lints");
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_one_thing() {
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= LONGEST_FILE, "{path} has {lines} lines; split it");
+    }
+}
+
+#[test]
+fn a_backend_is_one_file_and_one_row() {
+    let files: BTreeSet<String> = fs::read_dir(root().join("crates/port/src/backends"))
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
+        .filter(|name| name != "sys")
+        .collect();
+    let rows: BTreeSet<String> = BACKENDS.iter().map(|backend| backend.scheme.replace('-', "_")).collect();
+    assert_eq!(files, rows);
+}
+
+/// `docs/counters.md` is made from the table of counters: `UPDATE_DOCS=1 cargo test --test house` writes it.
+#[test]
+fn the_page_of_counters_is_true() {
+    let path = root().join("docs/counters.md");
+    let page = counters_page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), page, "run UPDATE_DOCS=1 cargo test --test house");
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        let text = read(&root().join(document));
+        for part in text.split("](").skip(1) {
+            let target = part.split(')').next().unwrap_or_default().split('#').next().unwrap_or_default();
+            let outside = target.starts_with("http") || target.is_empty();
+            assert!(outside || root().join(target).exists(), "{document} links to {target}, which is not there");
+        }
+    }
+}
+
+fn counters_page() -> String {
+    let mut page = String::from(
+        "# Counters and drop reasons\n\nMade from the table in `crates/burst/src/ledger.rs`. `received = delivered + \
+         refused + lost` holds for each account once its stage has quiesced; `refused` is what the user asked to leave \
+         out, `lost` is loss.\n",
+    );
+    let mut stage = None;
+    for count in Count::ALL {
+        if stage != Some(count.stage()) {
+            stage = Some(count.stage());
+            page += &format!("\n## {}\n\n| name | kind | what it counts |\n|---|---|---|\n", count.stage().name());
+        }
+        let kind = match count.kind() {
+            Kind::Received => "received",
+            Kind::Delivered => "delivered",
+            Kind::Refused => "refused",
+            Kind::Lost => "lost",
+            Kind::Note => "note",
+        };
+        page += &format!("| `{}` | {kind} | {} |\n", count.name(), count.sentence());
+    }
+    page
+}
+
+/// Every source file of every crate, by its path from the root.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+                if name.contains("/src/") {
+                    found.push((name, read(&path)));
+                }
+            }
+        }
+    }
+    assert!(found.len() > 40, "the sources were not found");
+    found
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
