@@ -90,14 +90,16 @@ macro_rules! counters {
 counters! {
     /// Frames the interface counted in while the port was open (rx_packets).
     NicReceived = Nic, Note, "received";
-    /// Frames the driver or card dropped on reception while the port was open (rx_dropped, missed, fifo): lost before any capture could see them.
-    NicDropped = Nic, Lost, "nic_dropped";
-    /// Frames that arrived damaged (bad FCS, wrong length) while the port was open.
+    /// Frames the card missed for lack of buffers while the port was open (rx_missed_errors): lost before any capture could see them.
+    NicMissed = Nic, Lost, "nic_missed";
+    /// Frames that arrived damaged while the port was open (rx_errors: bad FCS, wrong length).
     NicErrors = Nic, Lost, "nic_errors";
+    /// Frames the driver or the network stack dropped on reception (rx_dropped); among them those that nothing but the capture wanted, so no loss by itself.
+    NicDropped = Nic, Note, "rx_dropped";
     /// Frames the interface counted out while the port was open (tx_packets).
     NicSent = Nic, Note, "sent";
-    /// Frames the driver dropped on transmission while the port was open.
-    NicSendDropped = Nic, Note, "send_dropped";
+    /// Frames the driver dropped on transmission while the port was open (tx_dropped).
+    NicSendDropped = Nic, Note, "tx_dropped";
 
     /// Frames that reached the queue, lost ones included.
     Received = Receive, Received, "received";

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::lanes::{Lanes, Shown};
 use crate::select::{Selection, Selector};
-use crate::wait::{Idler, Waiting};
+use crate::wait::{Awaited, Idler, Waiting};
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
 use linerate_merge::{Input, Merge, Run};
 use linerate_port::{PortError, RxPort};
@@ -146,12 +146,15 @@ impl Session {
             return false;
         }
         if moved {
-            self.idler.busy();
+            self.idler.busy(now);
         } else {
             self.output.deliver(self.lanes.interfaces(), true);
             let lanes = &self.lanes;
-            // Frames that wait for another lane's horizon wait for time to pass, not for input.
-            self.idler.idle(now, NAP_LIMIT, || if held { None } else { lanes.wakes() });
+            self.idler.idle(now, NAP_LIMIT, || match lanes.wakes() {
+                _ if held => Awaited::Horizon,
+                Some(fds) => Awaited::Input(fds),
+                None => Awaited::Unannounced,
+            });
         }
         self.look_at_losses();
         !self.detached.is_some_and(|since| since.elapsed() > DRAIN_LIMIT)

@@ -19,43 +19,78 @@ pub enum Waiting {
 
 /// How long adaptive waiting looks again before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long to sleep where there is nothing to wait on, or where time has to pass.
+/// How long to sleep where there is nothing to wait on.
 const NAP: Duration = Duration::from_micros(100);
+/// How long to sleep where frames are there and time has to pass: a quarter of the usual lag.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Looking again pays while this many of the last idle phases ended before [`SPIN`] did; once it does not
+/// pay, only one phase in [`RETRY`] tries it.
+const SCORE: u32 = 8;
+const RETRY: u32 = 64;
+
+/// What an idle run waits for.
+pub(crate) enum Awaited<'a> {
+    /// One of these to become readable.
+    Input(Vec<BorrowedFd<'a>>),
+    /// Frames that nothing announces.
+    Unannounced,
+    /// Time: frames are there, and another lane could still bring older ones.
+    Horizon,
+}
 
 /// One idle phase after the other.
 #[derive(Debug)]
 pub(crate) struct Idler {
     waiting: Waiting,
     since: Option<Nanos>,
+    /// How well looking again has paid lately, and how often it was left out since.
+    score: u32,
+    skipped: u32,
 }
 
 impl Idler {
     pub fn new(waiting: Waiting) -> Self {
-        Idler { waiting, since: None }
+        Idler { waiting, since: None, score: SCORE, skipped: 0 }
     }
 
-    /// There was something to do.
-    pub fn busy(&mut self) {
-        self.since = None;
+    /// There was something to do at `now`.
+    pub fn busy(&mut self, now: Nanos) {
+        if let Some(since) = self.since.take()
+            && now.since(since) < SPIN
+        {
+            self.score = (self.score + 1).min(SCORE);
+        }
     }
 
-    /// There was nothing to do at `now`. Waits for one of `wakes` where the run waits for input alone,
-    /// else for time to pass; at most for `limit`.
-    pub fn idle<'a>(&mut self, now: Nanos, limit: Duration, wakes: impl FnOnce() -> Option<Vec<BorrowedFd<'a>>>) {
+    /// There was nothing to do at `now`: waits a little, at most for `limit`.
+    pub fn idle<'a>(&mut self, now: Nanos, limit: Duration, awaited: impl FnOnce() -> Awaited<'a>) {
+        let begins = self.since.is_none();
         let since = *self.since.get_or_insert(now);
         let spins = match self.waiting {
             Waiting::Spin => true,
             Waiting::Sleep => false,
-            Waiting::Adaptive => now.since(since) < SPIN,
+            Waiting::Adaptive => now.since(since) < SPIN && self.spinning_pays(begins),
         };
         if spins {
             std::hint::spin_loop();
             return;
         }
-        match wakes() {
-            Some(fds) => wait_for(&fds, limit),
-            None => std::thread::sleep(limit.min(NAP)),
+        match awaited() {
+            Awaited::Input(fds) => {
+                self.score = self.score.saturating_sub(1);
+                wait_for(&fds, limit);
+            }
+            Awaited::Unannounced => std::thread::sleep(limit.min(NAP)),
+            Awaited::Horizon => std::thread::sleep(limit.min(PAUSE)),
         }
+    }
+
+    fn spinning_pays(&mut self, phase_begins: bool) -> bool {
+        if self.score > 0 {
+            return true;
+        }
+        self.skipped += u32::from(phase_begins);
+        self.skipped.is_multiple_of(RETRY)
     }
 }
 

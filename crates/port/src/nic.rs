@@ -1,45 +1,48 @@
-//! The interface's own counters, from `/proc/net/dev` and `ethtool -S`, as a [`Monitor`].
+//! The interface's own counters, as a [`Monitor`]: link statistics by rtnetlink, driver statistics by
+//! ethtool.
 
 use crate::backends::sys::ethtool::Ethtool;
 use crate::contract::Monitor;
 use linerate_burst::{Count, Ledger, Stage};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Counts what an interface has seen since it was made. Works on after the privileges are gone, and
-/// from outside the interface's network namespace: both descriptors stay inside it.
+/// from outside the interface's network namespace: both sockets stay inside it.
 pub struct NicMonitor {
     subject: String,
     interface: String,
-    table: File,
+    index: u32,
+    netlink: OwnedFd,
     socket: OwnedFd,
     sending: bool,
     base: Option<LinkCounts>,
     base_details: Vec<(String, u64)>,
 }
 
-/// The columns of `/proc/net/dev` used here (net/core/net-procfs.c, `dev_seq_printf_stats`).
+/// What is used of `struct rtnl_link_stats64` (linux/if_link.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LinkCounts {
     rx_packets: u64,
-    rx_errors: u64,
-    /// Dropped by the driver and missed by the card.
-    rx_dropped: u64,
     tx_packets: u64,
+    rx_errors: u64,
+    rx_dropped: u64,
     tx_dropped: u64,
+    rx_missed: u64,
 }
 
 impl NicMonitor {
     /// Starts counting; call it inside the interface's network namespace.
-    pub fn new(subject: &str, interface: &str, sending: bool) -> io::Result<Self> {
-        let table = File::open("/proc/thread-self/net/dev")?;
+    pub fn new(subject: &str, interface: &str, index: u32, sending: bool) -> io::Result<Self> {
+        let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let mut monitor = NicMonitor {
             subject: subject.to_owned(),
             interface: interface.to_owned(),
-            table,
+            index,
+            netlink,
             socket,
             sending,
             base: None,
@@ -50,11 +53,13 @@ impl NicMonitor {
         Ok(monitor)
     }
 
+    /// Asks for the link; `None` where it is gone.
     fn read(&self) -> Option<LinkCounts> {
-        let mut text = String::new();
-        (&self.table).rewind().ok()?;
-        (&self.table).read_to_string(&mut text).ok()?;
-        parse(&text, &self.interface)
+        let kernel = SocketAddrNetlink::new(0, 0);
+        sendto(&self.netlink, &request(self.index), SendFlags::empty(), &kernel).ok()?;
+        let mut answer = vec![0u8; 16 << 10];
+        let (length, _) = recv(&self.netlink, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+        parse(answer.get(..length)?)
     }
 
     fn read_details(&self) -> Vec<(String, u64)> {
@@ -73,8 +78,9 @@ impl Monitor for NicMonitor {
             account.add(Count::NicSendDropped, grown(|counts| counts.tx_dropped));
         } else {
             account.add(Count::NicReceived, grown(|counts| counts.rx_packets));
-            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped));
+            account.add(Count::NicMissed, grown(|counts| counts.rx_missed));
             account.add(Count::NicErrors, grown(|counts| counts.rx_errors));
+            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped));
         }
         for (name, value) in self.read_details() {
             let before = self.base_details.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
@@ -92,42 +98,91 @@ fn names_a_loss(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-fn parse(text: &str, interface: &str) -> Option<LinkCounts> {
-    let numbers = text.lines().find_map(|line| {
-        let (name, numbers) = line.rsplit_once(':')?;
-        (name.trim() == interface).then_some(numbers)
-    })?;
-    let columns: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
-    (columns.len() >= 12).then(|| LinkCounts {
-        rx_packets: columns[1],
-        rx_errors: columns[2],
-        rx_dropped: columns[3],
-        tx_packets: columns[9],
-        tx_dropped: columns[11],
-    })
+const NLMSG_HEADER: usize = 16;
+const IFINFOMSG: usize = 16;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const NLM_F_REQUEST: u16 = 1;
+const IFLA_STATS64: u16 = 23;
+
+/// RTM_GETLINK for one interface: struct nlmsghdr, then struct ifinfomsg (rtnetlink(7)).
+fn request(index: u32) -> [u8; NLMSG_HEADER + IFINFOMSG] {
+    let mut message = [0; NLMSG_HEADER + IFINFOMSG];
+    message[0..4].copy_from_slice(&((NLMSG_HEADER + IFINFOMSG) as u32).to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message[20..24].copy_from_slice(&index.to_ne_bytes());
+    message
+}
+
+/// Finds the statistics among the attributes of an RTM_NEWLINK message.
+fn parse(message: &[u8]) -> Option<LinkCounts> {
+    let half = |bytes: &[u8], at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    if half(message, 4)? != RTM_NEWLINK {
+        return None;
+    }
+    let mut rest = message.get(NLMSG_HEADER + IFINFOMSG..)?;
+    while let (Some(length), Some(kind)) = (half(rest, 0), half(rest, 2)) {
+        let attribute = rest.get(4..usize::from(length))?;
+        if kind == IFLA_STATS64 {
+            let word =
+                |index: usize| Some(u64::from_ne_bytes(attribute.get(8 * index..8 * index + 8)?.try_into().ok()?));
+            return Some(LinkCounts {
+                rx_packets: word(0)?,
+                tx_packets: word(1)?,
+                rx_errors: word(4)?,
+                rx_dropped: word(6)?,
+                tx_dropped: word(7)?,
+                rx_missed: word(15)?,
+            });
+        }
+        rest = rest.get(usize::from(length).next_multiple_of(4)..)?;
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_is_read_by_name() {
-        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n\
-                    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth0: 100 200 1 2 0 0 0 0 300 400 0 5 0 0 0 0\n";
-        let counts = parse(text, "eth0").unwrap();
-        assert_eq!((counts.rx_packets, counts.rx_errors, counts.rx_dropped), (200, 1, 2));
-        assert_eq!((counts.tx_packets, counts.tx_dropped), (400, 5));
-        assert_eq!(parse(text, "eth"), None);
-        assert_eq!(parse("eth0: 1 2 x", "eth0"), None);
-    }
+    use proptest::prelude::*;
 
     #[test]
     fn the_loopback_interface_is_counted() {
-        let monitor = NicMonitor::new("packet:lo", "lo", false).unwrap();
+        let monitor = NicMonitor::new("packet:lo", "lo", 1, false).unwrap();
         let mut ledger = Ledger::new();
         monitor.counters(&mut ledger);
-        assert_eq!(ledger.account(Stage::Nic, "packet:lo").get(Count::NicDropped), 0);
-        assert!(monitor.base.is_some());
+        let account = ledger.accounts().first().expect("the loopback interface has statistics");
+        assert!(account.counts().any(|(count, _)| count == Count::NicMissed));
+    }
+
+    #[test]
+    fn an_interface_that_is_gone_has_no_counters() {
+        let monitor = NicMonitor::new("packet:x", "x", u32::MAX >> 1, false).unwrap();
+        let mut ledger = Ledger::new();
+        monitor.counters(&mut ledger);
+        assert!(ledger.accounts().is_empty());
+    }
+
+    #[test]
+    fn statistics_are_found_among_attributes() {
+        let mut message = vec![0; NLMSG_HEADER + IFINFOMSG];
+        message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+        // An attribute of 5 bytes, padded to 8, then the statistics.
+        message.extend([5u16, 3].iter().flat_map(|half| half.to_ne_bytes()).chain([0; 4]));
+        message.extend([4 + 25 * 8, IFLA_STATS64].iter().flat_map(|half| half.to_ne_bytes()));
+        message.extend((0u64..25).flat_map(|word| (100 + word).to_ne_bytes()));
+        let counts = parse(&message).unwrap();
+        assert_eq!((counts.rx_packets, counts.tx_dropped, counts.rx_missed), (100, 107, 115));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics_or_hangs(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut message = bytes;
+            if message.len() > 6 {
+                message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+            }
+            let _ = parse(&message);
+        }
     }
 }

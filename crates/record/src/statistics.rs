@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn queues_of_a_port_are_summed_and_other_ports_left_out() {
         let mut run = Ledger::new();
-        run.account(Stage::Nic, "packet:eth0").add(Count::NicReceived, 100).add(Count::NicDropped, 3);
+        run.account(Stage::Nic, "packet:eth0").add(Count::NicReceived, 100).add(Count::NicMissed, 3);
         for (queue, lost) in [("packet:eth0@0", 1), ("packet:eth0@1?netns=a", 4), ("packet:eth01@0", 9)] {
             let account = run.account(Stage::Receive, queue);
             account.add(Count::Received, 20).add(Count::RingFull, lost).add(Count::Delivered, 20 - lost);
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(of_interface(&run, "eth2"), Statistics::default());
         run.account(Stage::Select, "").add(Count::Filtered, 1);
         assert_eq!(of_interface(&run, "eth0").accepted, None);
-        assert!(text(&run).starts_with("nic packet:eth0: received 100, nic_dropped 3\nreceive packet:eth0@0: "));
+        assert!(text(&run).starts_with("nic packet:eth0: received 100, nic_missed 3\nreceive packet:eth0@0: "));
     }
 }

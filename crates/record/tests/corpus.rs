@@ -49,13 +49,36 @@ fn load(path: &Path) -> Content {
     read(File::open(path).unwrap(), usize::MAX)
 }
 
-fn figures(frames: &[Frame]) -> Figures {
-    let times = frames.iter().map(|frame| frame.time.0);
+/// The figures as `capinfos` counts them: it leaves out the four bytes that SunATM (link type 123) puts in
+/// front of each frame.
+fn figures(content: &Content) -> Figures {
+    let times = content.frames.iter().map(|frame| frame.time.0);
+    let bytes = |frame: &Frame| {
+        let link = content.interfaces[usize::from(frame.interface)].link;
+        u64::from(frame.wire) - if link.0 == 123 { 4 } else { 0 }
+    };
     Figures {
-        frames: frames.len() as u64,
-        bytes: frames.iter().map(|frame| u64::from(frame.wire)).sum(),
+        frames: content.frames.len() as u64,
+        bytes: content.frames.iter().map(bytes).sum(),
         times: times.clone().min().zip(times.max()),
     }
+}
+
+/// Captures with records whose part of a second is longer than a second: here it counts as it stands,
+/// `capinfos` overflows.
+const MORE_THAN_A_SECOND: [&str; 4] = [
+    "timestamp_invalid_micro.pcap",
+    "timestamp_invalid_nano.pcap",
+    "rx_serviceid_oobr.pcap",
+    "atm-oam-loopback-print-overrun.pcap",
+];
+
+/// Whether both mean the same. `capinfos` compares seconds as 32-bit numbers: where times lie further apart
+/// than that, its first and last are not.
+fn agree(ours: &Figures, theirs: &Figures, times_too: bool) -> bool {
+    let far_apart = ours.times.is_some_and(|(first, last)| last - first >= 1_000_000_000 << 31);
+    let times = !times_too || far_apart || ours.times == theirs.times;
+    (ours.frames, ours.bytes) == (theirs.frames, theirs.bytes) && times
 }
 
 /// What `capinfos` says of each file that it can open.
@@ -107,9 +130,12 @@ fn figures_equal_those_of_capinfos() {
     for file in &files {
         let content = load(file);
         errors += usize::from(content.error.is_some());
-        let ours = figures(&content.frames);
+        let ours = figures(&content);
+        let times_too = !MORE_THAN_A_SECOND.iter().any(|name| file.ends_with(name));
         match theirs.get(file) {
-            Some(theirs) if *theirs != ours => differing.push((file, ours, theirs.clone(), content.error)),
+            Some(theirs) if !agree(&ours, theirs, times_too) => {
+                differing.push((file, ours, theirs.clone(), content.error))
+            }
             _ => {}
         }
     }
@@ -125,24 +151,28 @@ fn rewritten_files_have_the_same_figures() {
     let theirs = capinfos(&files);
     let mut expected = BTreeMap::new();
     for (number, file) in files.iter().enumerate() {
-        let Content { frames, interfaces, .. } = load(file);
+        let content = load(file);
+        let Content { frames, interfaces, .. } = &content;
+        // The seconds of a pcap record end in 2106.
+        let classic_time = frames.iter().all(|frame| frame.time.seconds() <= u32::MAX.into());
         let mut links: Vec<_> = frames.iter().map(|frame| interfaces[usize::from(frame.interface)].link).collect();
         links.dedup();
         for (format, ending) in [(Format::Pcapng, "pcapng"), (Format::Pcap, "pcap")] {
             let path = scratch.0.join(format!("{number}.{ending}"));
-            if theirs.contains_key(file) && (format == Format::Pcapng || links.len() == 1) && !frames.is_empty() {
+            if theirs.contains_key(file) && (format == Format::Pcapng || links.len() == 1 && classic_time) {
                 let output = Output::open(path.to_str().unwrap(), None).unwrap();
-                write_to(output, &frames, &interfaces, format, 500);
+                write_to(output, frames, interfaces, format, 500);
                 let again = load(&path);
                 assert!(again.error.is_none(), "{file:?} as {ending}: {:?}", again.error);
                 assert!(again.frames.iter().map(|frame| &frame.bytes).eq(frames.iter().map(|frame| &frame.bytes)));
-                expected.insert(path, (file, figures(&frames)));
+                expected.insert(path, (file, figures(&content)));
             }
         }
     }
     let found = capinfos(&expected.keys().cloned().collect::<Vec<_>>());
     for (path, (file, figures)) in &expected {
-        assert_eq!(found.get(path), Some(figures), "{} as {}", file.display(), path.display());
+        let theirs = found.get(path).unwrap_or_else(|| panic!("{} as {}", file.display(), path.display()));
+        assert!(agree(figures, theirs, true), "{} as {}: {figures:?} {theirs:?}", file.display(), path.display());
     }
     println!("{} files rewritten", expected.len());
 }

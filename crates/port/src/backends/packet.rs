@@ -55,7 +55,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     let opened = within(spec.option("netns"), || {
         let found = find(spec)?;
         let sockets = open_lanes(&wanted, &found, options.promiscuous)?;
-        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, false)?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         Ok((found, sockets, monitor))
     });
     let (found, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
@@ -77,7 +77,7 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let opened = within(spec.option("netns"), || {
         let found = find(spec)?;
         let sockets = (0..options.queues.max(1)).map(|_| open_sender(&found)).collect::<io::Result<Vec<_>>>()?;
-        Ok((sockets, NicMonitor::new(&spec.to_string(), &spec.target, true)?))
+        Ok((sockets, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
     });
     let (sockets, monitor) = opened.map_err(|error| explain(spec, &error))?;
     let queues = sockets
