@@ -1,1 +1,3 @@
 //! Shared helpers of the tests that cross crates.
+
+pub mod support;

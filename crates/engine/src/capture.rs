@@ -150,11 +150,8 @@ impl Session {
         } else {
             self.output.deliver(self.lanes.interfaces(), true);
             let lanes = &self.lanes;
-            self.idler.idle(now, NAP_LIMIT, || match lanes.wakes() {
-                _ if held => Awaited::Horizon,
-                Some(fds) => Awaited::Input(fds),
-                None => Awaited::Unannounced,
-            });
+            let awaited = if held { Awaited::Horizon } else { Awaited::Input };
+            self.idler.idle(now, NAP_LIMIT, awaited, || lanes.wakes());
         }
         self.look_at_losses();
         !self.detached.is_some_and(|since| since.elapsed() > DRAIN_LIMIT)

@@ -29,11 +29,10 @@ const SCORE: u32 = 8;
 const RETRY: u32 = 64;
 
 /// What an idle run waits for.
-pub(crate) enum Awaited<'a> {
-    /// One of these to become readable.
-    Input(Vec<BorrowedFd<'a>>),
-    /// Frames that nothing announces.
-    Unannounced,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Frames.
+    Input,
     /// Time: frames are there, and another lane could still bring older ones.
     Horizon,
 }
@@ -62,26 +61,34 @@ impl Idler {
         }
     }
 
-    /// There was nothing to do at `now`: waits a little, at most for `limit`.
-    pub fn idle<'a>(&mut self, now: Nanos, limit: Duration, awaited: impl FnOnce() -> Awaited<'a>) {
+    /// There was nothing to do at `now`: waits a little, at most for `limit`. `wakes` are what input makes
+    /// readable; `None` where nothing announces it.
+    pub fn idle<'a>(
+        &mut self,
+        now: Nanos,
+        limit: Duration,
+        awaited: Awaited,
+        wakes: impl FnOnce() -> Option<Vec<BorrowedFd<'a>>>,
+    ) {
         let begins = self.since.is_none();
         let since = *self.since.get_or_insert(now);
         let spins = match self.waiting {
             Waiting::Spin => true,
             Waiting::Sleep => false,
-            Waiting::Adaptive => now.since(since) < SPIN && self.spinning_pays(begins),
+            // Time passes by itself: each look at it would let a few frames through and find the next ones held.
+            Waiting::Adaptive => awaited == Awaited::Input && now.since(since) < SPIN && self.spinning_pays(begins),
         };
         if spins {
             std::hint::spin_loop();
             return;
         }
-        match awaited() {
-            Awaited::Input(fds) => {
-                self.score = self.score.saturating_sub(1);
-                wait_for(&fds, limit);
-            }
-            Awaited::Unannounced => std::thread::sleep(limit.min(NAP)),
-            Awaited::Horizon => std::thread::sleep(limit.min(PAUSE)),
+        if awaited == Awaited::Horizon {
+            return std::thread::sleep(limit.min(PAUSE));
+        }
+        self.score = self.score.saturating_sub(1);
+        match wakes() {
+            Some(fds) => wait_for(&fds, limit),
+            None => std::thread::sleep(limit.min(NAP)),
         }
     }
 

@@ -81,9 +81,10 @@ impl Side {
         let child = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start {:?}", receiver.get_program()))?;
         std::thread::sleep(SETTLE);
+        let before = cpu_time(&child);
         let sent = send(lab, frames, size);
         std::thread::sleep(SETTLE);
-        let cpu = cpu_time(&child);
+        let cpu = cpu_time(&child).saturating_sub(before);
         let text = end(&mut child)?;
         let (sent, seconds) = sent?;
         let captured = count(&text).with_context(|| format!("a receiver did not say what it captured: {text}"))?;
@@ -127,8 +128,9 @@ fn linerate(namespace: &str) -> anyhow::Result<Command> {
 
 fn tcpdump(lab: &TemporaryLab) -> anyhow::Result<Command> {
     let mut command = lab.exec("rx", "tcpdump")?;
-    // The same ring memory as ours, in KiB.
-    command.args(["-i", "eth0", "-n", "-B", "131072", "-w", "/dev/null"]);
+    // The same ring memory as ours, in KiB. As another user than root, tcpdump would give /dev/null to that
+    // user.
+    command.args(["-Z", "root", "-i", "eth0", "-n", "-B", "131072", "-w", "/dev/null"]);
     Ok(command)
 }
 
@@ -141,13 +143,12 @@ fn count_of_tcpdump(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_suffix(" packets captured")?.trim().parse().ok())
 }
 
-/// Processor time a running process has used, from `/proc/PID/stat` (proc(5): utime and stime in ticks of
-/// 10 ms).
+/// Processor time that the first thread of a running process has used, from `/proc/PID/schedstat`
+/// (Documentation/scheduler/sched-stats.rst: nanoseconds on a processor come first).
 fn cpu_time(child: &Child) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
-    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", child.id())).unwrap_or_default();
+    let nanos = text.split_whitespace().next().and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 /// Asks a receiver to end, and returns all it printed.

@@ -1,0 +1,96 @@
+//! One suite for every backend: what a port promises, checked against each of them.
+//!
+//! - `frames`: frames that say who sent them and when;
+//! - `wire`: a sender and a receiver joined, and a receiver that watches what the queues promise;
+//! - `backends`: how each backend is opened, and what it can do;
+//! - `checks`: the list of checks that runs against all of them;
+//! - `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `errors`: what a user is told.
+
+#[path = "conformance/backends.rs"]
+mod backends;
+#[path = "conformance/checks.rs"]
+mod checks;
+#[path = "conformance/errors.rs"]
+mod errors;
+#[path = "conformance/frames.rs"]
+mod frames;
+#[path = "conformance/links.rs"]
+mod links;
+#[path = "conformance/offloads.rs"]
+mod offloads;
+#[path = "conformance/rings.rs"]
+mod rings;
+#[path = "conformance/vlan.rs"]
+mod vlan;
+#[path = "conformance/wire.rs"]
+mod wire;
+
+use backends::{FileWire, Fifo, Harness, MemWire, Veth};
+use checks::run;
+
+#[test]
+fn memory_keeping_times() {
+    run(&MemWire::new("?stamp=keep"));
+}
+
+#[test]
+fn memory_giving_times() {
+    run(&MemWire::new("?stamp=now"));
+}
+
+#[test]
+fn memory_of_four_queues_keeping_times() {
+    run(&MemWire::new("@0-3?stamp=keep"));
+}
+
+#[test]
+fn memory_of_four_queues_giving_times() {
+    run(&MemWire::new("@0-3?stamp=now"));
+}
+
+#[test]
+fn a_pcap_file() {
+    run(&FileWire::new("pcap"));
+}
+
+#[test]
+fn a_pcapng_file() {
+    run(&FileWire::new("pcapng"));
+}
+
+#[test]
+fn a_pcap_pipe() {
+    run(&Fifo::new("pcap"));
+}
+
+#[test]
+fn a_pcapng_pipe() {
+    run(&Fifo::new("pcapng"));
+}
+
+#[test]
+fn packet_with_one_lane() {
+    run_on_veth(1, Some(1));
+}
+
+#[test]
+fn packet_with_a_lane_for_each_cpu() {
+    run_on_veth(4, None);
+}
+
+#[test]
+fn packet_with_more_lanes_than_cpus() {
+    run_on_veth(4, Some(4));
+}
+
+#[test]
+fn packet_with_two_lanes_on_one_queue() {
+    run_on_veth(1, Some(2));
+}
+
+fn run_on_veth(queues: u32, lanes: Option<usize>) {
+    if let Some(veth) = Veth::up(queues, lanes) {
+        run(&veth as &dyn Harness);
+    }
+}

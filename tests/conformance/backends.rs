@@ -1,0 +1,300 @@
+//! How each backend is opened at both ends, and what it can do.
+
+use crate::wire::Wire;
+use linerate_lab::{Plan, TemporaryLab};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+/// What a backend can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Can {
+    /// Senders that keep their order each, and queues to send with.
+    pub senders: usize,
+    /// Frames keep the time they were sent with.
+    pub keeps_times: bool,
+    /// Times do not go back within a lane.
+    pub ordered_lanes: bool,
+    /// The longest frame, in bytes.
+    pub longest: usize,
+    /// Cuts frames to the snap length.
+    pub cuts: bool,
+    /// The horizon of an idle lane moves with time.
+    pub idle_horizon: bool,
+    /// The receiver is open while the sender sends.
+    pub live: bool,
+    /// A receiver can be opened anew while the sender stays.
+    pub reopens: bool,
+    /// A sender is held up while nobody receives.
+    pub back_pressure: bool,
+    /// The kernel takes VLAN tags out on the way.
+    pub restores_vlan: bool,
+}
+
+/// A way to open a matched sender and receiver.
+pub trait Harness {
+    fn name(&self) -> &str;
+    fn can(&self) -> Can;
+    /// A wire that nobody else uses.
+    fn open(&self, options: &RxOptions) -> Wire;
+    /// Another receiver on the same wire, where that is possible.
+    fn reopen(&self, _wire: &Wire) -> RxPort {
+        unreachable!("{} cannot be opened anew", self.name())
+    }
+}
+
+/// A number that no other test of this process has.
+pub fn unique() -> u32 {
+    static USED: AtomicU32 = AtomicU32::new(0);
+    USED.fetch_add(1, Ordering::Relaxed)
+}
+
+pub fn receive(text: &str, options: &RxOptions) -> RxPort {
+    open_rx(&Spec::parse(text).unwrap(), options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn transmit(text: &str, queues: usize) -> TxPort {
+    open_tx(&Spec::parse(text).unwrap(), &TxOptions { queues }).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// `mem:`.
+pub struct MemWire {
+    name: String,
+    suffix: &'static str,
+}
+
+impl MemWire {
+    /// With what stands behind the name: queues and options.
+    pub fn new(suffix: &'static str) -> Self {
+        MemWire { name: format!("mem:{}{suffix}", unique()), suffix }
+    }
+}
+
+impl Harness for MemWire {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        let keeps_times = !self.suffix.contains("now");
+        Can {
+            senders: if self.suffix.starts_with('@') { 4 } else { 1 },
+            keeps_times,
+            ordered_lanes: true,
+            longest: linerate_burst::MAX_FRAME,
+            cuts: false,
+            idle_horizon: !keeps_times,
+            live: true,
+            reopens: true,
+            back_pressure: true,
+            restores_vlan: false,
+        }
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        Wire::live(transmit(&self.name, 0), receive(&self.name, options))
+    }
+
+    fn reopen(&self, _wire: &Wire) -> RxPort {
+        receive(&self.name, &RxOptions::default())
+    }
+}
+
+/// `pcap:` with a file in between.
+pub struct FileWire {
+    name: String,
+    format: &'static str,
+}
+
+impl FileWire {
+    /// Of a format, by the ending of its files.
+    pub fn new(format: &'static str) -> Self {
+        FileWire { name: format!("pcap file.{format}"), format }
+    }
+}
+
+/// What files and pipes have in common.
+const FILES: Can = Can {
+    senders: 1,
+    keeps_times: true,
+    ordered_lanes: true,
+    longest: linerate_burst::MAX_FRAME,
+    cuts: false,
+    idle_horizon: false,
+    live: false,
+    reopens: false,
+    back_pressure: false,
+    restores_vlan: false,
+};
+
+impl Harness for FileWire {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        FILES
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        let folder = Folder::new();
+        let text = folder.port(&format!("wire.{}", self.format));
+        let (tx, options) = (transmit(&text, 0), options.clone());
+        Wire::late(tx, move || receive(&text, &options)).keeping(folder)
+    }
+}
+
+/// `pcap:` with a named pipe in between.
+pub struct Fifo {
+    name: String,
+    format: &'static str,
+}
+
+impl Fifo {
+    /// Of a format, by the ending of its name.
+    pub fn new(format: &'static str) -> Self {
+        Fifo { name: format!("pcap pipe.{format}"), format }
+    }
+}
+
+impl Harness for Fifo {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        Can { live: true, ..FILES }
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        let folder = Folder::new();
+        let text = folder.port(&format!("wire.{}", self.format));
+        mknodat(CWD, text.trim_start_matches("pcap:"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // Each end waits for the other to be opened.
+        let tx = thread::scope(|scope| {
+            let tx = scope.spawn(|| transmit(&text, 0));
+            (receive(&text, options), tx.join().unwrap())
+        });
+        Wire::live(tx.1, tx.0).keeping(folder)
+    }
+}
+
+/// A folder of its own, removed when dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("linerate-conformance-{}-{}", std::process::id(), unique()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// A file in it.
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A file in it as a port.
+    pub fn port(&self, name: &str) -> String {
+        format!("pcap:{}", self.path(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `packet:` over a veth pair between two hosts, `left` and `right`, with an `eth0` each.
+pub struct Veth {
+    name: String,
+    lanes: Option<usize>,
+    lab: TemporaryLab,
+}
+
+/// Small enough that many ports fit in memory at once, and large enough for all that one check sends.
+const RING: &str = "ring=32MiB&block=512KiB";
+
+impl Veth {
+    /// A silent pair that takes the longest frames; `None`, said aloud, where labs cannot be made.
+    pub fn up(queues: u32, lanes: Option<usize>) -> Option<Self> {
+        Self::with(&format!("left:eth0,right:eth0,queues={queues},mtu=65535"), lanes)
+    }
+
+    /// A pair with a link as the lab takes it.
+    pub fn with(link: &str, lanes: Option<usize>) -> Option<Self> {
+        let root = rustix::process::geteuid().is_root();
+        let possible = root && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|run| run.status.success());
+        if !possible {
+            assert!(!root || std::env::var("CI").as_deref() != Ok("true"), "nothing may be skipped in CI");
+            eprintln!("SKIPPED: {link}: needs root, network namespaces and iproute2");
+            return None;
+        }
+        let plan = Plan::from_links("conformance", vec![link.parse().unwrap()]).unwrap();
+        let lab = TemporaryLab::up(&plan).unwrap_or_else(|error| panic!("{error}"));
+        let shown = lanes.map_or("one a cpu".to_owned(), |lanes| lanes.to_string());
+        Some(Veth { name: format!("packet, {link}, lanes: {shown}"), lanes, lab })
+    }
+
+    pub fn lab(&self) -> &TemporaryLab {
+        &self.lab
+    }
+
+    /// A host's interface as a port to send to.
+    pub fn sender(&self, host: &str) -> String {
+        format!("packet:eth0?netns={}", self.lab.host(host).unwrap())
+    }
+
+    /// A host's interface as a port to receive from, with more options as in `&ring=1MiB`.
+    pub fn receiver(&self, host: &str, more: &str) -> String {
+        let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
+        format!("packet:eth0?netns={}&{RING}{lanes}{more}", self.lab.host(host).unwrap())
+    }
+
+    /// Sends from left to right, with more options for the receiver.
+    pub fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
+        let rx = receive(&self.receiver("right", more), options);
+        Wire::live(transmit(&self.sender("left"), self.can().senders), rx)
+    }
+
+    /// Runs `ip` in a host.
+    pub fn ip(&self, host: &str, arguments: &str) -> String {
+        let run = self.lab.exec(host, "ip").unwrap().args(arguments.split(' ')).output().unwrap();
+        assert!(run.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    }
+}
+
+impl Harness for Veth {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        Can {
+            senders: 2,
+            keeps_times: false,
+            // Each CPU stamps its own frames in order; several of them in one ring do not keep it.
+            ordered_lanes: self.lanes != Some(1),
+            longest: 65_549,
+            cuts: true,
+            idle_horizon: true,
+            live: true,
+            reopens: true,
+            back_pressure: false,
+            restores_vlan: true,
+        }
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        self.open_with(options, "")
+    }
+
+    fn reopen(&self, _wire: &Wire) -> RxPort {
+        receive(&self.receiver("right", ""), &RxOptions::default())
+    }
+}

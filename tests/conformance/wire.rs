@@ -1,0 +1,294 @@
+//! A sender and a receiver joined, and a receiver that watches what its queues promise.
+
+use crate::frames::Frame;
+use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, Nanos};
+use linerate_engine::clock::now;
+use linerate_merge::{Input, Merge};
+use linerate_port::{Head, RxPort, RxQueue, TxPort, TxQueue};
+use std::any::Any;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that is certain to happen.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+pub const PAUSE: Duration = Duration::from_micros(100);
+/// Frames offered at a time.
+const OFFER: usize = 64;
+
+/// An open sender and receiver of one backend.
+pub struct Wire {
+    pub tx: Option<TxPort>,
+    rx: Option<RxPort>,
+    /// Opens the receiver where that is only possible when the sender has closed.
+    open_late: Option<Box<dyn FnOnce() -> RxPort>>,
+    /// Counters of senders that have closed.
+    pub sent: Ledger,
+    /// What has to live as long as the wire: files, namespaces.
+    _keep: Option<Box<dyn Any>>,
+}
+
+/// A frame as it came out of the merge.
+#[derive(Clone, Debug)]
+pub struct Got {
+    pub desc: Desc,
+    pub lane: usize,
+    pub bytes: Vec<u8>,
+}
+
+/// What came of an exchange.
+pub struct Outcome {
+    pub got: Vec<Got>,
+    pub watches: Vec<Watch>,
+    pub ledger: Ledger,
+    pub interfaces: Vec<Interface>,
+    /// How long it took from detaching until every lane had ended.
+    pub drained_in: Duration,
+}
+
+impl Wire {
+    pub fn live(tx: TxPort, rx: RxPort) -> Self {
+        Wire { tx: Some(tx), rx: Some(rx), open_late: None, sent: Ledger::new(), _keep: None }
+    }
+
+    pub fn late(tx: TxPort, open: impl FnOnce() -> RxPort + 'static) -> Self {
+        Wire { tx: Some(tx), rx: None, open_late: Some(Box::new(open)), sent: Ledger::new(), _keep: None }
+    }
+
+    pub fn keeping(mut self, keep: impl Any) -> Self {
+        self._keep = Some(Box::new(keep));
+        self
+    }
+
+    /// Sends all of it through one queue.
+    pub fn send(&mut self, sender: usize, frames: &[Frame]) {
+        let tx = self.tx.as_mut().expect("the sender is open");
+        send_all(tx.queues[sender].as_mut(), frames);
+    }
+
+    /// Closes the sender, keeping its counters.
+    pub fn hang_up(&mut self) {
+        for queue in self.tx.take().into_iter().flat_map(|tx| tx.queues) {
+            queue.counters(&mut self.sent);
+        }
+    }
+
+    /// The receiving queues.
+    pub fn queues(&mut self) -> &mut Vec<Box<dyn RxQueue>> {
+        if let Some(open) = self.open_late.take() {
+            self.hang_up();
+            self.rx = Some(open());
+        }
+        &mut self.rx.as_mut().expect("the receiver is open").queues
+    }
+
+    /// Fills every queue until at least `frames` are shown by all together; consumes nothing.
+    pub fn wait_for(&mut self, frames: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let fill = |queue: &mut Box<dyn RxQueue>| queue.fill(now()).unwrap().burst.len();
+            let shown: usize = self.queues().iter_mut().map(fill).sum();
+            if shown >= frames {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{shown} of {frames} frames are shown");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Sends each list of frames through a queue of its own, each from a thread of its own, while what
+    /// arrives is merged; then detaches and drains the receiver.
+    pub fn exchange(mut self, lists: &[Vec<Frame>]) -> Outcome {
+        let late = self.open_late.is_some();
+        let queues = self.tx.take().expect("the sender is open").queues;
+        assert!(lists.len() <= queues.len(), "{} senders, {} queues", lists.len(), queues.len());
+        let expected = lists.iter().map(Vec::len).sum();
+        let receiver = thread::scope(|scope| {
+            let mut senders = Vec::new();
+            for (index, mut queue) in queues.into_iter().enumerate() {
+                let list = lists.get(index).map_or(&[][..], Vec::as_slice);
+                senders.push(scope.spawn(move || {
+                    send_all(queue.as_mut(), list);
+                    let mut ledger = Ledger::new();
+                    queue.counters(&mut ledger);
+                    ledger
+                }));
+            }
+            let mut join = |sent: &mut Ledger| senders.drain(..).for_each(|sender| add(sent, &sender.join().unwrap()));
+            if late {
+                join(&mut self.sent);
+            }
+            let mut receiver = Receiver::new(std::mem::take(self.queues()));
+            receiver.run_until(|receiver| receiver.arrived() >= expected || receiver.is_over());
+            join(&mut self.sent);
+            receiver
+        });
+        receiver.finish(self.sent)
+    }
+}
+
+/// Adds the accounts of one ledger to another.
+pub fn add(into: &mut Ledger, from: &Ledger) {
+    for account in from.accounts() {
+        for (count, frames) in account.counts() {
+            into.account(account.stage, &account.subject).add(count, frames);
+        }
+    }
+}
+
+/// Puts frames into a block.
+pub fn block_of(frames: &[Frame]) -> Block {
+    let bytes = frames.iter().map(|frame| frame.bytes.len() + 16).sum();
+    let mut block = Block::new(bytes, frames.len().max(1));
+    for frame in frames {
+        assert!(block.push(&whole(frame), &frame.bytes));
+    }
+    block
+}
+
+/// Sends and flushes until all was taken.
+pub fn send_all(queue: &mut dyn TxQueue, frames: &[Frame]) {
+    let deadline = Instant::now() + PATIENCE;
+    for chunk in frames.chunks(OFFER) {
+        let block = block_of(chunk);
+        let mut taken = 0;
+        while taken < chunk.len() {
+            taken += queue.send(block.burst().slice(taken..chunk.len())).expect("sending works");
+            let flushed = queue.flush(now()).expect("flushing works");
+            assert!(Instant::now() < deadline, "the wire stays full");
+            if taken < chunk.len() || !flushed {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+    while !queue.flush(now()).expect("flushing works") {
+        assert!(Instant::now() < deadline, "the wire stays full");
+        thread::sleep(PAUSE);
+    }
+}
+
+fn whole(frame: &Frame) -> Desc {
+    Desc::new(frame.time, 0, frame.bytes.len() as u32)
+}
+
+/// What one lane has promised, and how it kept it.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Frames shown and not consumed.
+    shown: usize,
+    /// The furthest horizon.
+    promised: Nanos,
+    newest: Nanos,
+    ended: bool,
+    pub frames: u64,
+    /// Frames older than one before them in this lane.
+    pub back: u64,
+    /// Frames older than a horizon that was promised before they were shown, and by how much at most.
+    pub broken: u64,
+    pub worst: Duration,
+    /// Most frames shown at once.
+    pub most: usize,
+}
+
+impl Watch {
+    fn look(&mut self, head: &Head<'_>) {
+        let descs = head.burst.descs();
+        for desc in &descs[self.shown.min(descs.len())..] {
+            self.frames += 1;
+            self.back += u64::from(desc.time < self.newest);
+            self.newest = self.newest.max(desc.time);
+            if desc.time < self.promised {
+                self.broken += 1;
+                self.worst = self.worst.max(self.promised.since(desc.time));
+            }
+            let interface = head.interfaces.get(usize::from(desc.interface));
+            assert!(interface.is_some(), "a desc names interface {} of {}", desc.interface, head.interfaces.len());
+        }
+        self.shown = descs.len();
+        self.most = self.most.max(self.shown);
+        self.promised = self.promised.max(head.horizon.time());
+        self.ended = descs.is_empty() && head.horizon == Horizon::Ended;
+    }
+}
+
+/// Takes frames from all lanes of a port through the merge, as the engine does, and keeps them.
+pub struct Receiver {
+    queues: Vec<Box<dyn RxQueue>>,
+    merge: Merge,
+    watches: Vec<Watch>,
+    interfaces: Vec<Interface>,
+    got: Vec<Got>,
+}
+
+impl Receiver {
+    pub fn new(queues: Vec<Box<dyn RxQueue>>) -> Self {
+        let lanes = queues.len();
+        let watches = vec![Watch::default(); lanes];
+        Receiver { queues, merge: Merge::new(lanes), watches, interfaces: Vec::new(), got: Vec::new() }
+    }
+
+    pub fn queues_mut(&mut self) -> &mut [Box<dyn RxQueue>] {
+        &mut self.queues
+    }
+
+    /// Frames that the lanes have shown so far.
+    pub fn arrived(&self) -> usize {
+        self.watches.iter().map(|watch| watch.frames as usize).sum()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.watches.iter().all(|watch| watch.ended)
+    }
+
+    /// Rounds until `done`, at most for [`PATIENCE`].
+    pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(self) && Instant::now() < deadline {
+            if !self.round() {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Takes what the merge lets through; false if that is nothing.
+    pub fn round(&mut self) -> bool {
+        let Receiver { queues, merge, watches, interfaces, got } = self;
+        let time = now();
+        let mut heads = Vec::new();
+        for (queue, watch) in queues.iter_mut().zip(watches.iter_mut()) {
+            let head = queue.fill(time).expect("filling works");
+            watch.look(&head);
+            if head.interfaces.len() > interfaces.len() {
+                *interfaces = head.interfaces.to_vec();
+            }
+            heads.push(head);
+        }
+        let inputs: Vec<Input<'_>> =
+            heads.iter().map(|head| Input { descs: head.burst.descs(), horizon: head.horizon }).collect();
+        let mut runs = Vec::new();
+        merge.round(&inputs, &mut runs);
+        for run in &runs {
+            for (desc, bytes) in heads[run.lane].burst.slice(run.first..run.first + run.count).iter() {
+                got.push(Got { desc: *desc, lane: run.lane, bytes: bytes.to_vec() });
+            }
+        }
+        for run in &runs {
+            queues[run.lane].consume(run.count);
+            watches[run.lane].shown -= run.count;
+        }
+        !runs.is_empty()
+    }
+
+    /// Detaches and drains every lane, and reads the counters, those of the senders being `sent`.
+    pub fn finish(mut self, sent: Ledger) -> Outcome {
+        self.queues.iter_mut().for_each(|queue| queue.detach());
+        let started = Instant::now();
+        self.run_until(Receiver::is_over);
+        assert!(self.is_over(), "detached lanes do not end: {:?}", self.watches);
+        let drained_in = started.elapsed();
+        let mut ledger = sent;
+        self.queues.iter().for_each(|queue| queue.counters(&mut ledger));
+        let Receiver { got, watches, interfaces, .. } = self;
+        Outcome { got, watches, ledger, interfaces, drained_in }
+    }
+}

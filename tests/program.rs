@@ -1,0 +1,12 @@
+//! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
+
+#[path = "program/failures.rs"]
+mod failures;
+#[path = "program/files.rs"]
+mod files;
+#[path = "program/filters.rs"]
+mod filters;
+#[path = "program/usage.rs"]
+mod usage;
+#[path = "program/verbs.rs"]
+mod verbs;

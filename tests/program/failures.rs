@@ -1,0 +1,101 @@
+//! What fails in the middle leaves complete frames and a clear message.
+
+use linerate_tests::support::program::{Ended, launch, linerate, program, run};
+use linerate_tests::support::records::{self, Record, assert_same_frames};
+use linerate_tests::support::{Scratch, frames, has_tools, is_root, skip, tool};
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+/// About 2 MB of frames.
+fn long(scratch: &Scratch) -> (String, Vec<Record>) {
+    let (file, sample) = (scratch.file("long.pcap"), frames::sample());
+    let all: Vec<Record> = sample.iter().cycle().take(30 * sample.len()).cloned().collect();
+    records::write(&file, &all);
+    (file, all)
+}
+
+#[test]
+fn a_file_cut_off_gives_its_complete_frames() {
+    let scratch = Scratch::new();
+    let (file, all) = long(&scratch);
+    let whole = std::fs::read(&file).unwrap();
+    let (cut, output) = (scratch.file("cut.pcap"), scratch.file("out.pcap"));
+    for at in [whole.len() - 1, whole.len() / 2, 24 + 16 + 5, 24 + 7] {
+        std::fs::write(&cut, &whole[..at]).unwrap();
+        run(&["capture", "-r", &cut, "-w", &output]).with_status(1).says("cut off").says(&cut);
+        let complete = records::read(&cut);
+        assert_same_frames(&format!("cut at {at}"), &records::read(&output), &complete);
+        assert!(complete.len() < all.len());
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_capture_with_complete_frames() {
+    if !is_root() {
+        return skip("mounting a small file system needs root");
+    }
+    let scratch = Scratch::new();
+    let (file, all) = long(&scratch);
+    for format in ["pcap", "pcapng"] {
+        let (tiny, rescued) = (scratch.file("tiny"), scratch.file("rescued"));
+        std::fs::create_dir_all(&tiny).unwrap();
+        let script = "mount -t tmpfs -o size=1m none \"$2\" || exit 99
+            \"$0\" capture -r \"$1\" -w \"$2/out\" --format \"$3\" --json; status=$?
+            cp \"$2/out\" \"$4\"; exit $status";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).arg(program()).args([&file, &tiny, format, &rescued]);
+        let ended = Ended::of(command.output().unwrap()).with_status(1).says("No space left on device").says("make room");
+        let json = ended.json();
+        assert_eq!(json["balanced"], true, "{json}");
+        let accounts = json["accounts"].as_array().unwrap();
+        let write = accounts.iter().find(|account| account["stage"] == "write").unwrap();
+        let written = write["delivered"].as_u64().unwrap() as usize;
+        assert!(written > 0 && written < all.len());
+        assert_eq!(json["lost"].as_u64(), write["drops"]["write_failed"].as_u64());
+        let again = scratch.file("again.pcap");
+        run(&["capture", "-r", &rescued, "-w", &again]).good();
+        assert_same_frames(format, &records::read(&again), &all[..written]);
+        if has_tools(&["tcpdump"]) {
+            assert_eq!(tool("tcpdump", &["-nr", &rescued]).lines().count(), written);
+        }
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_even_without_frames() {
+    let scratch = Scratch::new();
+    let (file, _) = long(&scratch);
+    run(&["capture", "-r", &file, "-w", "/dev/full"]).with_status(1).says("/dev/full").says("No space left");
+    run(&["capture", "-r", &file, "-w", "/dev/full", "vlan 4000"]).with_status(1).says("/dev/full");
+    run(&["generate", "--to", "pcap:/dev/full", "--udp", "--rate", "top"]).with_status(1).says("/dev/full");
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_capture() {
+    let scratch = Scratch::new();
+    let (file, _) = long(&scratch);
+    let mut child =
+        linerate(&["capture", "-r", &file, "-w", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut start = [0; 1000];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    Ended::of(child.wait_with_output().unwrap()).with_status(1).says("Broken pipe").says("reader");
+    assert!(!records::parse(&start).is_empty());
+}
+
+#[test]
+fn a_pipe_that_stays_empty_can_be_left() {
+    let scratch = Scratch::new();
+    let fifo = scratch.file("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let output = scratch.file("out.pcap");
+    let capture = launch(&["capture", "-r", &fifo, "-w", &output]);
+    let writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    capture.wait_until_open();
+    capture.interrupt().good();
+    drop(writer);
+    assert!(records::read(&output).is_empty());
+
+    let limited = launch(&["capture", "-r", &fifo, "-w", &output, "--seconds", "0.2"]);
+    let _writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    limited.end().good();
+}

@@ -1,0 +1,206 @@
+//! What goes in and comes out: files, pipes, devices, several inputs in order of time.
+
+use linerate_tests::support::program::{Ended, launch, linerate, run};
+use linerate_tests::support::records::{self, Record, assert_same_frames, assert_times_never_go_back};
+use linerate_tests::support::{Scratch, corpus, frames, has_tools, is_root, skip, tool};
+use rustix::fs::{CWD, FileType, mknodat};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::process::Stdio;
+
+/// The sample as a file.
+fn sample(scratch: &Scratch) -> (String, Vec<Record>) {
+    let (file, sample) = (scratch.file("sample.pcap"), frames::sample());
+    records::write(&file, &sample);
+    (file, sample)
+}
+
+fn fifo(scratch: &Scratch) -> String {
+    let path = scratch.file("fifo");
+    mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+    path
+}
+
+#[test]
+fn two_files_become_one_in_order_of_time() {
+    let scratch = Scratch::new();
+    let (_, all) = sample(&scratch);
+    let (left, right, output) = (scratch.file("l.pcap"), scratch.file("r.pcap"), scratch.file("both.pcap"));
+    let part = |rest| all.iter().enumerate().filter(|(at, _)| at % 3 / 2 == rest).map(|(_, one)| one.clone());
+    records::write(&left, &part(0).collect::<Vec<_>>());
+    records::write(&right, &part(1).collect::<Vec<_>>());
+    run(&["capture", "-r", &right, "-r", &left, "-w", &output]).good();
+    assert!(records::read(&output) == all);
+    if has_tools(&["mergecap"]) {
+        let merged = scratch.file("merged.pcap");
+        tool("mergecap", &["-F", "nsecpcap", "-w", &merged, &left, &right]);
+        assert!(records::read(&merged) == records::read(&output));
+    }
+}
+
+#[test]
+fn real_captures_merge_as_mergecap_merges_them() {
+    let names = ["real-mix.pcap", "ndpi/ultrasurf.pcap"];
+    let [Some(one), Some(other)] = names.map(corpus) else { return };
+    if !has_tools(&["mergecap"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (output, merged) = (scratch.file("both.pcapng"), scratch.file("merged.pcapng"));
+    let [one, other] = [one, other].map(|path| path.to_str().unwrap().to_owned());
+    run(&["capture", "-r", &one, "-r", &other, "-w", &output]).good();
+    tool("mergecap", &["-w", &merged, &one, &other]);
+    let list = |file| tool("tshark", &["-r", file, "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len"]);
+    assert!(list(&output) == list(&merged));
+}
+
+#[test]
+fn standard_input_and_output_are_pipes_like_any() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    let mut child = linerate(&["capture", "-r", "-", "-w", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        // In pieces that end in the middle of headers and frames.
+        fs::read(file).unwrap().chunks(1013).for_each(|piece| {
+            input.write_all(piece).unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        });
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success());
+    assert!(records::parse(&output.stdout) == all);
+    let json: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON beside the frames");
+    assert_eq!(json["frames"], all.len());
+}
+
+#[test]
+fn tshark_reads_what_standard_output_gives_it() {
+    if !has_tools(&["tshark"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    for format in ["pcap", "pcapng"] {
+        let mut child =
+            linerate(&["capture", "-q", "-r", &file, "-w", "-", "--format", format]).stdout(Stdio::piped()).spawn().unwrap();
+        let reader = std::process::Command::new("tshark")
+            .args(["-r", "-", "-T", "fields", "-e", "frame.len"])
+            .stdin(child.stdout.take().unwrap())
+            .output()
+            .unwrap();
+        assert!(child.wait().unwrap().success() && reader.status.success(), "{format}");
+        let lengths: Vec<u32> = String::from_utf8_lossy(&reader.stdout).lines().map(|line| line.parse().unwrap()).collect();
+        assert!(lengths == all.iter().map(|record| record.wire).collect::<Vec<_>>(), "{format}");
+    }
+}
+
+#[test]
+fn a_fifo_is_read_and_written_and_stays() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    let path = fifo(&scratch);
+    let before = fs::metadata(&path).unwrap();
+    let writing = launch(&["capture", "-q", "-r", &file, "-w", &path, "--format", "pcap"]);
+    let read = fs::read(&path).unwrap();
+    writing.end().good();
+    assert!(records::parse(&read) == all);
+
+    let output = scratch.file("out.pcap");
+    let reading = launch(&["capture", "-q", "-r", &path, "-w", &output]);
+    fs::write(&path, &read).unwrap();
+    reading.end().good();
+    assert!(records::read(&output) == all);
+    let after = fs::metadata(&path).unwrap();
+    assert!(after.file_type().is_fifo());
+    assert_eq!((before.ino(), before.mode(), before.uid()), (after.ino(), after.mode(), after.uid()));
+}
+
+#[test]
+fn a_device_is_written_to_and_stays() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    let before = fs::metadata("/dev/null").unwrap();
+    let ended = run(&["capture", "-r", &file, "-w", "/dev/null", "-Z", "nobody", "--json"]).good();
+    let after = fs::metadata("/dev/null").unwrap();
+    assert!(after.file_type().is_char_device());
+    let identity = |data: &fs::Metadata| (data.dev(), data.ino(), data.mode(), data.uid(), data.gid(), data.rdev());
+    assert_eq!(identity(&before), identity(&after));
+    assert_eq!(ended.json()["frames"], all.len());
+}
+
+#[test]
+fn an_existing_file_is_emptied_first_and_stays_the_same_file() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    let output = scratch.file("out.pcap");
+    fs::write(&output, vec![0x55; 1 << 20]).unwrap();
+    let before = fs::metadata(&output).unwrap();
+    run(&["capture", "-r", &file, "-w", &output, "-Z", "nobody", "tcp"]).good();
+    let after = fs::metadata(&output).unwrap();
+    assert_eq!((before.ino(), before.uid(), before.gid()), (after.ino(), after.uid(), after.gid()));
+    let written = records::read(&output);
+    assert_eq!(records::file_size(&written), after.len());
+    assert!(!written.is_empty() && written.len() < all.len());
+}
+
+#[test]
+fn a_new_file_belongs_to_whoever_the_program_becomes() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let scratch = Scratch::new();
+    let (file, _) = sample(&scratch);
+    let output = scratch.file("out.pcapng");
+    run(&["capture", "-r", &file, "-w", &output, "-Z", "nobody"]).good();
+    assert_eq!(fs::metadata(&output).unwrap().uid(), 65534);
+
+    // As under sudo: the files are the caller's.
+    let output = scratch.file("sudo.pcapng");
+    let mut command = linerate(&["capture", "-r", &file, "-w", &output]);
+    Ended::of(command.env("SUDO_UID", "12345").env("SUDO_GID", "12346").output().unwrap()).good();
+    let data = fs::metadata(&output).unwrap();
+    assert_eq!((data.uid(), data.gid()), (12345, 12346));
+}
+
+#[test]
+fn frames_are_cut_and_counted_as_asked() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    for (snap, count) in [(60, 7), (14, 100), (0, 1), (1500, 10_000)] {
+        let output = scratch.file("out.pcap");
+        let ended = run(&["capture", "-r", &file, "-w", &output, "--json", "-s", &snap.to_string(), "-c", &count.to_string()]);
+        let keep = if snap == 0 { usize::MAX } else { snap };
+        let wanted: Vec<Record> = all.iter().take(count).cloned().collect();
+        let cut = |record: Record| Record { bytes: record.bytes[..keep.min(record.bytes.len())].to_vec(), ..record };
+        let wanted: Vec<Record> = wanted.into_iter().map(cut).collect();
+        assert_same_frames(&format!("-s {snap} -c {count}"), &records::read(&output), &wanted);
+        let json = ended.good().json();
+        assert_eq!(json["bytes"], wanted.iter().map(|record| record.bytes.len()).sum::<usize>());
+        assert_eq!(json["balanced"], true, "{json}");
+    }
+}
+
+#[test]
+fn a_real_capture_comes_out_as_it_went_in() {
+    let Some(file) = corpus("real-mix.pcap") else { return };
+    let file = file.to_str().unwrap();
+    let scratch = Scratch::new();
+    let (pcap, pcapng) = (scratch.file("a.pcap"), scratch.file("a.pcapng"));
+    run(&["capture", "-r", file, "-w", &pcapng]).good();
+    run(&["capture", "-r", &pcapng, "-w", &pcap]).good();
+    let (got, wanted) = (records::read(&pcap), records::read(file));
+    assert!(got == wanted);
+    assert_times_never_go_back(&got);
+    if has_tools(&["capinfos"]) {
+        let facts = |file| tool("capinfos", &["-TmMQrcdua", file]).split_once(',').unwrap().1.to_owned();
+        assert_eq!(facts(&pcapng), facts(file));
+    }
+}

@@ -1,0 +1,132 @@
+//! Exit statuses, messages, JSON.
+
+use linerate_tests::support::program::{Ended, linerate, run};
+use linerate_tests::support::{Scratch, frames, is_root, records, skip};
+use serde_json::Value;
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
+    let cases: [(&[&str], &str); 14] = [
+        (&[], "Usage"),
+        (&["fly"], "fly"),
+        (&["capture"], "which port"),
+        (&["capture", "-r", "x.pcap", "--seconds=-1"], "no span of time"),
+        (&["capture", "-r", "x.pcap", "--lag=nan"], "no span of time"),
+        (&["capture", "--spin", "--sleep", "eth0"], "--sleep"),
+        (&["capture", "-r", "x.pcap", "-f", "tcp", "udp"], "given twice"),
+        (&["capture", "nosuch0", "tcp", "or"], "syntax error"),
+        (&["capture", "-r", "/dev/null", "tcp", "or"], "syntax error"),
+        (&["generate", "--udp"], "--to"),
+        (&["generate", "--to", "pcap:/dev/null"], "--replay"),
+        (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),
+        (&["generate", "--to", "pcap:/dev/null", "--replay", "x", "--speed", "0"], "no factor"),
+        (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "IPv6"),
+    ];
+    for (arguments, text) in cases {
+        let ended = run(arguments);
+        assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(text), "{arguments:?}: {}", ended.errors);
+        assert_eq!(ended.output, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_ends_with_1_and_is_named() {
+    let scratch = Scratch::new();
+    let (missing, garbage) = (scratch.file("missing.pcap"), scratch.file("garbage.pcap"));
+    std::fs::write(&garbage, "this is no capture file, and long enough to say so").unwrap();
+    let nowhere = scratch.file("no/such/folder.pcap");
+    let sample = scratch.file("sample.pcap");
+    records::write(&sample, &frames::sample());
+    let cases: [(&[&str], &str); 7] = [
+        (&["capture", "-r", &missing], &missing),
+        (&["capture", "-r", &garbage], &garbage),
+        (&["capture", "-r", &sample, "-w", &nowhere], &nowhere),
+        (&["capture", "-r", &sample, "-Z", "nosuchuser"], "nosuchuser"),
+        (&["capture", "packet:nosuch0"], "nosuch0"),
+        (&["generate", "--to", "packet:nosuch0", "--udp"], "nosuch0"),
+        (&["generate", "--to", "pcap:/dev/null", "--replay", &missing], &missing),
+    ];
+    for (arguments, text) in cases {
+        run(arguments).with_status(1).says(text);
+    }
+    assert_eq!(scratch.names(), ["garbage.pcap", "sample.pcap"]);
+}
+
+#[test]
+fn a_mistake_leaves_the_output_file_alone() {
+    let scratch = Scratch::new();
+    let (sample, output) = (scratch.file("sample.pcap"), scratch.file("precious"));
+    records::write(&sample, &frames::sample());
+    std::fs::write(&output, "precious").unwrap();
+    let missing = scratch.file("missing");
+    run(&["capture", "-r", &missing, "-w", &output]).with_status(1);
+    run(&["capture", "-r", &sample, "-w", &output, "tcp or or"]).with_status(2);
+    run(&["capture", "packet:nosuch0", "-w", &output]).with_status(1);
+    run(&["capture", "-r", &sample, "-w", &output, "-Z", "nosuchuser"]).with_status(1);
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
+
+    let before = std::fs::read(&sample).unwrap();
+    run(&["capture", "-r", &sample, "-w", &sample]).with_status(2).says("both");
+    assert!(std::fs::read(&sample).unwrap() == before, "an input was emptied as output");
+}
+
+#[test]
+fn help_and_version_are_there_for_every_verb() {
+    for verb in ["capture", "generate", "lab", "ports", "demo", "bench"] {
+        let help = run(&[verb, "--help"]).good().output;
+        assert!(help.contains("Usage: linerate"), "{help}");
+    }
+    assert!(run(&["--version"]).good().output.starts_with("linerate "));
+}
+
+#[test]
+fn the_capture_document_has_its_names() {
+    let scratch = Scratch::new();
+    let (file, output) = (scratch.file("sample.pcap"), scratch.file("out.pcapng"));
+    let sample = frames::sample();
+    records::write(&file, &sample);
+    let json = run(&["capture", "-r", &file, "-w", &output, "--json", "udp"]).good().json();
+    assert_eq!(json["schema"], "linerate/capture/1");
+    assert_eq!(json["ports"][0], format!("pcap:{file}"));
+    assert_eq!(json["filter"], "udp");
+    assert_eq!(json["received"], sample.len());
+    assert_eq!(json["delivered"], json["frames"]);
+    let refused = sample.len() as u64 - json["frames"].as_u64().unwrap();
+    assert_eq!(json["drops"]["filtered"], refused);
+    assert_eq!((&json["lost"], &json["late"], &json["balanced"]), (&Value::from(0), &Value::from(0), &Value::from(true)));
+    assert!(json["first_time_ns"].as_u64() < json["last_time_ns"].as_u64());
+    for name in ["bytes", "wire_bytes", "seconds", "mpps", "gbps_l1", "gbps_l2"] {
+        assert!(json[name].is_number(), "{name}: {json}");
+    }
+    for name in ["events", "imbalances", "accounts", "driver"] {
+        assert!(json[name].is_array(), "{name}: {json}");
+    }
+    assert_eq!(json["failure"], Value::Null);
+    assert_eq!(json["quiesced"], true);
+    let stages: Vec<&str> = json["accounts"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["receive", "merge", "select", "write"]);
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let scratch = Scratch::new();
+    let file = scratch.file("sample.pcap");
+    let ended = run(&["generate", "-q", "--to", &format!("pcap:{file}"), "--udp", "--rate", "top"]).good();
+    assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
+    let ended = run(&["capture", "-q", "-r", &file]).good();
+    assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
+    assert!(run(&["capture", "-r", &file]).good().errors.contains("every frame accounted for"));
+}
+
+#[test]
+fn without_privileges_the_message_says_what_is_missing() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    use std::os::unix::process::CommandExt;
+    for arguments in [&["capture", "lo"][..], &["generate", "--to", "lo", "--udp"], &["lab", "up", "--link", "a:x,b:x"]] {
+        let output = linerate(arguments).uid(65534).gid(65534).output().unwrap();
+        Ended::of(output).with_status(1).says("root");
+    }
+}

@@ -1,0 +1,116 @@
+//! generate into a file, ports, demo, bench.
+
+use linerate_tests::support::program::run;
+use linerate_tests::support::records::{self, assert_same_frames};
+use linerate_tests::support::{Scratch, frames, has_tools, is_root, tool};
+use serde_json::Value;
+use std::time::Instant;
+
+#[test]
+fn udp_frames_are_as_asked() {
+    let scratch = Scratch::new();
+    let file = scratch.file("udp.pcap");
+    let to = format!("pcap:{file}");
+    let families = [("198.18.5.1", "198.18.5.2", "ip"), ("2001:db8::5", "2001:db8::6", "ipv6")];
+    for ((from, into, family), size) in families.into_iter().flat_map(|one| [(one, 66), (one, 500), (one, 1518)]) {
+        let ports = ["--src-port", "4000", "--dst-port", "4001"];
+        let size_text = size.to_string();
+        let options = ["--src-ip", from, "--dst-ip", into, "--size", &size_text, "--count", "25", "--rate", "top"];
+        let arguments = [&["generate", "--json", "--to", &to, "--udp"], &ports[..], &options[..]].concat();
+        let json = run(&arguments).good().json();
+        assert_eq!((&json["schema"], &json["frames"]), (&Value::from("linerate/generate/1"), &Value::from(25)));
+        assert_eq!((&json["lost"], &json["balanced"]), (&Value::from(0), &Value::from(true)));
+        if !has_tools(&["tshark"]) {
+            continue;
+        }
+        let right = format!("{family}.src == {from} && {family}.dst == {into} && udp.srcport == 4000 && udp.dstport == 4001");
+        let right = format!("{right} && udp.checksum.status == 1 && frame.len == {} && !_ws.expert", size - 4);
+        let checks = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"];
+        let listed = tool("tshark", &[&["-r", &file, "-Y", &right], &checks[..]].concat());
+        assert_eq!(listed.lines().count(), 25, "{from} {size}");
+    }
+}
+
+#[test]
+fn replays_repeat_and_split() {
+    let scratch = Scratch::new();
+    let (file, out) = (scratch.file("sample.pcap"), scratch.file("out.pcap"));
+    let sample = frames::sample();
+    records::write(&file, &sample);
+    let to = format!("pcap:{out}");
+    run(&["generate", "--to", &to, "--replay", &file, "--rate", "top", "--loops", "3"]).good();
+    assert_same_frames("--loops 3", &records::read(&out), &[&sample[..], &sample, &sample].concat());
+
+    let real = linerate_tests::support::corpus("real-mix.pcap");
+    for file in [Some(file), real.map(|path| path.to_str().unwrap().to_owned())].into_iter().flatten() {
+        let mut parts = Vec::new();
+        for part in ["0/2", "1/2"] {
+            run(&["generate", "--to", &to, "--replay", &file, "--rate", "top", "--split", part]).good();
+            parts.extend(records::read(&out).into_iter().map(|record| (record.wire, record.bytes)));
+        }
+        let mut whole: Vec<_> = records::read(&file).into_iter().map(|record| (record.wire, record.bytes)).collect();
+        parts.sort();
+        whole.sort();
+        assert!(parts == whole, "{file}: the parts are not the whole");
+    }
+}
+
+#[test]
+fn a_rate_and_a_recorded_time_take_their_time() {
+    let scratch = Scratch::new();
+    let started = Instant::now();
+    run(&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "1000pps", "--count", "300"]).good();
+    assert!(started.elapsed().as_secs_f64() >= 0.29);
+
+    let file = scratch.file("sample.pcap");
+    let sample = frames::sample();
+    records::write(&file, &sample);
+    let span = (sample.last().unwrap().time - sample[0].time) as f64 / 1e9;
+    let started = Instant::now();
+    run(&["generate", "--to", "pcap:/dev/null", "--replay", &file, "--speed", "0.5"]).good();
+    assert!(started.elapsed().as_secs_f64() >= 2.0 * span);
+
+    let started = Instant::now();
+    let endless = ["generate", "--to", "pcap:/dev/null", "--replay", &file, "--rate", "top", "--loops", "0", "--seconds", "0.3"];
+    run(&endless).good();
+    assert!(started.elapsed().as_secs_f64() >= 0.3);
+}
+
+#[test]
+fn ports_are_listed_with_what_works_and_why_not() {
+    let json = run(&["ports", "--json"]).good().json();
+    assert_eq!(json["schema"], "linerate/ports/1");
+    let loopback = json["interfaces"].as_array().unwrap().iter().find(|one| one["port"] == "lo").expect("loopback");
+    for backend in loopback["backends"].as_array().unwrap() {
+        assert!(backend["works"].as_bool().unwrap() || !backend["reason"].as_str().unwrap().is_empty(), "{backend}");
+    }
+    let text = run(&["ports"]).good().output;
+    assert!(text.contains("packet:lo") && text.contains("pcap:FILE"), "{text}");
+}
+
+#[test]
+fn the_demonstration_in_memory_loses_nothing() {
+    let scratch = Scratch::new();
+    let file = scratch.file("sample.pcap");
+    records::write(&file, &frames::sample());
+    let ended = run(&["demo", "--memory", "--replay", &file]).good();
+    let last = ended.output.lines().last().unwrap();
+    assert!(last.starts_with("sent = captured, 0 lost"), "{}", ended.output);
+    let json = run(&["demo", "--memory", "--replay", &file, "--json"]).good().json();
+    assert_eq!((&json["schema"], &json["good"]), (&Value::from("linerate/demo/1"), &Value::from(true)));
+}
+
+#[test]
+fn the_quick_benchmarks_print_a_row_each() {
+    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge"]).good().output;
+    assert!(rows.lines().count() >= 6, "{rows}");
+    for row in rows.lines() {
+        let row: Value = serde_json::from_str(row).expect("a JSON document a line");
+        assert_eq!(row["schema"], "linerate/bench/1");
+        assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    if is_root() && has_tools(&["tcpdump"]) {
+        let rows = run(&["bench", "--quick", "--json", "capture"]).good().output;
+        assert!(rows.lines().count() >= 2, "{rows}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Running the program as its user would.
+
+use super::wait_until;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The program, built from these sources; `LINERATE_PROGRAM` names another one to test instead.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        if let Some(other) = std::env::var_os("LINERATE_PROGRAM") {
+            return other.into();
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo)
+            .args(["build", "--release", "--locked", "--quiet", "--package", "linerate"])
+            .current_dir(root)
+            .status()
+            .expect("cargo");
+        assert!(built.success(), "the program cannot be built");
+        root.join("target/release/linerate")
+    })
+}
+
+/// The program with these arguments, in an environment that a sudo of the tester does not change.
+pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("SUDO_UID").env_remove("SUDO_GID").stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub fn run(arguments: &[&str]) -> Ended {
+    Ended::of(linerate(arguments).output().expect("the program"))
+}
+
+/// Starts the program and waits until its ports and files are open.
+pub fn start(arguments: &[&str]) -> Running {
+    let running = launch(arguments);
+    running.wait_until_open();
+    running
+}
+
+/// Starts the program.
+pub fn launch(arguments: &[&str]) -> Running {
+    let command = &mut linerate(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+    Running(Some(child))
+}
+
+/// The program while it runs; killed if it still does when this is dropped.
+#[derive(Debug)]
+pub struct Running(Option<Child>);
+
+/// What the program left behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status; -1 if a signal ended it.
+    pub status: i32,
+    /// Standard output.
+    pub output: String,
+    /// Standard error.
+    pub errors: String,
+}
+
+impl Running {
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.0.as_ref().expect("a running program").id()
+    }
+
+    /// Waits until its ports and files are open: it gives up its privileges right after that.
+    pub fn wait_until_open(&self) {
+        wait_until("the program has opened everything", || {
+            let status = self.proc_status("NoNewPrivs");
+            status.as_deref() == Some("1") || self.proc_status("State").is_none_or(|state| state.starts_with('Z'))
+        });
+    }
+
+    /// A line of `/proc/PID/status`, without its name.
+    pub fn proc_status(&self, name: &str) -> Option<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.trim().to_owned())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).expect("a number above 0");
+        kill_process(pid, signal).expect("a running program");
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ended {
+        let child = self.0.take().expect("a running program");
+        Ended::of(child.wait_with_output().expect("the end of the program"))
+    }
+
+    /// Asks it to stop, as Ctrl-C does, and waits for its end.
+    pub fn interrupt(self) -> Ended {
+        self.signal(Signal::INT);
+        self.end()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ended {
+    /// From what the process returned.
+    pub fn of(output: Output) -> Self {
+        Ended {
+            status: output.status.code().unwrap_or(-1),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The same, if the program was done without a failure.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn good(self) -> Self {
+        self.with_status(0)
+    }
+
+    /// The same, if the program ended with this status.
+    ///
+    /// # Panics
+    /// If it ended with another.
+    pub fn with_status(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "{}\n{}", self.output, self.errors);
+        self
+    }
+
+    /// The JSON document on standard output.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.output, self.errors))
+    }
+
+    /// Whether standard error has this text in it.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn says(self, text: &str) -> Self {
+        assert!(self.errors.contains(text), "{text:?} is not said in: {}", self.errors);
+        self
+    }
+}

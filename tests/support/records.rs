@@ -1,0 +1,98 @@
+//! Classic pcap, read and written in the plainest way, so that tests do not judge our reader by itself.
+
+/// One frame of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds since 1970.
+    pub time: u64,
+    /// The length on the wire.
+    pub wire: u32,
+    /// The captured bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Record {
+    /// Captured and wire bytes, without the time.
+    pub fn content(&self) -> (u32, &[u8]) {
+        (self.wire, &self.bytes)
+    }
+}
+
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const FILE_HEADER: usize = 24;
+const RECORD_HEADER: usize = 16;
+
+/// The frames of a little-endian pcap file; one that was cut off gives its complete frames.
+///
+/// # Panics
+/// If it is no such file.
+pub fn read(path: &str) -> Vec<Record> {
+    parse(&std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}")))
+}
+
+/// The frames of a little-endian pcap file in memory.
+///
+/// # Panics
+/// If it is no such file.
+pub fn parse(file: &[u8]) -> Vec<Record> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let unit = match word(0) {
+        NANOSECONDS => 1,
+        MICROSECONDS => 1000,
+        other => panic!("{other:#x} is not the magic number of a pcap file"),
+    };
+    let (mut at, mut records) = (FILE_HEADER, Vec::new());
+    while at + RECORD_HEADER <= file.len() {
+        let (from, to) = (at + RECORD_HEADER, at + RECORD_HEADER + word(at + 8) as usize);
+        let Some(bytes) = file.get(from..to) else { break };
+        let time = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4)) * unit;
+        records.push(Record { time, wire: word(at + 12), bytes: bytes.to_vec() });
+        at = to;
+    }
+    records
+}
+
+/// Writes frames as a nanosecond pcap file of Ethernet.
+///
+/// # Panics
+/// If it cannot be written.
+pub fn write(path: &str, records: &[Record]) {
+    let mut file = Vec::new();
+    for word in [NANOSECONDS, 4 << 16 | 2, 0, 0, 262_144, 1] {
+        file.extend(u32::to_le_bytes(word));
+    }
+    for Record { time, wire, bytes } in records {
+        for word in [(time / 1_000_000_000) as u32, (time % 1_000_000_000) as u32, bytes.len() as u32, *wire] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(bytes);
+    }
+    std::fs::write(path, file).unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
+/// The size of a pcap file of these frames.
+pub fn file_size(records: &[Record]) -> u64 {
+    records.iter().map(|record| RECORD_HEADER + record.bytes.len()).sum::<usize>() as u64 + FILE_HEADER as u64
+}
+
+/// Fails, briefly, unless both hold the same frames in the same order, whatever their times.
+///
+/// # Panics
+/// If they do not.
+pub fn assert_same_frames(what: &str, got: &[Record], wanted: &[Record]) {
+    let differs = got.iter().zip(wanted).position(|(got, wanted)| got.content() != wanted.content());
+    if let Some(at) = differs {
+        panic!("{what}: frame {at} differs\n got {:02x?}\n not {:02x?}", got[at].content(), wanted[at].content());
+    }
+    assert_eq!(got.len(), wanted.len(), "{what}: the number of frames");
+}
+
+/// Fails if a time is less than the one before it.
+///
+/// # Panics
+/// If times go back.
+pub fn assert_times_never_go_back(records: &[Record]) {
+    let back = records.windows(2).position(|pair| pair[1].time < pair[0].time);
+    assert_eq!(back, None, "times go back behind this frame");
+}
