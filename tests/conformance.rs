@@ -26,7 +26,7 @@ mod vlan;
 #[path = "conformance/wire.rs"]
 mod wire;
 
-use backends::{FileWire, Fifo, Harness, MemWire, Veth};
+use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
 
 #[test]

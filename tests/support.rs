@@ -37,7 +37,8 @@ pub fn is_root() -> bool {
 
 /// A file of the corpus of real captures; without the corpus says that the test is left out.
 pub fn corpus(name: &str) -> Option<PathBuf> {
-    let found = std::env::var_os("LINERATE_CORPUS").map(|root| Path::new(&root).join(name)).filter(|path| path.exists());
+    let found =
+        std::env::var_os("LINERATE_CORPUS").map(|root| Path::new(&root).join(name)).filter(|path| path.exists());
     if found.is_none() {
         say_skipped(&format!("{name}: LINERATE_CORPUS leads to no such capture"));
     }
@@ -57,7 +58,8 @@ pub fn tool(name: &str, arguments: &[&str]) -> String {
 
 /// Whether these programs are installed; says so if not.
 pub fn has_tools(names: &[&str]) -> bool {
-    let folders: Vec<PathBuf> = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     let missing = names.iter().find(|name| !folders.iter().any(|folder| folder.join(name).exists()));
     if let Some(name) = missing {
         skip(&format!("{name} is not installed"));

@@ -228,7 +228,8 @@ impl Veth {
     /// A pair with a link as the lab takes it.
     pub fn with(link: &str, lanes: Option<usize>) -> Option<Self> {
         let root = rustix::process::geteuid().is_root();
-        let possible = root && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|run| run.status.success());
+        let possible =
+            root && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|run| run.status.success());
         if !possible {
             assert!(!root || std::env::var("CI").as_deref() != Ok("true"), "nothing may be skipped in CI");
             eprintln!("SKIPPED: {link}: needs root, network namespaces and iproute2");

@@ -3,7 +3,7 @@
 use crate::backends::Harness;
 use crate::frames::{CUSTOMER, Frame, SERVICE, assert_all_arrived, frame, frames, origin, tagged};
 use crate::wire::{Outcome, PATIENCE, PAUSE, Receiver, Wire, add, block_of};
-use linerate_burst::ledger::Kind;
+use linerate_burst::Kind;
 use linerate_burst::{Count, Desc, Flags, Horizon, Ledger, LinkType, Stage};
 use linerate_engine::clock::now;
 use linerate_port::RxOptions;

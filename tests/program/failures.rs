@@ -44,7 +44,8 @@ fn a_full_disk_ends_the_capture_with_complete_frames() {
             cp \"$2/out\" \"$4\"; exit $status";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script]).arg(program()).args([&file, &tiny, format, &rescued]);
-        let ended = Ended::of(command.output().unwrap()).with_status(1).says("No space left on device").says("make room");
+        let ended =
+            Ended::of(command.output().unwrap()).with_status(1).says("No space left on device").says("make room");
         let json = ended.json();
         assert_eq!(json["balanced"], true, "{json}");
         let accounts = json["accounts"].as_array().unwrap();

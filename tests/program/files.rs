@@ -27,7 +27,7 @@ fn two_files_become_one_in_order_of_time() {
     let scratch = Scratch::new();
     let (_, all) = sample(&scratch);
     let (left, right, output) = (scratch.file("l.pcap"), scratch.file("r.pcap"), scratch.file("both.pcap"));
-    let part = |rest| all.iter().enumerate().filter(|(at, _)| at % 3 / 2 == rest).map(|(_, one)| one.clone());
+    let part = |rest| all.iter().enumerate().filter(move |(at, _)| at % 3 / 2 == rest).map(|(_, one)| one.clone());
     records::write(&left, &part(0).collect::<Vec<_>>());
     records::write(&right, &part(1).collect::<Vec<_>>());
     run(&["capture", "-r", &right, "-r", &left, "-w", &output]).good();
@@ -89,15 +89,18 @@ fn tshark_reads_what_standard_output_gives_it() {
     let scratch = Scratch::new();
     let (file, all) = sample(&scratch);
     for format in ["pcap", "pcapng"] {
-        let mut child =
-            linerate(&["capture", "-q", "-r", &file, "-w", "-", "--format", format]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = linerate(&["capture", "-q", "-r", &file, "-w", "-", "--format", format])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let reader = std::process::Command::new("tshark")
             .args(["-r", "-", "-T", "fields", "-e", "frame.len"])
             .stdin(child.stdout.take().unwrap())
             .output()
             .unwrap();
         assert!(child.wait().unwrap().success() && reader.status.success(), "{format}");
-        let lengths: Vec<u32> = String::from_utf8_lossy(&reader.stdout).lines().map(|line| line.parse().unwrap()).collect();
+        let lengths: Vec<u32> =
+            String::from_utf8_lossy(&reader.stdout).lines().map(|line| line.parse().unwrap()).collect();
         assert!(lengths == all.iter().map(|record| record.wire).collect::<Vec<_>>(), "{format}");
     }
 }
@@ -176,7 +179,8 @@ fn frames_are_cut_and_counted_as_asked() {
     let (file, all) = sample(&scratch);
     for (snap, count) in [(60, 7), (14, 100), (0, 1), (1500, 10_000)] {
         let output = scratch.file("out.pcap");
-        let ended = run(&["capture", "-r", &file, "-w", &output, "--json", "-s", &snap.to_string(), "-c", &count.to_string()]);
+        let ended =
+            run(&["capture", "-r", &file, "-w", &output, "--json", "-s", &snap.to_string(), "-c", &count.to_string()]);
         let keep = if snap == 0 { usize::MAX } else { snap };
         let wanted: Vec<Record> = all.iter().take(count).cloned().collect();
         let cut = |record: Record| Record { bytes: record.bytes[..keep.min(record.bytes.len())].to_vec(), ..record };

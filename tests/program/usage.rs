@@ -94,7 +94,10 @@ fn the_capture_document_has_its_names() {
     assert_eq!(json["delivered"], json["frames"]);
     let refused = sample.len() as u64 - json["frames"].as_u64().unwrap();
     assert_eq!(json["drops"]["filtered"], refused);
-    assert_eq!((&json["lost"], &json["late"], &json["balanced"]), (&Value::from(0), &Value::from(0), &Value::from(true)));
+    assert_eq!(
+        (&json["lost"], &json["late"], &json["balanced"]),
+        (&Value::from(0), &Value::from(0), &Value::from(true))
+    );
     assert!(json["first_time_ns"].as_u64() < json["last_time_ns"].as_u64());
     for name in ["bytes", "wire_bytes", "seconds", "mpps", "gbps_l1", "gbps_l2"] {
         assert!(json[name].is_number(), "{name}: {json}");
@@ -104,7 +107,8 @@ fn the_capture_document_has_its_names() {
     }
     assert_eq!(json["failure"], Value::Null);
     assert_eq!(json["quiesced"], true);
-    let stages: Vec<&str> = json["accounts"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
+    let stages: Vec<&str> =
+        json["accounts"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
     assert_eq!(stages, ["receive", "merge", "select", "write"]);
 }
 
@@ -125,7 +129,8 @@ fn without_privileges_the_message_says_what_is_missing() {
         return skip("becoming another user needs root");
     }
     use std::os::unix::process::CommandExt;
-    for arguments in [&["capture", "lo"][..], &["generate", "--to", "lo", "--udp"], &["lab", "up", "--link", "a:x,b:x"]] {
+    for arguments in [&["capture", "lo"][..], &["generate", "--to", "lo", "--udp"], &["lab", "up", "--link", "a:x,b:x"]]
+    {
         let output = linerate(arguments).uid(65534).gid(65534).output().unwrap();
         Ended::of(output).with_status(1).says("root");
     }

@@ -23,7 +23,8 @@ fn udp_frames_are_as_asked() {
         if !has_tools(&["tshark"]) {
             continue;
         }
-        let right = format!("{family}.src == {from} && {family}.dst == {into} && udp.srcport == 4000 && udp.dstport == 4001");
+        let right =
+            format!("{family}.src == {from} && {family}.dst == {into} && udp.srcport == 4000 && udp.dstport == 4001");
         let right = format!("{right} && udp.checksum.status == 1 && frame.len == {} && !_ws.expert", size - 4);
         let checks = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"];
         let listed = tool("tshark", &[&["-r", &file, "-Y", &right], &checks[..]].concat());
@@ -71,7 +72,8 @@ fn a_rate_and_a_recorded_time_take_their_time() {
     assert!(started.elapsed().as_secs_f64() >= 2.0 * span);
 
     let started = Instant::now();
-    let endless = ["generate", "--to", "pcap:/dev/null", "--replay", &file, "--rate", "top", "--loops", "0", "--seconds", "0.3"];
+    let endless =
+        ["generate", "--to", "pcap:/dev/null", "--replay", &file, "--rate", "top", "--loops", "0", "--seconds", "0.3"];
     run(&endless).good();
     assert!(started.elapsed().as_secs_f64() >= 0.3);
 }

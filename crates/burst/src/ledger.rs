@@ -1,171 +1,12 @@
-//! The ledger: every counter and drop reason, declared once, and the identity they must satisfy.
+//! The ledger: what every stage has counted, and the identity that must hold.
 //!
-//! A counter has one owner stage, one name and one sentence. Help, JSON, tables and docs come from the
-//! table below. For each account (one stage of one subject, say the receive ring of `packet:eth0@0`),
+//! For each account (one stage of one subject, say the receive ring of `packet:eth0@0`),
 //! `received = delivered + sum(drops)` is exact once the stage is quiesced; what one stage delivers, the
 //! next one receives.
 
+use crate::counters::{Count, Kind, Stage};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Where on the data path a counter is kept; in the order data takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// The network card or its driver.
-    Nic,
-    /// One queue of a receiving port.
-    Receive,
-    /// The merge of all lanes by time.
-    Merge,
-    /// Filter text and frame limits.
-    Select,
-    /// A file or other output.
-    Write,
-    /// One queue of a sending port.
-    Send,
-}
-
-impl Stage {
-    /// The name used in text and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Nic => "nic",
-            Stage::Receive => "receive",
-            Stage::Merge => "merge",
-            Stage::Select => "select",
-            Stage::Write => "write",
-            Stage::Send => "send",
-        }
-    }
-}
-
-/// What a counter says about the frames it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// They came in.
-    Received,
-    /// They were handed on.
-    Delivered,
-    /// They were not handed on, because the user asked for that.
-    Refused,
-    /// They were not handed on, and should have been: loss.
-    Lost,
-    /// Something worth knowing that is no part of the identity.
-    Note,
-}
-
-macro_rules! counters {
-    ($($(#[doc = $sentence:literal])+ $variant:ident = $stage:ident, $kind:ident, $name:literal;)+) => {
-        /// One counter.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Count { $($(#[doc = $sentence])+ $variant,)+ }
-
-        impl Count {
-            /// Every counter there is, in the order of the data path.
-            pub const ALL: &'static [Count] = &[$(Count::$variant,)+];
-
-            /// The name used in text and JSON; unique within its stage.
-            pub fn name(self) -> &'static str {
-                match self { $(Count::$variant => $name,)+ }
-            }
-
-            /// The stage that owns it.
-            pub fn stage(self) -> Stage {
-                match self { $(Count::$variant => Stage::$stage,)+ }
-            }
-
-            /// What it says about the frames it counts.
-            pub fn kind(self) -> Kind {
-                match self { $(Count::$variant => Kind::$kind,)+ }
-            }
-
-            /// One sentence for people.
-            pub fn sentence(self) -> &'static str {
-                match self { $(Count::$variant => concat!($($sentence),+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-counters! {
-    /// Frames the interface counted in while the port was open (rx_packets).
-    NicReceived = Nic, Note, "received";
-    /// Frames the card missed for lack of buffers while the port was open (rx_missed_errors): lost before any capture could see them.
-    NicMissed = Nic, Lost, "nic_missed";
-    /// Frames that arrived damaged while the port was open (rx_errors: bad FCS, wrong length).
-    NicErrors = Nic, Lost, "nic_errors";
-    /// Frames the driver or the network stack dropped on reception (rx_dropped); among them those that nothing but the capture wanted, so no loss by itself.
-    NicDropped = Nic, Note, "rx_dropped";
-    /// Frames the interface counted out while the port was open (tx_packets).
-    NicSent = Nic, Note, "sent";
-    /// Frames the driver dropped on transmission while the port was open (tx_dropped).
-    NicSendDropped = Nic, Note, "tx_dropped";
-
-    /// Frames that reached the queue, lost ones included.
-    Received = Receive, Received, "received";
-    /// Frames handed to the merge.
-    Delivered = Receive, Delivered, "delivered";
-    /// Frames that found the receive ring full: the reader was too slow or the ring too small.
-    RingFull = Receive, Lost, "ring_full";
-    /// Frames still unread when the run ended early.
-    Unread = Receive, Refused, "unread";
-    /// Frames whose place in the ring the kernel described wrongly; never seen on a sound kernel.
-    BadRecord = Receive, Lost, "bad_record";
-    /// Times the kernel stopped storing frames because every block was in use.
-    Freezes = Receive, Note, "freezes";
-    /// Frames that GRO or GSO had put together before the capture saw them.
-    SuperFrames = Receive, Note, "super_frames";
-    /// Frames whose VLAN tag was put back.
-    VlanRestored = Receive, Note, "vlan_restored";
-    /// Frames whose transport checksum the sender had left to hardware.
-    ChecksumPartial = Receive, Note, "checksum_partial";
-    /// Times the interface went down while the port was open.
-    LinkDown = Receive, Note, "link_down";
-
-    /// Frames taken from all lanes.
-    MergeReceived = Merge, Received, "received";
-    /// Frames emitted in time order.
-    MergeDelivered = Merge, Delivered, "delivered";
-    /// Frames older than what was already emitted; they are emitted at once and flagged, not dropped.
-    Late = Merge, Note, "late";
-
-    /// Frames looked at by the filter and the limits.
-    SelectReceived = Select, Received, "received";
-    /// Frames handed to the outputs.
-    SelectDelivered = Select, Delivered, "delivered";
-    /// Frames the filter text did not select.
-    Filtered = Select, Refused, "filtered";
-    /// Frames beyond the count or time asked for.
-    PastLimit = Select, Refused, "past_limit";
-    /// Frames cut to the snap length asked for; they are delivered.
-    Sliced = Select, Note, "sliced";
-
-    /// Frames handed to the output.
-    WriteReceived = Write, Received, "received";
-    /// Frames completely written.
-    Written = Write, Delivered, "delivered";
-    /// Frames not written because writing failed (disk full, reader of the pipe gone).
-    WriteFailed = Write, Lost, "write_failed";
-    /// Frames whose link type the file format cannot hold beside the one it began with.
-    LinkTypeMixed = Write, Lost, "link_type_mixed";
-
-    /// Frames handed to the queue.
-    SendReceived = Send, Received, "received";
-    /// Frames the kernel or the other end accepted.
-    Sent = Send, Delivered, "delivered";
-    /// Frames longer than the interface can send (MTU).
-    TooLong = Send, Lost, "too_long";
-    /// Frames shorter than a link header.
-    TooShort = Send, Lost, "too_short";
-    /// Frames of which the file holds only the beginning; they are not sent.
-    SendTruncated = Send, Refused, "truncated";
-    /// Frames the kernel refused for another reason.
-    SendRefused = Send, Lost, "send_refused";
-    /// Frames handed over that were not sent before the run ended.
-    SendUnsent = Send, Refused, "unsent";
-    /// Times the queue was full and sending had to wait.
-    SendFull = Send, Note, "queue_full";
-}
 
 /// The counters of one stage of one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -362,21 +203,6 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn every_counter_is_named_once_and_described() {
-        let mut names = HashSet::new();
-        for count in Count::ALL {
-            assert!(names.insert((count.stage(), count.name())), "{count:?} shares its name");
-            assert!(count.name().chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{count:?}");
-            let sentence = count.sentence();
-            assert!(
-                sentence.ends_with('.') && sentence.len() > 20 && !sentence.contains("  "),
-                "{count:?}: {sentence:?}"
-            );
-        }
-    }
 
     #[test]
     fn the_identity_finds_a_frame_that_vanished() {

@@ -9,11 +9,13 @@
 //! - [`burst`]: frames with their descs in one memory (the only unsafe file of this crate);
 //! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body;
 //! - [`sink`]: what takes bursts;
-//! - [`ledger`]: every counter and drop reason, declared once, and the identity they must satisfy.
+//! - [`counters`]: every counter and drop reason, declared once;
+//! - [`ledger`]: what every stage has counted, and the identity that must hold.
 #![deny(unsafe_code)]
 
 pub mod block;
 pub mod burst;
+pub mod counters;
 pub mod desc;
 pub mod interface;
 pub mod ledger;
@@ -22,9 +24,10 @@ pub mod time;
 
 pub use block::Block;
 pub use burst::{Burst, Misplaced};
+pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};
 pub use interface::{Interface, LinkType, StampSource};
-pub use ledger::{Account, Count, Ledger, Stage};
+pub use ledger::{Account, Ledger};
 pub use sink::{Sink, SinkError};
 pub use time::{Horizon, Nanos};
 

@@ -13,9 +13,11 @@ use clap::{Parser, Subcommand};
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
 #[command(name = "linerate", version, propagate_version = true, max_term_width = 110)]
-#[command(after_help = "Ports are scheme:target[@queues][?key=value&...]; a bare interface name is packet:NAME, which \
+#[command(
+    after_help = "Ports are scheme:target[@queues][?key=value&...]; a bare interface name is packet:NAME, which \
 takes nothing away from the host.\nExit status: 0 done, 1 failed, 2 wrong usage, 3 frames were lost although \
---lossless was asked for.")]
+--lossless was asked for."
+)]
 pub struct Program {
     /// What to do.
     #[command(subcommand)]

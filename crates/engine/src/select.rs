@@ -17,8 +17,8 @@ pub struct Selection {
 /// A selection at work.
 pub(crate) struct Selector {
     selection: Selection,
-    /// A filter for each interface, compiled for its link type.
-    filters: Vec<Option<Filter>>,
+    /// What each interface's frames have to pass.
+    judges: Vec<Judge>,
     received: u64,
     delivered: u64,
     filtered: u64,
@@ -26,19 +26,31 @@ pub(crate) struct Selector {
     sliced: u64,
 }
 
+/// What frames of an interface have to pass.
+enum Judge {
+    All,
+    /// Compiled for the link type of the interface.
+    Matching(Filter),
+    /// The filter text makes no sense for the link type.
+    None,
+}
+
 impl Selector {
     pub fn new(selection: Selection) -> Self {
-        Selector { selection, filters: Vec::new(), received: 0, delivered: 0, filtered: 0, past_limit: 0, sliced: 0 }
+        Selector { selection, judges: Vec::new(), received: 0, delivered: 0, filtered: 0, past_limit: 0, sliced: 0 }
     }
 
-    /// Gets ready for frames of one more interface.
+    /// Gets ready for frames of one more interface. After an error none of them is selected.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
-        let filter = match self.selection.filter.as_str() {
-            "" => None,
-            text => Some(Filter::compile(text, interface.link.0)?),
+        let (judge, result) = match self.selection.filter.as_str() {
+            "" => (Judge::All, Ok(())),
+            text => match Filter::compile(text, interface.link.0) {
+                Ok(filter) => (Judge::Matching(filter), Ok(())),
+                Err(error) => (Judge::None, Err(error)),
+            },
         };
-        self.filters.push(filter);
-        Ok(())
+        self.judges.push(judge);
+        result
     }
 
     /// Whether no more frames are wanted.
@@ -51,10 +63,13 @@ impl Selector {
     #[inline]
     pub fn select(&mut self, desc: &Desc, frame: &[u8], judged: bool) -> Option<(usize, Flags)> {
         self.received += 1;
-        if let Some(filter) = &self.filters[usize::from(desc.interface)]
-            && !(judged && !desc.flags.contains(Flags::VLAN_RESTORED))
-            && !filter.matches(frame, desc.wire)
-        {
+        let wanted = match &self.judges[usize::from(desc.interface)] {
+            Judge::All => true,
+            Judge::Matching(_) if judged && !desc.flags.contains(Flags::VLAN_RESTORED) => true,
+            Judge::Matching(filter) => filter.matches(frame, desc.wire),
+            Judge::None => false,
+        };
+        if !wanted {
             self.filtered += 1;
             return None;
         }

@@ -128,10 +128,9 @@ mod tests {
 
     #[test]
     fn frames_are_what_they_say_with_right_checksums() {
-        for (addresses, ip) in [
-            (ips("198.18.0.1", "198.18.0.2"), Protocol::Ipv4),
-            (ips("2001:db8::1", "2001:db8::2"), Protocol::Ipv6),
-        ] {
+        for (addresses, ip) in
+            [(ips("198.18.0.1", "198.18.0.2"), Protocol::Ipv4), (ips("2001:db8::1", "2001:db8::2"), Protocol::Ipv6)]
+        {
             for size in [68, 70, 1518, 9000] {
                 let template = UdpTemplate::new(MACS, addresses, (5, 9), size).unwrap();
                 assert_eq!(template.frame().len(), size - 4);

@@ -4,7 +4,7 @@
 //! is the interface's own when it says so by its target: `packet:eth0` is that of `eth0`.
 
 use crate::pcapng::Statistics;
-use linerate_burst::ledger::Kind;
+use linerate_burst::Kind;
 use linerate_burst::{Account, Count, Ledger, Stage};
 use std::fmt::Write;
 

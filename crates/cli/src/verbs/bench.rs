@@ -91,7 +91,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn print(rows: &[Row]) {
-    let heads = ["bench", "case", "size", "M frames/s", "Gb/s L2", "peer", "peer M/s", "limit M/s", "ratio", "spread", "remark"];
+    let heads = [
+        "bench",
+        "case",
+        "size",
+        "M frames/s",
+        "Gb/s L2",
+        "peer",
+        "peer M/s",
+        "limit M/s",
+        "ratio",
+        "spread",
+        "remark",
+    ];
     let mut lines = table(&heads, 2);
     for row in rows {
         let size = row.size.map_or_else(|| "mix".to_owned(), |size| size.to_string());
@@ -111,7 +123,10 @@ fn print(rows: &[Row]) {
         ]);
     }
     println!("{lines}");
-    println!("\n  medians of {} rounds; ratio is to the peer where there is one, else to the limit", rows.first().map_or(0, |row| row.rounds));
+    println!(
+        "\n  medians of {} rounds; ratio is to the peer where there is one, else to the limit",
+        rows.first().map_or(0, |row| row.rounds)
+    );
 }
 
 #[derive(Serialize)]

@@ -3,12 +3,12 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
+use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, is_watched};
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use crate::view::ledger;
 use anyhow::Context;
-use linerate_burst::ledger::Kind;
+use linerate_burst::Kind;
 use linerate_burst::{LinkType, Sink, Stage};
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -157,10 +157,11 @@ impl Args {
             (Some(text), []) => text.clone(),
             (None, words) => words.join(" "),
         };
-        if let Err(error) = Filter::compile(&filter, LinkType::ETHERNET.0)
-            && specs.iter().any(|spec| spec.scheme != "pcap")
+        check_filter(&filter, &specs)?;
+        if let Some(path) = &self.write
+            && let Some(spec) = specs.iter().find(|spec| spec.scheme == "pcap" && is_same_file(&spec.target, path))
         {
-            return Err(usage(error));
+            return Err(usage(format!("{} is both read and written: write to another file", spec.target)));
         }
         Ok(Asked {
             specs,
@@ -222,6 +223,25 @@ impl Args {
         }
         Ok(if self.lossless && lost > 0 { Exit::Lost } else { Exit::Done })
     }
+}
+
+/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A text that is
+/// right for none of them is right for no file.
+const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
+
+/// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
+fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+    let files_only = specs.iter().all(|spec| spec.scheme == "pcap");
+    let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
+    let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
+    if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
+}
+
+/// Whether both paths lead to one regular file.
+fn is_same_file(one: &str, other: &str) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let look = |path| std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()));
+    look(one).is_some_and(|identity| look(other) == Some(identity))
 }
 
 fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {

@@ -16,9 +16,7 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use anyhow::{Context, bail};
 use linerate_burst::Count;
-use linerate_engine::{
-    Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting,
-};
+use linerate_engine::{Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting};
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
 use linerate_record::{Format, Output, Writer};
@@ -78,7 +76,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stage = Stage::set(args.memory)?;
     if !args.json {
         eprintln!("{}", stage.describe());
-        eprintln!("replaying {} ({} frames, {})\n", recording.path.display(), grouped(expected.frames()), recording.origin);
+        eprintln!(
+            "replaying {} ({} frames, {})\n",
+            recording.path.display(),
+            grouped(expected.frames()),
+            recording.origin
+        );
     }
     let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
     let acts = [
@@ -109,8 +112,10 @@ fn perform(
 ) -> anyhow::Result<(Vec<TransmitReport>, CaptureReport)> {
     let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
     let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
-    let output = Output::open(&file.to_string_lossy(), None).with_context(|| format!("cannot write {}", file.display()))?;
-    let senders = stage.senders().into_iter().enumerate().map(|(part, spec)| sender(act, &spec, part, recording, interrupt));
+    let output =
+        Output::open(&file.to_string_lossy(), None).with_context(|| format!("cannot write {}", file.display()))?;
+    let senders =
+        stage.senders().into_iter().enumerate().map(|(part, spec)| sender(act, &spec, part, recording, interrupt));
     let senders = senders.collect::<anyhow::Result<Vec<_>>>()?;
     let (stop, progress) = (Stop::new(), Progress::new());
     let live = Live::start(&progress, "captured", quiet || !is_watched());

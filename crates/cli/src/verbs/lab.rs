@@ -110,7 +110,11 @@ fn down(name: &str, all: bool) -> anyhow::Result<Exit> {
         println!("lab {name} is down");
         for left in occupied {
             let processes: Vec<String> = left.processes.iter().map(ToString::to_string).collect();
-            println!("  processes still run in {}: {} (they keep it until they end)", left.namespace, processes.join(" "));
+            println!(
+                "  processes still run in {}: {} (they keep it until they end)",
+                left.namespace,
+                processes.join(" ")
+            );
         }
     }
     Ok(Exit::Done)

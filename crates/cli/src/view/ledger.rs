@@ -2,7 +2,7 @@
 
 use crate::view::rates::grouped;
 use crate::view::table::table;
-use linerate_burst::ledger::Kind;
+use linerate_burst::Kind;
 use linerate_burst::{Account, Ledger};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -61,11 +61,15 @@ impl LedgerJson {
             balanced: imbalances.is_empty(),
             imbalances,
             accounts: ledger.accounts().iter().map(account_json).collect(),
-            driver: ledger.details().iter().map(|detail| DriverJson {
-                port: detail.subject.clone(),
-                name: detail.name.clone(),
-                value: detail.value,
-            }).collect(),
+            driver: ledger
+                .details()
+                .iter()
+                .map(|detail| DriverJson {
+                    port: detail.subject.clone(),
+                    name: detail.name.clone(),
+                    value: detail.value,
+                })
+                .collect(),
         }
     }
 }

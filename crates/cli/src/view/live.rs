@@ -54,8 +54,7 @@ fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, 
     let now = Instant::now();
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let (frames_now, wire_bytes_now) = (read(&progress.frames), read(&progress.wire_bytes));
-    let rates =
-        Rates::new(frames_now - frames, wire_bytes_now - wire_bytes, now.duration_since(then).as_secs_f64());
+    let rates = Rates::new(frames_now - frames, wire_bytes_now - wire_bytes, now.duration_since(then).as_secs_f64());
     let late = match read(&progress.late) {
         0 => String::new(),
         late => format!("  {} late", grouped(late)),

@@ -122,7 +122,15 @@ fn send(lab: &TemporaryLab, frames: u64, size: usize) -> anyhow::Result<(u64, f6
 
 fn linerate(namespace: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["capture", &format!("packet:eth0?netns={namespace}"), "-w", "/dev/null", "--json"]);
+    command.args([
+        "capture",
+        &format!("packet:eth0?netns={namespace}"),
+        "-w",
+        "/dev/null",
+        "--format",
+        "pcap",
+        "--json",
+    ]);
     Ok(command)
 }
 

@@ -12,9 +12,12 @@ const FRAME: usize = 60;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (case, lanes, run) in
-        [("2 lanes at random", 2, 1), ("4 lanes at random", 4, 1), ("4 lanes in runs of 32", 4, 32), ("16 lanes at random", 16, 1)]
-    {
+    for (case, lanes, run) in [
+        ("2 lanes at random", 2, 1),
+        ("4 lanes at random", 4, 1),
+        ("4 lanes in runs of 32", 4, 32),
+        ("16 lanes at random", 16, 1),
+    ] {
         let passes = effort.of(100).div_ceil(lanes);
         let (many, single) = (lanes_of(lanes, run), lanes_of(1, 1));
         let many: Vec<Burst<'_>> = many.iter().map(Block::burst).collect();
@@ -39,11 +42,8 @@ fn merge(lanes: &[Burst<'_>]) -> u64 {
     let mut runs: Vec<Run> = Vec::new();
     let mut frames = 0;
     loop {
-        let shown: Vec<Burst<'_>> = lanes
-            .iter()
-            .zip(&done)
-            .map(|(lane, done)| lane.slice(*done..(*done + SHOWN).min(lane.len())))
-            .collect();
+        let shown: Vec<Burst<'_>> =
+            lanes.iter().zip(&done).map(|(lane, done)| lane.slice(*done..(*done + SHOWN).min(lane.len()))).collect();
         let inputs: Vec<Input<'_>> = shown
             .iter()
             .zip(lanes.iter().zip(&done))

@@ -59,12 +59,7 @@ impl Expected {
 
 /// Compares a file with `loops` passes over the recording; part i was captured by the interface called
 /// `interfaces[i]`.
-pub(super) fn compare(
-    path: &Path,
-    expected: &Expected,
-    loops: u64,
-    interfaces: &[String],
-) -> anyhow::Result<Compared> {
+pub(super) fn compare(path: &Path, expected: &Expected, loops: u64, interfaces: &[String]) -> anyhow::Result<Compared> {
     let mut compared = Compared::default();
     let mut next = [0u64; PARTS];
     let mut newest = Nanos::ZERO;

@@ -45,7 +45,9 @@ impl Stage {
     /// One sentence for the user.
     pub fn describe(&self) -> String {
         match self {
-            Stage::Hosts(_) => "two sending hosts and a sensor with two ports, in network namespaces of this machine".into(),
+            Stage::Hosts(_) => {
+                "two sending hosts and a sensor with two ports, in network namespaces of this machine".into()
+            }
             Stage::Memory(reason) => format!("two senders and a sensor joined by MEMORY, not by a network ({reason})"),
         }
     }

@@ -1,0 +1,18 @@
+//! Any bytes are dissected without a panic, into layers that follow each other inside the frame.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_wire::{Layers, Link, dissect};
+
+fuzz_target!(|frame: &[u8]| {
+    let mut layers = Layers::new();
+    for link in [Link::Ethernet, Link::RawIp] {
+        dissect(link, frame, &mut layers);
+        let mut end = 0;
+        for layer in layers.as_slice() {
+            assert!(layer.offset >= end && layer.end() as usize <= frame.len());
+            end = layer.end();
+        }
+        assert!(layers.payload(frame).len() <= frame.len());
+    }
+});

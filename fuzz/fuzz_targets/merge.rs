@@ -1,0 +1,51 @@
+//! Any lanes come out as a stable sort by (greatest time so far in the lane, lane).
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_burst::{Desc, Horizon, Nanos};
+use linerate_merge::{Input, Merge};
+
+const LANES: usize = 4;
+
+fuzz_target!(|bytes: &[u8]| {
+    // Each byte is a frame: two bits of lane, six of time.
+    let mut lanes: [Vec<Desc>; LANES] = Default::default();
+    for byte in bytes {
+        lanes[usize::from(byte >> 6)].push(Desc::new(Nanos(u64::from(byte & 63)), 0, 0));
+    }
+    let mut merge = Merge::new(LANES);
+    let (mut shown, mut done) = ([0; LANES], [0; LANES]);
+    let mut output = Vec::new();
+    while done.iter().zip(&lanes).any(|(done, lane)| *done < lane.len()) {
+        for (index, lane) in lanes.iter().enumerate() {
+            shown[index] = lane.len().min(shown[index] + 1 + (index * 7 + output.len()) % 5);
+        }
+        let inputs: Vec<Input<'_>> = lanes
+            .iter()
+            .enumerate()
+            .map(|(index, lane)| {
+                let oldest = lane[shown[index]..].iter().map(|desc| desc.time).min();
+                let horizon = oldest.map_or(Horizon::Ended, Horizon::At);
+                Input { descs: &lane[done[index]..shown[index]], horizon }
+            })
+            .collect();
+        let mut runs = Vec::new();
+        merge.round(&inputs, &mut runs);
+        for run in runs {
+            let descs = &inputs[run.lane].descs[run.first..run.first + run.count];
+            output.extend(descs.iter().map(|desc| (run.lane, desc.time)));
+            done[run.lane] += run.count;
+        }
+    }
+    let mut expected = Vec::new();
+    for (index, lane) in lanes.iter().enumerate() {
+        let mut greatest = Nanos::ZERO;
+        for desc in lane {
+            greatest = greatest.max(desc.time);
+            expected.push((greatest, index, desc.time));
+        }
+    }
+    expected.sort_by_key(|(rank, lane, _)| (*rank, *lane));
+    let expected: Vec<_> = expected.into_iter().map(|(_, lane, time)| (lane, time)).collect();
+    assert_eq!(output, expected);
+});
