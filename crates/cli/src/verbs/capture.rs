@@ -5,7 +5,7 @@ use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::{Live, is_watched};
+use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use anyhow::Context;
 use linerate_burst::Kind;
@@ -15,6 +15,7 @@ use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
 use serde::Serialize;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// Options of `linerate capture`.
@@ -117,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.announce(&asked, &notes);
     }
     let progress = Progress::new();
-    let live = Live::start(&progress, "captured", args.quiet || args.json || !is_watched());
+    let live = Live::start(&progress, "captured", args.quiet || args.json);
     let report = Capture {
         ports,
         selection: Selection { filter: asked.filter.clone(), snap: args.snap, frames: args.count },
@@ -239,7 +240,6 @@ fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
 
 /// Whether both paths lead to one regular file.
 fn is_same_file(one: &str, other: &str) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let look = |path| std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()));
     look(one).is_some_and(|identity| look(other) == Some(identity))
 }

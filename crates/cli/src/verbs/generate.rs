@@ -5,7 +5,7 @@ use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::{Live, is_watched};
+use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
 use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let port = open_tx(&spec, &TxOptions::default())?;
     drop_to(Identity::choose(args.user.as_deref())?)?;
     let progress = Progress::new();
-    let live = Live::start(&progress, "sent", args.quiet || args.json || !is_watched());
+    let live = Live::start(&progress, "sent", args.quiet || args.json);
     let report = Transmit { source, port, pacing, duration, stop, progress }.run();
     drop(live);
     args.conclude(&spec, pacing, &report)

@@ -151,7 +151,12 @@ impl RxQueue for MemRx {
 
 impl Drop for MemRx {
     fn drop(&mut self) {
-        self.wire.state().receiver = false;
+        let mut state = self.wire.state();
+        state.receiver = false;
+        if let Some(mut block) = self.head.take() {
+            block.clear();
+            state.free.push(block);
+        }
     }
 }
 
@@ -166,16 +171,15 @@ struct MemTx {
 
 impl MemTx {
     /// Puts the block being filled on the wire; false when the wire is full.
-    fn pass_on(&mut self) -> bool {
-        if self.filling.is_empty() {
+    fn pass_on(filling: &mut Block, state: &mut State) -> bool {
+        if filling.is_empty() {
             return true;
         }
-        let mut state = self.wire.state();
         if state.detached {
             return false;
         }
         let Some(empty) = state.free.pop() else { return false };
-        let block = std::mem::replace(&mut self.filling, empty);
+        let block = std::mem::replace(filling, empty);
         let oldest = block.burst().descs().iter().map(|desc| desc.time).min().unwrap_or(Nanos::ZERO);
         state.full.push_back((block, oldest));
         true
@@ -188,7 +192,7 @@ impl TxQueue for MemTx {
         for (desc, frame) in burst.iter() {
             while !self.filling.push(&Desc { interface: 0, ..*desc }, frame) {
                 // A block that waits for its time stamp cannot leave before the flush that brings it.
-                if self.restamp || !self.pass_on() {
+                if self.restamp || !Self::pass_on(&mut self.filling, &mut self.wire.state()) {
                     self.full += 1;
                     self.received += sent as u64;
                     return Ok(sent);
@@ -202,13 +206,15 @@ impl TxQueue for MemTx {
     }
 
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        let mut state = self.wire.state();
         if self.restamp {
-            self.filling.restamp(now);
+            // Another sender of this name may have read its clock later and been here before.
+            self.newest = now.max(state.horizon);
+            self.filling.restamp(self.newest);
         }
-        let all = self.pass_on();
+        let all = Self::pass_on(&mut self.filling, &mut state);
         if all {
-            let mut state = self.wire.state();
-            state.horizon = state.horizon.max(if self.restamp { now } else { self.newest });
+            state.horizon = state.horizon.max(self.newest);
         }
         Ok(all)
     }

@@ -34,6 +34,8 @@ const BLOCK_TIMEOUT_MS: u64 = 1;
 /// Covers the block timeout, and a kernel that is late by as much again.
 const LAG: Duration = Duration::from_millis(2);
 const SEND_BUFFER: u32 = 4 << 20;
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` (linux/if_packet.h).
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
 /// Whether AF_PACKET can be used on an interface.
 pub fn on_interface(found: &Found) -> Result<(), String> {
@@ -178,7 +180,9 @@ fn open_lanes(wanted: &Wanted, found: &Found, promiscuous: bool) -> io::Result<V
         }
         socket.bind(true)?;
         if wanted.lanes > 1 {
-            group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU)?);
+            // A group has its own idea of outgoing frames; it does not ask its sockets.
+            let ignore = if wanted.outgoing { 0 } else { FANOUT_IGNORE_OUTGOING };
+            group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore)?);
         }
         lanes.push((socket, ring));
     }

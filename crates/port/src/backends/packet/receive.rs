@@ -105,18 +105,17 @@ impl PacketRx {
         }
         self.looked = now;
         let port = self.subject.clone();
-        match self.socket.take_error() {
-            Ok(()) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
-                self.downs += 1;
-                if self.socket.interface_exists() {
-                    Err(PortError::Down { port })
-                } else {
-                    Err(PortError::Ended { port, reason: "the interface was removed".into() })
-                }
-            }
-            Err(error) => Err(PortError::broken(port, error.to_string())),
+        let down = match self.socket.take_error() {
+            Ok(()) => false,
+            Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => true,
+            Err(error) => return Err(PortError::broken(port, error.to_string())),
+        };
+        self.downs += u64::from(down);
+        // The kernel does not tell of the removal of an interface that was down.
+        if self.downs > 0 && !self.socket.interface_exists() {
+            return Err(PortError::Ended { port, reason: "the interface was removed".into() });
         }
+        if down { Err(PortError::Down { port }) } else { Ok(()) }
     }
 
     /// The kernel's counters since the port was opened; it resets its own when they are read.

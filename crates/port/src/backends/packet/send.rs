@@ -41,6 +41,10 @@ impl PacketTx {
     /// Judges an error about one frame of `length` bytes.
     fn refuse(&mut self, error: &io::Error) -> Result<Refusal, PortError> {
         match error.raw_os_error() {
+            // Without a carrier every frame is dropped as if a queue were full.
+            Some(libc::ENOBUFS) if !self.socket.interface_runs() => {
+                return Err(PortError::Down { port: self.subject.clone() });
+            }
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {
                 self.counts.full += 1;
                 return Ok(Refusal::Full);

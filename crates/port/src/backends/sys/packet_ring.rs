@@ -61,6 +61,8 @@ pub struct Walk {
     next: u32,
     /// Frames still to come.
     pub left: u32,
+    /// What is true of all frames of the block.
+    flags: Flags,
 }
 
 /// The kernel described a frame that does not lie inside its block.
@@ -130,7 +132,10 @@ impl PacketRing {
     pub fn open(&self, block: u32) -> Walk {
         debug_assert!(self.is_ready(block));
         // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, offset_to_first_pkt.
-        Walk { block, left: self.word(block, 12), next: self.word(block, 16) }
+        // That frames were lost is said of a block, not of its frames.
+        let losing = self.status(block).load(Ordering::Relaxed) & STATUS_LOSING != 0;
+        let flags = if losing { Flags::LOSING } else { Flags::NONE };
+        Walk { block, left: self.word(block, 12), next: self.word(block, 16), flags }
     }
 
     /// Appends the descs of the next frames of a walk until there are `limit`, putting VLAN tags back in
@@ -145,15 +150,17 @@ impl PacketRing {
         while walk.left > 0 && descs.len() < limit {
             let header = self.header(walk).ok_or(BadRecord)?;
             let block_start = walk.block * self.layout.block_bytes;
-            let mut flags = flags_of(header.status);
+            let mut flags = flags_of(header.status) | walk.flags;
             let mut offset = block_start + walk.next + u32::from(header.mac);
             let (mut captured, mut wire) = (header.captured, header.wire);
-            if header.status & STATUS_VLAN_VALID != 0 && captured as usize >= MAC_ADDRESSES {
-                self.restore_vlan(offset as usize, &header);
-                offset -= VLAN_TAG as u32;
-                captured += VLAN_TAG as u32;
+            if header.status & STATUS_VLAN_VALID != 0 {
                 wire += VLAN_TAG as u32;
-                flags |= Flags::VLAN_RESTORED;
+                if captured as usize >= MAC_ADDRESSES {
+                    self.restore_vlan(offset as usize, &header);
+                    offset -= VLAN_TAG as u32;
+                    captured += VLAN_TAG as u32;
+                    flags |= Flags::VLAN_RESTORED;
+                }
             }
             if header.kind == PACKET_OUTGOING {
                 flags |= Flags::OUTGOING;
@@ -269,8 +276,7 @@ struct Header {
 #[inline]
 fn flags_of(status: u32) -> Flags {
     let flag = |bit, flag| if status & bit != 0 { flag } else { Flags::NONE };
-    flag(STATUS_LOSING, Flags::LOSING)
-        | flag(STATUS_CSUM_NOT_READY, Flags::CHECKSUM_PARTIAL)
+    flag(STATUS_CSUM_NOT_READY, Flags::CHECKSUM_PARTIAL)
         | flag(STATUS_CSUM_VALID, Flags::CHECKSUM_VALID)
         | flag(STATUS_GSO_TCP, Flags::SUPER_FRAME)
 }

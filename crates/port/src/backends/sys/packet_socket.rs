@@ -130,11 +130,28 @@ impl PacketSocket {
 
     /// Whether the interface this socket is bound to still exists.
     pub fn interface_exists(&self) -> bool {
+        self.named().is_some()
+    }
+
+    /// Whether the interface is up and has a carrier (`IFF_RUNNING`; the kernel may say so up to a second
+    /// late).
+    pub fn interface_runs(&self) -> bool {
+        self.named().is_some_and(|mut request| {
+            // SAFETY: SIOCGIFFLAGS reads the name from and writes 16 bits into the ifreq it is given.
+            let read = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) == 0 };
+            // SAFETY: SIOCGIFFLAGS has left 16 bits in the union.
+            read && i32::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_RUNNING != 0
+        })
+    }
+
+    /// A request with the name that the interface has now; `None` where there is no such interface.
+    fn named(&self) -> Option<libc::ifreq> {
         // SAFETY: all-zero is a valid ifreq.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_ifru.ifru_ifindex = self.index;
         // SAFETY: SIOCGIFNAME reads the index from and writes the name into the ifreq it is given.
-        unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) == 0 }
+        let known = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) == 0 };
+        known.then_some(request)
     }
 
     /// Sends frames from the front of `burst`, at most [`SEND_BATCH`]; returns how many the kernel took.
