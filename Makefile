@@ -32,7 +32,7 @@ bench: build
 	$(LINERATE) bench all
 
 # Each fuzz target for FUZZ_SECONDS.
-FUZZ_SECONDS = 60
+FUZZ_SECONDS ?= 60
 fuzz:
 	@scripts/setup fuzz
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

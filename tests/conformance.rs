@@ -4,7 +4,7 @@
 //! - `wire`: a sender and a receiver joined, and a receiver that watches what the queues promise;
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
-//! - `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -17,6 +17,8 @@ mod errors;
 mod frames;
 #[path = "conformance/links.rs"]
 mod links;
+#[path = "conformance/memory.rs"]
+mod memory;
 #[path = "conformance/offloads.rs"]
 mod offloads;
 #[path = "conformance/rings.rs"]

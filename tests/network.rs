@@ -1,1 +1,12 @@
-//! The program on networks of its own.
+//! The program as its user runs it, between hosts of a network: needs root.
+
+#[path = "network/endings.rs"]
+mod endings;
+#[path = "network/filters.rs"]
+mod filters;
+#[path = "network/generate.rs"]
+mod generate;
+#[path = "network/lab.rs"]
+mod lab;
+#[path = "network/replay.rs"]
+mod replay;

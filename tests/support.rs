@@ -4,6 +4,7 @@ pub mod filters;
 pub mod frames;
 pub mod program;
 pub mod records;
+pub mod wire;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -40,6 +40,10 @@ pub trait Harness {
     fn can(&self) -> Can;
     /// A wire that nobody else uses.
     fn open(&self, options: &RxOptions) -> Wire;
+    /// The same for few frames, opened quickly.
+    fn open_small(&self) -> Wire {
+        self.open(&RxOptions::default())
+    }
     /// Another receiver on the same wire, where that is possible.
     fn reopen(&self, _wire: &Wire) -> RxPort {
         unreachable!("{} cannot be opened anew", self.name())
@@ -217,7 +221,11 @@ pub struct Veth {
 }
 
 /// Small enough that many ports fit in memory at once, and large enough for all that one check sends.
-const RING: &str = "ring=32MiB&block=512KiB";
+const RING: &str = "ring=32MiB&block=128KiB";
+/// Overrides it: the last of two options counts.
+pub const SMALL: &str = "&ring=256KiB&block=64KiB";
+/// Enough blocks for this many frames, however few the kernel puts in each.
+const WINDOW: usize = 1024;
 
 impl Veth {
     /// A silent pair that takes the longest frames; `None`, said aloud, where labs cannot be made.
@@ -259,7 +267,7 @@ impl Veth {
     /// Sends from left to right, with more options for the receiver.
     pub fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
         let rx = receive(&self.receiver("right", more), options);
-        Wire::live(transmit(&self.sender("left"), self.can().senders), rx)
+        Wire::live(transmit(&self.sender("left"), self.can().senders), rx).with_window(WINDOW)
     }
 
     /// Runs `ip` in a host.
@@ -295,7 +303,11 @@ impl Harness for Veth {
         self.open_with(options, "")
     }
 
+    fn open_small(&self) -> Wire {
+        self.open_with(&RxOptions::default(), SMALL)
+    }
+
     fn reopen(&self, _wire: &Wire) -> RxPort {
-        receive(&self.receiver("right", ""), &RxOptions::default())
+        receive(&self.receiver("right", SMALL), &RxOptions::default())
     }
 }

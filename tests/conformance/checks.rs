@@ -24,6 +24,7 @@ const CHECKS: &[Check] = &[
     ("consuming more than shown panics", consuming_more_than_shown_panics),
     ("an idle horizon moves with time", an_idle_horizon_moves_with_time),
     ("a detached queue shows what arrived and ends", a_detached_queue_shows_what_arrived_and_ends),
+    ("detaching at once leaves nothing uncounted", detaching_at_once_leaves_nothing_uncounted),
     ("a sender is held up and loses nothing", a_sender_is_held_up_and_loses_nothing),
     ("ports open and close many times", ports_open_and_close_many_times),
     ("a receiver is replaced", a_receiver_is_replaced),
@@ -32,6 +33,8 @@ const CHECKS: &[Check] = &[
 
 /// Times a port is opened and closed.
 const REOPENED: u32 = 50;
+/// Times a receiver is replaced: more than memory has blocks.
+const REPLACED: u32 = 12;
 
 /// Runs every check and names those that failed.
 pub fn run(harness: &dyn Harness) {
@@ -47,6 +50,11 @@ pub fn run(harness: &dyn Harness) {
 
 fn open(harness: &dyn Harness) -> Wire {
     harness.open(&RxOptions::default())
+}
+
+/// For frames that cross several lanes: with a lag beyond the pauses of a busy machine, so that none is late.
+fn open_patient(harness: &dyn Harness) -> Wire {
+    harness.open(&RxOptions { lag: Some(Duration::from_millis(40)), ..RxOptions::default() })
 }
 
 /// What holds after every exchange: the lanes kept their promises and the ledger adds up.
@@ -77,7 +85,7 @@ fn frames_arrive_once_and_in_order(harness: &dyn Harness) {
     let lengths = [14, 15, 59, 60, 61, 64, 100, 333, 1514];
     let senders = harness.can().senders as u8;
     let sent: Vec<Vec<Frame>> = (0..senders).map(|sender| frames(sender, 12_000, &lengths)).collect();
-    let outcome = open(harness).exchange(&sent);
+    let outcome = open_patient(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
     assert_sound(harness, &sent, &outcome);
     if harness.can().keeps_times {
@@ -90,7 +98,7 @@ fn frames_of_every_length_arrive(harness: &dyn Harness) {
     let lengths = [14, 15, 59, 60, 61, 64, 1514, 9014, 21_942, 65_549, linerate_burst::MAX_FRAME];
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length <= harness.can().longest).collect();
     let sent = [frames(0, 3 * lengths.len() as u32, &lengths)];
-    let outcome = open(harness).exchange(&sent);
+    let outcome = open_patient(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
     assert_sound(harness, &sent, &outcome);
     for got in &outcome.got {
@@ -149,7 +157,7 @@ fn vlan_tags_arrive_as_sent(harness: &dyn Harness) {
         tagged(0, number as u32, lengths[number / stacks.len() % lengths.len()], stacks[number % stacks.len()])
     };
     let sent = [(0..70).map(tag).collect::<Vec<_>>()];
-    let outcome = open(harness).exchange(&sent);
+    let outcome = open_patient(harness).exchange(&sent);
     assert_all_arrived(harness.name(), &sent, &outcome.got);
     assert_sound(harness, &sent, &outcome);
     let restored = harness.can().restores_vlan;
@@ -192,10 +200,9 @@ fn fill_shows_again_what_was_not_consumed(harness: &dyn Harness) {
 
 /// A reader that takes one frame at a time never sees what is shown grow without limit.
 fn what_is_shown_is_bounded(harness: &dyn Harness) {
-    const FRAMES: usize = 10_000;
     let mut wire = open(harness);
-    let can_hold = !(harness.can().live && harness.name().starts_with("pcap"));
-    let count = if can_hold { FRAMES } else { 400 };
+    // As many as every backend holds while nobody receives: a pipe 64 KiB, memory 8 blocks.
+    let count = if harness.can().live { 480 } else { 10_000 };
     wire.send(0, &frames(0, count as u32, &[60]));
     let mut most = 0;
     let deadline = Instant::now() + PATIENCE;
@@ -217,7 +224,7 @@ fn what_is_shown_is_bounded(harness: &dyn Harness) {
         }
     }
     assert_eq!(taken, count, "{}", harness.name());
-    assert!(most <= 4096, "{}: {most} frames shown at once", harness.name());
+    assert!(most <= 2048, "{}: {most} frames shown at once", harness.name());
 }
 
 fn consuming_more_than_shown_panics(harness: &dyn Harness) {
@@ -282,6 +289,18 @@ fn a_detached_queue_shows_what_arrived_and_ends(harness: &dyn Harness) {
     assert_eq!(received, 50, "{name}: what came after detaching is counted");
 }
 
+/// What was on its way when the queue was detached is shown, or never counted as received.
+fn detaching_at_once_leaves_nothing_uncounted(harness: &dyn Harness) {
+    for _ in 0..10 {
+        let mut wire = harness.open_small();
+        wire.send(0, &frames(0, 20, &[60]));
+        let outcome = Receiver::new(std::mem::take(wire.queues())).finish(Ledger::new());
+        let received = outcome.ledger.sum(Stage::Receive, Kind::Received);
+        assert_eq!(received, outcome.got.len() as u64, "{}: {:#?}", harness.name(), outcome.ledger);
+        assert_eq!(outcome.ledger.imbalances(), [], "{}", harness.name());
+    }
+}
+
 fn a_sender_is_held_up_and_loses_nothing(harness: &dyn Harness) {
     if !harness.can().back_pressure {
         return;
@@ -290,7 +309,10 @@ fn a_sender_is_held_up_and_loses_nothing(harness: &dyn Harness) {
     let mut wire = open(harness);
     let sent = frames(0, 60_000, &[60, 1514]);
     let block = block_of(&sent);
-    let queue = &mut wire.tx.as_mut().unwrap().queues[0];
+    let queues = &mut wire.tx.as_mut().unwrap().queues;
+    // Lanes without a sender have ended and hold nobody up.
+    queues.truncate(1);
+    let queue = &mut queues[0];
     let mut taken = 0;
     // A full wire says so twice: once for the block being filled, once for those on the wire.
     for _ in 0..100 {
@@ -321,7 +343,7 @@ fn a_sender_is_held_up_and_loses_nothing(harness: &dyn Harness) {
 fn ports_open_and_close_many_times(harness: &dyn Harness) {
     for round in 0..REOPENED {
         let sent = [vec![frame(0, round, 60)]];
-        let outcome = open(harness).exchange(&sent);
+        let outcome = harness.open_small().exchange(&sent);
         assert_all_arrived(harness.name(), &sent, &outcome.got);
     }
 }
@@ -331,8 +353,8 @@ fn a_receiver_is_replaced(harness: &dyn Harness) {
     if !harness.can().reopens {
         return;
     }
-    let mut wire = open(harness);
-    for round in 0..REOPENED {
+    let mut wire = harness.open_small();
+    for round in 0..REPLACED {
         wire.send(0, &frames(0, 5, &[60]));
         wire.wait_for(5);
         for queue in wire.queues() {

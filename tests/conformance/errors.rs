@@ -1,1 +1,160 @@
-//! To come.
+//! What a user is told when a port cannot be opened or read: what failed, where, and what to do.
+
+use crate::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
+use crate::frames::frames;
+use crate::wire::send_all;
+use linerate_engine::clock::now;
+use linerate_port::{PortError, RxOptions, Spec, TxOptions, open_rx, open_tx};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use std::fs;
+use std::thread;
+
+/// Opens a port that cannot be opened, and returns what is said, without the parts it must have.
+fn assert_refused(text: &str, send: bool, parts: &[&str]) {
+    let opened = Spec::parse(text).and_then(|spec| {
+        if send {
+            open_tx(&spec, &TxOptions::default()).map(drop)
+        } else {
+            open_rx(&spec, &RxOptions::default()).map(drop)
+        }
+    });
+    let error = opened.expect_err(text);
+    assert!(matches!(error, PortError::Broken { .. }), "{text}: {error:?}");
+    assert_says(text, &error.to_string(), parts);
+}
+
+fn assert_says(what: &str, said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{what}: {said:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn options_that_do_not_exist_or_fit_are_named() {
+    for (text, parts) in [
+        ("packet:lo?speed=1", &["packet:lo", "speed", "netns, ring"][..]),
+        ("packet:lo?direction=out", &["direction=out", "in or inout"]),
+        ("packet:lo?ring=much", &["ring=much", "not a number"]),
+        ("packet:lo?lanes=", &["lanes=", "not a number"]),
+        ("packet:lo@0-1", &["@0-1", "?lanes=N"]),
+        ("mem:x?speed=1", &["mem:x", "speed", "stamp, blocks"]),
+        ("mem:x?blocks=few", &["blocks=few", "not a number"]),
+        ("mem:x@0-64", &["mem:x@0-64", "at most 64 queues"]),
+        ("mem:x@b", &["mem:x@b", "@N or @FIRST-LAST"]),
+        ("pcap:x?snap=1", &["pcap:x", "snap", "none"]),
+        ("mem:", &["mem:", "nothing stands behind the colon"]),
+    ] {
+        assert_refused(text, false, parts);
+    }
+    assert_refused("mem:x?stamp=later", true, &["stamp=later", "keep or now"]);
+    assert_refused("packet:lo?ring=1MiB", true, &["ring", "netns"]);
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let folder = Folder::new();
+    assert_refused(&folder.port("missing.pcap"), false, &["missing.pcap", "No such file"]);
+    assert_refused(&folder.port("missing/new.pcap"), true, &["missing/new.pcap", "No such file"]);
+    assert_refused(&folder.port(""), true, &["irectory"]);
+}
+
+/// Reads a file to its end: the frames, and the error behind them.
+fn read(port: &str) -> (usize, Option<PortError>) {
+    let mut rx = receive(port, &RxOptions::default());
+    let queue = &mut rx.queues[0];
+    let (mut frames, mut failure) = (0, None);
+    for _ in 0..1000 {
+        match queue.fill(now()) {
+            Ok(head) if head.burst.is_empty() && head.horizon == linerate_burst::Horizon::Ended => {
+                let mut ledger = linerate_burst::Ledger::new();
+                queue.counters(&mut ledger);
+                assert_eq!(ledger.imbalances(), []);
+                assert_eq!(ledger.total(linerate_burst::Count::Delivered), frames as u64);
+                return (frames, failure);
+            }
+            Ok(head) => {
+                assert!(failure.is_none(), "frames behind an error");
+                let shown = head.burst.len();
+                queue.consume(shown);
+                frames += shown;
+            }
+            Err(error) => assert!(failure.replace(error).is_none(), "an error is told once"),
+        }
+    }
+    panic!("{port} does not end");
+}
+
+#[test]
+fn files_that_are_no_captures_are_told_from_captures() {
+    let folder = Folder::new();
+    for (name, bytes, parts) in [
+        ("text", &b"these are no frames at all, but words"[..], &["text", "not a pcap or pcapng file"][..]),
+        ("empty", b"", &["empty", "not a pcap or pcapng file", "it is empty"]),
+        ("three", b"abc", &["three", "not a pcap or pcapng file", "3 bytes"]),
+        ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", &["packed.gz", "gzip -dc"]),
+    ] {
+        fs::write(folder.path(name), bytes).unwrap();
+        let (frames, failure) = read(&folder.port(name));
+        assert_eq!(frames, 0, "{name}");
+        let failure = failure.unwrap_or_else(|| panic!("{name} is read without an error"));
+        assert!(matches!(failure, PortError::Broken { .. }), "{failure:?}");
+        assert_says(name, &failure.to_string(), parts);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_gives_its_frames_and_then_the_error() {
+    let folder = Folder::new();
+    for format in ["pcap", "pcapng"] {
+        let (port, path) = (folder.port(&format!("whole.{format}")), folder.path(&format!("whole.{format}")));
+        send_all(transmit(&port, 0).queues[0].as_mut(), &frames(0, 1500, &[60, 333]));
+        assert!(matches!(read(&port), (1500, None)), "{format}");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let (frames, failure) = read(&port);
+        assert!((600..900).contains(&frames), "{format}: {frames} frames of half a file");
+        let parts = ["cut off", &format!("whole.{format}"), &format!("{frames} frames before it")];
+        assert_says(format, &failure.expect("a cut-off file is an error").to_string(), &parts);
+    }
+}
+
+#[test]
+fn a_name_in_use_is_said_so() {
+    let wire = MemWire::new("");
+    let first = receive(wire.name(), &RxOptions::default());
+    assert_refused(wire.name(), false, &["received from already"]);
+    drop(first);
+    receive(wire.name(), &RxOptions::default());
+}
+
+#[test]
+fn interfaces_and_namespaces_that_are_not_there_are_named() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let namespace = veth.lab().host("right").unwrap();
+    let nobody = format!("nobody-{}", unique());
+    for send in [false, true] {
+        let text = format!("packet:absent0?netns={namespace}");
+        assert_refused(&text, send, &["absent0", "no such interface", "linerate ports"]);
+        let text = format!("packet:eth0?netns={nobody}");
+        assert_refused(&text, send, &["no network namespace", &nobody]);
+        assert_refused("packet:eth0?netns=../x", send, &["../x", "no name of a namespace"]);
+        assert_refused("packet:absent0", send, &["absent0", "no such interface"]);
+    }
+}
+
+/// A thread without capabilities is refused as a user other than root is. Opens `lo` and sends nothing.
+#[test]
+fn a_user_without_the_right_to_capture_is_told_which_is_needed() {
+    let nothing = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    let refused = thread::spawn(move || {
+        set_capabilities(None, nothing).unwrap();
+        for send in [false, true] {
+            assert_refused("packet:lo", send, &["packet:lo", "CAP_NET_RAW", "sudo"]);
+        }
+    });
+    refused.join().unwrap();
+}

@@ -1,1 +1,209 @@
-//! To come.
+//! Interfaces that go down, come back and are removed, and frames that cannot be sent.
+
+use crate::backends::{Harness, Veth};
+use crate::frames::{Frame, frame, frames, origin};
+use crate::wire::{PATIENCE, PAUSE, Wire, block_of};
+use linerate_burst::{Count, Horizon, Ledger};
+use linerate_engine::clock::now;
+use linerate_port::{PortError, RxOptions, RxQueue};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Fills until something else than an empty burst comes, at most for [`PATIENCE`].
+fn next_event(queue: &mut dyn RxQueue) -> Result<usize, PortError> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let shown = queue.fill(now())?.burst.len();
+        if shown > 0 {
+            return Ok(shown);
+        }
+        thread::sleep(PAUSE);
+    }
+    panic!("nothing happens");
+}
+
+/// Fills for a while, and says whether any error came.
+fn quiet_for(queue: &mut dyn RxQueue, time: Duration) -> Result<(), PortError> {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        queue.fill(now())?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn counters(queue: &dyn RxQueue) -> Ledger {
+    let mut ledger = Ledger::new();
+    queue.counters(&mut ledger);
+    ledger
+}
+
+#[test]
+fn a_receiver_says_down_once_and_goes_on_after_up() {
+    for lanes in [1, 2] {
+        let Some(veth) = Veth::up(1, Some(lanes)) else { return };
+        let mut wire = veth.open(&RxOptions::default());
+        for round in 1..=2 {
+            veth.ip("right", "link set eth0 down");
+            for queue in wire.queues() {
+                let event = next_event(queue.as_mut());
+                assert!(matches!(event, Err(PortError::Down { .. })), "lanes {lanes}: {event:?}");
+                quiet_for(queue.as_mut(), Duration::from_millis(60)).expect("down is said once");
+                assert_eq!(counters(queue.as_ref()).total(Count::LinkDown), round);
+            }
+            veth.ip("right", "link set eth0 up");
+            wire.send(0, &frames(0, 10, &[60]));
+            wire.wait_for(10);
+            for queue in wire.queues() {
+                let shown = queue.fill(now()).unwrap().burst.len();
+                queue.consume(shown);
+                quiet_for(queue.as_mut(), Duration::from_millis(30)).expect("up is no error");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_before_down_are_shown_before_it_is_told() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    wire.send(0, &frames(0, 10, &[60]));
+    veth.ip("right", "link set eth0 down");
+    thread::sleep(Duration::from_millis(30));
+    let queue = &mut wire.queues()[0];
+    assert!(matches!(next_event(queue.as_mut()), Ok(10)));
+    queue.consume(10);
+    assert!(matches!(next_event(queue.as_mut()), Err(PortError::Down { .. })));
+}
+
+/// Fills until the queue says that it is over, whatever it says before.
+fn assert_ends(wire: &mut Wire, what: &str) {
+    for queue in wire.queues() {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            match queue.fill(now()) {
+                Err(PortError::Ended { reason, .. }) => {
+                    assert!(reason.contains("removed"), "{what}: {reason}");
+                    break;
+                }
+                Ok(_) | Err(PortError::Down { .. }) => assert!(Instant::now() < deadline, "{what}: never says Ended"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+            thread::sleep(PAUSE);
+        }
+        queue.detach();
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while !matches!(queue.fill(now()), Ok(head) if head.horizon == Horizon::Ended) {
+            assert!(Instant::now() < deadline, "{what}: does not end when detached");
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_ends_when_its_interface_is_removed() {
+    for lanes in [1, 2] {
+        let Some(veth) = Veth::up(1, Some(lanes)) else { return };
+        let mut wire = veth.open(&RxOptions::default());
+        veth.ip("right", "link del eth0");
+        assert_ends(&mut wire, "removed");
+    }
+}
+
+#[test]
+fn a_receiver_ends_when_its_interface_goes_down_and_is_removed_later() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    veth.ip("right", "link set eth0 down");
+    assert!(matches!(next_event(wire.queues()[0].as_mut()), Err(PortError::Down { .. })));
+    veth.ip("right", "link del eth0");
+    assert_ends(&mut wire, "down, then removed");
+}
+
+#[test]
+fn a_receiver_ends_when_its_interface_moves_away() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    let left = veth.lab().host("left").unwrap().to_owned();
+    veth.ip("right", &format!("link set eth0 netns {left} name moved"));
+    assert_ends(&mut wire, "moved");
+}
+
+fn send(wire: &mut Wire, frames: &[Frame]) -> Result<usize, PortError> {
+    wire.tx.as_mut().unwrap().queues[0].send(block_of(frames).burst())
+}
+
+#[test]
+fn a_sender_says_down_and_goes_on_after_up() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    let list = frames(0, 10, &[60]);
+    veth.ip("left", "link set eth0 down");
+    for _ in 0..2 {
+        let event = send(&mut wire, &list);
+        assert!(matches!(event, Err(PortError::Down { .. })), "{event:?}");
+    }
+    veth.ip("left", "link set eth0 up");
+    wire.send(0, &list);
+    wire.wait_for(10);
+    wire.hang_up();
+    assert_eq!((wire.sent.total(Count::Sent), wire.sent.total(Count::SendReceived)), (10, 10));
+    assert_eq!(wire.sent.imbalances(), []);
+}
+
+#[test]
+fn a_sender_without_carrier_says_down() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    veth.ip("right", "link set eth0 down");
+    assert!(matches!(next_event(wire.queues()[0].as_mut()), Err(PortError::Down { .. })));
+    let list = frames(0, 10, &[60]);
+    // The kernel may be a second late with what it says of carriers; until then the queue is full.
+    let deadline = Instant::now() + PATIENCE;
+    let mut event = send(&mut wire, &list);
+    while matches!(event, Ok(0)) && Instant::now() < deadline {
+        thread::sleep(PAUSE);
+        event = send(&mut wire, &list);
+    }
+    assert!(matches!(event, Err(PortError::Down { .. })), "{event:?}");
+    veth.ip("right", "link set eth0 up");
+    wire.send(0, &list);
+    wire.wait_for(10);
+    wire.hang_up();
+    assert_eq!((wire.sent.total(Count::Sent), wire.sent.total(Count::SendReceived)), (10, 10));
+    assert_eq!(wire.sent.imbalances(), []);
+}
+
+#[test]
+fn a_sender_ends_when_its_interface_is_removed() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    veth.ip("left", "link del eth0");
+    let event = send(&mut wire, &frames(0, 10, &[60]));
+    assert!(matches!(event, Err(PortError::Ended { .. })), "{event:?}");
+}
+
+#[test]
+fn frames_that_cannot_be_sent_are_counted_and_the_others_are_sent() {
+    let Some(veth) = Veth::with("left:eth0,right:eth0", Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    let list: Vec<Frame> = (0..60)
+        .map(|number| match number % 6 {
+            1 => frame(0, number, 1515),
+            2 => frame(0, number, 9014),
+            4 => Frame { bytes: frame(0, number, 14).bytes[..13].to_vec(), ..frame(0, number, 14) },
+            _ => frame(0, number, 1514),
+        })
+        .collect();
+    wire.send(0, &list);
+    wire.wait_for(30);
+    let head = wire.queues()[0].fill(now()).unwrap();
+    let numbers: Vec<u32> = head.burst.iter().map(|(_, bytes)| origin(bytes).unwrap().1).collect();
+    let expected: Vec<u32> = (0..60).filter(|number| matches!(number % 6, 0 | 3 | 5)).collect();
+    assert_eq!(numbers, expected);
+    wire.hang_up();
+    let count = |count| wire.sent.total(count);
+    assert_eq!((count(Count::SendReceived), count(Count::Sent)), (60, 30));
+    assert_eq!((count(Count::TooLong), count(Count::TooShort), count(Count::SendRefused)), (20, 10, 0));
+    assert_eq!(wire.sent.imbalances(), []);
+}

@@ -1,1 +1,123 @@
-//! To come.
+//! Frames as the kernel's own stack makes them: checksums left to hardware, super-frames, own frames.
+
+use crate::backends::{Harness, Veth, receive};
+use crate::frames::{assert_all_arrived, frames};
+use crate::wire::{Got, PATIENCE, Receiver};
+use linerate_burst::{Count, Flags, Ledger};
+use linerate_lab::within;
+use linerate_port::RxOptions;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TALKING: &str = "left:eth0=10.77.0.1/24,right:eth0=10.77.0.2/24";
+const RIGHT: &str = "10.77.0.2:7007";
+const MARK: &[u8] = b"linerate conformance datagram";
+
+fn mine(got: &&Got) -> bool {
+    got.bytes.windows(MARK.len()).any(|window| window == MARK)
+}
+
+/// Sends `count` marked datagrams from left to right, having learnt the way before.
+fn datagrams(veth: &Veth, count: usize) {
+    let right = within(veth.lab().host("right").unwrap(), || UdpSocket::bind(RIGHT)).unwrap().unwrap();
+    let left = within(veth.lab().host("left").unwrap(), || UdpSocket::bind("10.77.0.1:0")).unwrap().unwrap();
+    right.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut buffer = [0; 128];
+    for _ in 0..count {
+        left.send_to(MARK, RIGHT).unwrap();
+        assert_eq!(right.recv(&mut buffer).unwrap(), MARK.len());
+    }
+}
+
+/// What a port on a host's interface sees of marked datagrams from left to right.
+fn seen(veth: &Veth, host: &str, more: &str, count: usize, expected: usize) -> (Vec<Got>, Ledger) {
+    let port = receive(&veth.receiver(host, more), &RxOptions::default());
+    let mut receiver = Receiver::new(port.queues);
+    datagrams(veth, count);
+    let settled = Instant::now() + Duration::from_millis(50);
+    receiver.run_until(|receiver| receiver.got().iter().filter(mine).count() >= expected && Instant::now() > settled);
+    let outcome = receiver.finish(Ledger::new());
+    assert_eq!(outcome.ledger.imbalances(), [], "{more}");
+    (outcome.got.into_iter().filter(|got| mine(&got)).collect(), outcome.ledger)
+}
+
+#[test]
+fn a_checksum_left_to_hardware_is_flagged() {
+    let Some(veth) = Veth::with(TALKING, Some(1)) else { return };
+    let (got, ledger) = seen(&veth, "right", "", 10, 10);
+    assert_eq!(got.len(), 10);
+    assert!(got.iter().all(|got| got.desc.flags.contains(Flags::CHECKSUM_PARTIAL)), "{:?}", got[0].desc);
+    assert!(ledger.total(Count::ChecksumPartial) >= 10);
+
+    let Some(veth) = Veth::with(&format!("{TALKING},offloads=off"), Some(1)) else { return };
+    let (got, ledger) = seen(&veth, "right", "", 10, 10);
+    assert_eq!(got.len(), 10);
+    assert!(!got.iter().any(|got| got.desc.flags.contains(Flags::CHECKSUM_PARTIAL)), "{:?}", got[0].desc);
+    assert_eq!(ledger.total(Count::ChecksumPartial), 0);
+}
+
+#[test]
+fn frames_of_the_own_host_are_seen_only_when_asked_for() {
+    for lanes in [Some(1), Some(2)] {
+        let Some(veth) = Veth::with(TALKING, lanes) else { return };
+        let (got, _) = seen(&veth, "left", "", 20, 0);
+        assert_eq!(got.len(), 0, "lanes {lanes:?}: own frames are seen unasked");
+        let (got, _) = seen(&veth, "left", "&direction=in", 20, 0);
+        assert_eq!(got.len(), 0, "lanes {lanes:?}: direction=in");
+        let (got, _) = seen(&veth, "left", "&direction=inout", 20, 20);
+        assert_eq!(got.len(), 20, "lanes {lanes:?}: direction=inout");
+        assert!(got.iter().all(|got| got.desc.flags.contains(Flags::OUTGOING)), "lanes {lanes:?}: {:?}", got[0].desc);
+        let (got, _) = seen(&veth, "right", "&direction=inout", 20, 20);
+        assert!(!got.iter().any(|got| got.desc.flags.contains(Flags::OUTGOING)), "lanes {lanes:?}");
+    }
+}
+
+/// A port does not see what a port on the same interface sends.
+#[test]
+fn frames_of_a_sending_port_are_not_seen_on_its_interface() {
+    let Some(veth) = Veth::up(1, Some(2)) else { return };
+    let port = receive(&veth.receiver("left", ""), &RxOptions::default());
+    let own = Receiver::new(port.queues);
+    let sent = [frames(0, 100, &[60])];
+    let outcome = veth.open(&RxOptions::default()).exchange(&sent);
+    assert_all_arrived(veth.name(), &sent, &outcome.got);
+    let outcome = own.finish(Ledger::new());
+    assert_eq!(outcome.got.len(), 0);
+    assert_eq!(outcome.ledger.total(Count::Received), 0);
+}
+
+#[test]
+fn a_frame_that_never_was_on_a_wire_is_a_super_frame() {
+    const BYTES: usize = 4 << 20;
+    let Some(veth) = Veth::with(TALKING, Some(1)) else { return };
+    let port = receive(&veth.receiver("right", ""), &RxOptions::default());
+    let mut receiver = Receiver::new(port.queues);
+    let listener = within(veth.lab().host("right").unwrap(), || TcpListener::bind(RIGHT)).unwrap().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut left = within(veth.lab().host("left").unwrap(), || TcpStream::connect(RIGHT)).unwrap().unwrap();
+            left.write_all(&vec![7; BYTES]).unwrap();
+        });
+        let reader = scope.spawn(|| {
+            let (mut right, _) = listener.accept().unwrap();
+            right.read_to_end(&mut Vec::new()).unwrap()
+        });
+        receiver.run_until(|_| reader.is_finished());
+        assert_eq!(reader.join().unwrap(), BYTES);
+    });
+    let outcome = receiver.finish(Ledger::new());
+    let flagged = |got: &Got| got.desc.flags.contains(Flags::SUPER_FRAME);
+    let longer: Vec<&Got> = outcome.got.iter().filter(|got| got.desc.wire > 1514).collect();
+    assert!(!longer.is_empty(), "the kernel made no frame above the MTU");
+    assert!(longer.iter().all(|got| flagged(got)), "a frame above the MTU is not flagged");
+    let supers = outcome.got.iter().filter(|got| flagged(got)).count() as u64;
+    assert_eq!(outcome.ledger.total(Count::SuperFrames), supers);
+    let whole =
+        outcome.got.iter().all(|got| got.desc.captured == got.desc.wire && got.bytes.len() as u32 == got.desc.wire);
+    assert!(whole, "a super-frame was cut");
+    let tcp: usize = outcome.got.iter().filter(|got| got.bytes.len() > 100).map(|got| got.bytes.len() - 66).sum();
+    let lost = outcome.ledger.lost();
+    assert!(lost > 0 || tcp >= BYTES, "{tcp} of {BYTES} bytes of TCP are in the frames, and none was lost");
+}

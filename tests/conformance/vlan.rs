@@ -1,1 +1,39 @@
-//! To come.
+//! VLAN tags that the kernel takes out and the receiver puts back, where a frame is cut.
+
+use crate::backends::{Harness, Veth};
+use crate::frames::{CUSTOMER, SERVICE, tagged};
+use linerate_burst::Flags;
+use linerate_port::RxOptions;
+
+/// The kernel cuts what it has, which is the frame without its tag: four bytes more come out.
+#[test]
+fn a_cut_frame_has_its_tag_and_its_wire_length() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let sent = [vec![
+        tagged(0, 0, 26, &[(CUSTOMER, 7)]),
+        tagged(0, 1, 200, &[(SERVICE, 7), (CUSTOMER, 8)]),
+        tagged(0, 2, 1518, &[(CUSTOMER, 0)]),
+    ]];
+    for snap in [200u32, 64, 18, 14, 13, 12] {
+        let outcome = veth.open(&RxOptions { snap, ..RxOptions::default() }).exchange(&sent);
+        assert_eq!(outcome.got.len(), 3, "snap {snap}");
+        for (got, frame) in outcome.got.iter().zip(&sent[0]) {
+            let whole = frame.bytes.len();
+            let kept = whole.min(snap as usize + 4);
+            assert_eq!((got.desc.captured as usize, got.desc.wire as usize), (kept, whole), "snap {snap}");
+            assert_eq!(got.bytes, frame.bytes[..kept], "snap {snap}");
+            assert!(got.desc.flags.contains(Flags::VLAN_RESTORED), "snap {snap}: {:?}", got.desc.flags);
+        }
+    }
+}
+
+/// Below two addresses there is no place for the tag, but the frame was on the wire with it.
+#[test]
+fn a_frame_cut_before_its_tag_keeps_its_wire_length() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let sent = [vec![tagged(0, 0, 200, &[(CUSTOMER, 7)])]];
+    let outcome = veth.open(&RxOptions { snap: 11, ..RxOptions::default() }).exchange(&sent);
+    let got = &outcome.got[0];
+    assert_eq!((got.desc.captured, got.desc.wire), (11, 200));
+    assert_eq!(got.bytes, sent[0][0].bytes[..11]);
+}

@@ -6,6 +6,7 @@ use linerate_engine::clock::now;
 use linerate_merge::{Input, Merge};
 use linerate_port::{Head, RxPort, RxQueue, TxPort, TxQueue};
 use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub struct Wire {
     open_late: Option<Box<dyn FnOnce() -> RxPort>>,
     /// Counters of senders that have closed.
     pub sent: Ledger,
+    /// Frames that may be under way at a time where a slow receiver loses them.
+    window: usize,
     /// What has to live as long as the wire: files, namespaces.
     _keep: Option<Box<dyn Any>>,
 }
@@ -32,7 +35,6 @@ pub struct Wire {
 #[derive(Clone, Debug)]
 pub struct Got {
     pub desc: Desc,
-    pub lane: usize,
     pub bytes: Vec<u8>,
 }
 
@@ -48,11 +50,24 @@ pub struct Outcome {
 
 impl Wire {
     pub fn live(tx: TxPort, rx: RxPort) -> Self {
-        Wire { tx: Some(tx), rx: Some(rx), open_late: None, sent: Ledger::new(), _keep: None }
+        Wire { tx: Some(tx), rx: Some(rx), open_late: None, sent: Ledger::new(), window: usize::MAX, _keep: None }
     }
 
     pub fn late(tx: TxPort, open: impl FnOnce() -> RxPort + 'static) -> Self {
-        Wire { tx: Some(tx), rx: None, open_late: Some(Box::new(open)), sent: Ledger::new(), _keep: None }
+        Wire {
+            tx: Some(tx),
+            rx: None,
+            open_late: Some(Box::new(open)),
+            sent: Ledger::new(),
+            window: usize::MAX,
+            _keep: None,
+        }
+    }
+
+    /// Lets senders of an exchange be this many frames ahead of the receiver.
+    pub fn with_window(mut self, frames: usize) -> Self {
+        self.window = frames;
+        self
     }
 
     pub fn keeping(mut self, keep: impl Any) -> Self {
@@ -103,12 +118,21 @@ impl Wire {
         let queues = self.tx.take().expect("the sender is open").queues;
         assert!(lists.len() <= queues.len(), "{} senders, {} queues", lists.len(), queues.len());
         let expected = lists.iter().map(Vec::len).sum();
+        let (gone, arrived, window) = (&AtomicUsize::new(0), &AtomicUsize::new(0), self.window);
         let receiver = thread::scope(|scope| {
             let mut senders = Vec::new();
             for (index, mut queue) in queues.into_iter().enumerate() {
                 let list = lists.get(index).map_or(&[][..], Vec::as_slice);
                 senders.push(scope.spawn(move || {
-                    send_all(queue.as_mut(), list);
+                    for chunk in list.chunks(OFFER) {
+                        let sent = gone.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
+                        let deadline = Instant::now() + PATIENCE;
+                        while sent.saturating_sub(arrived.load(Ordering::Relaxed)) > window {
+                            assert!(Instant::now() < deadline, "what was sent does not arrive");
+                            thread::sleep(PAUSE);
+                        }
+                        send_all(queue.as_mut(), chunk);
+                    }
                     let mut ledger = Ledger::new();
                     queue.counters(&mut ledger);
                     ledger
@@ -119,7 +143,10 @@ impl Wire {
                 join(&mut self.sent);
             }
             let mut receiver = Receiver::new(std::mem::take(self.queues()));
-            receiver.run_until(|receiver| receiver.arrived() >= expected || receiver.is_over());
+            receiver.run_until(|receiver| {
+                arrived.store(receiver.arrived(), Ordering::Relaxed);
+                receiver.arrived() >= expected || receiver.is_over()
+            });
             join(&mut self.sent);
             receiver
         });
@@ -231,6 +258,10 @@ impl Receiver {
         &mut self.queues
     }
 
+    pub fn got(&self) -> &[Got] {
+        &self.got
+    }
+
     /// Frames that the lanes have shown so far.
     pub fn arrived(&self) -> usize {
         self.watches.iter().map(|watch| watch.frames as usize).sum()
@@ -269,7 +300,7 @@ impl Receiver {
         merge.round(&inputs, &mut runs);
         for run in &runs {
             for (desc, bytes) in heads[run.lane].burst.slice(run.first..run.first + run.count).iter() {
-                got.push(Got { desc: *desc, lane: run.lane, bytes: bytes.to_vec() });
+                got.push(Got { desc: *desc, bytes: bytes.to_vec() });
             }
         }
         for run in &runs {

@@ -20,7 +20,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["generate", "--to", "pcap:/dev/null"], "--replay"),
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),
         (&["generate", "--to", "pcap:/dev/null", "--replay", "x", "--speed", "0"], "no factor"),
-        (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "IPv6"),
+        (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "same family"),
     ];
     for (arguments, text) in cases {
         let ended = run(arguments);

@@ -154,7 +154,7 @@ impl Session {
             self.idler.idle(now, NAP_LIMIT, awaited, || lanes.wakes());
         }
         self.look_at_losses();
-        !self.detached.is_some_and(|since| since.elapsed() > DRAIN_LIMIT)
+        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
     }
 
     /// One round of fill, merge, select, copy, consume. Returns whether frames moved, whether any are held

@@ -23,13 +23,9 @@ impl Split {
 
     /// Whether a frame belongs to this part.
     pub fn holds(&self, frame: &[u8]) -> bool {
-        // FNV-1a (Fowler, Noll, Vo): short, and even over addresses that differ in their last byte.
-        let source = frame.get(6..12).unwrap_or(frame);
-        let hash = source
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        // The high bits depend on every byte.
-        (hash >> 32) % u64::from(self.of.max(1)) == u64::from(self.index)
+        let source = frame.get(6..12).unwrap_or(&frame[..frame.len().min(8)]);
+        let word = source.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        mix(word) % u64::from(self.of.max(1)) == u64::from(self.index)
     }
 }
 
@@ -45,6 +41,13 @@ impl FromStr for Split {
     }
 }
 
+/// The finalizer of MurmurHash3 (Appleby, 2011): addresses that differ in one bit end up anywhere.
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ word >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    word = (word ^ word >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    word ^ word >> 33
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +58,17 @@ mod tests {
         assert_eq!("1/2".parse(), Ok(Split { index: 1, of: 2 }));
         for wrong in ["", "1", "2/2", "0/0", "-1/2", "a/b"] {
             assert!(wrong.parse::<Split>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_in_a_row_are_spread_over_the_parts() {
+        for of in 2..5 {
+            for index in 0..of {
+                let holds = |host| Split { index, of }.holds(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, host, 8, 0]);
+                let held = (0..60).filter(|host| holds(*host)).count() as u32;
+                assert!(held > 60 / of / 3, "part {index} of {of} has {held} of 60 addresses");
+            }
         }
     }
 

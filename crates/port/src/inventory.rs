@@ -1,8 +1,7 @@
-//! What interfaces there are, what they can do, and which backends work on them.
+//! What interfaces there are, and what they can do.
 
 use crate::backends::sys::ethtool::Ethtool;
 use crate::netns::within;
-use crate::registry::BACKENDS;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
@@ -38,13 +37,6 @@ pub struct Found {
 
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): their frames begin with an Ethernet header.
 pub const ETHERNET_HARDWARE: [u32; 2] = [1, 772];
-
-impl Found {
-    /// Each backend that has to do with interfaces: yes, or the reason why not.
-    pub fn backends(&self) -> Vec<(&'static str, Result<(), String>)> {
-        BACKENDS.iter().filter_map(|backend| backend.on_interface.map(|judge| (backend.scheme, judge(self)))).collect()
-    }
-}
 
 /// Every interface of a network namespace (this process's own where none is named), by number.
 pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {

@@ -2,10 +2,11 @@
 //!
 //! - [`contract`]: what a receiving and a sending queue must do, small enough to fake and to fuzz;
 //! - [`spec`]: `scheme:target[@queues][?key=value&...]`, as users write ports;
+//! - [`options`]: what ports may be asked for;
 //! - [`registry`]: one row a backend;
 //! - [`backends`]: one file a backend; system calls stay in `backends/sys/`;
 //! - [`netns`]: opening things inside a network namespace;
-//! - [`inventory`]: what interfaces there are and which backends work on them.
+//! - [`inventory`]: what interfaces there are and what they can do.
 #![deny(unsafe_code)]
 
 pub mod backends;
@@ -13,9 +14,11 @@ pub mod contract;
 pub mod inventory;
 pub mod netns;
 mod nic;
+pub mod options;
 pub mod registry;
 pub mod spec;
 
 pub use contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
-pub use registry::{RxOptions, TxOptions, open_rx, open_tx};
+pub use options::{RxOptions, TxOptions};
+pub use registry::{open_rx, open_tx};
 pub use spec::Spec;

@@ -1,29 +1,12 @@
 //! One row a backend.
 
 use crate::backends::{mem, packet, pcap};
+use crate::inventory::Found;
+use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
-use linerate_filter::Filter;
 
-/// What every receiving port may be asked for.
-#[derive(Clone, Default)]
-pub struct RxOptions {
-    /// Most bytes of a frame to keep; 0 for all. Backends that cannot cut early keep more.
-    pub snap: u32,
-    /// Take in frames for other hosts too.
-    pub promiscuous: bool,
-    /// How long after its time stamp a frame may show up; `None` for the backend's own default.
-    pub lag: Option<std::time::Duration>,
-    /// Filter text for the backend to apply early where that gives exactly the same result as applying it
-    /// to the frames handed out. See [`crate::contract::RxQueue`]; whoever reads the port applies it again.
-    pub filter: String,
-}
-
-/// What every sending port may be asked for.
-#[derive(Clone, Copy, Default)]
-pub struct TxOptions {
-    /// How many queues to open; 0 for one.
-    pub queues: usize,
-}
+/// Says whether a backend works on an interface, or why not.
+pub type Judge = fn(&Found) -> Result<(), String>;
 
 /// One backend.
 pub struct Backend {
@@ -39,7 +22,7 @@ pub struct Backend {
     pub open_tx: fn(&Spec, &TxOptions) -> Result<TxPort, PortError>,
     /// Whether it works on an interface of this machine, and if not, why; `None` for backends that have
     /// nothing to do with interfaces.
-    pub on_interface: Option<fn(&crate::inventory::Found) -> Result<(), String>>,
+    pub on_interface: Option<Judge>,
 }
 
 /// Every backend there is.
@@ -80,13 +63,9 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     (backend(spec)?.open_tx)(spec, options)
 }
 
-/// Compiles filter text for one link type; empty text selects everything.
-pub(crate) fn compile(spec: &Spec, text: &str, link: u16) -> Result<Option<Filter>, PortError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let filter = Filter::compile(text, link).map_err(|error| PortError::broken(spec.to_string(), error.to_string()))?;
-    Ok(Some(filter))
+/// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
+pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
+    BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
 }
 
 fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {

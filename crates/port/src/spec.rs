@@ -17,7 +17,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Takes a port apart. A name without a known scheme in front is an interface, opened passively with
+    /// Takes a port apart. A name without a scheme in front is an interface, opened passively with
     /// `packet`.
     ///
     /// ```
@@ -109,8 +109,9 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
+/// Whether text in front of a colon is meant as a scheme; whether there is such a backend shows later.
 fn is_scheme(text: &str) -> bool {
-    crate::registry::BACKENDS.iter().any(|backend| backend.scheme == text)
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
 fn parse_options(port: &str, text: &str) -> Result<Vec<(String, String)>, PortError> {
@@ -141,6 +142,7 @@ mod tests {
             assert_eq!(Spec::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Spec::parse("eth0.100").unwrap().to_string(), "packet:eth0.100");
+        assert_eq!(Spec::parse("eth0:1").unwrap().to_string(), "packet:eth0:1", "an old alias is no scheme");
     }
 
     #[test]

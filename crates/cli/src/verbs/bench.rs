@@ -45,6 +45,9 @@ enum Bench {
     Capture,
 }
 
+/// Measures one table.
+type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
+
 /// How much to measure.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -67,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let effort = Effort { rounds: if args.quick { 1 } else { args.rounds }, quick: args.quick };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, fn(Effort) -> anyhow::Result<Vec<Row>>); 4] = [
+    let tables: [(Bench, Measure); 4] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),

@@ -189,7 +189,10 @@ impl Args {
             None => Format::of_path(path),
         };
         let output = Output::open(path, identity.owner()).with_context(|| format!("cannot write {path}"))?;
-        Ok(Box::new(Writer::new(output, format)))
+        let mut writer = Writer::new(output, format);
+        // So that a file opens even before there is a frame. A failure is told with the first frame.
+        let _ = writer.flush();
+        Ok(Box::new(writer))
     }
 
     fn waiting(&self) -> Waiting {

@@ -5,21 +5,23 @@
 
 mod compare;
 pub(super) mod stage;
+mod workplace;
 
 use self::compare::{Compared, Expected, compare};
 use self::stage::{PARTS, Stage};
+use self::workplace::{WorkFile, Workplace};
 use crate::exit::Exit;
 use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
 use crate::view::live::{Live, is_watched};
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use linerate_burst::Count;
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting};
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
-use linerate_record::{Format, Output, Writer};
+use linerate_record::{Format, Writer};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -71,7 +73,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let workplace = Workplace::new(args.keep.as_deref())?;
-    let recording = stage::recording(args.replay.as_deref(), &workplace.path)?;
+    let made = workplace.file("made.pcap")?;
+    let recording = stage::found(args.replay.as_deref()).map_or_else(|| stage::made(made.path.clone()), Ok)?;
     let expected = Expected::read(&recording.path)?;
     let stage = Stage::set(args.memory)?;
     if !args.json {
@@ -90,12 +93,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     ];
     let mut outcomes = Vec::new();
     for act in &acts {
-        let file = workplace.path.join(format!("{}.pcapng", act.name.replace(' ', "-")));
+        let file = workplace.file(&format!("{}.pcapng", act.name.replace(' ', "-")))?;
         let captured = perform(act, &stage, &recording.path, &file, &stop, args.json)?;
         if stop.is_requested() {
             bail!("interrupted");
         }
-        let compared = compare(&file, &expected, act.loops, &stage.interfaces())?;
+        let compared = compare(&file.path, &expected, act.loops, &stage.interfaces())?;
         outcomes.push(Outcome { sent: captured.0, captured: captured.1, compared });
     }
     drop(stage);
@@ -106,14 +109,13 @@ fn perform(
     act: &Act,
     stage: &Stage,
     recording: &Path,
-    file: &Path,
+    file: &WorkFile,
     interrupt: &Stop,
     quiet: bool,
 ) -> anyhow::Result<(Vec<TransmitReport>, CaptureReport)> {
     let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
     let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
-    let output =
-        Output::open(&file.to_string_lossy(), None).with_context(|| format!("cannot write {}", file.display()))?;
+    let output = file.output()?;
     let senders =
         stage.senders().into_iter().enumerate().map(|(part, spec)| sender(act, &spec, part, recording, interrupt));
     let senders = senders.collect::<anyhow::Result<Vec<_>>>()?;
@@ -192,8 +194,8 @@ fn report(
         println!("ledger of the last capture:");
         print!("{}", crate::view::ledger::print(&outcome.captured.ledger, outcome.captured.quiesced));
     }
-    if workplace.keep {
-        println!("\nfiles kept in {}", workplace.path.display());
+    if let Workplace::Kept(path) = workplace {
+        println!("\nfiles kept in {}", path.display());
     }
     let sent: u64 = rows.iter().map(|row| row.sent).sum();
     let captured: u64 = rows.iter().map(|row| row.captured).sum();
@@ -274,30 +276,4 @@ struct DemoJson {
     good: bool,
     seconds: f64,
     acts: Vec<Row>,
-}
-
-/// A directory for the files of the run, removed afterwards unless it is to be kept.
-struct Workplace {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Workplace {
-    fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
-        let path = keep.map_or_else(
-            || std::env::temp_dir().join(format!("linerate-demo-{}", std::process::id())),
-            Path::to_path_buf,
-        );
-        let made = if keep.is_some() { std::fs::create_dir_all(&path) } else { std::fs::create_dir(&path) };
-        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
-        Ok(Workplace { path, keep: keep.is_some() })
-    }
-}
-
-impl Drop for Workplace {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
 }

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::view::table::table;
 use anyhow::Context;
 use linerate_port::inventory::{Found, interfaces};
-use linerate_port::registry::BACKENDS;
+use linerate_port::registry::{BACKENDS, on_interface};
 use serde::Serialize;
 
 /// Options of `linerate ports`.
@@ -62,7 +62,7 @@ fn print(found: &[Found]) {
     println!("{rows}");
     println!();
     for one in found {
-        for (scheme, verdict) in one.backends() {
+        for (scheme, verdict) in on_interface(one) {
             match verdict {
                 Ok(()) => println!("  {scheme}:{}  works", one.name),
                 Err(reason) => println!("  {scheme}:{}  no: {reason}", one.name),
@@ -118,7 +118,7 @@ struct BackendJson {
 
 impl InterfaceJson {
     fn new(found: &Found) -> Self {
-        let backends = found.backends().into_iter().map(|(backend, verdict)| BackendJson {
+        let backends = on_interface(found).into_iter().map(|(backend, verdict)| BackendJson {
             backend,
             works: verdict.is_ok(),
             reason: verdict.err(),

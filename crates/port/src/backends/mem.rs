@@ -19,7 +19,10 @@ const MAX_QUEUES: u32 = 64;
 const OPTIONS: &[&str] = &["stamp", "blocks"];
 
 /// The wires that are open at one end or both.
-static WIRES: Mutex<Option<HashMap<(String, u32), Weak<Wire>>>> = Mutex::new(None);
+static WIRES: Mutex<Option<Wires>> = Mutex::new(None);
+
+/// By name and queue.
+type Wires = HashMap<(String, u32), Weak<Wire>>;
 
 struct Wire {
     name: String,

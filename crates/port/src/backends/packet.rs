@@ -16,9 +16,9 @@ use crate::contract::{PortError, RxPort, RxQueue, TxPort, TxQueue};
 use crate::inventory::{ETHERNET_HARDWARE, Found, look};
 use crate::netns::within;
 use crate::nic::NicMonitor;
-use crate::registry::{RxOptions, TxOptions, compile};
+use crate::options::{RxOptions, TxOptions};
 use linerate_burst::LinkType;
-use linerate_filter::Insn;
+use linerate_filter::{Filter, Insn};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::AsFd;
@@ -68,8 +68,8 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         name: spec.to_string(),
         queues: queues.collect(),
         monitor: Some(Box::new(monitor)),
-        filtered: wanted.filtered,
-        notes: wanted.notes,
+        filtered: wanted.filter.complete,
+        notes: wanted.filter.notes,
     })
 }
 
@@ -94,10 +94,17 @@ struct Wanted {
     lanes: u32,
     layout: Layout,
     timing: Timing,
-    /// Runs in the kernel; cuts frames to the snap length too.
-    program: Option<Vec<Insn>>,
-    filtered: bool,
+    filter: FilterPlan,
     outgoing: bool,
+}
+
+/// What runs in the kernel.
+#[derive(Default)]
+struct FilterPlan {
+    /// Cuts frames to the snap length too.
+    program: Option<Vec<Insn>>,
+    /// Whether it is the whole filter.
+    complete: bool,
     notes: Vec<String>,
 }
 
@@ -119,7 +126,6 @@ impl Wanted {
             let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
             return Err(PortError::broken(spec.to_string(), reason));
         }
-        let (program, filtered, notes) = plan_filter(spec, options)?;
         Ok(Wanted {
             lanes: lanes as u32,
             layout: Layout {
@@ -131,23 +137,29 @@ impl Wanted {
                 lag: options.lag.unwrap_or(LAG).max(Duration::from_millis(timeout_ms + 1)),
                 block_timeout: Duration::from_millis(timeout_ms),
             },
-            program,
-            filtered,
+            filter: plan_filter(spec, options)?,
             outgoing,
-            notes,
         })
     }
 }
 
 /// Decides where the filter runs: in the kernel if the result is the same there.
-fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<(Option<Vec<Insn>>, bool, Vec<String>), PortError> {
-    let Some(filter) = compile(spec, &options.filter, LinkType::ETHERNET.0)? else {
-        let cut = (options.snap != 0).then(|| vec![Insn::ret(options.snap)]);
-        return Ok((cut, false, Vec::new()));
-    };
+fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError> {
+    if options.filter.trim().is_empty() {
+        let program = (options.snap != 0).then(|| vec![Insn::ret(options.snap)]);
+        return Ok(FilterPlan { program, ..FilterPlan::default() });
+    }
+    let filter = Filter::compile(&options.filter, LinkType::ETHERNET.0)
+        .map_err(|error| PortError::broken(spec.to_string(), error.to_string()))?;
     Ok(match filter.in_kernel(options.snap) {
-        Ok(program) => (Some(program.into_insns()), true, vec!["filter runs in the kernel".into()]),
-        Err(reason) => (None, false, vec![format!("filter runs in this process: {reason}")]),
+        Ok(program) => FilterPlan {
+            program: Some(program.into_insns()),
+            complete: true,
+            notes: vec!["filter runs in the kernel".into()],
+        },
+        Err(reason) => {
+            FilterPlan { notes: vec![format!("filter runs in this process: {reason}")], ..FilterPlan::default() }
+        }
     })
 }
 
@@ -187,7 +199,7 @@ fn open_lanes(wanted: &Wanted, found: &Found, promiscuous: bool) -> io::Result<V
         lanes.push((socket, ring));
     }
     let everything = [Insn::ret(u32::MAX)];
-    let program = wanted.program.as_deref().unwrap_or(&everything);
+    let program = wanted.filter.program.as_deref().unwrap_or(&everything);
     for (socket, _) in &lanes {
         socket.statistics()?;
         socket.attach(program)?;

@@ -5,7 +5,7 @@
 
 use crate::Spec;
 use crate::contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
-use crate::registry::{RxOptions, TxOptions};
+use crate::options::{RxOptions, TxOptions};
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
 };
@@ -98,7 +98,7 @@ struct PcapRx {
 /// The header of a pipe may come later than the pipe.
 enum State {
     Unread(Input),
-    Open(Reader),
+    Open(Box<Reader>),
     Over,
 }
 
@@ -112,7 +112,7 @@ impl PcapRx {
                     return Ok(());
                 }
                 let reader = Reader::new(Box::new(input), self.name.trim_start_matches("pcap:"));
-                self.state = State::Open(reader.map_err(broken)?);
+                self.state = State::Open(Box::new(reader.map_err(broken)?));
             }
             other => self.state = other,
         }

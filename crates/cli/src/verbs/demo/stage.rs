@@ -94,14 +94,20 @@ pub(in crate::verbs) struct Recording {
 
 /// The recording asked for, the real one of the corpus, or one made in `workplace`.
 pub(in crate::verbs) fn recording(asked: Option<&Path>, workplace: &Path) -> anyhow::Result<Recording> {
+    found(asked).map_or_else(|| made(workplace.join("made.pcap")), Ok)
+}
+
+/// The recording asked for, or the real one of the corpus.
+pub(super) fn found(asked: Option<&Path>) -> Option<Recording> {
     if let Some(path) = asked {
-        return Ok(Recording { path: path.to_path_buf(), origin: "as asked for" });
+        return Some(Recording { path: path.to_path_buf(), origin: "as asked for" });
     }
     let real = std::env::var_os("LINERATE_CORPUS").map(|corpus| PathBuf::from(corpus).join("real-mix.pcap"));
-    if let Some(path) = real.filter(|path| path.exists()) {
-        return Ok(Recording { path, origin: "real traffic" });
-    }
-    let path = workplace.join("made.pcap");
+    real.filter(|path| path.exists()).map(|path| Recording { path, origin: "real traffic" })
+}
+
+/// One made here, as `path`.
+pub(super) fn made(path: PathBuf) -> anyhow::Result<Recording> {
     make(&path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Recording { path, origin: "made here: set LINERATE_CORPUS, or give --replay FILE, for real traffic" })
 }

@@ -1,0 +1,22 @@
+//! What ports may be asked for, whatever their backend.
+
+/// What every receiving port may be asked for.
+#[derive(Clone, Default)]
+pub struct RxOptions {
+    /// Most bytes of a frame to keep; 0 for all. Backends that cannot cut early keep more.
+    pub snap: u32,
+    /// Take in frames for other hosts too.
+    pub promiscuous: bool,
+    /// How long after its time stamp a frame may show up; `None` for the backend's own default.
+    pub lag: Option<std::time::Duration>,
+    /// Filter text for the backend to apply early where that gives exactly the same result as applying it
+    /// to the frames handed out. See [`crate::contract::RxQueue`]; whoever reads the port applies it again.
+    pub filter: String,
+}
+
+/// What every sending port may be asked for.
+#[derive(Clone, Copy, Default)]
+pub struct TxOptions {
+    /// How many queues to open; 0 for one.
+    pub queues: usize,
+}

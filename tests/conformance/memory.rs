@@ -1,0 +1,26 @@
+//! What only `mem:` has: several senders of one name.
+
+use crate::backends::{receive, transmit, unique};
+use crate::frames::frames;
+use crate::wire::{Receiver, block_of};
+use linerate_burst::{Ledger, Nanos};
+use linerate_port::RxOptions;
+
+/// Two read their clocks, and the one that read it earlier gets its turn later.
+#[test]
+fn a_sender_that_is_late_does_not_break_the_horizon_of_another() {
+    let name = format!("mem:{}?stamp=now", unique());
+    let mut receiver = Receiver::new(receive(&name, &RxOptions::default()).queues);
+    for (sender, now) in [(0, 1000), (1, 900), (0, 1100), (1, 1050)] {
+        let mut port = transmit(&name, 0);
+        let block = block_of(&frames(sender, 10, &[60]));
+        assert_eq!(port.queues[0].send(block.burst()).unwrap(), 10);
+        assert!(port.queues[0].flush(Nanos(now)).unwrap());
+        receiver.round();
+    }
+    let outcome = receiver.finish(Ledger::new());
+    let watch = &outcome.watches[0];
+    assert_eq!((watch.frames, watch.broken, watch.back), (40, 0, 0), "{watch:?}");
+    let times: Vec<u64> = outcome.got.chunks(10).map(|chunk| chunk[0].desc.time.0).collect();
+    assert_eq!(times, [1000, 1000, 1100, 1100]);
+}

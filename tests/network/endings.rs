@@ -1,0 +1,224 @@
+//! However a capture ends, what was captured is complete and accounted for.
+
+use linerate_tests::support::program::{Running, launch, start};
+use linerate_tests::support::records::{self, Record, assert_same_frames};
+use linerate_tests::support::wire::{ROOMY, Wire, assert_in_a_row, numbered, settle};
+use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
+use rustix::process::Signal;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A network, files, and numbered frames as a file.
+fn scene(count: u32) -> (Wire, Scratch, String, Vec<Record>) {
+    let (scratch, all) = (Scratch::new(), numbered(count));
+    let file = scratch.file("numbered.pcap");
+    records::write(&file, &all);
+    (Wire::new(), scratch, file, all)
+}
+
+#[test]
+fn signals_end_a_capture_with_everything_that_was_sent() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(3000);
+    let output = scratch.file("out.pcap");
+    for signal in [Signal::INT, Signal::TERM] {
+        let capture = wire.capture(&output, &[]);
+        wire.replay(&file);
+        settle(&output, &all);
+        capture.signal(signal);
+        let json = capture.end().good().json();
+        assert_eq!((json["quiesced"].as_bool(), json["lost"].as_u64()), (Some(true), Some(0)));
+        assert_same_frames("signal", &records::read(&output), &all);
+    }
+}
+
+#[test]
+fn a_signal_in_full_flight_ends_capture_and_sender_in_order() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(3000);
+    let output = scratch.file("out.pcap");
+    let capture = wire.capture(&output, &[]);
+    let sender = endless(&wire, &file, "20kpps");
+    wait_until("frames are written", || std::fs::metadata(&output).is_ok_and(|data| data.len() > 1 << 20));
+    let captured = capture.interrupt().good().json();
+    let sent = sender.interrupt().good().json();
+    let got = records::read(&output);
+    assert_in_a_row("full flight", &got, &all);
+    assert_eq!(captured["frames"], got.len());
+    assert_eq!((captured["balanced"].as_bool(), captured["lost"].as_u64()), (Some(true), Some(0)), "{captured}");
+    assert!(sent["frames"].as_u64() >= captured["frames"].as_u64() && sent["balanced"] == true);
+}
+
+#[test]
+fn a_killed_capture_leaves_a_file_that_opens_and_nothing_else() {
+    if !may_make_labs() || !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(3000);
+    let sender = endless(&wire, &file, "20kpps");
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut most = 0;
+    for round in 0..20 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let name = if round % 2 == 0 { "out.pcap" } else { "out.pcapng" };
+        let output = scratch.file(name);
+        let capture = wire.capture(&output, &[]);
+        std::thread::sleep(Duration::from_micros(random % 80_000));
+        capture.signal(Signal::KILL);
+        assert_eq!(capture.end().status, -1);
+        let got = rescue(&scratch, &output);
+        assert_in_a_row(&format!("round {round}"), &got, &all);
+        most = most.max(got.len());
+        std::fs::remove_file(&output).unwrap();
+    }
+    assert!(most > 200, "no capture lived long enough to show anything");
+    sender.interrupt().good();
+    assert_eq!(scratch.names(), ["numbered.pcap", "rescued.pcap"]);
+}
+
+/// The complete frames of a file that may have been cut off, as tcpdump sees them.
+fn rescue(scratch: &Scratch, output: &str) -> Vec<Record> {
+    if output.ends_with(".pcap") {
+        // Such a file begins with its first frame, which tells the link type.
+        let whole = std::fs::read(output).unwrap();
+        return if whole.is_empty() { Vec::new() } else { records::parse(&whole) };
+    }
+    let rescued = scratch.file("rescued.pcap");
+    let arguments = ["-r", output, "--time-stamp-precision=nano", "-Z", "root", "-w", &rescued];
+    let said = Command::new("tcpdump").args(arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() || errors.contains("truncated") || errors.contains("EOF"), "{errors}");
+    records::read(&rescued)
+}
+
+/// Sends without end.
+fn endless(wire: &Wire, file: &str, rate: &str) -> Running {
+    let to = wire.port("a", "eth0", "");
+    start(&["generate", "--json", "--to", &to, "--replay", file, "--loops", "0", "--rate", rate])
+}
+
+#[test]
+fn frames_that_find_the_ring_full_are_counted_to_the_last() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let output = scratch.file("out.pcapng");
+    let port = wire.port("b", "eth0", "&lanes=1&ring=128KiB&block=64KiB");
+    for (lossless, status) in [(true, 3), (false, 0)] {
+        let arguments = ["capture", "-i", &port, "-w", &output, "--json", "--lossless"];
+        let capture = start(&arguments[..arguments.len() - usize::from(!lossless)]);
+        capture.signal(Signal::STOP);
+        wire.send(&["--udp", "--size", "1000", "--count", "5000", "--rate", "top"]);
+        std::thread::sleep(Duration::from_millis(50));
+        capture.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(100));
+        let json = capture.interrupt().with_status(status).json();
+        let (frames, full) = (json["frames"].as_u64().unwrap(), json["drops"]["ring_full"].as_u64().unwrap());
+        assert!(frames > 0 && full > 0, "{json}");
+        assert_eq!((frames + full, json["lost"].as_u64()), (5000, Some(full)), "{json}");
+        assert_eq!(json["balanced"], true, "{json}");
+        if has_tools(&["tshark"]) {
+            assert_eq!(tool("tshark", &["-r", &output]).lines().count() as u64, frames);
+        }
+    }
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_goes_on() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(500);
+    let output = scratch.file("out.pcap");
+    let capture = wire.capture(&output, &[]);
+    wire.replay(&file);
+    settle(&output, &all);
+    wire.ip("b", &["link", "set", "eth0", "down"]);
+    std::thread::sleep(Duration::from_millis(100));
+    wire.ip("b", &["link", "set", "eth0", "up"]);
+    wait_until("the link is up", || wire.inside("a", &["ports", "--json"]).json()["interfaces"][1]["link"] == "up");
+    wire.replay(&file);
+    let twice = [&all[..], &all].concat();
+    settle(&output, &twice);
+    let json = capture.interrupt().good().json();
+    assert_same_frames("down and up", &records::read(&output), &twice);
+    let events = json["events"].to_string();
+    assert!(events.contains("is down") && events.contains("again"), "{events}");
+    assert_eq!(json["balanced"], true);
+}
+
+#[test]
+fn a_port_that_is_removed_ends_the_capture_with_a_complete_file() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(500);
+    let output = scratch.file("out.pcap");
+    let capture = wire.capture(&output, &[]);
+    wire.replay(&file);
+    settle(&output, &all);
+    wire.ip("b", &["link", "del", "eth0"]);
+    let json = capture.end().good().json();
+    assert!(json["events"].to_string().contains("removed"), "{json}");
+    assert_same_frames("removed", &records::read(&output), &all);
+    assert_eq!(json["balanced"], true);
+}
+
+#[test]
+fn a_running_capture_has_given_everything_up() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let output = scratch.file("out.pcapng");
+    for (arguments, uid) in [(&["-Z", "nobody"][..], "65534"), (&[], "0")] {
+        let capture = wire.capture(&output, arguments);
+        wait_until("capabilities are gone", || {
+            capture.proc_status("CapEff").is_some_and(|set| u64::from_str_radix(&set, 16) == Ok(0))
+        });
+        for set in ["CapInh", "CapPrm", "CapEff"] {
+            let value = capture.proc_status(set).unwrap();
+            assert_eq!(u64::from_str_radix(&value, 16), Ok(0), "{set} {value}");
+        }
+        let ids: Vec<String> = capture.proc_status("Uid").unwrap().split_whitespace().map(str::to_owned).collect();
+        assert_eq!(ids, [uid; 4]);
+        wire.send(&["--udp", "--count", "10", "--rate", "top"]);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(capture.interrupt().good().json()["frames"], 10);
+    }
+}
+
+#[test]
+fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
+    if !may_make_labs() || !has_tools(&["tshark"]) {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port("b", "eth0", ROOMY);
+    let mut command = linerate_tests::support::program::linerate(&["capture", "-q", "-i", &port, "-w", "-"]);
+    let mut capture = command.stdout(Stdio::piped()).spawn().unwrap();
+    let reader = Command::new("tshark")
+        .args(["-l", "-r", "-", "-c", "10", "-T", "fields", "-e", "udp.dstport"])
+        .stdin(capture.stdout.take().unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    wire.send(&["--udp", "--count", "20", "--rate", "top", "--dst-port", "7777"]);
+    // It has what it wants while the capture runs, and goes.
+    let said = reader.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).lines().filter(|line| *line == "7777").count(), 10);
+    assert!(capture.try_wait().unwrap().is_none());
+    wire.send(&["--udp", "--count", "20", "--rate", "top"]);
+    // The next frames find no reader.
+    assert_eq!(capture.wait().unwrap().code(), Some(1));
+    drop(launch(&["--version"]).end().good());
+}

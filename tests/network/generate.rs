@@ -1,0 +1,105 @@
+//! Sending: contents on the wire, and what cannot be sent.
+
+use linerate_tests::support::program::Ended;
+use linerate_tests::support::records::{self, assert_same_frames};
+use linerate_tests::support::wire::{Wire, settle};
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, tool};
+use std::time::{Duration, Instant};
+
+#[test]
+fn udp_frames_arrive_as_asked() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let output = scratch.file("out.pcap");
+    for (from, into, size) in [("198.18.0.1", "198.18.0.2", 64), ("2001:db8::1", "2001:db8::2", 1000)] {
+        let capture = wire.capture(&output, &["-c", "500", "--seconds", "20"]);
+        let started = Instant::now();
+        let size_text = size.to_string();
+        let what = ["--udp", "--src-ip", from, "--dst-ip", into, "--size", &size_text, "--count", "500"];
+        let json = wire.send(&[&what[..], &["--rate", "1000pps"]].concat()).json();
+        assert!(started.elapsed().as_secs_f64() >= 0.49);
+        assert_eq!((json["frames"].as_u64(), json["bytes"].as_u64()), (Some(500), Some(500 * (size - 4))));
+        assert_eq!(capture.end().good().json()["frames"], 500);
+        let got = records::read(&output);
+        assert!(got.len() == 500 && got.iter().all(|record| record.content() == got[0].content()));
+        if has_tools(&["tshark"]) {
+            let right = format!("udp.checksum.status == 1 && frame.len == {} && !_ws.expert", size - 4);
+            let options = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", &right];
+            assert_eq!(tool("tshark", &[&["-r", &output], &options[..]].concat()).lines().count(), 500);
+        }
+    }
+}
+
+#[test]
+fn loops_and_parts_arrive_as_the_whole() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, sample) = (Wire::new(), Scratch::new(), frames::sample());
+    let (file, output) = (scratch.file("sample.pcap"), scratch.file("out.pcap"));
+    records::write(&file, &sample);
+    let capture = wire.capture(&output, &[]);
+    wire.send(&["--replay", &file, "--rate", "top", "--loops", "3"]);
+    let thrice = [&sample[..], &sample, &sample].concat();
+    settle(&output, &thrice);
+    capture.interrupt().good();
+    assert_same_frames("--loops 3", &records::read(&output), &thrice);
+}
+
+#[test]
+fn frames_beyond_the_mtu_are_counted_not_sent() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0,mtu=1000"]);
+    let udp = ["--udp", "--count", "10", "--rate", "top", "--lossless", "--size"];
+    let fits = wire.send(&[&udp[..], &["1018"]].concat()).json();
+    assert_eq!((fits["frames"].as_u64(), fits["lost"].as_u64()), (Some(10), Some(0)));
+    let ended = Ended::of(wire.sender(&[&udp[..], &["1019"]].concat()).output().unwrap()).with_status(3);
+    let json = ended.json();
+    assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(0), Some(10)));
+    assert_eq!((json["drops"]["too_long"].as_u64(), json["balanced"].as_bool()), (Some(10), Some(true)));
+}
+
+#[test]
+fn an_interface_that_is_down_or_goes_is_an_error() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    wire.ip("a", &["link", "set", "eth0", "down"]);
+    Ended::of(wire.sender(&["--udp"]).output().unwrap()).with_status(1).says("down");
+    wire.ip("a", &["link", "set", "eth0", "up"]);
+    let mut sender = wire.sender(&["--udp", "--count", "0", "--rate", "1000pps"]);
+    let sending = std::thread::spawn(move || Ended::of(sender.output().unwrap()));
+    std::thread::sleep(Duration::from_millis(300));
+    wire.ip("a", &["link", "del", "eth0"]);
+    let ended = sending.join().unwrap().with_status(1).says("packet:eth0");
+    let json = ended.json();
+    assert!(json["frames"].as_u64() > Some(0) && json["balanced"] == true, "{json}");
+    wire_is_gone(&wire);
+}
+
+fn wire_is_gone(wire: &Wire) {
+    Ended::of(wire.sender(&["--udp"]).output().unwrap()).with_status(1).says("no such interface");
+}
+
+#[test]
+fn the_default_route_is_spared_unless_asked_for() {
+    if !may_make_labs() {
+        return;
+    }
+    for (link, default) in [
+        ("a:eth0=10.77.0.1/24,b:eth0=10.77.0.2/24", ["default", "10.77.0.2"]),
+        ("a:eth0=fd77::1/64,b:eth0=fd77::2/64", ["default", "fd77::2"]),
+    ] {
+        let wire = Wire::of(&[link]);
+        let udp = ["generate", "--to", "eth0", "--udp", "--count", "5", "--rate", "top"];
+        wire.inside("a", &udp).good();
+        wire.ip("a", &["route", "add", default[0], "via", default[1]]);
+        wire.inside("a", &udp).with_status(2).says("default route").says("--yes");
+        wire.inside("a", &[&udp[..], &["--yes"]].concat()).good();
+    }
+}
