@@ -147,6 +147,12 @@ impl Wire {
                 arrived.store(receiver.arrived(), Ordering::Relaxed);
                 receiver.arrived() >= expected || receiver.is_over()
             });
+            if receiver.arrived() < expected {
+                // Closes a pipe whose sender would wait for ever.
+                let arrived = receiver.arrived();
+                drop(receiver);
+                panic!("{arrived} of {expected} frames arrived");
+            }
             join(&mut self.sent);
             receiver
         });
