@@ -28,8 +28,11 @@ const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "dir
 const TX_OPTIONS: &[&str] = &["netns"];
 /// Ring memory of a port, over all its lanes.
 const RING_BYTES: u64 = 128 << 20;
-/// Holds the longest super-frame several times over, and few enough frames to be handed over soon.
-const BLOCK_BYTES: u64 = 1 << 20;
+/// The least of it for each lane.
+const LANE_RING_BYTES: u64 = 16 << 20;
+/// Holds the longest classic super-frame. No more, because the kernel hands a block over at every timeout however
+/// little is in it: a ring of N blocks bears a reader that stalls for N milliseconds, and no longer.
+const BLOCK_BYTES: u64 = 128 << 10;
 const BLOCK_TIMEOUT_MS: u64 = 1;
 /// Covers the block timeout, and a kernel that is late by as much again.
 const LAG: Duration = Duration::from_millis(2);
@@ -53,10 +56,10 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
 /// Opens an interface to receive from.
 pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     spec.allow_options(RX_OPTIONS)?;
-    let wanted = Wanted::read(spec, options)?;
+    let mut wanted = Wanted::read(spec, options)?;
     let opened = within(spec.option("netns"), || {
         let found = find(spec)?;
-        let sockets = open_lanes(&wanted, &found, options.promiscuous)?;
+        let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         Ok((found, sockets, monitor))
     });
@@ -113,7 +116,7 @@ impl Wanted {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         let lanes = spec.number("lanes", cpus)?.clamp(1, 64);
         let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, 1 << 26).next_power_of_two();
-        let ring = spec.number("ring", RING_BYTES)?.clamp(2 * block * lanes, 3 << 30);
+        let ring = spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, 3 << 30);
         let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
         let outgoing = match spec.option("direction") {
             None | Some("in") => false,
@@ -140,6 +143,22 @@ impl Wanted {
             filter: plan_filter(spec, options)?,
             outgoing,
         })
+    }
+}
+
+impl FilterPlan {
+    /// Lets a socket take in frames: those that pass, or all where the kernel has no room for the program.
+    fn attach_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
+        if let Some(program) = &self.program {
+            match socket.attach(program) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && self.complete => {
+                    let note = "filter runs in this process: it is too long for the kernel (net.core.optmem_max)";
+                    *self = FilterPlan { notes: vec![note.into()], ..FilterPlan::default() };
+                }
+                result => return result,
+            }
+        }
+        socket.attach(&[Insn::ret(u32::MAX)])
     }
 }
 
@@ -176,7 +195,7 @@ fn find(spec: &Spec) -> io::Result<Found> {
     Ok(found)
 }
 
-fn open_lanes(wanted: &Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {
+fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {
     let mut lanes = Vec::new();
     let mut group = None;
     for _ in 0..wanted.lanes {
@@ -198,11 +217,9 @@ fn open_lanes(wanted: &Wanted, found: &Found, promiscuous: bool) -> io::Result<V
         }
         lanes.push((socket, ring));
     }
-    let everything = [Insn::ret(u32::MAX)];
-    let program = wanted.filter.program.as_deref().unwrap_or(&everything);
     for (socket, _) in &lanes {
         socket.statistics()?;
-        socket.attach(program)?;
+        wanted.filter.attach_to(socket)?;
     }
     Ok(lanes)
 }
