@@ -76,6 +76,11 @@ impl<'a> Burst<'a> {
         self.descs.is_empty()
     }
 
+    /// The sum of the captured lengths.
+    pub fn bytes(&self) -> u64 {
+        self.descs.iter().map(|desc| u64::from(desc.captured)).sum()
+    }
+
     /// The descs, in the order of the frames.
     #[inline]
     pub fn descs(&self) -> &'a [Desc] {

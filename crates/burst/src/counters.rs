@@ -139,7 +139,7 @@ counters! {
     Written = Write, Delivered, "delivered";
     /// Frames not written because writing failed (disk full, reader of the pipe gone).
     WriteFailed = Write, Lost, "write_failed";
-    /// Frames whose link type the file format cannot hold beside the one it began with.
+    /// Frames whose link type a pcap file cannot hold beside the one it began with; pcapng holds any.
     LinkTypeMixed = Write, Lost, "link_type_mixed";
 
     /// Frames handed to the queue.

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::source::{Offer, Source};
-use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_burst::{Count, Ledger, Nanos, Stage};
 use linerate_generate::{Pacing, Schedule};
 use linerate_port::{PortError, TxPort};
 use std::sync::Arc;
@@ -82,7 +82,6 @@ impl Transmit {
             started: Instant::now(),
             stuck: None,
             truncated: 0,
-            bytes: 0,
             late: Lateness::default(),
             transmit: self,
         };
@@ -98,7 +97,6 @@ struct Session {
     /// Since when the queue has taken nothing.
     stuck: Option<Instant>,
     truncated: u64,
-    bytes: u64,
     late: Lateness,
 }
 
@@ -155,10 +153,10 @@ impl Session {
             self.truncated += 1;
             1
         } else {
+            let before = queue.sent();
             let done = queue.send(burst.slice(0..whole))?;
-            let (bytes, wire_bytes) = sizes(burst.slice(0..done));
-            self.bytes += bytes;
-            progress.add(done as u64, bytes, wire_bytes);
+            let (frames, bytes) = (queue.sent().frames - before.frames, queue.sent().bytes - before.bytes);
+            progress.add(frames, bytes, bytes);
             done
         };
         schedule.advance(&burst.descs()[..done]);
@@ -202,14 +200,7 @@ impl Session {
             account.add(Count::SendReceived, self.truncated).add(Count::SendTruncated, self.truncated);
         }
         self.transmit.progress.lost.store(ledger.lost(), Ordering::Relaxed);
-        let frames = ledger.total(Count::Sent);
-        TransmitReport { frames, bytes: self.bytes, ledger, elapsed, late: self.late, failure }
+        let bytes = port.queues.iter().map(|queue| queue.sent().bytes).sum();
+        TransmitReport { frames: ledger.total(Count::Sent), bytes, ledger, elapsed, late: self.late, failure }
     }
-}
-
-fn sizes(burst: Burst<'_>) -> (u64, u64) {
-    burst
-        .descs()
-        .iter()
-        .fold((0, 0), |(captured, wire), desc| (captured + u64::from(desc.captured), wire + u64::from(desc.wire)))
 }

@@ -56,11 +56,31 @@ pub trait TxQueue: Send {
     /// sender is complete: nothing older will be sent.
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError>;
 
+    /// What was sent so far; frames dropped do not count.
+    fn sent(&self) -> Sent;
+
     /// What to wait on while the queue is full.
     fn wake(&self) -> Option<BorrowedFd<'_>>;
 
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
+}
+
+/// How much a queue has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+}
+
+impl Sent {
+    /// These frames were sent too.
+    pub fn add(&mut self, burst: Burst<'_>) {
+        self.frames += burst.len() as u64;
+        self.bytes += burst.bytes();
+    }
 }
 
 /// Counters of a whole port that no queue owns: the network card's.

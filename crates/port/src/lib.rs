@@ -18,7 +18,7 @@ pub mod options;
 pub mod registry;
 pub mod spec;
 
-pub use contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
+pub use contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 pub use options::{RxOptions, TxOptions};
 pub use registry::{open_rx, open_tx};
 pub use spec::Spec;

@@ -105,6 +105,26 @@ impl Writer {
         Writer { output, encoding, counts: Counts::default(), failure: None, finished: false }
     }
 
+    /// Writes the header now, so that the file opens before there is a frame. A pcap file then has this link
+    /// type.
+    pub fn begin(&mut self, link: LinkType) -> Result<(), SinkError> {
+        self.guard(|writer| match &mut writer.encoding {
+            Encoding::Pcap(_) => writer.begin_pcap(link),
+            Encoding::Pcapng(_) => Ok(()),
+        })?;
+        self.flush()
+    }
+
+    fn begin_pcap(&mut self, link: LinkType) -> Result<(), Failure> {
+        match &mut self.encoding {
+            Encoding::Pcap(begun @ None) => {
+                let header = pcap::file_header(*begun.insert(link));
+                put(&mut self.output, &header, &mut self.counts, 0, |_| 0)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the user should know about frames that were left out, if any were.
     pub fn hint(&self) -> Option<String> {
         let mixed = self.counts.mixed;
@@ -162,11 +182,7 @@ impl Sink for Writer {
             return Ok(());
         }
         self.guard(|writer| match &mut writer.encoding {
-            Encoding::Pcap(Some(_)) => Ok(()),
-            Encoding::Pcap(link) => {
-                let header = pcap::file_header(*link.insert(LinkType::ETHERNET));
-                put(&mut writer.output, &header, &mut writer.counts, 0, |_| 0)
-            }
+            Encoding::Pcap(_) => writer.begin_pcap(LinkType::ETHERNET),
             Encoding::Pcapng(blocks) => {
                 blocks.begin();
                 blocks.push_statistics(run);

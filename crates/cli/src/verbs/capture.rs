@@ -190,8 +190,9 @@ impl Args {
         };
         let output = Output::open(path, identity.owner()).with_context(|| format!("cannot write {path}"))?;
         let mut writer = Writer::new(output, format);
-        // So that a file opens even before there is a frame. A failure is told with the first frame.
-        let _ = writer.flush();
+        // So that a file opens even before there is a frame; a failure is told again with the first one. What
+        // link type files have shows only with their first frame.
+        let _ = if self.read.is_empty() { writer.begin(LinkType::ETHERNET) } else { writer.flush() };
         Ok(Box::new(writer))
     }
 
@@ -242,7 +243,7 @@ fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
 }
 
 /// Whether both paths lead to one regular file.
-fn is_same_file(one: &str, other: &str) -> bool {
+pub(super) fn is_same_file(one: &str, other: &str) -> bool {
     let look = |path| std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()));
     look(one).is_some_and(|identity| look(other) == Some(identity))
 }

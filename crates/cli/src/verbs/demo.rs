@@ -20,6 +20,7 @@ use anyhow::bail;
 use linerate_burst::Count;
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting};
 use linerate_generate::{Pacing, Rate, Split};
+use linerate_port::backends::pcap::Recording;
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
 use linerate_record::{Format, Writer};
 use serde::Serialize;
@@ -79,12 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stage = Stage::set(args.memory)?;
     if !args.json {
         eprintln!("{}", stage.describe());
-        eprintln!(
-            "replaying {} ({} frames, {})\n",
-            recording.path.display(),
-            grouped(expected.frames()),
-            recording.origin
-        );
+        eprintln!("replaying {}: {} frames\n", recording.origin, grouped(expected.frames()));
     }
     let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
     let acts = [
@@ -144,8 +140,8 @@ fn perform(
 }
 
 fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) -> anyhow::Result<Transmit> {
-    let file = Spec::file(&recording.to_string_lossy());
-    let open = Box::new(move || open_rx(&file, &RxOptions::default()));
+    let recording = Recording::open(&recording.to_string_lossy())?;
+    let open = Box::new(move || recording.port());
     Ok(Transmit {
         source: Source::replay(open, act.loops, Split { index: part as u32, of: PARTS as u32 })?,
         port: open_tx(spec, &TxOptions::default())?,

@@ -3,13 +3,15 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
+use crate::verbs::capture::is_same_file;
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
 use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::backends::pcap::Recording;
+use linerate_port::{Spec, TxOptions, open_tx};
 use linerate_wire::MacAddr;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -106,6 +108,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             spec.target
         )));
     }
+    if spec.scheme == "pcap" && args.replay.as_deref().is_some_and(|replay| is_same_file(replay, &spec.target)) {
+        return Err(usage(format!("{} is both replayed and written: write to another file", spec.target)));
+    }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let source = args.source(duration.is_some())?;
@@ -137,9 +142,9 @@ impl Args {
         if path == "-" && self.loops != 1 {
             return Err(usage("standard input can be replayed only once: leave --loops out"));
         }
-        let spec = Spec::file(path);
-        // Descriptors cannot be opened again once privileges are gone, unless the new user may.
-        let open = Box::new(move || open_rx(&spec, &RxOptions::default()));
+        // Opened once: after privileges are gone it might not open again.
+        let recording = Recording::open(path)?;
+        let open = Box::new(move || recording.port());
         Ok(Source::replay(open, self.loops, self.split.unwrap_or(Split::WHOLE))?)
     }
 

@@ -4,7 +4,7 @@
 //! Frames keep the time they were sent with, and the sender is believed to be in order; with `?stamp=now`
 //! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane.
 
-use crate::contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 use crate::{RxOptions, Spec, TxOptions};
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use std::collections::{HashMap, VecDeque};
@@ -86,7 +86,8 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
         state.had_sender = true;
         drop(state);
         let filling = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
-        Box::new(MemTx { wire, filling, restamp, newest: Nanos::ZERO, received: 0, full: 0 }) as Box<dyn TxQueue>
+        Box::new(MemTx { wire, filling, restamp, newest: Nanos::ZERO, taken: Sent::default(), full: 0 })
+            as Box<dyn TxQueue>
     });
     Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: None })
 }
@@ -168,7 +169,7 @@ struct MemTx {
     filling: Block,
     restamp: bool,
     newest: Nanos,
-    received: u64,
+    taken: Sent,
     full: u64,
 }
 
@@ -189,23 +190,26 @@ impl MemTx {
     }
 }
 
+impl MemTx {
+    /// Copies a frame to the block being filled; false when that is full and cannot leave.
+    fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
+        while !self.filling.push(&Desc { interface: 0, ..*desc }, frame) {
+            // A block that waits for its time stamp cannot leave before the flush that brings it.
+            if self.restamp || !Self::pass_on(&mut self.filling, &mut self.wire.state()) {
+                return false;
+            }
+        }
+        self.newest = self.newest.max(desc.time);
+        true
+    }
+}
+
 impl TxQueue for MemTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
-        let mut sent = 0;
-        for (desc, frame) in burst.iter() {
-            while !self.filling.push(&Desc { interface: 0, ..*desc }, frame) {
-                // A block that waits for its time stamp cannot leave before the flush that brings it.
-                if self.restamp || !Self::pass_on(&mut self.filling, &mut self.wire.state()) {
-                    self.full += 1;
-                    self.received += sent as u64;
-                    return Ok(sent);
-                }
-            }
-            self.newest = self.newest.max(desc.time);
-            sent += 1;
-        }
-        self.received += sent as u64;
-        Ok(sent)
+        let taken = burst.iter().take_while(|(desc, frame)| self.take(desc, frame)).count();
+        self.full += u64::from(taken < burst.len());
+        self.taken.add(burst.slice(0..taken));
+        Ok(taken)
     }
 
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
@@ -222,6 +226,10 @@ impl TxQueue for MemTx {
         Ok(all)
     }
 
+    fn sent(&self) -> Sent {
+        self.taken
+    }
+
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -229,7 +237,7 @@ impl TxQueue for MemTx {
     fn counters(&self, ledger: &mut Ledger) {
         let unsent = self.filling.len() as u64;
         let account = ledger.account(Stage::Send, &self.wire.name);
-        account.add(Count::SendReceived, self.received).add(Count::Sent, self.received - unsent);
+        account.add(Count::SendReceived, self.taken.frames).add(Count::Sent, self.taken.frames - unsent);
         account.add(Count::SendFull, self.full);
         if unsent > 0 {
             account.add(Count::SendUnsent, unsent);

@@ -4,7 +4,7 @@
 //! stopped while it is empty.
 
 use crate::Spec;
-use crate::contract::{Head, PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 use crate::options::{RxOptions, TxOptions};
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
@@ -13,27 +13,51 @@ use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Opens a capture file to read from.
 pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
     spec.allow_options(&[])?;
-    let name = spec.to_string();
-    let broken = |error: io::Error| PortError::broken(&name, error.to_string());
-    let file = open(&spec.target).map_err(broken)?;
-    let waits = !FileType::from_raw_mode(fstat(&file).map_err(|error| broken(error.into()))?.st_mode).is_file();
-    let wake = if waits { Some(file.try_clone().map_err(broken)?.into()) } else { None };
-    let queue = PcapRx {
-        name: name.clone(),
-        state: State::Unread(Input { file, waits, read: 0 }),
-        wake,
-        newest: Nanos::ZERO,
-        shown: 0,
-        delivered: 0,
-        detached: false,
-    };
-    Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, notes: Vec::new() })
+    Recording::open(&spec.target)?.port()
+}
+
+/// A capture file that can be read many times over, also when it could not be opened again.
+pub struct Recording {
+    name: String,
+    file: File,
+}
+
+impl Recording {
+    /// Opens a file; `-` is standard input.
+    pub fn open(path: &str) -> Result<Self, PortError> {
+        let name = Spec::file(path).to_string();
+        let file = open(path).map_err(|error| PortError::broken(&name, error.to_string()))?;
+        Ok(Recording { name, file })
+    }
+
+    /// The file as a port, from its beginning; a pipe from where it is. One port at a time.
+    pub fn port(&self) -> Result<RxPort, PortError> {
+        let broken = |error: io::Error| PortError::broken(&self.name, error.to_string());
+        let mut file = self.file.try_clone().map_err(broken)?;
+        let stat = fstat(&file).map_err(|error| broken(error.into()))?;
+        let waits = !FileType::from_raw_mode(stat.st_mode).is_file();
+        if !waits {
+            file.rewind().map_err(broken)?;
+        }
+        let wake = if waits { Some(file.try_clone().map_err(broken)?.into()) } else { None };
+        let name = self.name.clone();
+        let queue = PcapRx {
+            name: name.clone(),
+            state: State::Unread(Input { file, waits, read: 0 }),
+            wake,
+            newest: Nanos::ZERO,
+            shown: 0,
+            delivered: 0,
+            detached: false,
+        };
+        Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, notes: Vec::new() })
+    }
 }
 
 /// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng.
@@ -47,6 +71,7 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
         block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
         interfaces: [Interface::new("linerate", LinkType::ETHERNET, StampSource::User)],
         received: 0,
+        sent: Sent::default(),
     };
     Ok(TxPort { name, queues: vec![Box::new(queue)], monitor: None })
 }
@@ -191,6 +216,7 @@ struct PcapTx {
     block: Block,
     interfaces: [Interface; 1],
     received: u64,
+    sent: Sent,
 }
 
 impl PcapTx {
@@ -214,6 +240,7 @@ impl TxQueue for PcapTx {
             }
         }
         self.received += burst.len() as u64;
+        self.sent.add(burst);
         Ok(burst.len())
     }
 
@@ -221,6 +248,10 @@ impl TxQueue for PcapTx {
         self.write()?;
         self.writer.flush().map_err(|error| PortError::broken(&self.name, error.to_string()))?;
         Ok(true)
+    }
+
+    fn sent(&self) -> Sent {
+        self.sent
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {

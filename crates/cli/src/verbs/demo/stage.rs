@@ -88,8 +88,8 @@ impl Stage {
 /// What is replayed.
 pub(in crate::verbs) struct Recording {
     pub path: PathBuf,
-    /// Where it comes from, for the user.
-    pub origin: &'static str,
+    /// What it is, for the user.
+    pub origin: String,
 }
 
 /// The recording asked for, the real one of the corpus, or one made in `workplace`.
@@ -100,16 +100,20 @@ pub(in crate::verbs) fn recording(asked: Option<&Path>, workplace: &Path) -> any
 /// The recording asked for, or the real one of the corpus.
 pub(super) fn found(asked: Option<&Path>) -> Option<Recording> {
     if let Some(path) = asked {
-        return Some(Recording { path: path.to_path_buf(), origin: "as asked for" });
+        return Some(Recording { path: path.to_path_buf(), origin: path.display().to_string() });
     }
     let real = std::env::var_os("LINERATE_CORPUS").map(|corpus| PathBuf::from(corpus).join("real-mix.pcap"));
-    real.filter(|path| path.exists()).map(|path| Recording { path, origin: "real traffic" })
+    real.filter(|path| path.exists())
+        .map(|path| Recording { origin: format!("{} (real traffic)", path.display()), path })
 }
 
 /// One made here, as `path`.
 pub(super) fn made(path: PathBuf) -> anyhow::Result<Recording> {
     make(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Recording { path, origin: "made here: set LINERATE_CORPUS, or give --replay FILE, for real traffic" })
+    Ok(Recording {
+        path,
+        origin: "a recording made here (for real traffic set LINERATE_CORPUS, or give --replay FILE)".into(),
+    })
 }
 
 /// A few seconds of UDP between hosts, in frames of every size from 64 to 1518 bytes.

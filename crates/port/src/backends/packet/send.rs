@@ -1,7 +1,7 @@
 //! The sending side: `sendmmsg` past the queueing discipline.
 
 use crate::backends::sys::packet_socket::{PacketSocket, SEND_BATCH};
-use crate::contract::{PortError, TxQueue};
+use crate::contract::{PortError, Sent, TxQueue};
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub(super) struct PacketTx {
 #[derive(Default)]
 struct SendCounts {
     received: u64,
-    sent: u64,
+    sent: Sent,
     too_long: u64,
     too_short: u64,
     refused: u64,
@@ -72,7 +72,7 @@ impl PacketTx {
         }
         match self.socket.send(burst.slice(0..whole)) {
             Ok(sent) => {
-                self.counts.sent += sent as u64;
+                self.counts.sent.add(burst.slice(0..sent));
                 Ok(sent)
             }
             Err(error) => match self.refuse(&error)? {
@@ -103,6 +103,10 @@ impl TxQueue for PacketTx {
         Ok(true)
     }
 
+    fn sent(&self) -> Sent {
+        self.counts.sent
+    }
+
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd().as_fd())
     }
@@ -110,7 +114,7 @@ impl TxQueue for PacketTx {
     fn counters(&self, ledger: &mut Ledger) {
         let counts = &self.counts;
         let account = ledger.account(Stage::Send, &self.subject);
-        account.add(Count::SendReceived, counts.received).add(Count::Sent, counts.sent);
+        account.add(Count::SendReceived, counts.received).add(Count::Sent, counts.sent.frames);
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::SendRefused, counts.refused).add(Count::SendFull, counts.full);
     }
