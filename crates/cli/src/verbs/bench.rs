@@ -127,7 +127,7 @@ fn print(rows: &[Row]) {
     }
     println!("{lines}");
     println!(
-        "\n  medians of {} rounds; ratio is to the peer where there is one, else to the limit",
+        "\n  medians of up to {} rounds; ratio is to the peer where there is one, else to the limit",
         rows.first().map_or(0, |row| row.rounds)
     );
 }
