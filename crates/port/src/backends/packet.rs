@@ -174,7 +174,7 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
         Ok(program) => FilterPlan {
             program: Some(program.into_insns()),
             complete: true,
-            notes: vec!["filter runs in the kernel".into()],
+            notes: vec!["filter runs in the kernel; frames it refuses are not counted".into()],
         },
         Err(reason) => {
             FilterPlan { notes: vec![format!("filter runs in this process: {reason}")], ..FilterPlan::default() }
