@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test bench lint fuzz build install clean
+.PHONY: demo test bench lint fuzz build clean
 
 CARGO = cargo
 LINERATE = target/release/linerate

@@ -111,6 +111,29 @@ fn a_receiver_ends_when_its_interface_is_removed() {
 }
 
 #[test]
+fn what_an_interface_has_brought_is_shown_before_its_removal_is_said() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let mut wire = veth.open(&RxOptions::default());
+    wire.send(0, &frames(0, 100, &[60]));
+    veth.ip("right", "link del eth0");
+    let queue = &mut wire.queues()[0];
+    let (mut shown, deadline) = (0, Instant::now() + PATIENCE);
+    loop {
+        assert!(Instant::now() < deadline, "never says Ended");
+        match queue.fill(now()).map(|head| head.burst.len()) {
+            Ok(frames) => {
+                queue.consume(frames);
+                shown += frames;
+            }
+            Err(PortError::Ended { .. }) => break,
+            Err(PortError::Down { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(shown, 100);
+}
+
+#[test]
 fn a_receiver_ends_when_its_interface_goes_down_and_is_removed_later() {
     let Some(veth) = Veth::up(1, Some(1)) else { return };
     let mut wire = veth.open(&RxOptions::default());

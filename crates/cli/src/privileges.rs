@@ -23,7 +23,11 @@ impl Identity {
     /// The user asked for by name or number; else whoever called sudo; else the same user.
     pub fn choose(user: Option<&str>) -> anyhow::Result<Self> {
         if let Some(user) = user {
-            return look_up(user);
+            let identity = look_up(user)?;
+            if !geteuid().is_root() && identity.owner().is_some_and(|(uid, _)| uid != geteuid().as_raw()) {
+                bail!("only root can go on as user {user:?}");
+            }
+            return Ok(identity);
         }
         let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
         Ok(match (number("SUDO_UID"), number("SUDO_GID")) {

@@ -20,7 +20,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_FRAMES: usize = 8192;
 /// How often the loss counters are looked up while the run lasts.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long the lanes may take to run dry once they are detached.
+/// How long detached lanes may take to show the next frame, or that there is none: the backlog is finite, but a
+/// slow output takes its time.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// The longest wait for input, so that stop requests and time limits are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
@@ -107,6 +108,7 @@ struct Session {
     stop: Stop,
     started: Instant,
     looked: Instant,
+    /// Since when detached lanes have shown nothing.
     detached: Option<Instant>,
     quiesced: bool,
     /// Empty between rounds; their memory is kept.
@@ -154,6 +156,9 @@ impl Session {
             self.idler.idle(now, NAP_LIMIT, awaited, || lanes.wakes());
         }
         self.look_at_losses();
+        if moved && self.detached.is_some() {
+            self.detached = Some(Instant::now());
+        }
         self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
     }
 
@@ -214,7 +219,7 @@ impl Session {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
             let mut ledger = Ledger::new();
-            self.lanes.counters(&mut ledger);
+            self.lanes.queue_counters(&mut ledger);
             self.output.progress.lost.store(ledger.lost(), Ordering::Relaxed);
         }
     }

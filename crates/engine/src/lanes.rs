@@ -116,6 +116,11 @@ impl Lanes {
                 monitor.counters(ledger);
             }
         }
+        self.queue_counters(ledger);
+    }
+
+    /// Counters of the queues alone: asking a network card can take milliseconds.
+    pub fn queue_counters(&self, ledger: &mut Ledger) {
         for lane in &self.queues {
             lane.queue.counters(ledger);
         }

@@ -1,6 +1,6 @@
 //! Where a sender's frames come from.
 
-use linerate_burst::{Block, Burst, Horizon, Nanos};
+use linerate_burst::{Block, Burst, Horizon, LinkType, Nanos};
 use linerate_generate::{Split, UdpTemplate};
 use linerate_port::{PortError, RxPort, RxQueue};
 
@@ -117,6 +117,10 @@ impl Replay {
     fn skip_foreign(&mut self, now: Nanos) -> Result<bool, PortError> {
         loop {
             let head = self.queue.fill(now)?;
+            if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
+                let reason = format!("frames of {} cannot be replayed, only those of ethernet", other.link);
+                return Err(PortError::broken("replay", reason));
+            }
             if head.burst.is_empty() {
                 return Ok(head.horizon != Horizon::Ended);
             }

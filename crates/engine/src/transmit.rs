@@ -4,7 +4,7 @@ use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::source::{Offer, Source};
 use linerate_burst::{Count, Ledger, Nanos, Stage};
-use linerate_generate::{Pacing, Schedule};
+use linerate_generate::{Pacing, Rate, Schedule};
 use linerate_port::{PortError, TxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,8 @@ const SLEEP_ERROR: Duration = Duration::from_micros(120);
 const FULL_NAP: Duration = Duration::from_micros(50);
 /// The longest sleep, so that stop requests are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
+/// How long what was taken may take to leave once stopping is requested.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// A queue that takes nothing for so long is given up.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
 
@@ -103,7 +105,10 @@ struct Session {
 /// What came of one look at the source.
 enum Step {
     Sent,
+    /// Nothing is due for so long.
     Wait(Duration),
+    /// The source or the queue is not ready.
+    Nap,
     Ended,
 }
 
@@ -113,11 +118,16 @@ impl Session {
             match self.step(clock::now())? {
                 Step::Sent => self.stuck = None,
                 Step::Wait(span) => self.wait(span)?,
+                Step::Nap => std::thread::sleep(FULL_NAP),
                 Step::Ended => break,
             }
         }
+        self.stuck = None;
         while !self.transmit.port.queues[0].flush(clock::now())? {
             self.give_up_if_stuck()?;
+            if self.transmit.stop.is_requested() && self.stuck.is_some_and(|since| since.elapsed() > STOP_LIMIT) {
+                break;
+            }
             std::thread::sleep(FULL_NAP);
         }
         Ok(())
@@ -136,7 +146,7 @@ impl Session {
                 schedule.restart();
                 return Ok(Step::Sent);
             }
-            Offer::Nothing => return Ok(Step::Wait(FULL_NAP)),
+            Offer::Nothing => return Ok(Step::Nap),
             Offer::Ended => return Ok(Step::Ended),
         };
         let due = schedule.due(burst.descs(), now);
@@ -144,7 +154,8 @@ impl Session {
             let gap = schedule.next(burst.descs()).map_or(Duration::ZERO, |next| next.since(now));
             return Ok(Step::Wait(gap));
         }
-        if let Some(first) = schedule.next(burst.descs()) {
+        let paced = self.transmit.pacing != Pacing::Fixed(Rate::Top);
+        if let Some(first) = schedule.next(burst.descs()).filter(|_| paced) {
             self.late.add(now.since(first));
         }
         let whole = burst.descs()[..due].iter().take_while(|desc| !desc.is_truncated()).count();
@@ -162,7 +173,7 @@ impl Session {
         schedule.advance(&burst.descs()[..done]);
         source.consume(done);
         queue.flush(now)?;
-        if done > 0 { Ok(Step::Sent) } else { self.give_up_if_stuck().map(|()| Step::Wait(FULL_NAP)) }
+        if done > 0 { Ok(Step::Sent) } else { self.give_up_if_stuck().map(|()| Step::Nap) }
     }
 
     /// Sleeps as long as sleeping is exact enough, then spins.

@@ -15,6 +15,7 @@ use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
 use serde::Serialize;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ Examples:
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture eth0 -w - | tshark -r -
 The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
-Options of packet ports: ?netns=NAME ?ring=128MiB ?block=1MiB ?timeout=MS ?lanes=N ?direction=in|inout")]
+Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout")]
 pub struct Args {
     /// Ports (comma between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORTS|FILTER")]
@@ -62,7 +63,7 @@ pub struct Args {
     /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames
     #[arg(long, value_name = "MS")]
     lag: Option<f64>,
-    /// End with status 3 if a frame was lost
+    /// End with status 3 if a frame was lost, or may have been
     #[arg(long)]
     lossless: bool,
     /// Print one JSON document at the end (schema linerate/capture/1)
@@ -108,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let ports = args.open_ports(&asked)?;
     if let Some(path) = &args.write {
-        sinks.push(args.open_writer(path, identity)?);
+        sinks.push(args.open_writer(&asked, path, identity)?);
     }
     let notes: Vec<String> =
         ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
@@ -182,7 +183,7 @@ impl Args {
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
-    fn open_writer(&self, path: &str, identity: Identity) -> anyhow::Result<Box<dyn Sink>> {
+    fn open_writer(&self, asked: &Asked, path: &str, identity: Identity) -> anyhow::Result<Box<dyn Sink>> {
         let format = match self.format {
             Some(FileFormat::Pcap) => Format::Pcap,
             Some(FileFormat::Pcapng) => Format::Pcapng,
@@ -192,7 +193,11 @@ impl Args {
         let mut writer = Writer::new(output, format);
         // So that a file opens even before there is a frame; a failure is told again with the first one. What
         // link type files have shows only with their first frame.
-        let _ = if self.read.is_empty() { writer.begin(LinkType::ETHERNET) } else { writer.flush() };
+        let _ = if asked.specs.iter().all(|spec| spec.scheme != "pcap") {
+            writer.begin(LinkType::ETHERNET)
+        } else {
+            writer.flush()
+        };
         Ok(Box::new(writer))
     }
 
@@ -207,26 +212,32 @@ impl Args {
     fn announce(&self, asked: &Asked, notes: &[String]) {
         let ports: Vec<String> = asked.specs.iter().map(ToString::to_string).collect();
         let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
-        eprintln!("capturing {}{to}", ports.join(", "));
+        let mut out = std::io::stderr();
+        let _ = writeln!(out, "capturing {}{to}", ports.join(", "));
         for note in notes {
-            eprintln!("  {note}");
+            let _ = writeln!(out, "  {note}");
         }
     }
 
     fn conclude(&self, asked: &Asked, report: &CaptureReport) -> anyhow::Result<Exit> {
-        let lost = report.ledger.lost();
         if self.json {
             let text = serde_json::to_string_pretty(&CaptureJson::new(asked, report))?;
             // Frames on standard output leave no room for anything else there.
-            if self.write.as_deref() == Some("-") { eprintln!("{text}") } else { println!("{text}") }
+            // Whoever should read it may have gone; the capture is complete all the same.
+            let _ = if self.write.as_deref() == Some("-") {
+                writeln!(std::io::stderr(), "{text}")
+            } else {
+                writeln!(std::io::stdout(), "{text}")
+            };
         } else if !self.quiet {
-            eprint!("{}", summary(report));
+            let _ = write!(std::io::stderr(), "{}", summary(report));
         }
         if let Some(failure) = &report.failure {
-            eprintln!("linerate: {failure}");
+            let _ = writeln!(std::io::stderr(), "linerate: {failure}");
             return Ok(Exit::Failed);
         }
-        Ok(if self.lossless && lost > 0 { Exit::Lost } else { Exit::Done })
+        let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
+        Ok(if self.lossless && !proven { Exit::Lost } else { Exit::Done })
     }
 }
 
@@ -242,10 +253,12 @@ fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
     if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
 }
 
-/// Whether both paths lead to one regular file.
-pub(super) fn is_same_file(one: &str, other: &str) -> bool {
-    let look = |path| std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()));
-    look(one).is_some_and(|identity| look(other) == Some(identity))
+/// Whether what is read and what is written are one regular file; `-` is standard input, and output.
+pub(super) fn is_same_file(read: &str, written: &str) -> bool {
+    let look = |path, stream| std::fs::metadata(if path == "-" { stream } else { path }).ok();
+    let identity = |data: std::fs::Metadata| data.is_file().then(|| (data.dev(), data.ino()));
+    let read = look(read, "/dev/stdin").and_then(identity);
+    read.is_some() && read == look(written, "/dev/stdout").and_then(identity)
 }
 
 fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {

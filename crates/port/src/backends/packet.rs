@@ -20,6 +20,7 @@ use crate::options::{RxOptions, TxOptions};
 use linerate_burst::LinkType;
 use linerate_filter::{Filter, Insn};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::time::{ClockId, clock_getres};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -28,6 +29,9 @@ const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "dir
 const TX_OPTIONS: &[&str] = &["netns"];
 /// Ring memory of a port, over all its lanes.
 const RING_BYTES: u64 = 128 << 20;
+/// What a desc's offset can reach, with a margin.
+const MAX_RING_BYTES: u64 = 3 << 30;
+const MAX_LANES: u64 = 64;
 /// The least of it for each lane.
 const LANE_RING_BYTES: u64 = 16 << 20;
 /// Holds the longest classic super-frame. No more, because the kernel hands a block over at every timeout however
@@ -65,7 +69,8 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     });
     let (found, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
     let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
-        Box::new(PacketRx::new(&spec.target, lane, socket, ring, wanted.timing, found.mtu)) as Box<dyn RxQueue>
+        Box::new(PacketRx::new(&spec.target, subject(spec, lane), socket, ring, wanted.timing, found.mtu))
+            as Box<dyn RxQueue>
     });
     Ok(RxPort {
         name: spec.to_string(),
@@ -88,7 +93,7 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let queues = sockets
         .into_iter()
         .enumerate()
-        .map(|(queue, socket)| Box::new(PacketTx::new(&spec.target, queue, socket)) as Box<dyn TxQueue>);
+        .map(|(queue, socket)| Box::new(PacketTx::new(subject(spec, queue), socket)) as Box<dyn TxQueue>);
     Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: Some(Box::new(monitor)) })
 }
 
@@ -113,11 +118,13 @@ struct FilterPlan {
 
 impl Wanted {
     fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-        let lanes = spec.number("lanes", cpus)?.clamp(1, 64);
-        let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, 1 << 26).next_power_of_two();
-        let ring = spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, 3 << 30);
+        let lanes = spec.number("lanes", cpus())?.clamp(1, MAX_LANES);
+        let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, MAX_RING_BYTES / (2 * MAX_LANES) / 2);
+        let block = block.next_power_of_two();
+        let ring =
+            spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, MAX_RING_BYTES);
         let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
+        let block_timeout = real_timeout(Duration::from_millis(timeout_ms));
         let outgoing = match spec.option("direction") {
             None | Some("in") => false,
             Some("inout") => true,
@@ -137,8 +144,8 @@ impl Wanted {
                 timeout_ms: timeout_ms as u32,
             },
             timing: Timing {
-                lag: options.lag.unwrap_or(LAG).max(Duration::from_millis(timeout_ms + 1)),
-                block_timeout: Duration::from_millis(timeout_ms),
+                lag: options.lag.unwrap_or(LAG).max(block_timeout + Duration::from_millis(1)),
+                block_timeout,
             },
             filter: plan_filter(spec, options)?,
             outgoing,
@@ -162,6 +169,27 @@ impl FilterPlan {
     }
 }
 
+/// One lane a processor: the softirq of any of them may bring frames, whatever processors this process is
+/// confined to.
+fn cpus() -> u64 {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let last = online.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<u64>().ok());
+    last.map_or_else(|| std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64), |last| last + 1)
+}
+
+/// After how long the kernel really hands a block over. Since Linux 6.18 a high-resolution timer does that;
+/// before, the timer wheel, which rounds up to ticks and adds one.
+fn real_timeout(asked: Duration) -> Duration {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    if (numbers.next(), numbers.next()) >= (Some(6), Some(18)) {
+        return asked;
+    }
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let tick = u64::try_from(tick.tv_nsec).unwrap_or(0).max(1);
+    Duration::from_nanos((asked.as_nanos() as u64).next_multiple_of(tick) + tick)
+}
+
 /// Decides where the filter runs: in the kernel if the result is the same there.
 fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError> {
     if options.filter.trim().is_empty() {
@@ -180,6 +208,12 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
             FilterPlan { notes: vec![format!("filter runs in this process: {reason}")], ..FilterPlan::default() }
         }
     })
+}
+
+/// Whose counters those of a queue are; interfaces of one name in two namespaces are two.
+fn subject(spec: &Spec, queue: usize) -> String {
+    let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
+    format!("packet:{}@{queue}{netns}", spec.target)
 }
 
 fn find(spec: &Spec) -> io::Result<Found> {

@@ -39,6 +39,8 @@ pub(super) struct PacketRx {
     looked: Nanos,
     /// Since when nothing new is taken in; zero until the first fill after that.
     detached: Option<Nanos>,
+    /// The interface is gone, and that is still to be said: what it had brought is shown first.
+    removed: bool,
     statistics: Cell<Statistics>,
 }
 
@@ -53,9 +55,16 @@ pub(super) struct Timing {
 
 impl PacketRx {
     /// A lane over a bound socket; frames beyond `mtu` are super-frames.
-    pub fn new(interface: &str, lane: usize, socket: PacketSocket, ring: PacketRing, timing: Timing, mtu: u32) -> Self {
+    pub fn new(
+        interface: &str,
+        subject: String,
+        socket: PacketSocket,
+        ring: PacketRing,
+        timing: Timing,
+        mtu: u32,
+    ) -> Self {
         PacketRx {
-            subject: format!("packet:{interface}@{lane}"),
+            subject,
             interfaces: [Interface::new(interface, LinkType::ETHERNET, StampSource::Kernel)],
             socket,
             blocks: PacketBlocks::new(ring),
@@ -66,6 +75,7 @@ impl PacketRx {
             downs: 0,
             looked: Nanos::ZERO,
             detached: None,
+            removed: false,
             statistics: Cell::default(),
         }
     }
@@ -113,7 +123,9 @@ impl PacketRx {
         self.downs += u64::from(down);
         // The kernel does not tell of the removal of an interface that was down.
         if self.downs > 0 && !self.socket.interface_exists() {
-            return Err(PortError::Ended { port, reason: "the interface was removed".into() });
+            self.removed = true;
+            self.detached = Some(Nanos::ZERO);
+            return Ok(());
         }
         if down { Err(PortError::Down { port }) } else { Ok(()) }
     }
@@ -138,6 +150,11 @@ impl RxQueue for PacketRx {
         let horizon = self.horizon(now, drained);
         if drained && self.detached.is_none() && self.blocks.descs().is_empty() {
             self.look(now)?;
+        }
+        if self.removed && horizon == Horizon::Ended && self.blocks.descs().is_empty() {
+            self.removed = false;
+            let reason = "the interface was removed".into();
+            return Err(PortError::Ended { port: self.subject.clone(), reason });
         }
         Ok(Head { burst: self.blocks.shown(), horizon, interfaces: &self.interfaces })
     }

@@ -34,8 +34,8 @@ enum Refusal {
 
 impl PacketTx {
     /// A queue over a bound socket.
-    pub fn new(interface: &str, queue: usize, socket: PacketSocket) -> Self {
-        PacketTx { subject: format!("packet:{interface}@{queue}"), socket, counts: SendCounts::default() }
+    pub fn new(subject: String, socket: PacketSocket) -> Self {
+        PacketTx { subject, socket, counts: SendCounts::default() }
     }
 
     /// Judges an error about one frame of `length` bytes.

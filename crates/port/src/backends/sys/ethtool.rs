@@ -16,8 +16,9 @@ const GCHANNELS: u32 = 0x3c;
 const SS_STATS: u32 = 1;
 const SS_FEATURES: u32 = 4;
 const STRING: usize = 32;
-/// More counters or features than any driver has; a larger answer is not believed.
-const MAX_STRINGS: u32 = 65_536;
+/// More counters or features than any driver has. Every answer gets room for so many: kernels before 6.19 write as
+/// many as the driver has at that moment, whatever number was announced (linux/ethtool.h, `n_stats`).
+const MAX_STRINGS: usize = 65_536;
 
 /// Asks about interfaces through any socket of their network namespace.
 #[derive(Clone, Copy)]
@@ -88,7 +89,7 @@ impl<'a> Ethtool<'a> {
     pub fn statistics(&self) -> io::Result<Vec<(String, u64)>> {
         let names = self.strings(SS_STATS)?;
         // struct ethtool_stats: cmd, n_stats, u64 data[n]; the data begins 8 bytes in.
-        let mut answer = vec![0u32; 2 + 2 * names.len()];
+        let mut answer = vec![0u32; 2 + 2 * MAX_STRINGS];
         answer[0] = GSTATS;
         answer[1] = names.len() as u32;
         self.ask(&mut answer)?;
@@ -101,7 +102,7 @@ impl<'a> Ethtool<'a> {
         let names = self.strings(SS_FEATURES)?;
         // struct ethtool_gfeatures: cmd, size, then blocks { available, requested, active, never_changed }.
         let blocks = names.len().div_ceil(32);
-        let mut answer = vec![0u32; 2 + 4 * blocks];
+        let mut answer = vec![0u32; 2 + 4 * MAX_STRINGS / 32];
         answer[0] = GFEATURES;
         answer[1] = blocks as u32;
         self.ask(&mut answer)?;
@@ -113,14 +114,17 @@ impl<'a> Ethtool<'a> {
         // struct ethtool_sset_info: cmd, reserved, u64 mask, u32 counts[1].
         let mut info = [GSSET_INFO, 0, 1 << set, 0, 0];
         self.ask(&mut info)?;
-        let count = if info[2] == 0 { 0 } else { info[4].min(MAX_STRINGS) };
+        let count = if info[2] == 0 { 0 } else { info[4] as usize };
+        if count > MAX_STRINGS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "more names than any driver has"));
+        }
         // struct ethtool_gstrings: cmd, string_set, len, then `len` names of 32 bytes.
-        let mut answer = vec![0u32; 3 + count as usize * STRING / 4];
+        let mut answer = vec![0u32; 3 + MAX_STRINGS * STRING / 4];
         answer[0] = GSTRINGS;
         answer[1] = set;
-        answer[2] = count;
+        answer[2] = count as u32;
         self.ask(&mut answer)?;
-        Ok(bytes_of(&answer)[12..].chunks_exact(STRING).map(text).collect())
+        Ok(bytes_of(&answer[3..3 + count * STRING / 4]).chunks_exact(STRING).map(text).collect())
     }
 
     fn read(&self, request: libc::Ioctl) -> io::Result<libc::ifreq> {
@@ -143,9 +147,8 @@ impl<'a> Ethtool<'a> {
     fn ask(&self, request: &mut [u32]) -> io::Result<()> {
         let mut ifreq = self.request();
         ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
-        // SAFETY: `request` is live, writable and as large as its command's structure with the number of
-        // elements written in it, which bounds what the kernel copies out. Drivers that would answer with
-        // more elements than announced are cut by the kernel to that number, or refused.
+        // SAFETY: `request` is live and writable, and as large as its command's structure with room for
+        // MAX_STRINGS elements where the number of elements is the driver's to say.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut ifreq) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

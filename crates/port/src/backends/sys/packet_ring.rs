@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::packet_socket::PacketSocket;
-use linerate_burst::{Burst, Desc, Flags, Nanos, TAIL};
+use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos, TAIL};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,6 +23,9 @@ const TPID_8021Q: u16 = 0x8100;
 const PACKET_OUTGOING: u8 = 4;
 /// Bytes of struct tpacket3_hdr and the struct sockaddr_ll behind it.
 const HEADERS: u32 = 48 + 20;
+
+/// A VLAN tag put back must not make a frame longer than any part of linerate handles.
+const LONGEST: u32 = MAX_FRAME as u32 - VLAN_TAG as u32;
 
 const STATUS_USER: u32 = 1;
 const STATUS_LOSING: u32 = 1 << 2;
@@ -152,7 +155,7 @@ impl PacketRing {
             let block_start = walk.block * self.layout.block_bytes;
             let mut flags = flags_of(header.status) | walk.flags;
             let mut offset = block_start + walk.next + u32::from(header.mac);
-            let (mut captured, mut wire) = (header.captured, header.wire);
+            let (mut captured, mut wire) = (header.captured.min(LONGEST), header.wire);
             if header.status & STATUS_VLAN_VALID != 0 {
                 wire += VLAN_TAG as u32;
                 if captured as usize >= MAC_ADDRESSES {
