@@ -79,10 +79,9 @@ impl Selector {
         }
         self.delivered += 1;
         let snap = self.selection.snap as usize;
-        if snap == 0 || frame.len() < snap {
-            return Some((frame.len(), desc.flags));
-        }
-        if desc.wire as usize <= snap {
+        // A frame that comes as long as the snap length, and was longer, was cut by the backend.
+        let is_whole = frame.len() < snap || frame.len() == snap && desc.wire as usize <= snap;
+        if snap == 0 || is_whole {
             return Some((frame.len(), desc.flags));
         }
         self.sliced += 1;
@@ -93,5 +92,25 @@ impl Selector {
         account.add(Count::SelectReceived, self.received).add(Count::SelectDelivered, self.delivered);
         account.add(Count::Filtered, self.filtered).add(Count::PastLimit, self.past_limit);
         account.add(Count::Sliced, self.sliced);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::{LinkType, Nanos, StampSource};
+
+    #[test]
+    fn nothing_longer_than_the_snap_length_passes_and_what_was_cut_is_flagged() {
+        let mut selector = Selector::new(Selection { snap: 4, ..Selection::default() });
+        selector.add_interface(&Interface::new("", LinkType::ETHERNET, StampSource::User)).unwrap();
+        // Captured and wire length, then what is kept; a file may claim a wire length below the captured one.
+        for (captured, wire, kept, sliced) in
+            [(3, 9, 3, false), (4, 4, 4, false), (4, 9, 4, true), (5, 5, 4, true), (6, 3, 4, true)]
+        {
+            let desc = Desc { wire, ..Desc::new(Nanos(1), 0, captured) };
+            let (length, flags) = selector.select(&desc, &[0; 6][..captured as usize], false).unwrap();
+            assert_eq!((length, flags.contains(Flags::SLICED)), (kept, sliced), "{captured} of {wire}");
+        }
     }
 }

@@ -227,7 +227,8 @@ impl TxQueue for MemTx {
     }
 
     fn sent(&self) -> Sent {
-        self.taken
+        let waiting = self.filling.burst();
+        Sent { frames: self.taken.frames - waiting.len() as u64, bytes: self.taken.bytes - waiting.bytes() }
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
