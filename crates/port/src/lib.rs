@@ -5,12 +5,14 @@
 //! - [`options`]: what ports may be asked for;
 //! - [`registry`]: one row a backend;
 //! - [`backends`]: one file a backend; system calls stay in `backends/sys/`;
+//! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`inventory`]: what interfaces there are and what they can do.
 #![deny(unsafe_code)]
 
 pub mod backends;
 pub mod contract;
+pub mod ebpf;
 pub mod inventory;
 pub mod netns;
 mod nic;
