@@ -15,6 +15,11 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/port/src/backends/sys/packet_blocks.rs",
     "crates/port/src/backends/sys/packet_ring.rs",
     "crates/port/src/backends/sys/packet_socket.rs",
+    "crates/port/src/backends/sys/xsk_frames.rs",
+    "crates/port/src/backends/sys/xsk_memory.rs",
+    "crates/port/src/backends/sys/xsk_ring.rs",
+    "crates/port/src/backends/sys/xsk_sender.rs",
+    "crates/port/src/backends/sys/xsk_socket.rs",
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.

@@ -102,6 +102,8 @@ counters! {
     Delivered = Receive, Delivered, "delivered";
     /// Frames that found the receive ring full: the reader was too slow or the ring too small.
     RingFull = Receive, Lost, "ring_full";
+    /// Frames the kernel found no buffer for: the reader was too slow, or the frame is longer than a buffer.
+    NoBuffer = Receive, Lost, "no_buffer";
     /// Frames whose place in the ring the kernel described wrongly; never seen on a sound kernel.
     BadRecord = Receive, Lost, "bad_record";
     /// Times the kernel stopped storing frames because every block was in use.
@@ -112,6 +114,10 @@ counters! {
     VlanRestored = Receive, Note, "vlan_restored";
     /// Frames whose transport checksum the sender had left to hardware.
     ChecksumPartial = Receive, Note, "checksum_partial";
+    /// Frames that came in several buffers and were joined.
+    Joined = Receive, Note, "joined";
+    /// Frames without a stamp, which got the time they were read at.
+    Unstamped = Receive, Note, "unstamped";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
 
@@ -152,6 +158,8 @@ counters! {
     TooShort = Send, Lost, "too_short";
     /// Frames of which the file holds only the beginning; they are not sent.
     SendTruncated = Send, Refused, "truncated";
+    /// Frames the driver dropped: no carrier, or its queue was full.
+    SendDropped = Send, Lost, "driver_dropped";
     /// Frames the kernel refused for another reason.
     SendRefused = Send, Lost, "send_refused";
     /// Frames handed over that were not sent before the run ended.

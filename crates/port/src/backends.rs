@@ -4,3 +4,4 @@ pub mod mem;
 pub mod packet;
 pub mod pcap;
 pub(crate) mod sys;
+pub mod xdp;

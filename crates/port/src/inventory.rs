@@ -2,6 +2,7 @@
 
 use crate::backends::sys::ethtool::Ethtool;
 use crate::netns::within;
+use crate::rtnl::{self, Rtnetlink};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
@@ -77,6 +78,61 @@ pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
     found.queues = ask.queues().unwrap_or((1, 1));
     found.offloads = ask.features().unwrap_or_default();
     found
+}
+
+/// One interface of this thread's network namespace whose frames begin with an Ethernet header.
+pub(crate) fn find(name: &str) -> io::Result<Found> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let found = look(name, socket.as_fd());
+    if found.index == 0 {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface (linerate ports lists them)"));
+    }
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        let reason = format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    Ok(found)
+}
+
+/// What this thread's network namespace uses an interface for, a phrase each; empty where nothing would miss its
+/// frames. A link-local address alone is no use.
+pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut uses = Vec::new();
+    if let Ok(address) = Ethtool::new(socket.as_fd(), &found.name).and_then(|ask| ask.ipv4()) {
+        uses.push(format!("it has the address {address}"));
+    }
+    // Columns: address, interface number, prefix length, scope (20: link-local), flags, name.
+    if has_row("if_inet6", 5, &found.name, |columns| columns[3] != "20") {
+        uses.push("it has an IPv6 address".into());
+    }
+    if is_default_route(&found.name) {
+        uses.push("the default route leaves through it".into());
+    }
+    let link = Rtnetlink::new()?.link(found.index).unwrap_or_default();
+    if rtnl::attribute(&link, rtnl::MASTER).is_some() {
+        uses.push("it is a part of a bridge or bond".into());
+    }
+    Ok(uses)
+}
+
+/// Whether the IPv4 or IPv6 default route of this thread's network namespace leaves through an interface.
+pub fn is_default_route(interface: &str) -> bool {
+    // Columns: Iface Destination Gateway Flags RefCnt Use Metric Mask; and, for IPv6, destination, prefix length, ...
+    has_row("route", 0, interface, |columns| columns[1] == "00000000" && columns.get(7) == Some(&"00000000"))
+        || has_row("ipv6_route", 9, interface, |columns| {
+            columns[0].bytes().all(|digit| digit == b'0') && columns[1] == "00" && columns[8] != "00200200"
+        })
+}
+
+/// Whether a table of /proc/net has a row of this interface, named in a column, for which `holds`.
+fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bool) -> bool {
+    fs::read_to_string(format!("/proc/thread-self/net/{table}")).is_ok_and(|table| {
+        table.lines().any(|line| {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            columns.len() > column.max(3) && columns[column] == interface && holds(&columns)
+        })
+    })
 }
 
 const IFF_UP: u32 = 1;

@@ -18,6 +18,7 @@ pub mod netns;
 mod nic;
 pub mod options;
 pub mod registry;
+mod rtnl;
 pub mod spec;
 
 pub use contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};

@@ -9,6 +9,10 @@ pub struct RxOptions {
     pub promiscuous: bool,
     /// How long after its time stamp a frame may show up; `None` for the backend's own default.
     pub lag: Option<std::time::Duration>,
+    /// Choose buffers so that nothing is lost, whatever memory that takes.
+    pub lossless: bool,
+    /// Take frames away from the host even on an interface that it uses itself.
+    pub take: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
     /// to the frames handed out. See [`crate::contract::RxQueue`]; whoever reads the port applies it again.
     pub filter: String,

@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{mem, packet, pcap};
+use crate::backends::{mem, packet, pcap, xdp};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
@@ -34,6 +34,14 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: packet::open_rx,
         open_tx: packet::open_tx,
         on_interface: Some(packet::on_interface),
+    },
+    Backend {
+        scheme: "xdp",
+        target: "interface",
+        sentence: "AF_XDP: takes frames from the driver, away from the host; the fastest way in",
+        open_rx: xdp::open_rx,
+        open_tx: xdp::open_tx,
+        on_interface: Some(xdp::on_interface),
     },
     Backend {
         scheme: "pcap",

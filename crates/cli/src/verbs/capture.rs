@@ -63,9 +63,12 @@ pub struct Args {
     /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames
     #[arg(long, value_name = "MS")]
     lag: Option<f64>,
-    /// End with status 3 if a frame was lost, or may have been
+    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
     #[arg(long)]
     lossless: bool,
+    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    #[arg(long)]
+    take: bool,
     /// Print one JSON document at the end (schema linerate/capture/1)
     #[arg(long)]
     json: bool,
@@ -178,6 +181,8 @@ impl Args {
             snap: self.snap,
             promiscuous: !self.no_promiscuous,
             lag: asked.lag,
+            lossless: self.lossless,
+            take: self.take,
             filter: asked.filter.clone(),
         };
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)

@@ -13,16 +13,14 @@ use super::sys::packet_ring::{Layout, PacketRing};
 use super::sys::packet_socket::PacketSocket;
 use crate::Spec;
 use crate::contract::{PortError, RxPort, RxQueue, TxPort, TxQueue};
-use crate::inventory::{ETHERNET_HARDWARE, Found, look};
+use crate::inventory::{ETHERNET_HARDWARE, Found, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::options::{RxOptions, TxOptions};
 use linerate_burst::LinkType;
 use linerate_filter::{Filter, Insn};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::time::{ClockId, clock_getres};
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction"];
@@ -62,7 +60,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     spec.allow_options(RX_OPTIONS)?;
     let mut wanted = Wanted::read(spec, options)?;
     let opened = within(spec.option("netns"), || {
-        let found = find(spec)?;
+        let found = find(&spec.target)?;
         let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         Ok((found, sockets, monitor))
@@ -85,7 +83,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
 pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     spec.allow_options(TX_OPTIONS)?;
     let opened = within(spec.option("netns"), || {
-        let found = find(spec)?;
+        let found = find(&spec.target)?;
         let sockets = (0..options.queues.max(1)).map(|_| open_sender(&found)).collect::<io::Result<Vec<_>>>()?;
         Ok((sockets, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
     });
@@ -214,19 +212,6 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
 fn subject(spec: &Spec, queue: usize) -> String {
     let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
     format!("packet:{}@{queue}{netns}", spec.target)
-}
-
-fn find(spec: &Spec) -> io::Result<Found> {
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    let found = look(&spec.target, socket.as_fd());
-    if found.index == 0 {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface (linerate ports lists them)"));
-    }
-    if !ETHERNET_HARDWARE.contains(&found.hardware) {
-        let reason = format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware);
-        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-    }
-    Ok(found)
 }
 
 fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {

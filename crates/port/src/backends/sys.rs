@@ -2,6 +2,12 @@
 
 pub(crate) mod bpf;
 pub(crate) mod ethtool;
+pub(crate) mod joined;
 pub(crate) mod packet_blocks;
 pub(crate) mod packet_ring;
 pub(crate) mod packet_socket;
+pub(crate) mod xsk_frames;
+pub(crate) mod xsk_memory;
+pub(crate) mod xsk_ring;
+pub(crate) mod xsk_sender;
+pub(crate) mod xsk_socket;

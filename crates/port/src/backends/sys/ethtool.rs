@@ -67,6 +67,15 @@ impl<'a> Ethtool<'a> {
         Ok((address.sa_family.into(), bytes))
     }
 
+    /// Its first IPv4 address, if it has one.
+    pub fn ipv4(&self) -> io::Result<std::net::Ipv4Addr> {
+        // SAFETY: SIOCGIFADDR leaves a sockaddr in the union; of family AF_INET, as the socket is.
+        let address = unsafe { self.read(libc::SIOCGIFADDR)?.ifr_ifru.ifru_addr };
+        // struct sockaddr_in: port, then address.
+        let bytes: [u8; 4] = std::array::from_fn(|index| address.sa_data[2 + index] as u8);
+        Ok(bytes.into())
+    }
+
     /// The driver's name.
     pub fn driver(&self) -> io::Result<String> {
         // struct ethtool_drvinfo: cmd, driver[32], ... 196 bytes in all.

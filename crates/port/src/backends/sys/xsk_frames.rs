@@ -1,0 +1,269 @@
+//! The receiving side of an AF_XDP socket: which chunks are ours, and the frames in them that are shown.
+//!
+//! Unsafe because frames are read where the kernel put them. Its promise, that no shown frame lies in a chunk
+//! given back, is kept by the private fields here and nowhere else.
+#![allow(unsafe_code)]
+
+use super::joined::JoinedArea;
+use super::xsk_memory::Memory;
+use super::xsk_ring::{Consumer, Producer};
+use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos};
+use std::sync::Arc;
+
+/// Most frames shown at a time, and the number below which more are looked for.
+const SHOWN: usize = 1024;
+const REFILL: usize = 256;
+/// How many frames ahead the memory is asked for.
+const PREFETCH: u32 = 8;
+/// Bytes in front of a frame that the XDP program writes: time, then VLAN tag.
+pub const METADATA: u64 = 16;
+/// In the word of the VLAN tag: there is one.
+const TAGGED: u64 = 1 << 32;
+const VLAN_TAG: u32 = 4;
+const MAC_ADDRESSES: usize = 12;
+
+/// What went by while frames were shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameCounts {
+    /// Frames that came in several chunks and were joined.
+    pub joined: u64,
+    /// Frames too long to be joined, or that the kernel described wrongly.
+    pub bad: u64,
+    /// Frames without a time stamp, which got the time they were looked at.
+    pub unstamped: u64,
+    /// Frames whose VLAN tag was put back.
+    pub vlan_restored: u64,
+    /// Frames longer than the interface's MTU.
+    pub super_frames: u64,
+}
+
+/// How times and lengths are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// What to take off a stamp to get UTC.
+    pub tai_offset: u64,
+    /// The time of frames without a stamp.
+    pub now: Nanos,
+    /// Frames longer than this are super-frames.
+    pub super_frame: u32,
+}
+
+/// The receive ring read in order: frames are shown, consumed, and their chunks given back.
+pub struct XskFrames {
+    memory: Arc<Memory>,
+    receive: Consumer<libc::xdp_desc>,
+    fill: Producer<u64>,
+    /// Frames walked; those before `consumed` are done with.
+    descs: Vec<Desc>,
+    consumed: usize,
+    joined: JoinedArea,
+    counts: FrameCounts,
+}
+
+impl XskFrames {
+    /// Gives the first `chunks` chunks of the memory to the kernel, and joins frames in the area behind all chunks.
+    pub fn new(memory: Arc<Memory>, receive: Consumer<libc::xdp_desc>, fill: Producer<u64>, chunks: u32) -> Self {
+        let joined = JoinedArea::new(memory.chunk_bytes(), memory.own_bytes());
+        let mut frames = XskFrames {
+            receive,
+            fill,
+            descs: Vec::with_capacity(SHOWN),
+            consumed: 0,
+            joined,
+            counts: FrameCounts::default(),
+            memory,
+        };
+        for chunk in 0..chunks {
+            frames.fill.push(u64::from(chunk) * u64::from(frames.memory.chunk()));
+        }
+        frames.fill.publish();
+        frames
+    }
+
+    /// Shows more frames if few are left; returns whether the ring has nothing more ready.
+    pub fn refill(&mut self, reading: &Reading) -> bool {
+        if self.descs.len() - self.consumed >= REFILL {
+            return false;
+        }
+        self.descs.drain(..self.consumed);
+        self.consumed = 0;
+        let ready = self.receive.look();
+        let mut taken = 0;
+        for ahead in 0..ready.min(PREFETCH) {
+            self.memory.prefetch(self.receive.peek(ahead).addr);
+        }
+        while taken < ready && self.descs.len() < SHOWN {
+            let entries = match self.receive.peek(taken) {
+                entry if entry.options & libc::XDP_PKT_CONTD == 0 => {
+                    if taken + PREFETCH < ready {
+                        self.memory.prefetch(self.receive.peek(taken + PREFETCH).addr);
+                    }
+                    self.show(entry, reading);
+                    1
+                }
+                first => match self.join(first, taken, ready, reading) {
+                    Some(entries) => entries,
+                    None => break,
+                },
+            };
+            taken += entries;
+        }
+        self.receive.advance(taken);
+        self.receive.release();
+        taken == ready
+    }
+
+    /// The descs of the frames shown.
+    pub fn descs(&self) -> &[Desc] {
+        &self.descs[self.consumed..]
+    }
+
+    /// The frames shown.
+    pub fn shown(&self) -> Burst<'_> {
+        // SAFETY: each desc not consumed lies inside a chunk that came back in the receive ring and has not been
+        // put into the fill ring since (`consume` alone does that), or in a part of the joined area that is held
+        // until `consume` gives it up.
+        unsafe { self.memory.burst(self.descs()) }
+    }
+
+    /// Done with the first frames shown.
+    ///
+    /// # Panics
+    /// If fewer are shown.
+    pub fn consume(&mut self, frames: usize) {
+        assert!(frames <= self.descs().len(), "{frames} frames consumed, {} shown", self.descs().len());
+        for index in self.consumed..self.consumed + frames {
+            let desc = self.descs[index];
+            if desc.flags.contains(Flags::JOINED) {
+                self.joined.give_back();
+            } else {
+                self.give_back(desc.offset.into());
+            }
+        }
+        self.consumed += frames;
+        self.fill.publish();
+    }
+
+    /// Whether the kernel waits to be told that the fill ring has chunks again.
+    pub fn needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// What went by.
+    pub fn counts(&self) -> FrameCounts {
+        self.counts
+    }
+
+    /// Puts the chunk around an address into the fill ring, which has room for every chunk there is.
+    fn give_back(&mut self, address: u64) {
+        self.fill.push(address & !u64::from(self.memory.chunk() - 1));
+    }
+
+    /// Shows a frame that lies in one chunk.
+    #[inline]
+    fn show(&mut self, entry: libc::xdp_desc, reading: &Reading) {
+        if !self.memory.holds(entry.addr, entry.len) {
+            self.counts.bad += 1;
+            return;
+        }
+        let (time, tag) = self.stamp(entry.addr, reading);
+        self.finish(Desc::new(time, entry.addr as u32, entry.len), tag, reading);
+    }
+
+    /// Shows a frame of several chunks, copied together; returns the number of its entries, `None` while it
+    /// cannot be shown.
+    fn join(&mut self, first: libc::xdp_desc, at: u32, ready: u32, reading: &Reading) -> Option<u32> {
+        let mut entries = 1;
+        let mut length = first.len as usize;
+        let mut sound = self.memory.holds(first.addr, first.len);
+        while self.receive.peek(at + entries - 1).options & libc::XDP_PKT_CONTD != 0 {
+            if at + entries == ready {
+                return None;
+            }
+            let part = self.receive.peek(at + entries);
+            sound &= self.memory.holds(part.addr, part.len);
+            length = length.saturating_add(part.len as usize);
+            entries += 1;
+        }
+        // In front of the frame is room for a VLAN tag.
+        let room = length.saturating_add(VLAN_TAG as usize);
+        if sound && room <= MAX_FRAME && self.joined.fits(room) {
+            let start = self.joined.take(room)? + VLAN_TAG as usize;
+            let (time, tag) = self.stamp(first.addr, reading);
+            let mut desc = Desc::new(time, start as u32, length as u32);
+            desc.flags |= Flags::JOINED;
+            self.copy_parts(at, entries, start);
+            self.counts.joined += 1;
+            self.finish(desc, tag, reading);
+        } else {
+            self.counts.bad += 1;
+        }
+        for part in at..at + entries {
+            let address = self.receive.peek(part).addr;
+            if self.memory.holds(address, 0) {
+                self.give_back(address);
+            }
+        }
+        self.fill.publish();
+        Some(entries)
+    }
+
+    /// Copies the parts of a frame, each checked to lie in its chunk, to `start`.
+    fn copy_parts(&mut self, at: u32, entries: u32, mut start: usize) {
+        for part in at..at + entries {
+            let part = self.receive.peek(part);
+            let length = part.len as usize;
+            // SAFETY: chunks that came back in the receive ring are ours, and the joined area has given these bytes
+            // to nobody else; the two do not overlap.
+            let (from, to) =
+                unsafe { (self.memory.bytes_mut(part.addr as usize, length), self.memory.bytes_mut(start, length)) };
+            to.copy_from_slice(from);
+            start += length;
+        }
+    }
+
+    /// What the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. Taken away, so that the
+    /// chunk does not lend it to a later frame.
+    #[inline]
+    fn stamp(&mut self, address: u64, reading: &Reading) -> (Nanos, u64) {
+        // SAFETY: the chunk came back in the receive ring, and no slice of it is alive while `self` is borrowed
+        // mutably.
+        let (time, tag) =
+            unsafe { (self.memory.take_word(address, METADATA), self.memory.take_word(address, METADATA - 8)) };
+        if time == 0 {
+            self.counts.unstamped += 1;
+            return (reading.now, tag);
+        }
+        (Nanos(time.saturating_sub(reading.tai_offset)), tag)
+    }
+
+    #[inline]
+    fn finish(&mut self, mut desc: Desc, tag: u64, reading: &Reading) {
+        if desc.wire > reading.super_frame {
+            desc.flags |= Flags::SUPER_FRAME;
+            self.counts.super_frames += 1;
+        }
+        if tag & TAGGED != 0 {
+            self.restore_vlan(&mut desc, tag as u32);
+        }
+        self.descs.push(desc);
+    }
+
+    /// Moves the two MAC addresses forward by four bytes and writes the tag behind them.
+    fn restore_vlan(&mut self, desc: &mut Desc, tag: u32) {
+        let headroom = desc.flags.contains(Flags::JOINED) || desc.offset & (self.memory.chunk() - 1) >= VLAN_TAG;
+        if (desc.captured as usize) < MAC_ADDRESSES || !headroom {
+            return;
+        }
+        desc.offset -= VLAN_TAG;
+        desc.captured += VLAN_TAG;
+        desc.wire += VLAN_TAG;
+        desc.flags |= Flags::VLAN_RESTORED;
+        self.counts.vlan_restored += 1;
+        // SAFETY: the frame is ours, and so are the bytes in front of it: a chunk begins with the headroom that
+        // the kernel leaves, the joined area with room for a tag.
+        let room = unsafe { self.memory.bytes_mut(desc.offset as usize, VLAN_TAG as usize + MAC_ADDRESSES) };
+        room.copy_within(VLAN_TAG as usize.., 0);
+        room[MAC_ADDRESSES..].copy_from_slice(&tag.to_be_bytes());
+    }
+}

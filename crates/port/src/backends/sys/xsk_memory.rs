@@ -1,0 +1,148 @@
+//! The memory of an AF_XDP socket: chunks that kernel and process hand back and forth, an area of our own
+//! behind them where frames of several chunks are joined, and a page that stays zero.
+//!
+//! Unsafe because the kernel writes the chunks it was given. The rule that makes it sound: a chunk is the
+//! kernel's from the moment its address is put into the fill or the send ring until it comes back in the receive or
+//! the completion ring, and ours otherwise.
+#![allow(unsafe_code)]
+
+use linerate_burst::{Burst, Desc, TAIL};
+use std::{io, ptr, slice};
+
+const HUGE_PAGE: usize = 2 << 20;
+const PAGE: usize = 4096;
+
+/// One mapping, laid out as: chunks, area of our own, page of zeros.
+#[derive(Debug)]
+pub struct Memory {
+    base: *mut u8,
+    mapped: usize,
+    chunk: u32,
+    chunks: u32,
+    own: usize,
+}
+
+// SAFETY: the mapping belongs to this value; which bytes a thread may touch is settled by who holds a chunk.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Maps `chunks` chunks of `chunk` bytes (2048 or 4096) and `own` bytes behind them.
+    pub fn new(chunk: u32, chunks: u32, own: usize) -> io::Result<Self> {
+        const { assert!(TAIL <= PAGE) };
+        let bytes = chunk as usize * chunks as usize + own;
+        if u32::try_from(bytes).is_err() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 4 GiB of receive memory for a queue"));
+        }
+        let mapped = (bytes + PAGE).next_multiple_of(HUGE_PAGE);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Fewer TLB misses where the system grants huge pages; nothing depends on it.
+        // SAFETY: the mapping just made.
+        unsafe { libc::madvise(base, mapped, libc::MADV_HUGEPAGE) };
+        Ok(Memory { base: base.cast(), mapped, chunk, chunks, own })
+    }
+
+    /// Where the chunks begin.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Bytes of all chunks.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk as usize * self.chunks as usize
+    }
+
+    /// Bytes of the area of our own, which begins behind the chunks.
+    pub fn own_bytes(&self) -> usize {
+        self.own
+    }
+
+    /// Whether a chunk holds `length` bytes at `address`.
+    pub fn holds(&self, address: u64, length: u32) -> bool {
+        let within = address & u64::from(self.chunk - 1);
+        address < self.chunk_bytes() as u64 && within + u64::from(length) <= u64::from(self.chunk)
+    }
+
+    /// The 64-bit word in front of `address` by `distance` bytes, which becomes 0; 0 where the chunk does not
+    /// reach so far.
+    ///
+    /// # Safety
+    /// The chunk is ours, and no other reference to its bytes is alive.
+    #[inline]
+    pub unsafe fn take_word(&self, address: u64, distance: u64) -> u64 {
+        if address & u64::from(self.chunk - 1) < distance || !self.holds(address, 0) {
+            return 0;
+        }
+        // SAFETY: inside the chunk (just checked), which is ours.
+        unsafe {
+            let word = self.base.add((address - distance) as usize).cast::<u64>();
+            let value = word.read_unaligned();
+            word.write_unaligned(0);
+            value
+        }
+    }
+
+    /// Bytes of the mapping, to be written.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    ///
+    /// # Safety
+    /// The bytes are ours, and no other reference to them is alive.
+    #[expect(clippy::mut_from_ref, reason = "who may write is settled by who holds a chunk")]
+    pub unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+        assert!(offset + length <= self.chunk_bytes() + self.own);
+        // SAFETY: inside the mapping (just checked); the rest is the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.base.add(offset), length) }
+    }
+
+    /// Asks the processor to bring the line at an address near.
+    #[inline]
+    pub fn prefetch(&self, address: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if self.holds(address, 0) {
+            // SAFETY: a prefetch reads nothing that the program sees; the address lies inside the mapping.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.base.add(address as usize).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
+
+    /// Frames of this memory as a burst.
+    ///
+    /// # Safety
+    /// Each desc's frame lies inside the chunks or the area of our own, and nobody writes it for `'a`.
+    pub unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
+        // SAFETY: the caller's promise; a page lies behind the last byte that a frame may have.
+        unsafe { Burst::from_raw(self.base, descs) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `new`. The kernel holds pages of its own accord while it needs them.
+        unsafe { libc::munmap(self.base.cast(), self.mapped) };
+    }
+}

@@ -1,0 +1,117 @@
+//! The sending side of an AF_XDP socket: frames are copied into chunks, and the chunks come back.
+//!
+//! Unsafe because chunks are written in memory that the kernel reads. A chunk is in `free` or with the kernel,
+//! never both.
+#![allow(unsafe_code)]
+
+use super::xsk_memory::Memory;
+use super::xsk_ring::{Consumer, Producer};
+use std::sync::Arc;
+
+/// The send ring and the chunks that frames are sent from.
+pub struct XskSender {
+    memory: Arc<Memory>,
+    send: Producer<libc::xdp_desc>,
+    completion: Consumer<u64>,
+    /// Chunks that are ours.
+    free: Vec<u64>,
+    /// The range of addresses that are ours to send from.
+    first: u64,
+    chunks: usize,
+    multi_buffer: bool,
+}
+
+impl XskSender {
+    /// Sends from `chunks` chunks of the memory, from chunk `first` on.
+    pub fn new(
+        memory: Arc<Memory>,
+        send: Producer<libc::xdp_desc>,
+        completion: Consumer<u64>,
+        first: u32,
+        chunks: u32,
+        multi_buffer: bool,
+    ) -> Self {
+        let size = u64::from(memory.chunk());
+        let first = u64::from(first) * size;
+        let free = (0..u64::from(chunks)).rev().map(|chunk| first + chunk * size).collect();
+        XskSender { memory, send, completion, free, first, chunks: chunks as usize, multi_buffer }
+    }
+
+    /// The longest frame that can be sent.
+    pub fn longest(&self) -> usize {
+        // MAX_SKB_FRAGS of the kernel, and the chunk that the frame begins in.
+        let most = if self.multi_buffer { 17 } else { 1 };
+        most.min(self.chunks) * self.memory.chunk() as usize
+    }
+
+    /// Writes a frame into the send ring; false where there is no room for it now.
+    ///
+    /// # Panics
+    /// If it is longer than the longest.
+    pub fn push(&mut self, frame: &[u8]) -> bool {
+        assert!(frame.len() <= self.longest());
+        let chunk = self.memory.chunk() as usize;
+        let parts = frame.len().div_ceil(chunk).max(1);
+        if self.free.len() < parts || (self.send.free() as usize) < parts {
+            return false;
+        }
+        let mut rest = frame;
+        for part in 0..parts {
+            let Some(address) = self.free.pop() else { return false };
+            let (now, later) = rest.split_at(rest.len().min(chunk));
+            // SAFETY: a chunk in `free` is ours alone, and it has just been taken out of there.
+            unsafe { self.memory.bytes_mut(address as usize, now.len()) }.copy_from_slice(now);
+            let options = if part + 1 < parts { libc::XDP_PKT_CONTD } else { 0 };
+            self.send.push(libc::xdp_desc { addr: address, len: now.len() as u32, options });
+            rest = later;
+        }
+        true
+    }
+
+    /// Shows what was written to the kernel.
+    pub fn publish(&mut self) {
+        self.send.publish();
+    }
+
+    /// Whether the kernel wants to be told that there is something to send.
+    pub fn needs_wakeup(&self) -> bool {
+        self.send.needs_wakeup()
+    }
+
+    /// Entries that the kernel has not taken yet.
+    pub fn waiting(&mut self) -> usize {
+        self.send.waiting() as usize
+    }
+
+    /// Chunks that the kernel has not given back yet.
+    pub fn outstanding(&self) -> usize {
+        self.chunks - self.free.len()
+    }
+
+    /// Chunks in all.
+    pub fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    /// Takes back what was sent; `each` is told the number of every chunk that came back, counted from the first.
+    pub fn reclaim(&mut self, mut each: impl FnMut(usize)) {
+        let ready = self.completion.look();
+        let size = u64::from(self.memory.chunk());
+        for ahead in 0..ready {
+            let address = self.completion.peek(ahead) & !(size - 1);
+            let chunk = address.wrapping_sub(self.first) / size;
+            // Never more than there are: the kernel gives back what it was given.
+            if chunk < self.chunks as u64 && self.free.len() < self.chunks {
+                self.free.push(address);
+                each(chunk as usize);
+            }
+        }
+        self.completion.advance(ready);
+        self.completion.release();
+    }
+
+    /// The number of the chunk that the next frame will begin in.
+    pub fn next_chunk(&self) -> Option<usize> {
+        self.free.last().map(|address| ((address - self.first) / u64::from(self.memory.chunk())) as usize)
+    }
+}

@@ -1,0 +1,111 @@
+//! What the kernel says about a link, by rtnetlink (rtnetlink(7), linux/if_link.h).
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// `struct rtnl_link_stats64`.
+pub const STATS64: u16 = 23;
+/// The interface this one is a part of: a bridge, a bond.
+pub const MASTER: u16 = 10;
+/// In the flags: somebody has set it up.
+pub const IFF_UP: u32 = 1;
+/// Nested: what XDP program is attached.
+pub const XDP: u16 = 43;
+/// In [`XDP`]: the number of the program.
+pub const XDP_PROGRAM: u16 = 4;
+
+const NLMSG_HEADER: usize = 16;
+const IFINFOMSG: usize = 16;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const NLM_F_REQUEST: u16 = 1;
+/// Attributes that hold others say so in the top bit.
+const KIND: u16 = 0x3fff;
+
+/// A socket to ask through; it stays in the network namespace it was made in.
+#[derive(Debug)]
+pub struct Rtnetlink(OwnedFd);
+
+impl Rtnetlink {
+    /// Opens a socket.
+    pub fn new() -> io::Result<Self> {
+        Ok(Rtnetlink(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?))
+    }
+
+    /// The attributes of a link; `None` where it is gone.
+    pub fn link(&self, index: u32) -> Option<Vec<u8>> {
+        Some(self.ask(index)?.split_off(NLMSG_HEADER + IFINFOMSG))
+    }
+
+    /// The `IFF_*` flags of a link (linux/if.h); `None` where it is gone.
+    pub fn flags(&self, index: u32) -> Option<u32> {
+        // struct ifinfomsg: family, type, index, flags, change.
+        number(&self.ask(index)?[NLMSG_HEADER + 8..])
+    }
+
+    fn ask(&self, index: u32) -> Option<Vec<u8>> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        sendto(&self.0, &request(index), SendFlags::empty(), &kernel).ok()?;
+        let mut answer = vec![0u8; 16 << 10];
+        let (length, _) = recv(&self.0, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+        answer.truncate(length);
+        (half(&answer, 4)? == RTM_NEWLINK && answer.len() >= NLMSG_HEADER + IFINFOMSG).then_some(answer)
+    }
+}
+
+/// One attribute among others.
+pub fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    while let (Some(length), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
+        let value = attributes.get(4..usize::from(length))?;
+        if kind & KIND == wanted {
+            return Some(value);
+        }
+        attributes = attributes.get(usize::from(length).next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// An attribute's value as a number of 32 bits.
+pub fn number(value: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// RTM_GETLINK for one interface: struct nlmsghdr, then struct ifinfomsg.
+fn request(index: u32) -> [u8; NLMSG_HEADER + IFINFOMSG] {
+    let mut message = [0; NLMSG_HEADER + IFINFOMSG];
+    message[0..4].copy_from_slice(&((NLMSG_HEADER + IFINFOMSG) as u32).to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message[20..24].copy_from_slice(&index.to_ne_bytes());
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_loopback_link_has_statistics_and_no_master() {
+        let attributes = Rtnetlink::new().unwrap().link(1).expect("every namespace has lo");
+        assert!(attribute(&attributes, STATS64).is_some_and(|stats| stats.len() >= 8 * 16));
+        assert_eq!(attribute(&attributes, MASTER), None);
+        assert!(Rtnetlink::new().unwrap().flags(1).is_some());
+        assert_eq!(Rtnetlink::new().unwrap().flags(u32::MAX >> 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_walked(bytes in prop::collection::vec(any::<u8>(), 0..200), wanted in 0u16..50) {
+            if let Some(value) = attribute(&bytes, wanted) {
+                let _ = number(value);
+            }
+        }
+    }
+}
