@@ -5,6 +5,7 @@
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
 //! - `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -27,6 +28,8 @@ mod rings;
 mod vlan;
 #[path = "conformance/wire.rs"]
 mod wire;
+#[path = "conformance/xdp.rs"]
+mod xdp;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
