@@ -71,6 +71,18 @@ pub struct Counts {
     pub places: Vec<(usize, usize)>,
 }
 
+impl Counts {
+    /// The same ports and queues before anything was counted.
+    pub fn beginning(&self) -> Counts {
+        Counts::of(self.ports.len(), self.places.clone())
+    }
+
+    fn of(ports: usize, places: Vec<(usize, usize)>) -> Self {
+        let queues = vec![Counted::default(); places.len()];
+        Counts { ports: vec![Counted::default(); ports], queues, places, ..Counts::default() }
+    }
+}
+
 /// What was counted of one queue, of one port, or of all.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
@@ -141,12 +153,7 @@ impl Session {
     fn new(counting: Counting) -> Self {
         let ports = counting.ports.len();
         let lanes = Lanes::new(counting.ports);
-        let counts = Counts {
-            ports: vec![Counted::default(); ports],
-            queues: vec![Counted::default(); lanes.len()],
-            places: lanes.places(),
-            ..Counts::default()
-        };
+        let counts = Counts::of(ports, lanes.places());
         counting.watch.show(&counts);
         Session {
             lanes,

@@ -14,14 +14,15 @@ const SCHEMA: &str = "linerate/count/1";
 
 /// Prints a line about what has happened since the last one; once nobody reads them, the run ends.
 pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut() + Send {
-    let mut before = watch.counts();
+    let mut before = None;
     move || {
         let now = watch.counts();
-        let line = serde_json::to_string(&IntervalJson::new(&subject, &before, &now)).unwrap_or_default();
+        let then = before.take().unwrap_or_else(|| now.beginning());
+        let line = serde_json::to_string(&IntervalJson::new(&subject, &then, &now)).unwrap_or_default();
         if writeln!(std::io::stdout(), "{line}").is_err() {
             stop.request();
         }
-        before = now;
+        before = Some(now);
     }
 }
 

@@ -11,23 +11,27 @@ use linerate_generate::rate::FCS;
 use rustix::termios::tcgetwinsize;
 use std::io::Write;
 
+/// Lines of a terminal that does not say.
+const USUAL_HEIGHT: usize = 24;
+
 /// Shows what has happened since the last time, on standard error.
 pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
-    let mut before = watch.counts();
+    let mut before = None;
     let mut drawn = 0;
     move || {
         let now = watch.counts();
+        let then = before.take().unwrap_or_else(|| now.beginning());
         // A terminal that is gone is no reason to end a run.
         let mut out = std::io::stderr();
         let _ = if is_watched() {
-            let text = fitting(&subject, &before, &now);
+            let text = fitting(&subject, &then, &now);
             let again = drawing(&text, drawn);
             drawn = text.lines().count();
             write!(out, "{again}")
         } else {
-            writeln!(out, "{}", line(&subject, &before, &now))
+            writeln!(out, "{}", line(&subject, &then, &now))
         };
-        before = now;
+        before = Some(now);
     }
 }
 
@@ -40,10 +44,13 @@ fn drawing(text: &str, drawn: usize) -> String {
 
 /// The table by queue, or by port where the terminal is not high enough for that.
 fn fitting(subject: &Subject, before: &Counts, now: &Counts) -> String {
-    let height = tcgetwinsize(std::io::stderr()).map_or(24, |size| usize::from(size.ws_row));
-    let rows = subject.rows(now);
-    let fits = rows.len() + 2 < height;
-    let rows = if fits { rows } else { subject.ports(now).chain([(Place::All, &now.all)]).collect() };
+    let height = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_row));
+    let height = if height == 0 { USUAL_HEIGHT } else { height };
+    let mut rows = subject.rows(now);
+    if rows.len() + 2 > height {
+        rows = subject.ports(now).collect();
+        rows.push((Place::All, &now.all));
+    }
     picture(subject, rows, before, now)
 }
 
