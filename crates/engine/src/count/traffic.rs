@@ -3,32 +3,38 @@
 use linerate_burst::{Desc, Nanos};
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
 
-/// Where the buckets of frame sizes begin, but the first, which begins at 0: those of RFC 2819 section 5
-/// (etherStatsUndersizePkts, etherStatsPkts64Octets and so on, oversize frames last), with the FCS.
-const BEGINNINGS: [u32; BUCKETS - 1] = [64, 65, 128, 256, 512, 1024, 1519];
+/// Where the buckets of frame sizes begin: those of RFC 2819 section 5 (etherStatsUndersizePkts,
+/// etherStatsPkts64Octets and so on, oversize frames last), with the FCS.
+const BEGINNINGS: [u32; BUCKETS] = [0, 64, 65, 128, 256, 512, 1024, 1519];
 const BUCKETS: usize = 8;
+/// The bucket of each length without FCS; all greater ones are in the bucket of the last.
+static BUCKET_OF: [u8; LENGTHS] = bucket_of();
+const LENGTHS: usize = BEGINNINGS[BUCKETS - 1] as usize - FCS as usize + 1;
 
 /// How many frames had which size. Sizes count the FCS: 64 means 60 bytes here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    frames: u64,
-    /// Frames at least as long as the bucket begins. Adding to all of them takes no branch and no lookup,
-    /// and frames of one size do not wait for each other.
-    at_least: [u64; BUCKETS - 1],
-}
+pub struct Sizes([u64; BUCKETS]);
 
 impl Sizes {
     /// The buckets in order: the least and the greatest size (`None`: any), and the frames.
     pub fn buckets(&self) -> impl Iterator<Item = (u32, Option<u32>, u64)> + use<> {
-        let Sizes { frames, at_least } = *self;
-        (0..BUCKETS).map(move |bucket| {
-            let begins = bucket.checked_sub(1);
-            let above = at_least.get(bucket).copied().unwrap_or(0);
-            let least = begins.map_or(0, |at| BEGINNINGS[at]);
-            let frames = begins.map_or(frames, |at| at_least[at]) - above;
-            (least, BEGINNINGS.get(bucket).map(|next| next - 1), frames)
-        })
+        let mosts = BEGINNINGS.into_iter().skip(1).map(|next| Some(next - 1)).chain([None]);
+        BEGINNINGS.into_iter().zip(mosts).zip(self.0).map(|((least, most), frames)| (least, most, frames))
     }
+}
+
+const fn bucket_of() -> [u8; LENGTHS] {
+    let mut table = [0; LENGTHS];
+    let mut length = 0;
+    while length < table.len() {
+        let mut bucket = BUCKETS - 1;
+        while BEGINNINGS[bucket] as usize > length + FCS as usize {
+            bucket -= 1;
+        }
+        table[length] = bucket as u8;
+        length += 1;
+    }
+    table
 }
 
 /// What was counted of some frames.
@@ -60,8 +66,7 @@ impl Traffic {
         self.bytes += tally.bytes;
         self.lengths = Some((least.min(tally.least), most.max(tally.most)));
         self.span = Some((first.min(tally.first), last.max(tally.last)));
-        self.sizes.frames += tally.frames;
-        for (sum, frames) in self.sizes.at_least.iter_mut().zip(tally.at_least) {
+        for (sum, frames) in self.sizes.0.iter_mut().zip(tally.sizes) {
             *sum += u64::from(frames);
         }
         let second = tally.first.seconds();
@@ -119,7 +124,7 @@ pub(crate) struct Tally {
     bytes: u64,
     least: u32,
     most: u32,
-    at_least: [u32; BUCKETS - 1],
+    sizes: [u32; BUCKETS],
     first: Nanos,
     last: Nanos,
 }
@@ -132,7 +137,7 @@ impl Tally {
             bytes: 0,
             least: u32::MAX,
             most: 0,
-            at_least: [0; BUCKETS - 1],
+            sizes: [0; BUCKETS],
             first: Nanos::MAX,
             last: Nanos::ZERO,
         };
@@ -142,9 +147,8 @@ impl Tally {
             tally.most = tally.most.max(desc.wire);
             tally.first = tally.first.min(desc.time);
             tally.last = tally.last.max(desc.time);
-            for (frames, begins) in tally.at_least.iter_mut().zip(BEGINNINGS) {
-                *frames += u32::from(desc.wire >= begins - FCS as u32);
-            }
+            let place = (desc.wire as usize).min(LENGTHS - 1);
+            tally.sizes[usize::from(BUCKET_OF[place])] += 1;
         }
         tally
     }
