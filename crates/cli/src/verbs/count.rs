@@ -29,8 +29,8 @@ Examples:
   linerate count eth0 --json --interval 0.1         a JSON line ten times a second, a last one in the end
 Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
 Sizes count the FCS (64 means 60 bytes in a capture file) and fall into the buckets of RFC 2819. Rates of files are
-over the time from their first frame to their last, others over the time of the run; the peak is the most in one
-full second of the frames' own time.")]
+over the time from the first frame counted to the last, others over the time of the run; the peak is the most in
+one second of the clock, by the frames' own times.")]
 pub struct Args {
     /// Ports (comma or blank between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORT|FILTER")]

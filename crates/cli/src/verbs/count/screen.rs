@@ -77,7 +77,7 @@ fn picture(subject: &Subject, rows: Vec<(Place, &Counted)>, before: &Counts, now
 }
 
 fn mean_size(gain: &Gain) -> String {
-    if gain.frames == 0 { String::new() } else { (gain.bytes / gain.frames + FCS).to_string() }
+    gain.bytes.checked_div(gain.frames).map_or_else(String::new, |mean| (mean + FCS).to_string())
 }
 
 fn line(subject: &Subject, before: &Counts, now: &Counts) -> String {

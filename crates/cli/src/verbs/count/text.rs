@@ -42,7 +42,7 @@ pub(super) fn losses(lost: impl Iterator<Item = (&'static str, u64)>) -> String 
 
 fn totals(subject: &Subject, counts: &Counts) -> String {
     let heads =
-        ["port", "queue", "frames", "bytes", "mean rate", "Gb/s L2", "Gb/s L1", "peak", "Gb/s L1", "size", "lost"];
+        ["port", "queue", "frames", "bytes", "mean rate", "Gb/s L2", "Gb/s L1", "peak rate", "peak L1", "size", "lost"];
     let mut rows = table(&heads, 2);
     for (place, counted) in subject.rows(counts) {
         let traffic = &counted.traffic;
@@ -74,16 +74,14 @@ fn size_range(traffic: &Traffic) -> String {
 fn explanation(subject: &Subject, counts: &Counts) -> String {
     let ports = || subject.ports(counts);
     let recorded = ports().filter(|(place, _)| subject.is_recorded(*place)).count();
-    let of_frames = "the time from the first frame of a file to its last";
+    let of_frames = "the time from the first frame counted to the last";
     let of_run = format!("the {:.3} s of the run", counts.elapsed.as_secs_f64());
     let time = match recorded {
         0 => of_run,
         all if all == ports().count() => of_frames.to_owned(),
-        _ => format!("{of_run}, of files over {of_frames}"),
+        _ => format!("{of_run}, those of files over {of_frames}"),
     };
-    format!(
-        "mean over {time}; peak: the most in one second of the frames' time; size: smallest / mean / largest with FCS"
-    )
+    format!("means over {time}; peak: the most in one second; size: smallest / mean / largest, with FCS; bytes without")
 }
 
 fn sizes(subject: &Subject, counts: &Counts) -> String {
@@ -103,7 +101,8 @@ fn mix(subject: &Subject, counts: &Counts) -> String {
     } else {
         vec![(Place::All, &counts.all)]
     };
-    let labels: Vec<String> = columns.iter().map(|(place, _)| subject.label(*place)[0].clone()).collect();
+    let label = |place| if columns.len() > 1 { subject.label(place)[0].clone() } else { "frames".into() };
+    let labels: Vec<String> = columns.iter().map(|(place, _)| label(*place)).collect();
     let heads: Vec<&str> = ["protocol"].into_iter().chain(labels.iter().map(String::as_str)).chain(["part"]).collect();
     let mut rows = table(&heads, 1);
     let all = counts.all.traffic.frames;
