@@ -122,6 +122,7 @@ fn intervals_add_up_to_the_summary() {
     assert_eq!((frames, bytes), (300, 300 * 60));
     // Nobody reads on: the run ends by itself.
     drop(output);
+    wait_until("the run ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

@@ -1,6 +1,6 @@
 //! `linerate/count/1`: a line an interval, and a summary as the last line.
 
-use super::rows::{Gain, Place, Subject};
+use super::rows::{Gain, Looks, Place, Subject};
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
 use linerate_engine::count::{Counted, Counts, Mix, Sizes};
@@ -14,15 +14,14 @@ const SCHEMA: &str = "linerate/count/1";
 
 /// Prints a line about what has happened since the last one; once nobody reads them, the run ends.
 pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut() + Send {
-    let mut before = None;
+    let mut looks = Looks::new(watch);
     move || {
-        let now = watch.counts();
-        let then = before.take().unwrap_or_else(|| now.beginning());
-        let line = serde_json::to_string(&IntervalJson::new(&subject, &then, &now)).unwrap_or_default();
-        if writeln!(std::io::stdout(), "{line}").is_err() {
-            stop.request();
-        }
-        before = Some(now);
+        looks.look(|before, now| {
+            let line = serde_json::to_string(&IntervalJson::new(&subject, before, now)).unwrap_or_default();
+            if writeln!(std::io::stdout(), "{line}").is_err() {
+                stop.request();
+            }
+        });
     }
 }
 

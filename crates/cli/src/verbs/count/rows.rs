@@ -2,6 +2,7 @@
 
 use crate::view::rates::Rates;
 use linerate_burst::Nanos;
+use linerate_engine::Watch;
 use linerate_engine::count::{Counted, Counts, Traffic};
 use linerate_port::Spec;
 use std::time::Duration;
@@ -92,6 +93,29 @@ impl Subject {
     }
 }
 
+/// One look after the other at what a run counts.
+pub(super) struct Looks {
+    watch: Watch,
+    before: Option<Counts>,
+}
+
+impl Looks {
+    pub fn new(watch: Watch) -> Self {
+        Looks { watch, before: None }
+    }
+
+    /// Shows the counts of the last look beside those of now, unless the run has brought nothing newer.
+    pub fn look(&mut self, show: impl FnOnce(&Counts, &Counts)) {
+        let now = self.watch.counts();
+        let before = self.before.take().unwrap_or_else(|| now.beginning());
+        let is_newer = now.elapsed > before.elapsed;
+        if is_newer {
+            show(&before, &now);
+        }
+        self.before = Some(if is_newer { now } else { before });
+    }
+}
+
 /// What a row has gained between two looks.
 pub(super) struct Gain {
     pub frames: u64,
@@ -119,5 +143,31 @@ impl Subject {
             rates: Rates::new(frames, bytes, seconds),
             lost: lost.filter(|(_, lost)| *lost > 0).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(received: u64) -> Counted {
+        Counted { received, ..Counted::default() }
+    }
+
+    #[test]
+    fn queues_have_the_numbers_asked_for_and_silent_ones_of_several_are_left_out() {
+        let specs = ["xdp:x0@2-4", "pcap:f", "packet:y0"].map(|text| Spec::parse(text).unwrap());
+        let subject = Subject::new(&specs);
+        let counts = Counts {
+            ports: vec![counted(7), counted(0), counted(5)],
+            queues: vec![counted(3), counted(0), counted(4), counted(0), counted(5)],
+            places: vec![(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)],
+            ..Counts::default()
+        };
+        let labels: Vec<String> =
+            subject.rows(&counts).iter().map(|(place, _)| subject.label(*place).join(" ")).collect();
+        assert_eq!(labels, ["xdp:x0@2-4 2", "xdp:x0@2-4 4", "xdp:x0@2-4 all", "pcap:f 0", "packet:y0 0", "all "]);
+        let recorded = [Place::All, Place::Port(0), Place::Queue(1, 0)].map(|place| subject.is_recorded(place));
+        assert_eq!(recorded, [false, false, true]);
     }
 }

@@ -1,6 +1,6 @@
 //! A count while it runs: on a terminal a table that is drawn again, else a line.
 
-use super::rows::{Gain, Place, Subject};
+use super::rows::{Gain, Looks, Place, Subject};
 use super::text::losses;
 use crate::view::live::is_watched;
 use crate::view::rates::{frames_per_second, grouped};
@@ -16,22 +16,21 @@ const USUAL_HEIGHT: usize = 24;
 
 /// Shows what has happened since the last time, on standard error.
 pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
-    let mut before = None;
+    let mut looks = Looks::new(watch);
     let mut drawn = 0;
     move || {
-        let now = watch.counts();
-        let then = before.take().unwrap_or_else(|| now.beginning());
-        // A terminal that is gone is no reason to end a run.
-        let mut out = std::io::stderr();
-        let _ = if is_watched() {
-            let text = fitting(&subject, &then, &now);
-            let again = drawing(&text, drawn);
-            drawn = text.lines().count();
-            write!(out, "{again}")
-        } else {
-            writeln!(out, "{}", line(&subject, &then, &now))
-        };
-        before = Some(now);
+        looks.look(|before, now| {
+            // A terminal that is gone is no reason to end a run.
+            let mut out = std::io::stderr();
+            let _ = if is_watched() {
+                let text = fitting(&subject, before, now);
+                let again = drawing(&text, drawn);
+                drawn = text.lines().count();
+                write!(out, "{again}")
+            } else {
+                writeln!(out, "{}", line(&subject, before, now))
+            };
+        });
     }
 }
 
