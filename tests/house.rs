@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
     ("port", &["burst", "filter", "record"]),
-    ("engine", &["burst", "filter", "generate", "merge", "port", "record"]),
+    ("engine", &["burst", "filter", "generate", "merge", "port", "record", "wire"]),
     ("cli", &["burst", "engine", "filter", "generate", "lab", "merge", "port", "record", "wire"]),
 ];
 

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod capture;
+pub mod count;
 pub mod demo;
 pub mod generate;
 pub mod lab;
@@ -37,6 +38,8 @@ pub enum Verb {
     Generate(generate::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),
+    /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
+    Count(count::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
 }
@@ -49,6 +52,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Lab(args) => lab::run(&args),
         Verb::Generate(args) => generate::run(&args),
         Verb::Capture(args) => capture::run(&args),
+        Verb::Count(args) => count::run(&args),
         Verb::Bench(args) => bench::run(&args),
     }
 }

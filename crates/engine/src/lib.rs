@@ -5,6 +5,7 @@
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
+//! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port.
 #![forbid(unsafe_code)]
@@ -12,7 +13,9 @@
 pub mod capture;
 pub mod clock;
 pub mod control;
+pub mod count;
 mod lanes;
+mod rounds;
 pub mod select;
 pub mod source;
 pub mod transmit;
@@ -20,6 +23,7 @@ pub mod wait;
 
 pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
+pub use count::{CountReport, Counting, Watch};
 pub use select::Selection;
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};

@@ -251,7 +251,7 @@ impl Args {
 const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
 
 /// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
-fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
     let files_only = specs.iter().all(|spec| spec.scheme == "pcap");
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
     let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
@@ -266,7 +266,8 @@ pub(super) fn is_same_file(read: &str, written: &str) -> bool {
     read.is_some() && read == look(written, "/dev/stdout").and_then(identity)
 }
 
-fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+/// A number of seconds given as an option.
+pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
 }
 
