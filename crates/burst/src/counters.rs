@@ -114,6 +114,8 @@ counters! {
     VlanRestored = Receive, Note, "vlan_restored";
     /// Frames whose transport checksum the sender had left to hardware.
     ChecksumPartial = Receive, Note, "checksum_partial";
+    /// Times the kernel looked for a buffer and found none.
+    FillEmpty = Receive, Note, "fill_empty";
     /// Frames that came in several buffers and were joined.
     Joined = Receive, Note, "joined";
     /// Frames without a stamp, which got the time they were read at.

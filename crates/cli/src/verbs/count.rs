@@ -59,9 +59,12 @@ pub struct Args {
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
-    /// End with status 3 if a frame was lost, or may have been
+    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
     #[arg(long)]
     lossless: bool,
+    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    #[arg(long)]
+    take: bool,
     /// Print JSON lines (schema linerate/count/1): one an interval, and a summary
     #[arg(long)]
     json: bool,
@@ -160,6 +163,8 @@ impl Args {
             snap: if looks { 0 } else { UNSEEN },
             promiscuous: !self.no_promiscuous,
             lag: None,
+            lossless: self.lossless,
+            take: self.take,
             filter: asked.filter.clone(),
         };
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)

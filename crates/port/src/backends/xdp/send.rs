@@ -211,5 +211,6 @@ impl TxQueue for XdpTx {
         account.add(Count::SendDropped, counts.dropped);
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::SendFull, counts.full);
+        account.add(Count::SendRefused, self.socket.statistics().invalid_send);
     }
 }
