@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("record", &["burst"]),
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
-    ("port", &["burst", "filter", "record"]),
+    ("port", &["burst", "filter", "generate", "record", "wire"]),
     ("engine", &["burst", "filter", "generate", "merge", "port", "record"]),
     ("cli", &["burst", "engine", "filter", "generate", "lab", "merge", "port", "record", "wire"]),
 ];

@@ -191,6 +191,12 @@ impl Ledger {
         for pair in present.windows(2) {
             compare(pair[0], pair[1], self.sum(pair[0], Kind::Delivered), self.sum(pair[1], Kind::Received));
         }
+        if self.accounts.iter().any(|account| account.stage == Stage::Forward) {
+            let sum = |stage, kind| self.sum(stage, kind);
+            let (taken, handed) = (sum(Stage::Forward, Kind::Received), sum(Stage::Forward, Kind::Delivered));
+            compare(Stage::Receive, Stage::Forward, sum(Stage::Receive, Kind::Delivered), taken);
+            compare(Stage::Forward, Stage::Send, handed, sum(Stage::Send, Kind::Received));
+        }
         if let Some(last) = present.last() {
             for account in self.accounts.iter().filter(|account| account.stage == Stage::Write) {
                 compare(*last, Stage::Write, self.sum(*last, Kind::Delivered), account.sum(Kind::Received));
