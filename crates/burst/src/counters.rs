@@ -159,6 +159,8 @@ counters! {
     Forwarded = Forward, Delivered, "delivered";
     /// Frames of which the one port had only the beginning; they are not sent on.
     ForwardTruncated = Forward, Lost, "truncated";
+    /// Frames that came while the other port was down.
+    ForwardDown = Forward, Lost, "port_down";
     /// Frames that the other port did not take before the run ended.
     ForwardUnsent = Forward, Refused, "unsent";
 

@@ -132,6 +132,17 @@ impl Ledger {
         &self.accounts
     }
 
+    /// Adds all that another ledger holds.
+    pub fn add_all(&mut self, other: &Ledger) {
+        for account in &other.accounts {
+            let own = self.account(account.stage, &account.subject);
+            for (count, frames) in account.counts() {
+                own.add(count, frames);
+            }
+        }
+        self.details.extend_from_slice(&other.details);
+    }
+
     /// Adds a driver's own counter: evidence for people, no part of any identity.
     pub fn add_detail(&mut self, subject: &str, name: &str, value: u64) {
         self.details.push(Detail { subject: subject.to_owned(), name: name.to_owned(), value });

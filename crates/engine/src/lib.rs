@@ -5,6 +5,7 @@
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
+//! - [`forward`]: port -> port;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port.
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@
 pub mod capture;
 pub mod clock;
 pub mod control;
+pub mod forward;
 mod lanes;
 pub mod select;
 pub mod source;
@@ -20,6 +22,7 @@ pub mod wait;
 
 pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
+pub use forward::{Forward, ForwardReport};
 pub use select::Selection;
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};

@@ -24,7 +24,7 @@ mod pace;
 mod receive;
 mod send;
 
-pub use self::chance::{Chance, draw, scale};
+pub use self::chance::Chance;
 pub use self::fate::{Fate, Plan};
 pub use self::faults::{Corruption, Faults, NAMES};
 
@@ -62,6 +62,14 @@ pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
         |(number, queue)| Box::new(FaultyRx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn RxQueue>;
     let queues = port.queues.into_iter().enumerate().map(wrap).collect();
     RxPort { name, queues, filtered: false, ..port }
+}
+
+/// An open port with such a line in front, under a name of its own.
+pub fn send_through(port: TxPort, faults: &Faults, name: String) -> TxPort {
+    let wrap =
+        |(number, queue)| Box::new(FaultyTx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn TxQueue>;
+    let queues = port.queues.into_iter().enumerate().map(wrap).collect();
+    TxPort { name, queues, ..port }
 }
 
 /// The faults, and the port behind them.
