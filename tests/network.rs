@@ -10,3 +10,5 @@ mod generate;
 mod lab;
 #[path = "network/replay.rs"]
 mod replay;
+#[path = "network/wire.rs"]
+mod wire;
