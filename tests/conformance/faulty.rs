@@ -254,6 +254,26 @@ fn a_delay_moves_time_and_horizon() {
     assert_eq!(times(queue, later(50)), (vec![later(70)], Nanos::MAX));
 }
 
+/// Frames that are to be passed and are not: the horizon waits for them, and they come with the time of their coming.
+#[test]
+fn a_frame_that_nothing_passes_comes_after_the_hold() {
+    let wire = MemWire::new("?stamp=now");
+    let mut tx = transmit(wire.name(), 1);
+    let mut rx = receive(&format!("faulty:{}&reorder=100%x3&hold=10ms", wire.name()), &RxOptions::default());
+    let (queue, start) = (rx.queues[0].as_mut(), now());
+    let later = |ms: u64| start.after(Duration::from_millis(ms));
+    tx.queues[0].send(block_of(&frames(0, 2, &[60])).burst()).unwrap();
+    for ms in [0, 9, 10] {
+        tx.queues[0].flush(later(ms)).unwrap();
+        assert_eq!(times(queue, later(ms)), (vec![], start), "{ms} ms");
+    }
+    tx.queues[0].flush(later(11)).unwrap();
+    assert_eq!(times(queue, later(11)), (vec![later(10); 2], later(11)));
+    let mut ledger = Ledger::new();
+    queue.counters(&mut ledger);
+    assert_eq!(ledger.total(Count::FaultReordered), 0, "nothing passed them");
+}
+
 /// The bound on memory: the wire behind fills up instead, and nothing is lost.
 #[test]
 fn what_waits_is_bounded() {

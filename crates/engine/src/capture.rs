@@ -326,7 +326,7 @@ impl Output {
 }
 
 /// An empty vector of another lifetime in the memory of this one.
-fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
+pub(crate) fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
     used.clear();
     used.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }

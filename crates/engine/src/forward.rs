@@ -3,11 +3,12 @@
 //! Nothing is copied or ordered here: what a queue shows is handed to the other port as it lies, queue after queue. So
 //! a frame waits for no more than the burst in front of it.
 
+use crate::capture::recycle;
 use crate::clock;
 use crate::control::{Progress, Stop};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Shown};
 use crate::wait::{Awaited, Idler, Waiting};
-use linerate_burst::{Burst, Count, Ledger, Stage};
+use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_port::{PortError, RxPort, TxPort, TxQueue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,6 +77,8 @@ impl Forward {
             counts: Counts::default(),
             told: Counts::default(),
             is_down: false,
+            shown: Vec::new(),
+            taken: Vec::new(),
             events: Vec::new(),
             failure: None,
         };
@@ -112,6 +115,9 @@ struct Session {
     /// What the progress knows.
     told: Counts,
     is_down: bool,
+    /// What each queue shows in a round, and how many of that are done with; empty between rounds.
+    shown: Vec<Shown<'static>>,
+    taken: Vec<usize>,
     events: Vec<String>,
     failure: Option<PortError>,
 }
@@ -121,7 +127,7 @@ impl Session {
     fn round(&mut self) -> bool {
         self.detach_if_wanted();
         let now = clock::now();
-        let moved = self.move_frames();
+        let moved = self.move_frames(now);
         let flushed = self.to.queues[0].flush(now);
         let in_hand = !self.judge(flushed).unwrap_or(true);
         self.tell();
@@ -141,13 +147,13 @@ impl Session {
         self.detached.is_none_or(|since| since.elapsed() <= 2 * STOP_LIMIT)
     }
 
-    fn move_frames(&mut self) -> Moved {
-        let now = clock::now();
-        let mut shown = Vec::with_capacity(self.lanes.len());
+    /// Hands on what every queue of the one port shows.
+    fn move_frames(&mut self, now: Nanos) -> Moved {
+        let mut shown = recycle(std::mem::take(&mut self.shown));
         self.lanes.fill(now, &mut shown);
         let give_up = self.failure.is_some() || self.detached.is_some_and(|since| since.elapsed() > STOP_LIMIT);
         let mut moved = Moved { frames: 0, left: 0, over: shown.iter().all(|lane| lane.is_over()) };
-        let mut taken = Vec::with_capacity(shown.len());
+        self.taken.clear();
         for lane in &shown {
             let mut done = 0;
             while done < lane.burst.len() {
@@ -178,11 +184,11 @@ impl Session {
             }
             moved.frames += done;
             moved.left += lane.burst.len() - done;
-            taken.push(done);
+            self.taken.push(done);
         }
-        drop(shown);
-        for (lane, frames) in taken.into_iter().enumerate() {
-            self.lanes.consume(lane, frames);
+        self.shown = recycle(shown);
+        for (lane, frames) in self.taken.iter().enumerate() {
+            self.lanes.consume(lane, *frames);
         }
         self.counts.received += moved.frames as u64;
         moved

@@ -100,7 +100,7 @@ impl Line {
             None => {
                 self.go_on(now, &one, frame);
                 self.passed += 1;
-                self.release(now, |held, passed| held.goes <= passed);
+                self.release(now, None, |held, passed| held.goes <= passed);
             }
         }
         self.scratch = scratch;
@@ -109,12 +109,12 @@ impl Line {
     /// No frame still to come arrived before `arrival`: what was held back for as long as it may be goes on.
     pub fn settle(&mut self, now: Nanos, arrival: Nanos) {
         let hold = self.plan.faults().hold;
-        self.release(now, |held, _| held.one.arrival.after(hold) < arrival);
+        self.release(now, Some(hold), |held, _| held.one.arrival.after(hold) < arrival);
     }
 
     /// No frame comes any more: nothing is held back for others to pass.
     pub fn settle_all(&mut self, now: Nanos) {
-        self.release(now, |_, _| true);
+        self.release(now, None, |_, _| true);
     }
 
     /// What is due at `now`; `all` where nothing is waited for any more.
@@ -195,16 +195,17 @@ impl Line {
         self.held.push_back(Held { one, bytes, came: self.passed, goes: self.passed + u64::from(distance) });
     }
 
-    /// Lets those go on, from the oldest, of which `may` holds, given how many frames have passed.
-    fn release(&mut self, now: Nanos, may: impl Fn(&Held, u64) -> bool) {
+    /// Lets those go on, from the oldest, of which `may` holds, given how many frames have passed. They come as late
+    /// as the last frame that passed, or after `wait`.
+    fn release(&mut self, now: Nanos, wait: Option<Duration>, may: impl Fn(&Held, u64) -> bool) {
         while let Some(held) = self.held.pop_front_if(|held| may(held, self.passed)) {
             let mut one = held.one;
+            let wait = wait.unwrap_or_else(|| self.latest.since(one.arrival));
+            one.arrival = one.arrival.after(wait);
+            one.desc.time = one.desc.time.after(wait);
             if self.passed > held.came {
                 self.counts.reordered += 1;
-                // It comes when the last one that passed it comes.
-                let wait = self.latest.since(one.arrival);
-                one.arrival = one.arrival.after(wait);
-                one.desc.time = one.desc.time.after(wait).max(self.newest.before(self.least_delay()));
+                one.desc.time = one.desc.time.max(self.newest.before(self.least_delay()));
             }
             self.go_on(now, &one, &held.bytes);
             self.spare.push(held.bytes);
