@@ -222,6 +222,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_sent_on_is_looked_for_at_both_ends() {
+        let wire = |taken, handed, sent| {
+            let mut ledger = Ledger::new();
+            ledger.account(Stage::Receive, "a").add(Count::Received, 5).add(Count::Delivered, 5);
+            let account = ledger.account(Stage::Forward, "a -> b");
+            account.add(Count::ForwardReceived, taken).add(Count::Forwarded, handed);
+            ledger.account(Stage::Send, "b").add(Count::SendReceived, sent).add(Count::Sent, sent);
+            ledger
+        };
+        assert_eq!(wire(5, 5, 5).imbalances(), []);
+        for (taken, handed, sent) in [(4, 4, 4), (5, 5, 4), (5, 4, 4)] {
+            assert_eq!(wire(taken, handed, sent).imbalances().len(), 1, "{taken} {handed} {sent}");
+        }
+        let mut both = wire(5, 5, 5);
+        both.add_all(&wire(5, 5, 5));
+        assert_eq!((both.total(Count::Forwarded), both.accounts().len()), (10, 3));
+    }
+
+    #[test]
     fn the_identity_finds_a_frame_that_vanished() {
         let mut ledger = Ledger::new();
         ledger.account(Stage::Receive, "a").add(Count::Received, 10).add(Count::Delivered, 8).add(Count::RingFull, 2);

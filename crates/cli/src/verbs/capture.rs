@@ -28,7 +28,8 @@ Examples:
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture eth0 -w - | tshark -r -
 The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
-Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout")]
+Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout
+faulty:PORT?drop=1%&seed=7 breaks any port by plan: linerate wire --help lists the faults")]
 pub struct Args {
     /// Ports (comma between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORTS|FILTER")]

@@ -27,7 +27,8 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
-  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000")]
+  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
+  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
 pub struct Args {
     /// The port to send to
     #[arg(long, value_name = "PORT")]

@@ -24,21 +24,21 @@ Examples:
   linerate wire veth1 veth2                                     a wire, both ways
   linerate wire veth1 veth2 --faults 'drop=1%&delay=20ms'       one that loses and delays, both ways
   linerate wire veth1 veth2 --faults drop=1% --faults-back ''   one that loses from veth1 to veth2
-  linerate wire packet:p0?netns=lab-mid packet:p1?netns=lab-mid --faults 'rate=100mbps&queue=100' --seed 7
+  linerate wire packet:p0?netns=mid packet:p1?netns=mid --faults 'rate=100mbps' --seed 7
 Faults, joined by & (quote them), and counted exactly:
   drop=0.1%             drops frames one by one; a chance is 0.1%, 1/1000 or 250ppm
   burst=0.01%x20        with this chance a burst begins that drops 20 frames together
   repeat=1%             frames come twice
   reorder=1%x5          frames leave behind the next 5, or after hold=10ms
-  corrupt=0.1%x3@14-33  turns 3 bits of bytes 14 to 33 over, behind the FCS: x1 and all bytes unless given
+  corrupt=0.1%x3@14-33  turns 3 bits of bytes 14 to 33 over, the FCS is right; 1 of all unless given
   truncate=1%x60        cuts frames to 60 bytes; to a length from the seed unless given
   pad=1%x8              puts 8 bytes behind frames; 1 to 64 unless given
   delay=20ms+-5ms       every frame comes later; frames keep their order
-  rate=100mbps          frames leave one after the other (as in generate --rate), queue=1000 may wait
+  rate=100mbps          frames leave one after the other, queue=1000 may wait; as generate --rate
   seed=7                what all of it is drawn from, with the number of the frame
 Any port may have them too: faulty:packet:eth0?drop=0.1%&seed=7, in capture and in generate.
-The hosts at both ends must make frames that fit a wire: ethtool -K eth0 tso off gso off gro off there, or
-offloads=off on the links of a lab. Checksums they leave to hardware are filled in.")]
+The hosts at both ends must make frames that fit a wire: there, ethtool -K eth0 tso off gso off gro off;
+in a lab, offloads=off on the links. Checksums that they leave to hardware are filled in.")]
 pub struct Args {
     /// One end
     #[arg(value_name = "PORT")]
