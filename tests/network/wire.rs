@@ -187,8 +187,9 @@ fn a_rate_holds_and_its_queue_overflows_by_name() {
     let json = wire.interrupt().good().json();
     let dropped = noted(&json, 0, "fault_queue");
     assert_eq!(got + dropped, 400, "{json}");
-    // Those that wait, the one on its way, and those that leave while the others come.
-    assert!(got >= 151 && got <= 152 + burst.as_millis() as u64, "{got} in {burst:?}");
+    // Those that wait and the one on its way; more where a busy machine lets some leave while others come.
+    assert!(got >= 151, "{got} of 400 sent in {burst:?}");
+    assert!(dropped > 0 || burst > Duration::from_millis(100), "none dropped of 400 sent in {burst:?}");
     let span = (last - started).as_secs_f64();
     let ideal = got as f64 * 1e-3;
     assert!(span > 0.95 * ideal && span < 2.0 * ideal + 0.2, "{got} frames in {span} s, not {ideal}");

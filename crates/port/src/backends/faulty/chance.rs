@@ -48,7 +48,7 @@ impl Chance {
         self.times == 0
     }
 
-    /// Whether it happens, given a draw of [`draw`]: so for exactly its share of all draws, to one in 2^64.
+    /// Whether it happens, given a draw from all 64-bit numbers: so for exactly its share of all draws, to one in 2^64.
     #[inline]
     pub fn hits(self, draw: u64) -> bool {
         scale(draw, self.of) < self.times
