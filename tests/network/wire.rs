@@ -186,13 +186,16 @@ fn a_rate_holds_and_its_queue_overflows_by_name() {
     }
     let json = wire.interrupt().good().json();
     let dropped = noted(&json, 0, "fault_queue");
-    assert_eq!(got + dropped, 400, "{json}");
+    let delivered = json["ways"][0]["delivered"].as_u64().unwrap();
+    assert_eq!(json["ways"][0]["received"].as_u64(), Some(delivered + dropped), "{json}");
+    // The socket of a reader that is held up drops some more.
+    assert!(got <= delivered && delivered + dropped >= 400, "{got}: {json}");
     // Those that wait and the one on its way; more where a busy machine lets some leave while others come.
-    assert!(got >= 151, "{got} of 400 sent in {burst:?}");
+    assert!(delivered >= 151, "{delivered} of 400 sent in {burst:?}");
     assert!(dropped > 0 || burst > Duration::from_millis(100), "none dropped of 400 sent in {burst:?}");
     let span = (last - started).as_secs_f64();
-    let ideal = got as f64 * 1e-3;
-    assert!(span > 0.95 * ideal && span < 2.0 * ideal + 0.2, "{got} frames in {span} s, not {ideal}");
+    let (least, most) = (got as f64 * 1e-3, delivered as f64 * 1e-3);
+    assert!(span > 0.95 * least && span < 2.0 * most + 0.5, "{got} of {delivered} frames in {span} s");
     assert_eq!((&json["lost"], &json["balanced"]), (&0.into(), &true.into()));
 }
 
