@@ -254,6 +254,25 @@ fn a_delay_moves_time_and_horizon() {
     assert_eq!(times(queue, later(50)), (vec![later(70)], Nanos::MAX));
 }
 
+/// A sender's frames are held up from the flush that follows them, and are unsent until they have left.
+#[test]
+fn a_sender_delays_from_the_flush() {
+    let wire = MemWire::new("?stamp=now");
+    let mut rx = receive(wire.name(), &RxOptions::default());
+    let mut tx = transmit(&format!("faulty:{}&delay=5ms", wire.name()), 1);
+    let (queue, start) = (tx.queues[0].as_mut(), now());
+    let later = |ms: u64| start.after(Duration::from_millis(ms));
+    queue.send(block_of(&frames(0, 3, &[60])).burst()).unwrap();
+    for (ms, left) in [(0, false), (4, false), (5, true)] {
+        assert_eq!(queue.flush(later(ms)).unwrap(), left, "{ms} ms");
+        let mut ledger = Ledger::new();
+        queue.counters(&mut ledger);
+        assert_eq!(ledger.total(Count::SendUnsent), if left { 0 } else { 3 }, "{ms} ms");
+        assert_eq!((queue.sent().frames, ledger.imbalances()), (if left { 3 } else { 0 }, vec![]), "{ms} ms");
+    }
+    assert_eq!(times(rx.queues[0].as_mut(), later(5)).0, vec![later(5); 3]);
+}
+
 /// Frames that are to be passed and are not: the horizon waits for them, and they come with the time of their coming.
 #[test]
 fn a_frame_that_nothing_passes_comes_after_the_hold() {
