@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("record", &["burst"]),
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
-    ("port", &["burst", "filter", "record"]),
+    ("port", &["burst", "filter", "generate", "record", "wire"]),
     ("engine", &["burst", "filter", "generate", "merge", "port", "record", "wire"]),
     ("cli", &["burst", "engine", "filter", "generate", "lab", "merge", "port", "record", "wire"]),
 ];

@@ -10,7 +10,7 @@ use std::fs;
 use std::thread;
 
 /// Opens a port that cannot be opened, and returns what is said, without the parts it must have.
-fn assert_refused(text: &str, send: bool, parts: &[&str]) {
+pub fn assert_refused(text: &str, send: bool, parts: &[&str]) {
     let opened = Spec::parse(text).and_then(|spec| {
         if send {
             open_tx(&spec, &TxOptions::default()).map(drop)

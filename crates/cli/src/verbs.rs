@@ -7,6 +7,7 @@ pub mod demo;
 pub mod generate;
 pub mod lab;
 pub mod ports;
+pub mod wire;
 
 use crate::exit::Exit;
 use clap::{Parser, Subcommand};
@@ -40,6 +41,8 @@ pub enum Verb {
     Capture(capture::Args),
     /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
     Count(count::Args),
+    /// Join two ports as a wire would, which may lose, damage and delay by plan
+    Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
 }
@@ -53,6 +56,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Generate(args) => generate::run(&args),
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
+        Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
     }
 }

@@ -6,6 +6,7 @@
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
+//! - [`forward`]: port -> port;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod capture;
 pub mod clock;
 pub mod control;
 pub mod count;
+pub mod forward;
 mod lanes;
 mod rounds;
 pub mod select;
@@ -24,6 +26,7 @@ pub mod wait;
 pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
+pub use forward::{Forward, ForwardReport};
 pub use select::Selection;
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};

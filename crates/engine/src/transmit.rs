@@ -5,7 +5,7 @@ use crate::control::{Progress, Stop};
 use crate::source::{Offer, Source};
 use linerate_burst::{Count, Ledger, Nanos, Stage};
 use linerate_generate::{Pacing, Rate, Schedule};
-use linerate_port::{PortError, TxPort};
+use linerate_port::{PortError, Sent, TxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -84,6 +84,7 @@ impl Transmit {
             started: Instant::now(),
             stuck: None,
             truncated: 0,
+            told: Sent::default(),
             late: Lateness::default(),
             transmit: self,
         };
@@ -99,6 +100,8 @@ struct Session {
     /// Since when the queue has taken nothing.
     stuck: Option<Instant>,
     truncated: u64,
+    /// What the progress knows.
+    told: Sent,
     late: Lateness,
 }
 
@@ -164,15 +167,16 @@ impl Session {
             self.truncated += 1;
             1
         } else {
-            let before = queue.sent();
-            let done = queue.send(burst.slice(0..whole))?;
-            let (frames, bytes) = (queue.sent().frames - before.frames, queue.sent().bytes - before.bytes);
-            progress.add(frames, bytes, bytes);
-            done
+            queue.send(burst.slice(0..whole))?
         };
         schedule.advance(&burst.descs()[..done]);
         source.consume(done);
         queue.flush(now)?;
+        // Some queues send when they are flushed, and some a while later.
+        let sent = queue.sent();
+        let (frames, bytes) = (sent.frames - self.told.frames, sent.bytes - self.told.bytes);
+        progress.add(frames, bytes, bytes);
+        self.told = sent;
         if done > 0 { Ok(Step::Sent) } else { self.give_up_if_stuck().map(|()| Step::Nap) }
     }
 

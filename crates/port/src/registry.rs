@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{mem, packet, pcap, xdp};
+use crate::backends::{faulty, mem, packet, pcap, xdp};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
@@ -57,6 +57,14 @@ pub const BACKENDS: &[Backend] = &[
         sentence: "memory of this process: what is sent to a name is received from it",
         open_rx: mem::open_rx,
         open_tx: mem::open_tx,
+        on_interface: None,
+    },
+    Backend {
+        scheme: "faulty",
+        target: "port",
+        sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
+        open_rx: faulty::open_rx,
+        open_tx: faulty::open_tx,
         on_interface: None,
     },
 ];

@@ -28,7 +28,8 @@ Examples:
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture eth0 -w - | tshark -r -
 The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
-Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout")]
+Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout
+faulty:PORT?drop=1%&seed=7 breaks any port by plan: linerate wire --help lists the faults")]
 pub struct Args {
     /// Ports (comma between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORTS|FILTER")]
@@ -164,9 +165,12 @@ impl Args {
         };
         check_filter(&filter, &specs)?;
         if let Some(path) = &self.write
-            && let Some(spec) = specs.iter().find(|spec| spec.scheme == "pcap" && is_same_file(&spec.target, path))
+            && let Some((_, target)) = specs
+                .iter()
+                .map(Spec::innermost)
+                .find(|(scheme, target)| *scheme == "pcap" && is_same_file(target, path))
         {
-            return Err(usage(format!("{} is both read and written: write to another file", spec.target)));
+            return Err(usage(format!("{target} is both read and written: write to another file")));
         }
         Ok(Asked {
             specs,
@@ -198,7 +202,7 @@ impl Args {
         let mut writer = Writer::new(output, format);
         // So that a file opens even before there is a frame; a failure is told again with the first one. What
         // link type files have shows only with their first frame.
-        let _ = if asked.specs.iter().all(|spec| spec.scheme != "pcap") {
+        let _ = if asked.specs.iter().all(|spec| spec.innermost().0 != "pcap") {
             writer.begin(LinkType::ETHERNET)
         } else {
             writer.flush()
@@ -252,7 +256,7 @@ const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(1
 
 /// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
 pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
-    let files_only = specs.iter().all(|spec| spec.scheme == "pcap");
+    let files_only = specs.iter().all(|spec| spec.innermost().0 == "pcap");
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
     let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
     if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
