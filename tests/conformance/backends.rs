@@ -1,7 +1,7 @@
 //! How each backend is opened at both ends, and what it can do.
 
 use crate::wire::Wire;
-use linerate_lab::{Plan, TemporaryLab};
+use linerate_lab::{Link, Plan, TemporaryLab};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::PathBuf;
@@ -216,6 +216,7 @@ impl Drop for Folder {
 /// A veth pair between two hosts, `left` and `right`, with an `eth0` each, and the backends at its ends.
 pub struct Veth {
     name: String,
+    queues: usize,
     lanes: Option<usize>,
     sender: &'static str,
     receiver: &'static str,
@@ -249,11 +250,13 @@ impl Veth {
             eprintln!("SKIPPED: {link}: needs root, network namespaces and iproute2");
             return None;
         }
-        let plan = Plan::from_links("conformance", vec![link.parse().unwrap()]).unwrap();
+        let parsed: Link = link.parse().unwrap();
+        let queues = parsed.queues as usize;
+        let plan = Plan::from_links("conformance", vec![parsed]).unwrap();
         let lab = TemporaryLab::up(&plan).unwrap_or_else(|error| panic!("{error}"));
         let shown = lanes.map_or("one a cpu".to_owned(), |lanes| lanes.to_string());
         let name = format!("packet, {link}, lanes: {shown}");
-        Some(Veth { name, lanes, sender: "packet", receiver: "packet", options: "", lab })
+        Some(Veth { name, queues, lanes, sender: "packet", receiver: "packet", options: "", lab })
     }
 
     /// The same pair with other backends.
@@ -303,7 +306,7 @@ impl Harness for Veth {
     fn can(&self) -> Can {
         let packet = self.receiver == "packet";
         Can {
-            senders: 2,
+            senders: if self.sender == "packet" { 2 } else { self.queues.min(2) },
             keeps_times: false,
             // Each CPU stamps its own frames in order; several of them in one ring do not keep it.
             ordered_lanes: self.lanes != Some(1) && !self.options.contains("generic"),

@@ -204,6 +204,12 @@ fn assert_counts(name: &str, sent: u64, expected: &Expected, ledger: &Ledger, re
 }
 
 #[test]
+fn faulty_xdp() {
+    run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native")));
+    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic")));
+}
+
+#[test]
 fn a_port_is_faulty_by_its_name() {
     let wire = MemWire::new("");
     let mut tx = transmit(wire.name(), 1);
