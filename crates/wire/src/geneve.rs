@@ -206,6 +206,9 @@ mod tests {
         assert!(matches!(Header { vni: 1 << 24, ..header }.emit(&mut [0; 8]), Err(Unfit::Field(_))));
         assert!(matches!(Header { options: &[0; 3], ..header }.emit(&mut [0; 16]), Err(Unfit::Field(_))));
         assert!(matches!(Header { options: &[0; 256], ..header }.emit(&mut [0; 512]), Err(Unfit::Field(_))));
-        assert!(matches!(GeneveOption { class: 0, kind: 0, data: &[0; 128] }.emit(&mut [0; 256]), Err(Unfit::Field(_))));
+        assert!(matches!(
+            GeneveOption { class: 0, kind: 0, data: &[0; 128] }.emit(&mut [0; 256]),
+            Err(Unfit::Field(_))
+        ));
     }
 }

@@ -26,16 +26,8 @@ pub enum Link {
 
 impl Link {
     /// All there are.
-    pub const ALL: [Link; 8] = [
-        Link::Ethernet,
-        Link::RawIp,
-        Link::Null,
-        Link::Sll,
-        Link::Sll2,
-        Link::Ppp,
-        Link::Pppoe,
-        Link::Chdlc,
-    ];
+    pub const ALL: [Link; 8] =
+        [Link::Ethernet, Link::RawIp, Link::Null, Link::Sll, Link::Sll2, Link::Ppp, Link::Pppoe, Link::Chdlc];
 
     /// From a number of the tcpdump.org link-layer header type registry (`LINKTYPE_*`). 12 and 14 are what
     /// some systems wrote for raw IP.

@@ -211,11 +211,20 @@ mod tests {
 
     #[test]
     fn chunks_end_where_they_do_not_fit() {
-        let chunks = |bytes: &[u8]| View::parse(&[&[0; LEN], bytes].concat()).unwrap().chunks().map(|it| it.map(|it| it.kind)).collect::<Vec<_>>();
+        let chunks = |bytes: &[u8]| {
+            View::parse(&[&[0; LEN], bytes].concat())
+                .unwrap()
+                .chunks()
+                .map(|it| it.map(|it| it.kind))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(chunks(&[1, 0, 0, 5, 7]), [Ok(1)], "padding of the last chunk may be missing");
         assert_eq!(chunks(&[1, 0, 0, 4, 2, 0, 0, 3, 9]), [Ok(1), Err(BadLength)]);
         assert_eq!(chunks(&[1, 0, 0, 6, 7]), [Err(BadLength)]);
         assert_eq!(chunks(&[1, 0, 0]), [Err(BadLength)]);
-        assert!(matches!(Chunk { kind: 0, flags: 0, value: &[0; 65_532] }.emit(&mut [0; 70_000]), Err(Unfit::Field(_))));
+        assert!(matches!(
+            Chunk { kind: 0, flags: 0, value: &[0; 65_532] }.emit(&mut [0; 70_000]),
+            Err(Unfit::Field(_))
+        ));
     }
 }

@@ -121,9 +121,7 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
 pub(crate) fn next(hardware_type: u16, protocol: u16) -> Next {
     match (hardware_type, protocol) {
         (NETLINK, _) => Next::Number(Number::HardwareType(hardware_type)),
-        (hardware_type, _) if WIRELESS.contains(&hardware_type) => {
-            Next::Number(Number::HardwareType(hardware_type))
-        }
+        (hardware_type, _) if WIRELESS.contains(&hardware_type) => Next::Number(Number::HardwareType(hardware_type)),
         (_, LLC) => Next::Protocol(Protocol::Llc),
         (_, ether_type) => Next::Number(Number::EtherType(ether_type)),
     }

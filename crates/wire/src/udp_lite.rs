@@ -67,11 +67,7 @@ impl<'a> View<'a> {
 
     /// The header as a value.
     pub fn header(&self) -> Header {
-        Header {
-            source_port: self.source_port(),
-            destination_port: self.destination_port(),
-            coverage: self.coverage(),
-        }
+        Header { source_port: self.source_port(), destination_port: self.destination_port(), coverage: self.coverage() }
     }
 }
 
