@@ -192,7 +192,9 @@ impl Made {
                     checksum: true,
                     ..gre::Routing::default()
                 });
-                self.behind(Protocol::Gre, emitted(|out| header.emit(0, out))).ip(v6, registry::GRE)
+                let mut packet = self.behind(Protocol::Gre, emitted(|out| header.emit(0, out)));
+                gre::fill_checksum(&mut packet.bytes).unwrap();
+                packet.ip(v6, registry::GRE)
             }
         }
     }
