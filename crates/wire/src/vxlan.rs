@@ -25,6 +25,9 @@ pub const FLAG_PROTOCOL: u8 = 0x04;
 /// Flag: the reserved bytes in front hold a policy group.
 pub const FLAG_POLICY: u8 = 0x80;
 
+/// Flags that neither VXLAN nor an extension has.
+const RESERVED_FLAGS: u8 = 0x70;
+
 /// A VXLAN packet.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -33,8 +36,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet. It must have a network identifier or say what it carries; every VXLAN packet does, and
-    /// few other datagrams to its port.
+    /// Looks at a packet, which must have a network identifier or say what it carries.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split::<LEN>(bytes, Protocol::Vxlan)?;
         if head[0] & (FLAG_VNI | FLAG_PROTOCOL) == 0 {
@@ -101,9 +103,14 @@ impl Header {
     }
 }
 
-/// Ethernet follows, unless the generic protocol extension says otherwise.
+/// Ethernet follows, unless the generic protocol extension says otherwise. A port alone announces this header, so what
+/// is reserved must be zero, as every sender leaves it.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
+    let extended = view.flags() & (FLAG_PROTOCOL | FLAG_POLICY) != 0;
+    if view.flags() & RESERVED_FLAGS != 0 || !(extended || view.extension() == [0; 3]) {
+        return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
+    }
     let [.., protocol] = view.extension();
     let next = match (view.flags() & FLAG_PROTOCOL != 0, protocol) {
         (false, _) | (true, 3) => Next::Protocol(Protocol::Ethernet),
@@ -135,11 +142,13 @@ mod tests {
     #[test]
     fn the_extension_says_what_follows() {
         let next = |flags, protocol| step(&[flags, 0, 0, protocol, 0, 0, 0, 0]).map(|step| step.next);
-        assert_eq!(next(0x08, 1), Ok(Next::Protocol(Protocol::Ethernet)));
+        assert_eq!(next(0x08, 0), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x88, 1), Ok(Next::Protocol(Protocol::Ethernet)), "a policy group");
         assert_eq!(next(0x0c, 1), Ok(Next::Number(Number::IpVersion(4))));
         assert_eq!(next(0x0c, 3), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x0c, 99), Ok(Next::End));
-        assert_eq!(next(0x80, 1).unwrap_err().flaw, Flaw::Reserved);
+        for (flags, protocol) in [(0x80, 1), (0x18, 0), (0x08, 1)] {
+            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved);
+        }
     }
 }
