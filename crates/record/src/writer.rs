@@ -1,5 +1,6 @@
 //! Writing a capture file: a sink that accounts for every frame.
 
+use crate::compression::Compression;
 use crate::file::{Output, Partial};
 use crate::pcap;
 use crate::pcapng::Encoder;
@@ -22,8 +23,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a path asks for: pcap if it ends in `.pcap` or `.cap` or is `-`, else pcapng.
+    /// The format that a path asks for, an ending `.gz` or `.zst` left aside: pcap if it ends in `.pcap` or
+    /// `.cap` or is `-`, else pcapng.
     pub fn of_path(path: &str) -> Self {
+        let (_, path) = Compression::of_path(path);
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let classic = path == "-" || ["pcap", "cap"].iter().any(|classic| ending.eq_ignore_ascii_case(classic));
         if classic { Format::Pcap } else { Format::Pcapng }
@@ -215,7 +218,7 @@ fn put(
     let complete = (1..=frames).take_while(|n| end_of(*n) <= written).last().unwrap_or(0);
     counts.written += complete as u64;
     let surplus = (written - end_of(complete).min(written)) as u64;
-    let taken_back = surplus == 0 || output.take_back(surplus).unwrap_or(false);
+    let taken_back = output.take_back(surplus).unwrap_or(false);
     Err(Failure::new(&reason, counts.written, taken_back))
 }
 

@@ -23,7 +23,7 @@ impl Disk {
     }
 
     fn output(&self) -> Output {
-        Output::over(Box::new(self.clone()))
+        Output::over(Box::new(self.clone()), "x")
     }
 }
 
