@@ -112,6 +112,10 @@ counters! {
     VlanRestored = Receive, Note, "vlan_restored";
     /// Frames whose transport checksum the sender had left to hardware.
     ChecksumPartial = Receive, Note, "checksum_partial";
+    /// Frames that the interfaces of a capture file had seen when it was made, by its interface statistics.
+    FileSeen = Receive, Note, "file_seen";
+    /// Frames that were lost when a capture file was made, in the card, the driver or the kernel, by its interface statistics.
+    FileDropped = Receive, Note, "file_dropped";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
 

@@ -9,6 +9,7 @@
 //! - [`pcap`]: the classic format, all its magics;
 //! - `pcapng`: blocks, options, sections, interfaces;
 //! - [`reader`]: [`Reader`], which joins the three;
+//! - `origin`: what a file says beyond frames, on its way to another file;
 //! - [`error`]: why a file cannot be read, in classes;
 //! - [`writer`]: [`Writer`], which accounts for every frame it is handed;
 //! - [`file`](mod@file): what an output may do to the thing the user named;
@@ -19,6 +20,7 @@ mod compression;
 pub mod error;
 pub mod file;
 mod input;
+mod origin;
 pub mod pcap;
 mod pcapng;
 pub mod reader;

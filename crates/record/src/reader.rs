@@ -5,6 +5,7 @@ mod recognise;
 use crate::compression::{Broken, Compression, Decoder};
 use crate::error::{Fault, ReadError, Step};
 use crate::input::Input;
+use crate::origin::Origin;
 use crate::pcap::{FILE_HEADER, FileHeader};
 use crate::pcapng::Section;
 use linerate_burst::{Burst, Desc, Interface};
@@ -12,6 +13,7 @@ use recognise::recognise;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// Frames parsed at a time. Few enough that showing them again after a part was consumed is cheap: each
 /// [`Reader::fill`] checks all that it shows.
@@ -180,6 +182,25 @@ impl Reader {
             Format::Pcapng(section) => &section.fcs,
         };
         fcs.get(usize::from(interface)).copied().unwrap_or(0)
+    }
+
+    /// Frames that the interfaces of the file had seen, and lost, when it was made, as far as its interface
+    /// statistics were read and say so.
+    pub fn seen_and_dropped(&self) -> (Option<u64>, Option<u64>) {
+        let origins: &[Arc<Origin>] = match &self.format {
+            Format::Pcapng(section) => &section.origins,
+            _ => &[],
+        };
+        let mut sums = (None, None);
+        let add = |sum: &mut Option<u64>, count: Option<u64>| {
+            *sum = count.map_or(*sum, |count| Some(sum.unwrap_or(0).saturating_add(count)));
+        };
+        for statistics in origins.iter().filter_map(|origin| origin.statistics()) {
+            add(&mut sums.0, statistics.received);
+            add(&mut sums.1, statistics.dropped_by_interface);
+            add(&mut sums.1, statistics.dropped_by_system);
+        }
+        sums
     }
 
     /// Whether all was read, told and consumed.

@@ -1,9 +1,10 @@
 //! The three blocks that hold a frame.
 
 use super::block::{HEAD, Order};
-use super::option::options;
+use super::option::{Kept, copy, options};
 use super::time::Clock;
 use crate::error::Fault;
+use crate::origin::Notes;
 use linerate_burst::{Desc, Flags, MAX_FRAME, Nanos};
 
 /// `epb_flags`, `pack_flags`: direction, FCS length, link-layer errors.
@@ -13,6 +14,9 @@ const OUTBOUND: u32 = 0b10;
 const LINK_ERRORS: u32 = 0xffff_0000;
 /// The bit of `epb_flags` for a wrong checksum of the link layer.
 const CRC_ERROR: u32 = 1 << 24;
+
+/// Options of a frame that are kept beside comments: hash, drop count, packet number, queue.
+const KEPT: [Kept; 4] = [(3, 1), (4, 8), (5, 8), (6, 4)];
 
 /// What the frames of one interface have in common.
 #[derive(Clone, Copy, Debug)]
@@ -34,20 +38,32 @@ fn lane(lanes: &[Lane], id: u32) -> Result<&Lane, Fault> {
 
 /// An enhanced packet block: `body` begins at `at` of the memory.
 #[inline]
-pub(super) fn enhanced(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
+pub(super) fn enhanced(
+    body: &[u8],
+    at: usize,
+    order: Order,
+    lanes: &[Lane],
+    notes: &Notes,
+) -> Result<Desc, Fault> {
     let Some([id, high, low, captured, wire]) = order.words::<5>(body) else {
         return Err(Fault::damaged("an enhanced packet block that is too short"));
     };
-    framed(&body[20..], at + 20, order, lane(lanes, id)?, [high, low, captured, wire])
+    framed(&body[20..], at + 20, order, lane(lanes, id)?, [high, low, captured, wire], notes)
 }
 
 /// An obsolete packet block: as an enhanced one, but with 16 bits for the interface and 16 for drops.
-pub(super) fn obsolete(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
+pub(super) fn obsolete(
+    body: &[u8],
+    at: usize,
+    order: Order,
+    lanes: &[Lane],
+    notes: &Notes,
+) -> Result<Desc, Fault> {
     let (Some(words), Some(id)) = (order.words::<5>(body), body.first_chunk::<2>()) else {
         return Err(Fault::damaged("a packet block that is too short"));
     };
     let [_, high, low, captured, wire] = words;
-    framed(&body[20..], at + 20, order, lane(lanes, order.u16(*id).into())?, [high, low, captured, wire])
+    framed(&body[20..], at + 20, order, lane(lanes, order.u16(*id).into())?, [high, low, captured, wire], notes)
 }
 
 /// A simple packet block, which knows neither time nor interface: it is of the first one, and takes the
@@ -64,7 +80,14 @@ pub(super) fn simple(body: &[u8], at: usize, order: Order, lanes: &[Lane], last:
 
 /// The frame at the front of `bytes`, with options behind it.
 #[inline]
-fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -> Result<Desc, Fault> {
+fn framed(
+    bytes: &[u8],
+    at: usize,
+    order: Order,
+    lane: &Lane,
+    words: [u32; 4],
+    notes: &Notes,
+) -> Result<Desc, Fault> {
     let [high, low, captured, wire] = words;
     check_length(captured, bytes.len())?;
     let time = lane.clock.time(u64::from(high) << 32 | u64::from(low));
@@ -72,8 +95,16 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -
     let behind = (captured as usize).next_multiple_of(4);
     if bytes.len() > behind + 4 {
         desc.flags = flags(&bytes[behind..], order);
+        desc.note = note(&bytes[behind..], order, time, notes);
     }
     Ok(desc)
+}
+
+/// Keeps what the options of a frame say beyond its flags.
+fn note(bytes: &[u8], order: Order, time: Nanos, notes: &Notes) -> u16 {
+    let mut kept = Vec::new();
+    copy(bytes, order, &KEPT, &mut kept);
+    if kept.is_empty() { 0 } else { notes.push(time, &kept) }
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Reader;
 use crate::file::Target;
-use linerate_burst::{Block, Flags};
+use linerate_burst::{Block, Desc, Flags, Interface, Nanos, StampSource};
 use std::io;
 use std::sync::{Arc, Mutex};
 
