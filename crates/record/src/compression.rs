@@ -47,6 +47,3 @@ impl Compression {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

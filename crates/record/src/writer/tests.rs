@@ -168,6 +168,36 @@ fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
 }
 
 #[test]
+fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
+    let blocks: Vec<Block> = (1..6).map(|n| block(&vec![(0, Flags::NONE, 60); n])).collect();
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        for format in [Format::Pcap, Format::Pcapng] {
+            let mut ended = 0;
+            for capacity in 0..1000 {
+                let disk = Disk::new(capacity, 1 + capacity % 50);
+                let mut writer = Writer::new(disk.output().compressed(compression).unwrap(), format);
+                let results: Vec<_> = blocks.iter().map(|block| writer.accept(block.view(&interfaces()))).collect();
+                let finished = writer.finish(&Ledger::new());
+                let [received, written, ..] = counts(&writer);
+                let whole = results.iter().filter(|result| result.is_ok()).count() as u64;
+                assert_eq!((received, written), (15, whole * (whole + 1) / 2), "{capacity}");
+                assert_eq!(finished.is_err() && whole < 5, whole < 5, "{capacity}");
+                assert_eq!(complete(&disk.bytes()), written, "{compression:?} {format:?} {capacity}");
+                // There is room for what ends the file where the piece that did not fit was longer.
+                let error = Reader::new(Box::new(io::Cursor::new(disk.bytes())), "x").map(|mut reader| {
+                    while let Ok(shown @ 1..) = reader.fill().map(|burst| burst.len()) {
+                        reader.consume(shown);
+                    }
+                    reader.fill().err()
+                });
+                ended += u64::from(written > 0 && matches!(error, Ok(None)));
+            }
+            assert!(ended > 700, "{ended}");
+        }
+    }
+}
+
+#[test]
 fn what_a_device_cannot_take_is_counted_and_explained() {
     let mut writer = Writer::new(Output::open("/dev/full", None).unwrap(), Format::Pcapng);
     let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(&interfaces())).unwrap_err();
