@@ -23,7 +23,7 @@ pub(crate) struct Origin {
     pub section: Arc<Vec<u8>>,
     /// The options of the interface description, but for those that say how to read times.
     pub options: Vec<u8>,
-    /// The options of frames, one list for all interfaces of the file.
+    /// What is said of frames and of the file, the same for all its interfaces.
     pub notes: Arc<Notes>,
     statistics: Mutex<Option<Statistics>>,
 }
@@ -64,9 +64,13 @@ impl Origin {
     }
 }
 
-/// The options of frames, by number. The oldest go when there are too many of them.
+/// The options of frames, by number: the oldest go when there are too many of them. And the blocks about the
+/// whole file, names and secrets, ready to be written, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Mutex<Ring>);
+pub(crate) struct Notes {
+    ring: Mutex<Ring>,
+    tables: Mutex<Vec<Arc<[u8]>>>,
+}
 
 #[derive(Debug, Default)]
 struct Ring {
@@ -86,7 +90,7 @@ struct Note {
 impl Notes {
     /// Keeps the options of a frame; returns their number for [`Desc::note`].
     pub fn push(&self, time: Nanos, options: &[u8]) -> u16 {
-        let mut ring = lock(&self.0);
+        let mut ring = lock(&self.ring);
         while ring.notes.len() >= MOST_NOTES || ring.bytes + options.len() > MOST_NOTE_BYTES {
             let Some(oldest) = ring.notes.pop_front() else { break };
             ring.bytes -= oldest.options.len();
@@ -101,7 +105,7 @@ impl Notes {
     /// Appends the options of a frame, if it has any that are still kept.
     pub fn append(&self, desc: &Desc, to: &mut Vec<u8>) {
         let Some(place) = desc.note.checked_sub(1) else { return };
-        let ring = lock(&self.0);
+        let ring = lock(&self.ring);
         let round = MOST_NOTES as u64;
         let index = (u64::from(place) + round - ring.gone % round) % round;
         if let Some(note) = ring.notes.get(index as usize)
@@ -109,6 +113,18 @@ impl Notes {
         {
             to.extend_from_slice(&note.options);
         }
+    }
+}
+
+impl Notes {
+    /// Keeps a block, if there is one.
+    pub fn push_table(&self, block: Option<Vec<u8>>) {
+        lock(&self.tables).extend(block.map(Arc::from));
+    }
+
+    /// The blocks behind the first `known`.
+    pub fn tables(&self, known: usize) -> Vec<Arc<[u8]>> {
+        lock(&self.tables).get(known..).unwrap_or_default().to_vec()
     }
 }
 
@@ -147,6 +163,6 @@ mod tests {
         let kept = |n: u64| !note(&notes, numbers[n as usize], n).is_empty();
         assert_eq!((0..100).filter(|n| kept(*n)).count(), 64);
         assert!(kept(99) && !kept(35));
-        assert!(lock(&notes.0).bytes <= MOST_NOTE_BYTES);
+        assert!(lock(&notes.ring).bytes <= MOST_NOTE_BYTES);
     }
 }

@@ -8,6 +8,7 @@ mod option;
 mod packet;
 mod section;
 mod statistics;
+mod tables;
 mod time;
 
 pub(crate) use block::SECTION_HEADER;

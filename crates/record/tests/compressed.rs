@@ -126,8 +126,8 @@ fn frames_before_damage_are_handed_out() {
                 assert_eq!(frames, content.frames.len() as u64);
                 assert!(offset.abs_diff(middle as u64) < 40_000, "{offset} {middle}");
             }
-            // Damaged deflate data may well mean something, though no frames.
-            error => assert!(compression == Compression::Gzip && error.is_some(), "{error:?}"),
+            // Damaged data may well mean something, though no frames.
+            error => assert!(error.is_some()),
         }
     }
 }

@@ -144,6 +144,11 @@ impl Encoder {
         self.end(start);
     }
 
+    /// A block that was encoded elsewhere.
+    pub fn whole(&mut self, block: &[u8]) {
+        self.bytes.extend_from_slice(block);
+    }
+
     /// Begins a block; [`end`](Encoder::end) puts its length in.
     fn begin(&mut self, kind: u32) -> usize {
         let start = self.bytes.len();

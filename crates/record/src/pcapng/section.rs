@@ -3,8 +3,8 @@
 use super::block::{self, Order};
 use super::option::{Kept, copy, options, text};
 use super::packet::{self, Lane};
-use super::statistics;
 use super::time::Clock;
+use super::{statistics, tables};
 use crate::error::{Fault, Step};
 use crate::input::LONGEST_RECORD;
 use crate::origin::{Notes, Origin};
@@ -41,7 +41,7 @@ const KEPT_OF_INTERFACE: [Kept; 13] = [
     (17, 8),
 ];
 
-/// The most bytes of options that are kept of all sections and interfaces of a file.
+/// The most bytes that are kept of a file's options of sections and interfaces, names and secrets.
 const MOST_KEPT: usize = 16 << 20;
 
 /// What is known of the section under the cursor, and of the file so far.
@@ -60,6 +60,12 @@ pub(crate) struct Section {
     notes: Arc<Notes>,
     /// Bytes of options kept so far.
     kept: usize,
+}
+
+/// Whether a block holds no frame and is looked into all the same, unless it is too long.
+#[inline]
+fn is_kept(kind: u32) -> bool {
+    matches!(kind, block::STATISTICS | tables::NAME_RESOLUTION | tables::DECRYPTION_SECRETS)
 }
 
 /// Room for more interfaces than a desc can tell apart.
@@ -130,7 +136,7 @@ impl Section {
             let frame = matches!(kind, block::ENHANCED_PACKET | block::SIMPLE_PACKET | block::PACKET);
             let known = frame || kind == block::INTERFACE;
             let length = block::checked_length(length, known)?;
-            if !(known || kind == block::STATISTICS && length <= LONGEST_RECORD) {
+            if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
                 return Ok(Some(Step::Skip(length as u64)));
             }
             let Some(whole) = rest.get(..length) else {
@@ -141,8 +147,11 @@ impl Section {
                 descs.push(self.packet(kind, body, at + block::HEAD, order)?);
             } else if kind == block::INTERFACE {
                 self.interface(body, order)?;
-            } else {
+            } else if kind == block::STATISTICS {
                 self.statistics(body, order);
+            } else if self.kept + length <= MOST_KEPT {
+                self.kept += length;
+                self.notes.push_table(tables::copy(kind, body, order));
             }
             *cursor += length;
         }

@@ -2,7 +2,7 @@
 
 use super::{Counts, Failure, put};
 use crate::file::Output;
-use crate::origin::{Origin, Statistics};
+use crate::origin::{Notes, Origin, Statistics};
 use crate::pcapng::Encoder;
 use crate::statistics;
 use linerate_burst::block::View;
@@ -22,6 +22,8 @@ pub(super) struct Blocks {
     /// Sections of input files whose comments are in the file, by the address of their options, which lie in
     /// memory as long as the interfaces do.
     sections: HashSet<usize>,
+    /// The files that interfaces come from, and how many of their tables are written.
+    files: Vec<(Arc<Notes>, usize)>,
     /// For each interface of the view, its interface in the file.
     ids: Vec<Option<u32>>,
     /// How many interfaces of the view were looked at.
@@ -51,6 +53,7 @@ impl Blocks {
             comments: Vec::new(),
             begun: false,
             sections: HashSet::new(),
+            files: Vec::new(),
             ids: Vec::new(),
             known: 0,
             seen: Vec::new(),
@@ -94,6 +97,7 @@ impl Blocks {
             self.push_section(view.interfaces);
         }
         self.push_interfaces_of_files(view.interfaces);
+        self.push_tables();
         for (desc, frame) in view.burst().iter() {
             let id = self.id(view.interfaces, desc.interface);
             let seen = &mut self.seen[id as usize];
@@ -134,6 +138,16 @@ impl Blocks {
         self.known = interfaces.len();
     }
 
+    /// Names and secrets that files told since the last time; those a frame needs came before it.
+    fn push_tables(&mut self) {
+        for (notes, written) in &mut self.files {
+            for table in notes.tables(*written) {
+                self.encoder.whole(&table);
+                *written += 1;
+            }
+        }
+    }
+
     /// The interface in the file for one of the view, written where it is not there yet.
     #[inline]
     fn id(&mut self, interfaces: &[Interface], index: u16) -> u32 {
@@ -150,11 +164,14 @@ impl Blocks {
         let id = self.seen.len() as u32;
         let origin = Origin::of(interface);
         let mut comments = Vec::new();
-        if let Some(origin) = &origin
-            && self.is_new_section(origin)
-        {
+        if let Some(origin) = &origin {
             // The header is written: what a later section says is said of its first interface.
-            self.encoder.comments(&origin.section, &mut comments);
+            if self.is_new_section(origin) {
+                self.encoder.comments(&origin.section, &mut comments);
+            }
+            if !self.files.iter().any(|(notes, _)| Arc::ptr_eq(notes, &origin.notes)) {
+                self.files.push((Arc::clone(&origin.notes), 0));
+            }
         }
         self.encoder.interface(interface, origin.as_deref(), &comments);
         let (name, from_file) = (interface.name.clone(), interface.stamp == StampSource::File);
@@ -173,6 +190,7 @@ impl Blocks {
     /// Writes the statistics of all interfaces: those of the file that an interface was read from, else
     /// what the ledger knows.
     pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger) -> Result<(), Failure> {
+        self.push_tables();
         let mut comment = statistics::text(run);
         for (id, seen) in self.seen.iter().enumerate() {
             let shared = self.seen.iter().filter(|other| other.name == seen.name).count() > 1;
