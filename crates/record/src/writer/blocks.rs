@@ -62,8 +62,8 @@ impl Blocks {
         }
     }
 
-    /// Writes the section header, unless that was done. Where all `interfaces` come from one section of a
-    /// file, the header says what that one said; from several, it has the comments of all.
+    /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
+    /// header says what that of its first section said; from several, it has the comments of all of those.
     pub fn begin(
         &mut self,
         output: &mut Output,
@@ -82,14 +82,20 @@ impl Blocks {
         let origins: Vec<_> = interfaces.iter().map(Origin::of).collect();
         let mut sections = Vec::new();
         for origin in origins.iter().flatten() {
-            if self.is_new_section(origin) {
+            if self.is_new_file(origin) && self.is_new_section(origin) {
                 sections.push(Arc::clone(&origin.section));
             }
         }
-        let only = (sections.len() == 1 && origins.iter().all(Option::is_some)).then(|| sections.swap_remove(0));
-        let mut comments = Vec::new();
-        sections.iter().for_each(|section| self.encoder.comments(section, &mut comments));
-        self.encoder.section_header(only.as_ref().map(|section| section.as_slice()), &comments, &self.comments);
+        match &sections[..] {
+            [only] if origins.iter().all(Option::is_some) => {
+                self.encoder.section_header(Some(only), &[], &self.comments);
+            }
+            several => {
+                let mut comments = Vec::new();
+                several.iter().for_each(|section| self.encoder.comments(section, &mut comments));
+                self.encoder.section_header(None, &comments, &self.comments);
+            }
+        }
     }
 
     pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
@@ -165,12 +171,10 @@ impl Blocks {
         let origin = Origin::of(interface);
         let mut comments = Vec::new();
         if let Some(origin) = &origin {
+            self.is_new_file(origin);
             // The header is written: what a later section says is said of its first interface.
             if self.is_new_section(origin) {
                 self.encoder.comments(&origin.section, &mut comments);
-            }
-            if !self.files.iter().any(|(notes, _)| Arc::ptr_eq(notes, &origin.notes)) {
-                self.files.push((Arc::clone(&origin.notes), 0));
             }
         }
         self.encoder.interface(interface, origin.as_deref(), &comments);
@@ -181,6 +185,15 @@ impl Blocks {
         }
         self.ids[index] = Some(id);
         id
+    }
+
+    /// Takes the file of an interface up, unless that was done.
+    fn is_new_file(&mut self, origin: &Origin) -> bool {
+        let is_new = !self.files.iter().any(|(notes, _)| Arc::ptr_eq(notes, &origin.notes));
+        if is_new {
+            self.files.push((Arc::clone(&origin.notes), 0));
+        }
+        is_new
     }
 
     fn is_new_section(&mut self, origin: &Origin) -> bool {
