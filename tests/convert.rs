@@ -207,7 +207,8 @@ fn pcap_and_pcapng_convert_into_each_other() {
                         assert_eq!(told(&to, &PLAIN), expected, "{from} to {to} as {format}");
                     }
                     let unit = if format == "pcap-micros" { 1000 } else { 1 };
-                    let rounded = |(time, wire, bytes): &(u64, u32, Vec<u8>)| (time / unit * unit, *wire, bytes.clone());
+                    let rounded =
+                        |(time, wire, bytes): &(u64, u32, Vec<u8>)| (time / unit * unit, *wire, bytes.clone());
                     assert_eq!(frames(&to), times.iter().map(rounded).collect::<Vec<_>>(), "{from} to {to}");
                 }
             }

@@ -121,7 +121,11 @@ pub fn everything(big: bool, link: u16) -> Vec<u8> {
     let custom = [&pen[..], b"custom"].concat();
     let speed = first.u64(10_000_000_000);
     first.section(&[(1, b"first of the section"), (2, b"a machine"), (3, b"an OS"), (4, b"a program"), (1, b"second")]);
-    first.interface(1, 0, &[(2, b"eth0"), (3, b"in the middle"), (8, &speed), (1, b"a cable"), (11, b"\0tcp"), (9, &[6])]);
+    first.interface(
+        1,
+        0,
+        &[(2, b"eth0"), (3, b"in the middle"), (8, &speed), (1, b"a cable"), (11, b"\0tcp"), (9, &[6])],
+    );
     first.interface(1, 0, &[(2, b"eth1"), (9, &[9]), (6, &[2, 0, 0, 0, 0, 1]), (4, &[10, 0, 0, 1, 255, 0, 0, 0])]);
     first.interface(link, 0, &[(2, b"tun0"), (9, &[0x80 | 20]), (12, b"another OS"), (15, b"a card"), (2989, &custom)]);
     first.block(0x0bad_f00d, b"not to be copied");
@@ -133,7 +137,13 @@ pub fn everything(big: bool, link: u16) -> Vec<u8> {
     let (micros, nanos, binary) = (START * 1_000_000, START * 1_000_000_000, START << 20);
     let drops = first.u64(5);
     first.frame(0, micros + 1, &udp(0, 20), 62, &[(1, b"one comment")]);
-    first.frame(1, nanos + 2_345, &udp(1, 300), 342, &[(1, b"two comments"), (4, &drops), (1, "with ümlaut".as_bytes())]);
+    first.frame(
+        1,
+        nanos + 2_345,
+        &udp(1, 300),
+        342,
+        &[(1, b"two comments"), (4, &drops), (1, "with ümlaut".as_bytes())],
+    );
     first.frame(2, binary + 5, &udp(2, 40)[14..], 68, &[]);
     first.old_frame(0, micros + 7, &udp(3, 77), &[(1, b"an old one")]);
     first.simple_frame(&udp(4, 19));

@@ -18,6 +18,9 @@ const CRC_ERROR: u32 = 1 << 24;
 /// Options of a frame that are kept beside comments: hash, drop count, packet number, queue.
 const KEPT: [Kept; 4] = [(3, 1), (4, 8), (5, 8), (6, 4)];
 
+/// In a desc, for now: its frame has a note.
+pub(super) const NOTED: u16 = u16::MAX;
+
 /// What the frames of one interface have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
@@ -38,32 +41,20 @@ fn lane(lanes: &[Lane], id: u32) -> Result<&Lane, Fault> {
 
 /// An enhanced packet block: `body` begins at `at` of the memory.
 #[inline]
-pub(super) fn enhanced(
-    body: &[u8],
-    at: usize,
-    order: Order,
-    lanes: &[Lane],
-    notes: &Notes,
-) -> Result<Desc, Fault> {
+pub(super) fn enhanced(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
     let Some([id, high, low, captured, wire]) = order.words::<5>(body) else {
         return Err(Fault::damaged("an enhanced packet block that is too short"));
     };
-    framed(&body[20..], at + 20, order, lane(lanes, id)?, [high, low, captured, wire], notes)
+    framed(&body[20..], at + 20, order, lane(lanes, id)?, [high, low, captured, wire])
 }
 
 /// An obsolete packet block: as an enhanced one, but with 16 bits for the interface and 16 for drops.
-pub(super) fn obsolete(
-    body: &[u8],
-    at: usize,
-    order: Order,
-    lanes: &[Lane],
-    notes: &Notes,
-) -> Result<Desc, Fault> {
+pub(super) fn obsolete(body: &[u8], at: usize, order: Order, lanes: &[Lane]) -> Result<Desc, Fault> {
     let (Some(words), Some(id)) = (order.words::<5>(body), body.first_chunk::<2>()) else {
         return Err(Fault::damaged("a packet block that is too short"));
     };
     let [_, high, low, captured, wire] = words;
-    framed(&body[20..], at + 20, order, lane(lanes, order.u16(*id).into())?, [high, low, captured, wire], notes)
+    framed(&body[20..], at + 20, order, lane(lanes, order.u16(*id).into())?, [high, low, captured, wire])
 }
 
 /// A simple packet block, which knows neither time nor interface: it is of the first one, and takes the
@@ -80,31 +71,38 @@ pub(super) fn simple(body: &[u8], at: usize, order: Order, lanes: &[Lane], last:
 
 /// The frame at the front of `bytes`, with options behind it.
 #[inline]
-fn framed(
-    bytes: &[u8],
-    at: usize,
-    order: Order,
-    lane: &Lane,
-    words: [u32; 4],
-    notes: &Notes,
-) -> Result<Desc, Fault> {
+fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -> Result<Desc, Fault> {
     let [high, low, captured, wire] = words;
     check_length(captured, bytes.len())?;
     let time = lane.clock.time(u64::from(high) << 32 | u64::from(low));
     let mut desc = Desc { wire, interface: lane.index, ..Desc::new(time, at as u32, captured) };
     let behind = (captured as usize).next_multiple_of(4);
     if bytes.len() > behind + 4 {
-        desc.flags = flags(&bytes[behind..], order);
-        desc.note = note(&bytes[behind..], order, time, notes);
+        (desc.flags, desc.note) = look_at(&bytes[behind..], order);
     }
     Ok(desc)
 }
 
-/// Keeps what the options of a frame say beyond its flags.
-fn note(bytes: &[u8], order: Order, time: Nanos, notes: &Notes) -> u16 {
+/// The flags that the options of a frame give it, and [`NOTED`] if they say more than flags.
+fn look_at(bytes: &[u8], order: Order) -> (Flags, u16) {
+    let mut note = 0;
+    let mut word = 0;
+    for (code, value) in options(bytes, order) {
+        match <[u8; 4]>::try_from(value) {
+            Ok(value) if code == FLAGS => word = order.u32(value),
+            _ => note = NOTED,
+        }
+    }
+    (flags(word), note)
+}
+
+/// Keeps what options say of the frame in the body that `desc` was made of.
+#[cold]
+pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes) {
+    let options = 20 + (desc.captured as usize).next_multiple_of(4);
     let mut kept = Vec::new();
-    copy(bytes, order, &KEPT, &mut kept);
-    if kept.is_empty() { 0 } else { notes.push(time, &kept) }
+    copy(body.get(options..).unwrap_or_default(), order, &KEPT, &mut kept);
+    desc.note = if kept.is_empty() { 0 } else { notes.push(desc.time, &kept) };
 }
 
 #[inline]
@@ -118,11 +116,7 @@ fn check_length(captured: u32, room: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-fn flags(bytes: &[u8], order: Order) -> Flags {
-    let word = options(bytes, order)
-        .filter(|(code, _)| *code == FLAGS)
-        .find_map(|(_, value)| <[u8; 4]>::try_from(value).ok())
-        .map_or(0, |value| order.u32(value));
+fn flags(word: u32) -> Flags {
     let mut flags = Flags::NONE;
     if word & DIRECTION == OUTBOUND {
         flags |= Flags::OUTGOING;

@@ -133,8 +133,8 @@ impl Section {
                 continue;
             }
             let length = order.u32([head[4], head[5], head[6], head[7]]);
-            let frame = matches!(kind, block::ENHANCED_PACKET | block::SIMPLE_PACKET | block::PACKET);
-            let known = frame || kind == block::INTERFACE;
+            let known =
+                matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
             let length = block::checked_length(length, known)?;
             if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
                 return Ok(Some(Step::Skip(length as u64)));
@@ -143,15 +143,12 @@ impl Section {
                 return Ok(Some(Step::Need(length)));
             };
             let body = block::body(whole, order)?;
-            if frame {
-                descs.push(self.packet(kind, body, at + block::HEAD, order)?);
+            if !known {
+                self.keep_block(kind, body, order);
             } else if kind == block::INTERFACE {
                 self.interface(body, order)?;
-            } else if kind == block::STATISTICS {
-                self.statistics(body, order);
-            } else if self.kept + length <= MOST_KEPT {
-                self.kept += length;
-                self.notes.push_table(tables::copy(kind, body, order));
+            } else {
+                descs.push(self.packet(kind, body, at + block::HEAD, order)?);
             }
             *cursor += length;
         }
@@ -160,17 +157,32 @@ impl Section {
 
     #[inline(always)]
     fn packet(&mut self, kind: u32, body: &[u8], at: usize, order: Order) -> Result<Desc, Fault> {
-        let desc = match kind {
-            block::ENHANCED_PACKET => packet::enhanced(body, at, order, &self.lanes, &self.notes)?,
-            block::PACKET => packet::obsolete(body, at, order, &self.lanes, &self.notes)?,
+        let mut desc = match kind {
+            block::ENHANCED_PACKET => packet::enhanced(body, at, order, &self.lanes)?,
+            block::PACKET => packet::obsolete(body, at, order, &self.lanes)?,
             _ => packet::simple(body, at, order, &self.lanes, self.last)?,
         };
+        if desc.note != 0 {
+            packet::keep_note(&mut desc, body, order, &self.notes);
+        }
         self.last = desc.time;
         Ok(desc)
     }
 
+    /// A block that tells something for other files.
+    #[cold]
+    fn keep_block(&mut self, kind: u32, body: &[u8], order: Order) {
+        if kind == block::STATISTICS {
+            self.statistics(body, order);
+        } else if self.kept + body.len() <= MOST_KEPT {
+            self.kept += body.len();
+            self.notes.push_table(tables::copy(kind, body, order));
+        }
+    }
+
     /// Begins a new section. Returns the bytes of its header, or as an inner error how many are needed to
     /// tell.
+    #[cold]
     fn section_header(&mut self, rest: &[u8]) -> Result<Result<usize, usize>, Fault> {
         let Some(head) = rest.first_chunk::<12>() else {
             return Ok(Err(12));

@@ -64,12 +64,7 @@ impl Blocks {
 
     /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
     /// header says what that of its first section said; from several, it has the comments of all of those.
-    pub fn begin(
-        &mut self,
-        output: &mut Output,
-        counts: &mut Counts,
-        interfaces: &[Interface],
-    ) -> Result<(), Failure> {
+    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, interfaces: &[Interface]) -> Result<(), Failure> {
         if self.begun {
             return Ok(());
         }
