@@ -6,9 +6,11 @@ mod generated;
 
 use generated::everything;
 use linerate::record::Reader;
-use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, has_tools, tool};
-use std::process::Command;
+use linerate_tests::support::program::{linerate, run};
+use linerate_tests::support::{Scratch, corpus, has_tools, tool, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 /// What a file says of each frame, as `tshark` tells it.
 fn told(path: &str, fields: &[&str]) -> Vec<Vec<String>> {
@@ -111,6 +113,8 @@ fn what_is_said_of_sections_and_interfaces_survives() {
     let (source, to) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
     std::fs::write(&source, everything(true, RAW)).unwrap();
     convert(&source, &to, &["--comment", "made by a test", "--comment", "twice"]);
+    let classic = scratch.file("out.pcap");
+    run(&["capture", "-r", &source, "-w", &classic, "--comment", "x"]).with_status(2).says("no room for --comment");
     let text = tool("capinfos", &[&to]);
     for line in [
         "Number of interfaces in file: 5",
@@ -241,6 +245,75 @@ fn several_files_become_one_in_order() {
     };
     assert_eq!(comments(&to), comments(&made));
     assert!(tool("capinfos", &[&to]).contains("Capture comment:     left"));
+}
+
+/// Complete frames at the beginning of a file that may be cut off.
+fn complete(path: &str) -> usize {
+    let Ok(mut reader) = Reader::open(path) else { return 0 };
+    let mut found = 0;
+    while let Ok(shown @ 1..) = reader.fill().map(|burst| burst.len()) {
+        found += shown;
+        reader.consume(shown);
+    }
+    found
+}
+
+#[test]
+fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
+    if !has_tools(&["tshark", "gzip", "zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (made, pipe) = (scratch.file("made.pcapng"), scratch.file("made.pcap"));
+    std::fs::write(&made, everything(false, ETHERNET)).unwrap();
+    convert(&made, &pipe, &[]);
+    let bytes = std::fs::read(&pipe).unwrap();
+    for (ending, signal) in [("gz", Signal::TERM), ("zst", Signal::TERM), ("gz", Signal::KILL), ("zst", Signal::KILL)] {
+        let to = scratch.file(&format!("{signal:?}.pcapng.{ending}"));
+        let mut command = linerate(&["capture", "-q", "-r", "-", "-w", &to]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("the program");
+        let mut input = child.stdin.take().expect("a pipe");
+        // In two pieces, and the pipe stays open: more could follow.
+        input.write_all(&bytes[..1000]).unwrap();
+        wait_until("the first frames are written", || complete(&to) > 3);
+        input.write_all(&bytes[1000..]).unwrap();
+        wait_until("all frames are written", || complete(&to) == 36);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(complete(&to), 36);
+        if signal == Signal::TERM {
+            assert_eq!(status.code(), Some(0));
+            check_whole(&to);
+        }
+        // Cut off, tshark says, but shows what is there.
+        let output = Command::new("tshark").args(["-nr", &to]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36, "{to}");
+    }
+}
+
+#[test]
+fn a_compressed_pipe_may_come_byte_by_byte() {
+    if !has_tools(&["gzip", "zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let made = scratch.file("made.pcapng");
+    std::fs::write(&made, everything(false, ETHERNET)).unwrap();
+    for from in &compressed(&made)[1..] {
+        let to = scratch.file("to.pcapng");
+        let mut command = linerate(&["capture", "-q", "-r", "-", "-w", &to]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("the program");
+        let mut input = child.stdin.take().expect("a pipe");
+        let bytes = std::fs::read(from).unwrap();
+        for byte in &bytes[..60] {
+            input.write_all(&[*byte]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        input.write_all(&bytes[60..]).unwrap();
+        drop(input);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(frames(&to), frames(&made));
+    }
 }
 
 #[test]
