@@ -117,10 +117,11 @@ fn frames_before_damage_are_handed_out() {
     for compression in BOTH {
         let mut file = written(compression, &frames, Format::Pcap, 100);
         let middle = file.len() / 2;
-        file[middle..middle + 64].fill(0xff);
+        file[middle..middle + 20_000].fill(0xff);
         let content = read_bytes(&file);
         // No window of output is lost: pieces have some 20 kB here.
-        assert!(content.frames.len() > 9_500 && content.frames[..9_500] == frames[..9_500]);
+        let right = content.frames.iter().zip(&frames).take_while(|(found, written)| found == written).count();
+        assert!(right >= 9_400, "{compression:?}: {right} of {}: {}", content.frames.len(), message(&content));
         match content.error {
             Some(ReadError::Decompression { offset, frames, .. }) => {
                 assert_eq!(frames, content.frames.len() as u64);

@@ -172,7 +172,10 @@ fn step_zstd(
             *hint = if next > 0 { next } else { FRAME_START };
             None
         }
-        Err(code) => Some(format!("{} (windows may have 128 MiB)", zstd_safe::get_error_name(code))),
+        Err(code) => Some(match zstd_safe::get_error_name(code) {
+            name if name.contains("too much memory") => format!("{name}: windows may have 128 MiB"),
+            name => name.to_owned(),
+        }),
     };
     Progress { consumed, written, error }
 }
