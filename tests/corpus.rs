@@ -51,7 +51,7 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
     let mut runs = 0;
     for path in files(&folder) {
         let (frames, error) = count(&path);
-        if matches!(error, Some(ReadError::NotACapture { .. } | ReadError::Compressed { .. })) {
+        if matches!(error, Some(ReadError::NotACapture { .. })) {
             continue;
         }
         let port = open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default()).expect("the file opens");

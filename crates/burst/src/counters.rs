@@ -123,6 +123,10 @@ counters! {
     Joined = Receive, Note, "joined";
     /// Frames without a stamp, which got the time they were read at.
     Unstamped = Receive, Note, "unstamped";
+    /// Frames that the interfaces of a capture file had seen when it was made, by its interface statistics.
+    FileSeen = Receive, Note, "file_seen";
+    /// Frames that were lost when a capture file was made, in the card, the driver or the kernel, by its interface statistics.
+    FileDropped = Receive, Note, "file_dropped";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
 
