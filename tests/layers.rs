@@ -78,7 +78,9 @@ fn judge(found: &BTreeMap<Difference, Vec<String>>) {
     let mut unexplained = String::new();
     for (difference, places) in found {
         let row = ROWS.iter().position(|row| {
-            difference.capture.starts_with(row.captures) && difference.ours == row.ours && difference.theirs == row.theirs
+            difference.capture.starts_with(row.captures)
+                && difference.ours == row.ours
+                && difference.theirs == row.theirs
         });
         match row {
             Some(row) => met[row] = true,
@@ -125,7 +127,8 @@ fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, String)> {
         _ => None,
     };
     let start = layers.as_slice().last().map_or(0, Layer::end) as usize;
-    found.next_if(|their| our_name(&their.name).is_some_and(|(name, _)| Some(name) == refused) && their.offset == start);
+    found
+        .next_if(|their| our_name(&their.name).is_some_and(|(name, _)| Some(name) == refused) && their.offset == start);
     found.next_if(|their| SHORT.contains(&their.name.as_str()));
     found.next().map(|their| (layers.stop().to_string(), their.name.clone()))
 }
@@ -164,7 +167,8 @@ fn their_words(their: &Found, ours: &Layer) -> String {
 }
 
 fn describe(frame: &Frame, layers: &Layers, theirs: &[Found]) -> String {
-    let ours = layers.as_slice().iter().map(|layer| format!("{}@{}+{}", layer.protocol.name(), layer.offset, layer.length));
+    let ours =
+        layers.as_slice().iter().map(|layer| format!("{}@{}+{}", layer.protocol.name(), layer.offset, layer.length));
     let theirs = theirs.iter().map(|found| format!("{}@{}+{}", found.name, found.offset, found.size));
     let (ours, theirs) = (ours.collect::<Vec<_>>().join(" "), theirs.collect::<Vec<_>>().join(" "));
     format!("number {}: {ours} ({}) | {theirs}", frame.number, layers.stop())

@@ -41,7 +41,8 @@ pub fn batches(corpus: &Path) -> Vec<Batch> {
         let name = path.strip_prefix(corpus).expect("a path in the corpus").to_string_lossy().into_owned();
         for_each_frame(&path, |number, linktype, wire, bytes| {
             let Some(link) = Link::from_linktype(linktype) else { return };
-            let at = *open.get(&linktype).filter(|at| batches[**at].frames.len() < MOST_FRAMES).unwrap_or(&batches.len());
+            let at =
+                *open.get(&linktype).filter(|at| batches[**at].frames.len() < MOST_FRAMES).unwrap_or(&batches.len());
             if at == batches.len() {
                 batches.push(Batch { linktype, link, frames: Vec::new() });
                 open.insert(linktype, at);

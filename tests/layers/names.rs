@@ -55,6 +55,16 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
 
 /// Parts of tshark that the above need, or that choose between them; they have no header of their own.
 pub const HELPERS: &[&str] = &[
-    "frame", "eth_maybefcs", "eth_withoutfcs", "eth_withfcs", "ethertype", "raw", "data", "ppp_hdlc", "ipv6.routing.type.rt0",
-    "udpencap", "pwethheuristic", "pwethnocw",
+    "frame",
+    "eth_maybefcs",
+    "eth_withoutfcs",
+    "eth_withfcs",
+    "ethertype",
+    "raw",
+    "data",
+    "ppp_hdlc",
+    "ipv6.routing.type.rt0",
+    "udpencap",
+    "pwethheuristic",
+    "pwethnocw",
 ];

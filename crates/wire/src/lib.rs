@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod build;
 pub mod checksum;
 pub mod dissect;
 pub mod error;

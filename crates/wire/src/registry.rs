@@ -178,6 +178,11 @@ static REGISTRY: [Row; 14] = [
     row(Protocol::Icmpv6, "icmpv6", Role::Transport, &[IpProtocol(ICMPV6)], icmpv6::step),
 ];
 
+/// The numbers that announce a protocol, the usual one first.
+pub(crate) fn numbers(protocol: Protocol) -> &'static [Number] {
+    protocol.row().numbers
+}
+
 /// Who is announced by a number. An IP protocol number means the same behind IPv4 and IPv6: extension
 /// headers behind IPv4, which nobody should send, are walked all the same.
 pub(crate) fn lookup(number: Number) -> Option<Protocol> {
