@@ -37,12 +37,14 @@
 //! ```
 
 mod error;
+mod extension;
 mod link;
 mod network;
 mod transport;
+mod tunnel;
 
 pub use error::{Problem, Unbuilt};
-pub use network::Extension;
+pub use extension::Extension;
 
 use crate::registry::{self, Role};
 use crate::{Number, Protocol, Pseudo, Unfit};
@@ -75,6 +77,11 @@ pub trait Header {
     /// What it is.
     fn protocol(&self) -> Protocol;
 
+    /// The numbers that announce it to the header in front, the usual one first.
+    fn numbers(&self) -> &'static [Number] {
+        registry::numbers(self.protocol())
+    }
+
     /// Writes it to the front of `out`, in front of what is `behind`; returns its length. What takes more than
     /// header and lengths to know is left 0.
     ///
@@ -99,10 +106,12 @@ pub trait Header {
 }
 
 /// What comes behind a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Behind {
     /// The next header; behind the last one there is only payload.
     pub protocol: Option<Protocol>,
+    /// The numbers that announce it.
+    pub numbers: &'static [Number],
     /// Bytes of all headers behind, and of the payload.
     pub length: usize,
 }
@@ -173,7 +182,10 @@ impl<'a> Frame<'a> {
     }
 
     fn behind(&self, index: usize, length: usize) -> Behind {
-        Behind { protocol: self.headers.get(index + 1).map(|header| header.protocol()), length }
+        match self.headers.get(index + 1) {
+            Some(next) => Behind { protocol: Some(next.protocol()), numbers: next.numbers(), length },
+            None => Behind { protocol: None, numbers: &[], length },
+        }
     }
 
     /// The addresses of the IP header in front, with nothing but its extensions in between.
@@ -226,15 +238,13 @@ impl Behind {
         })
     }
 
-    /// The number that leads to what is behind: `own` if it does, or if only payload is there; else the first
-    /// that the registry has.
+    /// The number that leads to what is behind: `own` if it does, or if only payload is there; else the first of
+    /// its kind.
     fn number<T: Copy>(self, own: T, make: fn(T) -> Number, value: fn(Number) -> Option<T>) -> Result<T, Problem> {
         match self.protocol {
             None => Ok(own),
-            Some(next) if registry::lookup(make(own)) == Some(next) => Ok(own),
-            Some(next) => {
-                registry::numbers(next).iter().find_map(|number| value(*number)).ok_or(Problem::CannotCarry(next))
-            }
+            Some(_) if self.numbers.contains(&make(own)) => Ok(own),
+            Some(next) => self.numbers.iter().find_map(|number| value(*number)).ok_or(Problem::CannotCarry(next)),
         }
     }
 
