@@ -103,7 +103,6 @@ impl Header for hip::Header<'_> {
     }
 }
 
-/// The checksum of a control message stands in its bytes already.
 impl Header for shim6::Header<'_> {
     fn protocol(&self) -> Protocol {
         Protocol::Shim6
@@ -116,6 +115,17 @@ impl Header for shim6::Header<'_> {
             shim6::Header::Control { message, .. } => shim6::Header::Control { next_header, message },
         };
         Ok(header.emit(out)?)
+    }
+
+    /// Over the header alone, in place of what the message holds there (RFC 5533 section 5.3).
+    fn complete(&self, message: &mut [u8], _addresses: Option<Pseudo>) -> Result<(), Problem> {
+        if let shim6::Header::Control { message: own, .. } = self {
+            let header = front(message, 2 + own.len())?;
+            header[4..6].fill(0);
+            let checksum = Sum::of(header).checksum();
+            header[4..6].copy_from_slice(&checksum.to_be_bytes());
+        }
+        Ok(())
     }
 }
 

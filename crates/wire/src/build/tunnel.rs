@@ -12,7 +12,8 @@ impl Header for gre::Header<'_> {
         let header = match *self {
             gre::Header::Routing(routing) => {
                 let protocol = behind.ether_type(routing.protocol)?;
-                if behind.protocol == Some(Protocol::Erspan) && protocol == erspan::TYPE_2 && routing.sequence.is_none() {
+                if behind.protocol == Some(Protocol::Erspan) && protocol == erspan::TYPE_2 && routing.sequence.is_none()
+                {
                     return Err(Unfit::Field("GRE has a sequence number in front of ERSPAN type II").into());
                 }
                 gre::Header::Routing(gre::Routing { protocol, ..routing })
@@ -66,7 +67,7 @@ impl Header for vxlan::Header {
             behind.only(&[Protocol::Ethernet])?;
         } else if let Some(next) = behind.protocol {
             let [.., number] = &mut header.extension;
-            *number = vxlan::protocol_number(next).ok_or(Problem::CannotCarry(next))?;
+            *number = generic_protocol(next).ok_or(Problem::CannotCarry(next))?;
         }
         Ok(header.emit(out)?)
     }
@@ -101,5 +102,16 @@ impl Header for teredo::Header<'_> {
     fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
         behind.only(&[Protocol::Ipv6])?;
         Ok(self.emit(out)?)
+    }
+}
+
+/// The number of a protocol in the generic extension of VXLAN (draft-ietf-nvo3-vxlan-gpe).
+fn generic_protocol(next: Protocol) -> Option<u8> {
+    match next {
+        Protocol::Ipv4 => Some(1),
+        Protocol::Ipv6 => Some(2),
+        Protocol::Ethernet => Some(3),
+        Protocol::Mpls => Some(5),
+        _ => None,
     }
 }
