@@ -41,7 +41,7 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
     ("icmpv6", "icmpv6", Message),
     ("igmp", "igmp", Message),
     ("gre", "gre", Header),
-    ("erspan", "erspan", Header),
+    ("erspan", "erspan", Message),
     ("vxlan", "vxlan", Header),
     ("geneve", "geneve", Header),
     ("gtp", "gtp_u", Header),
@@ -52,6 +52,9 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
     ("pwethcw", "pseudowire", Header),
     ("pwmcw", "pseudowire", Header),
 ];
+
+/// Protocols of which tshark shows an item for each part of what is one header to us.
+pub const PARTS: &[&str] = &["mpls", "sctp"];
 
 /// Parts of tshark that the above need, or that choose between them; they have no header of their own.
 pub const HELPERS: &[&str] = &[

@@ -4,7 +4,7 @@
 //! disabled. So it is fast, what is carried by an unknown protocol is plain data to it, and no user's
 //! preferences matter. PDML says of each protocol where it starts and how long it is.
 
-use crate::names::{HELPERS, NAMES};
+use crate::names::{HELPERS, NAMES, PARTS};
 use linerate_tests::support::{Scratch, tool};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -21,11 +21,12 @@ pub struct Found {
 }
 
 /// What it must not do: join fragments or segments, resolve names, guess.
-const PREFERENCES: [&str; 10] = [
+const PREFERENCES: [&str; 11] = [
     "ip.defragment:FALSE",
     "ip.use_geoip:FALSE",
     "ipv6.defragment:FALSE",
     "ipv6.use_geoip:FALSE",
+    "ipv6.tso_support:TRUE",
     "ipv6.exthdr_under_root_protocol_tree:TRUE",
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.analyze_sequence_numbers:FALSE",
@@ -58,7 +59,7 @@ impl Tshark {
         std::fs::write(&path, capture).expect("a file can be written");
         let output = Command::new("tshark")
             .env("WIRESHARK_CONFIG_DIR", self.folder.file(""))
-            .args(["-n", "-T", "pdml", "-j", "none", "-r", &path])
+            .args(["-n", "-T", "pdml", "-j", "none", "-d", "udp.port==8472,vxlan", "-r", &path])
             .args(PREFERENCES.iter().flat_map(|preference| ["-o", preference]))
             .stdin(Stdio::null())
             .output()
@@ -83,10 +84,29 @@ fn parse(pdml: &str) -> Vec<Vec<Found>> {
             frame.push(Found { name, offset: number("pos"), size: number("size") });
         }
     }
-    for frame in &mut frames {
-        frame.retain(|found| !["geninfo", "frame", "fake-field-wrapper", "raw"].contains(&found.name.as_str()));
+    frames.into_iter().map(headers).collect()
+}
+
+/// What stands for a header: not the frame as a whole, plain data, or an item of no bytes; several items for one
+/// header are joined.
+fn headers(items: Vec<Found>) -> Vec<Found> {
+    let mut headers: Vec<Found> = Vec::new();
+    for item in items {
+        let name = item.name.as_str();
+        let is_verdict = name.starts_with("_ws.");
+        if ["geninfo", "frame", "fake-field-wrapper", "raw", "udpencap"].contains(&name)
+            || item.size == 0 && !is_verdict
+        {
+            continue;
+        }
+        match headers.last_mut() {
+            Some(last) if last.name == name && PARTS.contains(&name) => {
+                last.size = item.offset + item.size - last.offset
+            }
+            _ => headers.push(item),
+        }
     }
-    frames
+    headers
 }
 
 /// The value of an attribute. A value holds no quotation mark, so no other attribute's value can look like this one.
