@@ -4,7 +4,7 @@ use crate::{Flaw, Malformed, Number, Protocol, Role};
 use std::fmt;
 
 /// The most layers one frame is dissected into: two tags, a label stack, a tunnel in a tunnel, and the packet in
-/// them. The deepest frames of 100,000 real ones have 9.
+/// them. The deepest of 100,000 real frames has 10.
 pub const MAX_LAYERS: usize = 16;
 
 /// One header of a frame.

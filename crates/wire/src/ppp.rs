@@ -31,8 +31,9 @@ impl<'a> View<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let behind = bytes.strip_prefix(&ADDRESS_CONTROL);
         let framed = behind.is_some();
-        // The last byte of a number is odd, and no other.
+        // The last byte of a number is odd, and no other. 0x00ff is no number, lest it be taken for an address.
         let (protocol, compressed, payload) = match *behind.unwrap_or(bytes) {
+            [0xff] => return Err(Malformed { protocol: Protocol::Ppp, flaw: Flaw::Short }),
             [short, ref payload @ ..] if short & 1 == 1 => (short.into(), true, payload),
             [high, low, ref payload @ ..] => (u16::from_be_bytes([high, low]), false, payload),
             _ => return Err(Malformed { protocol: Protocol::Ppp, flaw: Flaw::Short }),
@@ -76,8 +77,8 @@ impl Header {
     /// Writes the header to the front of `out`; returns its length.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
         let [high, low] = self.protocol.to_be_bytes();
-        if self.compressed && (high != 0 || low & 1 == 0) {
-            return Err(Unfit::Field("a PPP protocol of one byte is odd and below 256"));
+        if self.compressed && (high != 0 || low & 1 == 0 || low == 0xff) {
+            return Err(Unfit::Field("a PPP protocol of one byte is odd and below 255"));
         }
         if !self.compressed && high & 1 == 1 {
             return Err(Unfit::Field("a PPP protocol has an even upper byte"));
@@ -131,7 +132,7 @@ mod tests {
     fn numbers_that_would_read_otherwise_are_refused() {
         let header = Header { framed: false, compressed: false, protocol: 0x0121 };
         assert!(matches!(header.emit(&mut [0; 4]), Err(Unfit::Field(_))));
-        for protocol in [0x0020, 0x0221] {
+        for protocol in [0x0020, 0x0221, 0x00ff] {
             assert!(matches!(Header { compressed: true, protocol, ..header }.emit(&mut [0; 4]), Err(Unfit::Field(_))));
         }
     }
