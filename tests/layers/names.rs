@@ -48,6 +48,7 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
     ("teredo", "teredo", Header),
     ("null", "null", Header),
     ("sll", "sll", Header),
+    ("sll", "sll2", Header),
     ("chdlc", "chdlc", Header),
     ("pwethcw", "pseudowire", Header),
     ("pwmcw", "pseudowire", Header),
