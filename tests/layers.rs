@@ -22,14 +22,14 @@ mod tshark;
 
 use compare::{compare, describe};
 use differences::{ROWS, Row};
-use frames::{Batch, batches, pcap};
+use frames::{Batch, batches};
 use linerate::wire::{Layers, dissect};
 use linerate_tests::support::{corpus, has_tools};
 use names::NAMES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tshark::{Found, Tshark};
+use tshark::{Found, LAYERS, Tshark, parse, pcap};
 
 /// tshark processes at a time.
 const PROCESSES: usize = 2;
@@ -55,8 +55,9 @@ fn every_frame_has_the_layers_that_tshark_finds() {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(batch) = batches.get(number) else { return };
-                    let theirs = tshark.dissect(&format!("{number}.pcap"), &pcap(batch));
-                    tally.lock().unwrap().compare(batch, &theirs);
+                    let frames = batch.frames.iter().map(|frame| (frame.wire, &frame.bytes[..]));
+                    let pdml = tshark.run(&format!("{number}.pcap"), &pcap(batch.linktype, frames), &LAYERS);
+                    tally.lock().unwrap().compare(batch, &parse(&pdml));
                 }
             });
         }

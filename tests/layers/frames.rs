@@ -1,5 +1,6 @@
 //! The frames of the corpus, in captures of one link type each, as tshark reads them fastest.
 
+use crate::tshark::MOST_BYTES;
 use linerate::record::Reader;
 use linerate::wire::Link;
 use std::collections::BTreeMap;
@@ -7,9 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Frames in one capture: enough that starting tshark does not count, few enough to share the work out.
 const MOST_FRAMES: usize = 20_000;
-
-/// Longer frames tshark does not read.
-const MOST_BYTES: usize = 262_144;
 
 /// One frame of the corpus.
 pub struct Frame {
@@ -51,21 +49,6 @@ pub fn batches(corpus: &Path) -> Vec<Batch> {
         });
     }
     batches
-}
-
-/// The frames as a capture file.
-pub fn pcap(batch: &Batch) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, MOST_BYTES as u32, batch.linktype.into()] {
-        file.extend(u32::to_le_bytes(word));
-    }
-    for (second, frame) in batch.frames.iter().enumerate() {
-        for word in [second as u32, 0, frame.bytes.len() as u32, frame.wire] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(&frame.bytes);
-    }
-    file
 }
 
 /// Hands over number, link type, wire length and bytes of each frame that can be read.

@@ -43,15 +43,17 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
     ("gre", "gre", Header),
     ("erspan", "erspan", Message),
     ("vxlan", "vxlan", Header),
+    ("vxlan_gpe", "vxlan", Header),
     ("geneve", "geneve", Header),
     ("gtp", "gtp_u", Header),
-    ("teredo", "teredo", Header),
+    ("teredo", "teredo", Message),
     ("null", "null", Header),
     ("sll", "sll", Header),
     ("sll", "sll2", Header),
     ("chdlc", "chdlc", Header),
     ("pwethcw", "pseudowire", Header),
     ("pwmcw", "pseudowire", Header),
+    ("pwach", "pseudowire", Header),
 ];
 
 /// Protocols of which tshark shows an item for each part of what is one header to us.

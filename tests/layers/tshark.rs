@@ -35,6 +35,12 @@ const PREFERENCES: [&str; 11] = [
     "gtp.dissect_tpdu_as:TPDU Heuristic",
 ];
 
+/// The arguments for what [`parse`] reads.
+pub const LAYERS: [&str; 4] = ["-T", "pdml", "-j", "none"];
+
+/// Longer frames tshark does not read.
+pub const MOST_BYTES: usize = 262_144;
+
 /// tshark with its configuration.
 pub struct Tshark {
     folder: Scratch,
@@ -53,25 +59,41 @@ impl Tshark {
         Tshark { folder }
     }
 
-    /// The protocols of each frame of a capture file, outermost first.
-    pub fn dissect(&self, name: &str, capture: &[u8]) -> Vec<Vec<Found>> {
+    /// What it prints of a capture file, which is written under this name.
+    pub fn run(&self, name: &str, capture: &[u8], arguments: &[&str]) -> String {
         let path = self.folder.file(name);
         std::fs::write(&path, capture).expect("a file can be written");
         let output = Command::new("tshark")
             .env("WIRESHARK_CONFIG_DIR", self.folder.file(""))
-            .args(["-n", "-T", "pdml", "-j", "none", "-d", "udp.port==8472,vxlan", "-r", &path])
+            .args(["-n", "-d", "udp.port==8472,vxlan", "-r", &path])
             .args(PREFERENCES.iter().flat_map(|preference| ["-o", preference]))
+            .args(arguments)
             .stdin(Stdio::null())
             .output()
             .expect("tshark runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "tshark: {}: {errors}", output.status);
-        parse(&String::from_utf8_lossy(&output.stdout))
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
+/// Frames (wire length and bytes) as a capture file.
+pub fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, MOST_BYTES as u32, linktype.into()] {
+        file.extend(u32::to_le_bytes(word));
+    }
+    for (second, (wire, bytes)) in frames.enumerate() {
+        for word in [second as u32, 0, bytes.len() as u32, wire] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(bytes);
+    }
+    file
+}
+
 /// Reads PDML as tshark writes it: a line a protocol.
-fn parse(pdml: &str) -> Vec<Vec<Found>> {
+pub fn parse(pdml: &str) -> Vec<Vec<Found>> {
     let mut frames = Vec::new();
     for line in pdml.lines().map(str::trim_start) {
         if line == "<packet>" {

@@ -61,6 +61,14 @@ impl Header for vxlan::Header {
         Protocol::Vxlan
     }
 
+    /// The generic extension has a port of its own.
+    fn numbers(&self) -> &'static [Number] {
+        match self.flags & vxlan::FLAG_PROTOCOL {
+            0 => &[Number::UdpPort(vxlan::PORT), Number::UdpPort(vxlan::OLD_PORT)],
+            _ => &[Number::UdpPort(vxlan::GPE_PORT)],
+        }
+    }
+
     fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
         let mut header = *self;
         if self.flags & vxlan::FLAG_PROTOCOL == 0 {
