@@ -47,7 +47,10 @@ pub type Sample = (Box<dyn Header>, Option<Link>);
 /// All of them.
 pub fn samples() -> Vec<Sample> {
     let mut samples = links();
-    samples.extend(networks().into_iter().map(|header| (header, None)));
+    samples.extend(networks().into_iter().map(|header| {
+        let begins = header.protocol().role() == Role::Network;
+        (header, begins.then_some(Link::RawIp))
+    }));
     samples.extend(transports().into_iter().map(|header| (header, None)));
     samples.extend(tunnels().into_iter().map(|header| (header, None)));
     samples
@@ -196,8 +199,8 @@ pub fn payload(last: Protocol) -> &'static [u8] {
     match (last, last.role()) {
         // A data chunk: length, transmission sequence number, stream, its sequence number, protocol; six bytes, padded.
         (Protocol::Sctp, _) => &[0, 3, 0, 22, 0, 0, 0, 1, 0, 2, 0, 3, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0],
-        // Identifier, sequence number, data.
-        (Protocol::Icmpv6, _) => &[0, 1, 0, 2, 0xaa, 0xbb, 0xcc],
+        // Identifier, sequence number, data: behind Teredo, eight bytes that nobody else has.
+        (Protocol::Icmpv6, _) => &[0, 1, 0, 2, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 1, 2, 3],
         (Protocol::Igmp, _) | (_, Role::Link | Role::Extension | Role::Tunnel) => &[],
         _ => &[0x99, 0x98, 0x97, 0x96, 0x95, 0x94, 0x93, 0x92, 0x91, 0x90, 0x9f, 0x9e, 0x9d],
     }
