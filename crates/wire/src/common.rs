@@ -1,43 +1,54 @@
 //! The walk of most frames, spelled out: Ethernet, customer tags, IP, TCP or UDP.
 
 use crate::layers::{Layer, Layers, Stop};
-use crate::registry::{self, Next};
-use crate::{Number, Protocol, ethernet, ipv4, ipv6, tcp, udp, vlan};
+use crate::{Protocol, ethernet, ipv4, ipv6, registry, tcp, udp, vlan};
 
 /// Dissects a frame of these headers alone, as the general walk would. `None` for any other frame; what was put
 /// into `layers` then does not count.
 #[inline(always)]
 pub(crate) fn dissect(frame: &[u8], layers: &mut Layers) -> Option<()> {
-    let mut link = ethernet::step(frame).ok()?;
-    layers.layers[0] = Layer::new(0, link.header, Protocol::Ethernet);
-    let (mut l3, mut count) = (link.header, 1);
-    while link.next == Next::Number(Number::EtherType(vlan::CUSTOMER)) {
-        link = vlan::step(frame.get(l3..l3 + link.payload)?).ok()?;
-        *layers.layers.get_mut(count)? = Layer::new(l3, link.header, Protocol::Vlan);
-        l3 += link.header;
+    let link = ethernet::View::parse(frame).ok()?;
+    layers.layers[0] = Layer::new(0, ethernet::LEN, Protocol::Ethernet);
+    let (mut ether_type, mut packet) = (link.ether_type(), link.payload());
+    let (mut l3, mut count) = (ethernet::LEN, 1);
+    while ether_type == vlan::CUSTOMER {
+        let tag = vlan::View::parse(packet).ok()?;
+        *layers.layers.get_mut(count)? = Layer::new(l3, vlan::LEN, Protocol::Vlan);
+        (ether_type, packet) = (tag.ether_type(), tag.payload());
+        l3 += vlan::LEN;
         count += 1;
     }
-    let packet = frame.get(l3..l3 + link.payload)?;
-    let (network, ip) = match link.next {
-        Next::Number(Number::EtherType(ethernet::IPV4)) => (Protocol::Ipv4, ipv4::step(packet).ok()?),
-        Next::Number(Number::EtherType(ethernet::IPV6)) => (Protocol::Ipv6, ipv6::step(packet).ok()?),
+    let (network, header, number, message) = match ether_type {
+        ethernet::IPV4 => {
+            let ip = ipv4::View::parse(packet).ok().filter(|ip| ip.fragment_offset() == 0)?;
+            (Protocol::Ipv4, ip.header_len(), ip.protocol(), ip.payload())
+        }
+        ethernet::IPV6 => {
+            let ip = ipv6::View::parse(packet).ok()?;
+            (Protocol::Ipv6, ipv6::LEN, ip.next_header(), ip.payload())
+        }
         _ => return None,
     };
-    let message = packet.get(ip.header..ip.header + ip.payload)?;
-    let (transport, inner) = match ip.next {
-        Next::Number(Number::IpProtocol(registry::TCP)) => (Protocol::Tcp, tcp::step(message).ok()?),
-        Next::Number(Number::IpProtocol(registry::UDP)) => (Protocol::Udp, udp::step(message).ok()?),
+    let l4 = l3 + header;
+    let (transport, header, payload) = match number {
+        registry::TCP => {
+            let segment = tcp::View::parse(message).ok()?;
+            (Protocol::Tcp, segment.header_len(), segment.payload())
+        }
+        registry::UDP => {
+            let datagram = udp::View::parse(message).ok()?;
+            if registry::has_port(datagram.destination_port(), datagram.source_port()) {
+                return None;
+            }
+            (Protocol::Udp, udp::LEN, datagram.payload())
+        }
         _ => return None,
     };
-    if inner.next != Next::End {
-        return None;
-    }
-    let l4 = l3 + ip.header;
     let [network_layer, transport_layer] = layers.layers.get_mut(count..)?.first_chunk_mut()?;
-    *network_layer = Layer::new(l3, ip.header, network);
-    *transport_layer = Layer::new(l4, inner.header, transport);
+    *network_layer = Layer::new(l3, l4 - l3, network);
+    *transport_layer = Layer::new(l4, header, transport);
     layers.count = count + 2;
-    layers.payload_end = (l4 + inner.header + inner.payload) as u32;
+    layers.payload_end = (l4 + header + payload.len()) as u32;
     // At most 13 tags and 60 bytes of IPv4 header: both fit.
     (layers.l3, layers.l4) = (l3 as u8, l4 as u8);
     layers.stop = Stop::End;

@@ -154,8 +154,9 @@ impl Layers {
 
     /// Notes where the headers that descriptors point to lie.
     pub(crate) fn note_offsets(&mut self) {
-        self.l3 = short_offset(self.network());
-        self.l4 = short_offset(self.transport());
+        let outermost = self.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
+        self.l3 = short_offset(outermost.and_then(|index| self.layers.get(index)));
+        self.l4 = short_offset(outermost.and_then(|index| self.transport_behind(index)));
     }
 
     /// The transport header of the packet whose IP header has this index.

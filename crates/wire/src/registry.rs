@@ -298,11 +298,15 @@ const ROWS: [Row; 36] = [
 
 static REGISTRY: [Row; ROWS.len()] = ROWS;
 
-/// Every number that a row has, as a key, with the index of the row; by key.
-static NUMBERS: [(u64, u8); count_numbers()] = sorted_numbers();
+/// Every number that a row has, as a key, with the index of the row: at the place that [`slot`] gives, or in the
+/// first free place behind it.
+static NUMBERS: [Option<(u64, u8)>; SLOTS] = numbers();
 
-/// A bit for each UDP port of a row, by the lowest six bits of the port: most other ports are told by it.
-const PORTS: u64 = port_bits();
+/// Places for numbers: several times as many as there are, so that most stand where they are looked for first.
+const SLOTS: usize = 256;
+
+/// Every UDP port of a row.
+static PORTS: [u16; count_ports()] = ports();
 
 /// The numbers that announce a protocol, the usual one first.
 pub(crate) fn numbers(protocol: Protocol) -> &'static [Number] {
@@ -311,68 +315,85 @@ pub(crate) fn numbers(protocol: Protocol) -> &'static [Number] {
 
 /// Who is announced by a number. An IP protocol number means the same behind IPv4 and IPv6: extension
 /// headers behind IPv4, which nobody should send, are walked all the same.
+#[inline]
 pub(crate) fn lookup(number: Number) -> Option<Protocol> {
-    let found = NUMBERS.binary_search_by_key(&number.key(), |(key, _)| *key).ok()?;
-    let (_, index) = NUMBERS.get(found)?;
-    REGISTRY.get(usize::from(*index)).map(|row| row.protocol)
+    let key = number.key();
+    let mut place = slot(key);
+    loop {
+        let (found, index) = NUMBERS[place]?;
+        if found == key {
+            return REGISTRY.get(usize::from(index)).map(|row| row.protocol);
+        }
+        place = (place + 1) % SLOTS;
+    }
+}
+
+/// Whether a row has one of these UDP ports. All are compared, which takes a few instructions without a branch.
+#[inline(always)]
+pub(crate) fn has_port(destination: u16, source: u16) -> bool {
+    PORTS.iter().fold(false, |found, port| found | (*port == destination) | (*port == source))
 }
 
 /// What a UDP datagram between these ports carries, as far as they say.
-#[inline(always)]
 pub(crate) fn behind_ports(destination: u16, source: u16) -> Next {
-    let known = (PORTS >> (destination & 63) | PORTS >> (source & 63)) & 1 != 0;
-    if known { registered_port(destination, source) } else { Next::End }
-}
-
-#[cold]
-fn registered_port(destination: u16, source: u16) -> Next {
-    let registered = lookup(UdpPort(destination)).or_else(|| lookup(UdpPort(source)));
-    registered.map_or(Next::End, Next::Guess)
-}
-
-const fn count_numbers() -> usize {
-    let (mut count, mut index) = (0, 0);
-    while index < ROWS.len() {
-        count += ROWS[index].numbers.len();
-        index += 1;
+    if !has_port(destination, source) {
+        return Next::End;
     }
-    count
+    lookup(UdpPort(destination)).or_else(|| lookup(UdpPort(source))).map_or(Next::End, Next::Guess)
 }
 
-const fn sorted_numbers() -> [(u64, u8); count_numbers()] {
-    let mut sorted = [(0, 0); count_numbers()];
-    let (mut count, mut index) = (0, 0);
+/// Where a key is looked for first: the upper bits of a product scatter well (Knuth, volume 3, section 6.4).
+const fn slot(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SLOTS
+}
+
+const fn numbers() -> [Option<(u64, u8)>; SLOTS] {
+    let mut slots = [None; SLOTS];
+    let mut index = 0;
     while index < ROWS.len() {
         let mut number = 0;
         while number < ROWS[index].numbers.len() {
             let key = ROWS[index].numbers[number].key();
-            let mut place = count;
-            while place > 0 && sorted[place - 1].0 > key {
-                sorted[place] = sorted[place - 1];
-                place -= 1;
+            let mut place = slot(key);
+            while slots[place].is_some() {
+                place = (place + 1) % SLOTS;
             }
-            sorted[place] = (key, index as u8);
-            count += 1;
+            slots[place] = Some((key, index as u8));
             number += 1;
         }
         index += 1;
     }
-    sorted
+    slots
 }
 
-const fn port_bits() -> u64 {
-    let (mut bits, mut index) = (0, 0);
-    while index < ROWS.len() {
-        let mut number = 0;
-        while number < ROWS[index].numbers.len() {
-            if let UdpPort(port) = ROWS[index].numbers[number] {
-                bits |= 1 << (port & 63);
-            }
-            number += 1;
-        }
-        index += 1;
+const fn count_ports() -> usize {
+    let (mut count, mut place) = (0, 0);
+    while place < SLOTS {
+        count += port_at(place).is_some() as usize;
+        place += 1;
     }
-    bits
+    count
+}
+
+const fn ports() -> [u16; count_ports()] {
+    let mut ports = [0; count_ports()];
+    let (mut count, mut place) = (0, 0);
+    while place < SLOTS {
+        if let Some(port) = port_at(place) {
+            ports[count] = port;
+            count += 1;
+        }
+        place += 1;
+    }
+    ports
+}
+
+/// The UDP port whose number stands at this place.
+const fn port_at(place: usize) -> Option<u16> {
+    match NUMBERS[place] {
+        Some((key, _)) if UdpPort(key as u16).key() == key => Some(key as u16),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -396,6 +417,13 @@ mod tests {
         }
         assert_eq!(lookup(EtherType(0x1234)), None);
         assert_eq!(lookup(UdpPort(53)), None);
+    }
+
+    #[test]
+    fn most_numbers_stand_where_they_are_looked_for_first() {
+        let all: Vec<Number> = REGISTRY.iter().flat_map(|row| row.numbers).copied().collect();
+        let first = all.iter().filter(|number| NUMBERS[slot(number.key())].is_some_and(|(key, _)| key == number.key()));
+        assert!(all.len() * 3 < SLOTS && first.count() * 4 > all.len() * 3, "more places are needed");
     }
 
     #[test]
