@@ -79,7 +79,7 @@ pub trait Header {
 
     /// The numbers that announce it to the header in front, the usual one first.
     fn numbers(&self) -> &'static [Number] {
-        registry::numbers(self.protocol())
+        registry::numbers_of(self.protocol())
     }
 
     /// Writes it to the front of `out`, in front of what is `behind`; returns its length. What takes more than

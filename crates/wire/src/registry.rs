@@ -309,7 +309,7 @@ const SLOTS: usize = 256;
 static PORTS: [u16; count_ports()] = ports();
 
 /// The numbers that announce a protocol, the usual one first.
-pub(crate) fn numbers(protocol: Protocol) -> &'static [Number] {
+pub(crate) fn numbers_of(protocol: Protocol) -> &'static [Number] {
     protocol.row().numbers
 }
 
