@@ -17,7 +17,7 @@ mod tshark;
 use compare::{compare, describe};
 use graph::Graph;
 use linerate::wire::build::{Frame, Header};
-use linerate::wire::{Layers, Link, Protocol, Stop, dissect};
+use linerate::wire::{Layers, Link, Protocol, dissect};
 use linerate_tests::support::has_tools;
 use samples::{Sample, payload, samples};
 use std::collections::BTreeSet;
@@ -72,8 +72,9 @@ fn headers_in_front_of_each_other_are_read_by_tshark() {
             assert_eq!((theirs.layers.len(), theirs.checksums.len()), (frames.len(), frames.len()));
             for (index, frame) in frames.iter().enumerate() {
                 good.extend(theirs.checksums[index].iter().filter(|(_, value)| value == GOOD).map(|(field, _)| *field));
-                if let Some(fault) = theirs.fault(index, link, frame) {
-                    faults += &format!("{:?}: {fault}\n", names_of(&samples, stacks[index]));
+                let names = names_of(&samples, stacks[index]);
+                if let Some(fault) = theirs.fault(index, link, frame, &names) {
+                    faults += &format!("{names:?}: {fault}\n");
                 }
             }
         }
@@ -131,15 +132,15 @@ impl Opinion {
         Opinion { layers: parse(&run(&LAYERS)), checksums: run(&fields).lines().map(checksums).collect() }
     }
 
-    /// What is wrong with a frame.
-    fn fault(&self, index: usize, link: Link, frame: &[u8]) -> Option<String> {
+    /// What is wrong with a frame that was built from these headers.
+    fn fault(&self, index: usize, link: Link, frame: &[u8], names: &[&str]) -> Option<String> {
         let (theirs, checksums) = (&self.layers[index], &self.checksums[index]);
         let mut layers = Layers::new();
         dissect(link, frame, &mut layers);
         let malformed = theirs.iter().any(|found| found.name.starts_with("_ws."));
-        let ended = !matches!(layers.stop(), Stop::Truncated(_) | Stop::Malformed(..) | Stop::TooDeep);
+        let whole = layers.as_slice().iter().map(|layer| layer.protocol.name()).eq(names.iter().copied());
         let right = checksums.iter().all(|(_, value)| value == GOOD);
-        let good = compare(&layers, theirs).is_none() && !malformed && ended && right;
+        let good = compare(&layers, theirs).is_none() && !malformed && whole && right;
         (!good).then(|| format!("{} {checksums:?}", describe(&layers, theirs)))
     }
 }
