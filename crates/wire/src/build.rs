@@ -8,7 +8,7 @@
 //! - what leads to the next header: EtherType, IP protocol, PPP protocol, UDP port. What a header's value
 //!   says stays where it leads there already (an old service tag, another port of VXLAN), and behind the
 //!   last header;
-//! - checksums, the one of the last fragment aside: they are those of a frame that holds the whole packet.
+//! - checksums, each over what is in this frame: of a fragment, as if there were no others.
 //!
 //! What should be wrong on purpose is patched: a [`Patch`] is written before the checksums, which then
 //! cover it, and again behind them, so that a checksum stays wrong too.
@@ -161,8 +161,16 @@ impl<'a> Frame<'a> {
         let header = self.headers[index];
         let length = header.write(behind, message)?;
         self.patch(index, &mut message[..length])?;
-        header.complete(message, self.addresses(index))?;
+        match header.complete(message, self.addresses(index)) {
+            // Over what was patched there may be none, as where its coverage is too long: it stays 0.
+            Err(Problem::Unfit(_)) if self.is_patched(index) => {}
+            completed => completed?,
+        }
         self.patch(index, &mut message[..length])
+    }
+
+    fn is_patched(&self, index: usize) -> bool {
+        self.patches.iter().any(|patch| patch.header == index)
     }
 
     fn patch(&self, index: usize, header: &mut [u8]) -> Result<(), Problem> {

@@ -118,6 +118,15 @@ fn patches_are_under_the_checksums_and_over_them() {
 }
 
 #[test]
+fn a_patch_may_leave_nothing_to_compute_a_checksum_over() {
+    let lite = |coverage| udp_lite::Header { source_port: 1, destination_port: 2, coverage };
+    let patches = [Patch { header: 1, offset: 4, bytes: &[0, 200] }];
+    let frame = Frame { patches: &patches, ..Frame::new(&[&v4(), &lite(0)], b"hello") }.to_vec().unwrap();
+    assert_eq!(frame[24..28], [0, 200, 0, 0]);
+    assert!(Frame::new(&[&v4(), &lite(200)], b"hello").to_vec().is_err());
+}
+
+#[test]
 fn what_cannot_be_built_is_refused() {
     let problem = |headers: &[&dyn Header], payload: &[u8]| match Frame::new(headers, payload).to_vec() {
         Err(Unbuilt::Header { index, problem, .. }) => (index, problem),
