@@ -46,7 +46,7 @@ mod tunnel;
 pub use error::{Problem, Unbuilt};
 pub use extension::Extension;
 
-use crate::registry::{self, Role};
+use crate::registry::Role;
 use crate::{Number, Protocol, Pseudo, Unfit};
 use std::net::Ipv6Addr;
 
@@ -79,7 +79,7 @@ pub trait Header {
 
     /// The numbers that announce it to the header in front, the usual one first.
     fn numbers(&self) -> &'static [Number] {
-        registry::numbers_of(self.protocol())
+        self.protocol().row().numbers
     }
 
     /// Writes it to the front of `out`, in front of what is `behind`; returns its length. What takes more than

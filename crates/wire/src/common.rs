@@ -1,7 +1,7 @@
 //! The walk of most frames, spelled out: Ethernet, customer tags, IP, TCP or UDP.
 
 use crate::layers::{Layer, Layers, Stop};
-use crate::{Protocol, ethernet, ipv4, ipv6, registry, tcp, udp, vlan};
+use crate::{Protocol, ethernet, ipv4, ipv6, lookup, registry, tcp, udp, vlan};
 
 /// Dissects a frame of these headers alone, as the general walk would. `None` for any other frame; what was put
 /// into `layers` then does not count.
@@ -37,7 +37,7 @@ pub(crate) fn dissect(frame: &[u8], layers: &mut Layers) -> Option<()> {
         }
         registry::UDP => {
             let datagram = udp::View::parse(message).ok()?;
-            if registry::has_port(datagram.destination_port(), datagram.source_port()) {
+            if lookup::has_port(datagram.destination_port(), datagram.source_port()) {
                 return None;
             }
             (Protocol::Udp, udp::LEN, datagram.payload())

@@ -5,8 +5,8 @@
 //! of source routes and a chain of GTP extension headers each are (part of) one header, of at most 65,535 bytes.
 
 use crate::layers::{Layer, Layers, Stop};
-use crate::registry::{self, Next};
-use crate::{Flaw, Link, Malformed, common};
+use crate::registry::Next;
+use crate::{Flaw, Link, Malformed, common, lookup};
 
 /// Finds the headers of a frame, of which the first 4 GiB count, and puts them into `layers` in place
 /// of what was there.
@@ -39,7 +39,7 @@ pub(crate) fn walk(link: Link, frame: &[u8], layers: &mut Layers) {
         let (protocol, guessed) = match next {
             Next::Protocol(protocol) => (protocol, false),
             Next::Guess(protocol) => (protocol, true),
-            Next::Number(number) => match registry::lookup(number) {
+            Next::Number(number) => match lookup::protocol(number) {
                 Some(protocol) => (protocol, false),
                 None => break Stop::Unknown(number),
             },

@@ -2,13 +2,10 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Protocol, Unfit};
+use crate::{Malformed, Protocol, Unfit};
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
-
-/// UDP port of ESP that passes address translation (RFC 3948).
-pub const PORT: u16 = 4500;
 
 /// An ESP packet.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +15,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet. An index of 0 is refused: none is sent (RFC 4303 section 2.1), and in UDP it marks
-    /// key exchange (RFC 3948 section 2.2).
+    /// Looks at a packet: the payload of an IP packet, or of a UDP datagram that passes address translation
+    /// (RFC 3948), which nothing tells for sure.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (head, payload) = split::<LEN>(bytes, Protocol::Esp)?;
-        if head[..4] == [0; 4] {
-            return Err(Malformed { protocol: Protocol::Esp, flaw: Flaw::Reserved });
-        }
+        let (head, payload) = split(bytes, Protocol::Esp)?;
         Ok(View { head, payload })
     }
 
@@ -52,7 +46,7 @@ impl<'a> View<'a> {
 /// An ESP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Security parameters index, not 0.
+    /// Security parameters index.
     pub spi: u32,
     /// Counts the packets of one security association.
     pub sequence: u32,
@@ -61,9 +55,6 @@ pub struct Header {
 impl Header {
     /// Writes the header to the front of `out`; returns its length.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
-        if self.spi == 0 {
-            return Err(Unfit::Field("a security parameters index is not 0"));
-        }
         let (head, _) = room::<LEN>(out, LEN)?;
         head[0..4].copy_from_slice(&self.spi.to_be_bytes());
         head[4..8].copy_from_slice(&self.sequence.to_be_bytes());
@@ -88,8 +79,6 @@ mod tests {
         let mut out = [9; LEN];
         assert_eq!(view.header().emit(&mut out), Ok(LEN));
         assert_eq!(out, bytes[..LEN]);
-        assert!(View::parse(&bytes[..7]).is_err());
-        assert_eq!(View::parse(&[0; 9]).unwrap_err().flaw, Flaw::Reserved);
-        assert!(matches!(Header { spi: 0, sequence: 7 }.emit(&mut out), Err(Unfit::Field(_))));
+        assert!(View::parse(&bytes[..7]).is_err() && view.header().emit(&mut out[..7]).is_err());
     }
 }

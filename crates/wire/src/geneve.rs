@@ -2,7 +2,7 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet};
 
 /// Bytes of the header without options.
 pub const LEN: usize = 8;
@@ -165,9 +165,14 @@ impl Header<'_> {
     }
 }
 
-/// What follows the header.
+/// What follows the header. A port alone announces it, so what is reserved must be zero, as every sender leaves it,
+/// and the protocol an EtherType.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
+    let reserved = view.head[1] & !(CONTROL | CRITICAL) != 0 || view.head[7] != 0;
+    if reserved || view.protocol() <= ethernet::MAX_LENGTH {
+        return Err(Malformed { protocol: Protocol::Geneve, flaw: Flaw::Reserved });
+    }
     Ok(Step::new(view.header_len(), view.payload.len(), Next::Number(Number::EtherType(view.protocol()))))
 }
 
@@ -192,6 +197,28 @@ mod tests {
         assert_eq!(out, bytes[..20]);
         assert_eq!(View::parse(&bytes[..19]).unwrap_err().flaw, Flaw::Short);
         assert_eq!(View::parse(&[0x40; 20]).unwrap_err().flaw, Flaw::Version);
+    }
+
+    #[test]
+    fn the_longest_option_reads_and_writes() {
+        let option = GeneveOption { class: 1, kind: 2, data: &[3; 124] };
+        let mut options = [0; 128];
+        assert_eq!(option.emit(&mut options), Ok(128));
+        options[3] |= 0xe0; // reserved
+        let mut bytes = [0; 136];
+        Header { options: &options, ..Header::default() }.emit(&mut bytes).unwrap();
+        assert!(View::parse(&bytes).unwrap().options().eq([option]));
+    }
+
+    #[test]
+    fn what_no_sender_writes_makes_a_guess_fail() {
+        let bytes = [0, 0, 0x08, 0, 0, 0, 1, 0];
+        assert_eq!(step(&bytes).unwrap().next, Next::Number(Number::EtherType(0x0800)));
+        for (at, byte) in [(1, 1), (7, 1), (2, 0)] {
+            let mut bytes = bytes;
+            bytes[at] = byte;
+            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved);
+        }
     }
 
     #[test]

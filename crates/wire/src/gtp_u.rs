@@ -22,9 +22,14 @@ const UNIT: usize = 4;
 /// Version 1, protocol type GTP.
 const VERSION: u8 = 0x30;
 const VERSION_MASK: u8 = 0xf0;
+const SPARE: u8 = 0x08;
 const EXTENDED: u8 = 0x04;
 const SEQUENCE: u8 = 0x02;
 const N_PDU: u8 = 0x01;
+
+/// Every message of TS 29.281 table 6.1-1: echo and its answer, error indication, supported extension headers, tunnel
+/// status, end marker, user data.
+const MESSAGES: [u8; 7] = [ECHO_REQUEST, 2, 26, 31, 253, 254, USER_DATA];
 
 /// A GTP-U message.
 #[derive(Clone, Copy, Debug)]
@@ -197,9 +202,12 @@ fn extensions_len(mut kind: u8, bytes: &[u8]) -> Option<usize> {
 }
 
 /// What follows the header: of user data an IP packet, told by its version, or a frame of which nothing says
-/// what it is.
+/// what it is. A port alone announces this header, so it must be of a message that there is.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
+    if view.head[0] & SPARE != 0 || !MESSAGES.contains(&view.message()) {
+        return Err(Malformed { protocol: Protocol::GtpU, flaw: Flaw::Reserved });
+    }
     let next = match view.payload.first().map(|byte| byte >> 4) {
         Some(version @ (4 | 6)) if view.message() == USER_DATA => Next::Number(Number::IpVersion(version)),
         _ => Next::End,
@@ -249,6 +257,17 @@ mod tests {
         let open = Header { first_extension: 1, extensions: &[1, 0, 0, 1], ..Header::default() };
         assert!(matches!(open.emit(0, &mut [0; 64]), Err(Unfit::Field(_))));
         assert!(matches!(Header::default().emit(65_536, &mut [0; 64]), Err(Unfit::Field(_))));
+    }
+
+    #[test]
+    fn messages_that_there_are_not_make_a_guess_fail() {
+        for (bytes, plausible) in [
+            ([0x30, 254, 0, 0, 0, 0, 0, 1], true),
+            ([0x30, 3, 0, 0, 0, 0, 0, 1], false),
+            ([0x38, 254, 0, 0, 0, 0, 0, 1], false),
+        ] {
+            assert_eq!(step(&bytes).is_ok(), plausible);
+        }
     }
 
     #[test]

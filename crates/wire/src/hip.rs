@@ -199,6 +199,8 @@ mod tests {
         assert!(view.is_checksum_right(&pseudo));
         assert_eq!((view.header(), view.payload()), (header, &[9][..]));
         assert_eq!(View::parse(&bytes[..47]).unwrap_err().flaw, Flaw::Short);
+        bytes[2] |= 0x80;
+        assert_eq!(View::parse(&bytes).unwrap().kind(), 1, "seven bits");
         bytes[1] = 3;
         assert_eq!(View::parse(&bytes).unwrap_err().flaw, Flaw::HeaderLength);
     }

@@ -68,6 +68,7 @@ pub mod ipv6_fragment;
 pub mod layers;
 pub mod link;
 pub mod llc;
+mod lookup;
 pub mod mac;
 pub mod mobility;
 pub mod mpls;

@@ -11,9 +11,6 @@ pub const UNICAST: u16 = 0x8847;
 /// EtherType of a packet whose label the sender upstream assigned (RFC 5332).
 pub const MULTICAST: u16 = 0x8848;
 
-/// UDP port of MPLS in UDP (RFC 7510).
-pub const PORT: u16 = 6635;
-
 /// The largest label.
 pub const MAX_LABEL: u32 = 0xf_ffff;
 

@@ -2,9 +2,8 @@
 //! associated channel header of its maintenance.
 
 use crate::error::{room, split};
-use crate::ethernet;
-use crate::registry::{self, Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit};
+use crate::registry::{Next, Step};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, lookup};
 
 /// Bytes of the word.
 pub const LEN: usize = 4;
@@ -103,7 +102,7 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
 pub(crate) fn is_plain_ethernet(payload: &[u8]) -> bool {
     let known = |at: usize| {
         let field = payload.get(at..at + 2).and_then(|field| field.try_into().ok()).map(u16::from_be_bytes);
-        field.is_some_and(|field| registry::lookup(Number::EtherType(field)).is_some())
+        field.is_some_and(|field| lookup::protocol(Number::EtherType(field)).is_some())
     };
     known(ethernet::LEN - 2) && !known(LEN + ethernet::LEN - 2)
 }

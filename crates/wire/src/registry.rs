@@ -201,11 +201,11 @@ pub(crate) enum Next {
 
 /// What there is to know about one protocol.
 pub(crate) struct Row {
-    protocol: Protocol,
+    pub protocol: Protocol,
     name: &'static str,
     role: Role,
     /// The numbers that announce it.
-    numbers: &'static [Number],
+    pub numbers: &'static [Number],
     /// Reads one header of it.
     pub step: fn(&[u8]) -> Result<Step, Malformed>,
 }
@@ -232,7 +232,6 @@ const MPLS_NUMBERS: &[Number] = &[
     PppProtocol(ppp::MPLS),
     PppProtocol(ppp::MPLS_MULTICAST),
     IpProtocol(MPLS),
-    UdpPort(mpls::PORT),
 ];
 const IPV4_NUMBERS: &[Number] = &[
     EtherType(ethernet::IPV4),
@@ -257,7 +256,7 @@ const VXLAN_NUMBERS: &[Number] = &[UdpPort(vxlan::PORT), UdpPort(vxlan::OLD_PORT
 
 /// Every protocol, in the order of [`Protocol`].
 #[rustfmt::skip]
-const ROWS: [Row; 36] = [
+pub(crate) const ROWS: [Row; 36] = [
     row(P::Ethernet, "ethernet", Link, ETHERNET_NUMBERS, ethernet::step),
     row(P::Llc, "llc", Link, &[], llc::step),
     row(P::Vlan, "vlan", Link, VLAN_NUMBERS, vlan::step),
@@ -280,7 +279,7 @@ const ROWS: [Row; 36] = [
     row(P::Hip, "hip", Extension, &[IpProtocol(HIP)], hip::step),
     row(P::Shim6, "shim6", Extension, &[IpProtocol(SHIM6)], shim6::step),
     row(P::Ah, "ah", Extension, &[IpProtocol(AH)], ah::step),
-    row(P::Esp, "esp", Transport, &[IpProtocol(ESP), UdpPort(esp::PORT)], esp::step),
+    row(P::Esp, "esp", Transport, &[IpProtocol(ESP)], esp::step),
     row(P::Tcp, "tcp", Transport, &[IpProtocol(TCP)], tcp::step),
     row(P::Udp, "udp", Transport, &[IpProtocol(UDP)], udp::step),
     row(P::UdpLite, "udp_lite", Transport, &[IpProtocol(UDP_LITE)], udp_lite::step),
@@ -298,104 +297,6 @@ const ROWS: [Row; 36] = [
 
 static REGISTRY: [Row; ROWS.len()] = ROWS;
 
-/// Every number that a row has, as a key, with the index of the row: at the place that [`slot`] gives, or in the
-/// first free place behind it.
-static NUMBERS: [Option<(u64, u8)>; SLOTS] = numbers();
-
-/// Places for numbers: several times as many as there are, so that most stand where they are looked for first.
-const SLOTS: usize = 256;
-
-/// Every UDP port of a row.
-static PORTS: [u16; count_ports()] = ports();
-
-/// The numbers that announce a protocol, the usual one first.
-pub(crate) fn numbers_of(protocol: Protocol) -> &'static [Number] {
-    protocol.row().numbers
-}
-
-/// Who is announced by a number. An IP protocol number means the same behind IPv4 and IPv6: extension
-/// headers behind IPv4, which nobody should send, are walked all the same.
-#[inline]
-pub(crate) fn lookup(number: Number) -> Option<Protocol> {
-    let key = number.key();
-    let mut place = slot(key);
-    loop {
-        let (found, index) = NUMBERS[place]?;
-        if found == key {
-            return REGISTRY.get(usize::from(index)).map(|row| row.protocol);
-        }
-        place = (place + 1) % SLOTS;
-    }
-}
-
-/// Whether a row has one of these UDP ports. All are compared, which takes a few instructions without a branch.
-#[inline(always)]
-pub(crate) fn has_port(destination: u16, source: u16) -> bool {
-    PORTS.iter().fold(false, |found, port| found | (*port == destination) | (*port == source))
-}
-
-/// What a UDP datagram between these ports carries, as far as they say.
-pub(crate) fn behind_ports(destination: u16, source: u16) -> Next {
-    if !has_port(destination, source) {
-        return Next::End;
-    }
-    lookup(UdpPort(destination)).or_else(|| lookup(UdpPort(source))).map_or(Next::End, Next::Guess)
-}
-
-/// Where a key is looked for first: the upper bits of a product scatter well (Knuth, volume 3, section 6.4).
-const fn slot(key: u64) -> usize {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SLOTS
-}
-
-const fn numbers() -> [Option<(u64, u8)>; SLOTS] {
-    let mut slots = [None; SLOTS];
-    let mut index = 0;
-    while index < ROWS.len() {
-        let mut number = 0;
-        while number < ROWS[index].numbers.len() {
-            let key = ROWS[index].numbers[number].key();
-            let mut place = slot(key);
-            while slots[place].is_some() {
-                place = (place + 1) % SLOTS;
-            }
-            slots[place] = Some((key, index as u8));
-            number += 1;
-        }
-        index += 1;
-    }
-    slots
-}
-
-const fn count_ports() -> usize {
-    let (mut count, mut place) = (0, 0);
-    while place < SLOTS {
-        count += port_at(place).is_some() as usize;
-        place += 1;
-    }
-    count
-}
-
-const fn ports() -> [u16; count_ports()] {
-    let mut ports = [0; count_ports()];
-    let (mut count, mut place) = (0, 0);
-    while place < SLOTS {
-        if let Some(port) = port_at(place) {
-            ports[count] = port;
-            count += 1;
-        }
-        place += 1;
-    }
-    ports
-}
-
-/// The UDP port whose number stands at this place.
-const fn port_at(place: usize) -> Option<u16> {
-    match NUMBERS[place] {
-        Some((key, _)) if UdpPort(key as u16).key() == key => Some(key as u16),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,33 +307,6 @@ mod tests {
             assert_eq!(row.protocol as usize, index, "{}", row.name);
             assert_eq!(row.protocol.name(), row.name);
         }
-    }
-
-    #[test]
-    fn every_number_of_a_row_leads_to_it() {
-        for row in &REGISTRY {
-            for number in row.numbers {
-                assert_eq!(lookup(*number), Some(row.protocol), "{number}");
-            }
-        }
-        assert_eq!(lookup(EtherType(0x1234)), None);
-        assert_eq!(lookup(UdpPort(53)), None);
-    }
-
-    #[test]
-    fn most_numbers_stand_where_they_are_looked_for_first() {
-        let all: Vec<Number> = REGISTRY.iter().flat_map(|row| row.numbers).copied().collect();
-        let first = all.iter().filter(|number| NUMBERS[slot(number.key())].is_some_and(|(key, _)| key == number.key()));
-        assert!(all.len() * 3 < SLOTS && first.count() * 4 > all.len() * 3, "more places are needed");
-    }
-
-    #[test]
-    fn ports_announce_from_either_end_and_the_destination_first() {
-        for port in 0..=u16::MAX {
-            let expected = lookup(UdpPort(port)).map_or(Next::End, Next::Guess);
-            assert_eq!((behind_ports(port, 1), behind_ports(1, port)), (expected, expected), "{port}");
-        }
-        assert_eq!(behind_ports(vxlan::PORT, geneve::PORT), Next::Guess(Protocol::Vxlan));
     }
 
     #[test]

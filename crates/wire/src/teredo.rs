@@ -11,6 +11,9 @@ pub const PORT: u16 = 3544;
 /// Bytes of the origin indication.
 pub const ORIGIN_LEN: usize = 8;
 
+/// What addresses of Teredo begin with (section 2.6).
+pub const PREFIX: [u8; 4] = [0x20, 0x01, 0, 0];
+
 /// Bytes of the authentication header without identifier and value.
 const AUTHENTICATION_LEN: usize = 13;
 const ORIGIN: [u8; 2] = [0, 0];
@@ -139,9 +142,16 @@ fn origin(bytes: &[u8]) -> Result<(Option<Origin>, &[u8]), Malformed> {
     Ok((Some(origin), rest))
 }
 
-/// IPv6 follows.
+/// IPv6 follows. A port alone announces this header, so one of the packet's addresses must be Teredo's own, or the
+/// source be of the link, as a client's first messages have it (section 5.2.1).
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
+    let (ip, _) = split::<{ ipv6::LEN }>(view.packet, Protocol::Teredo)?;
+    let (source, destination) = (&ip[8..24], &ip[24..40]);
+    let of_the_link = source[0] == 0xfe && source[1] & 0xc0 == 0x80;
+    if !(source.starts_with(&PREFIX) || destination.starts_with(&PREFIX) || of_the_link) {
+        return Err(Malformed { protocol: Protocol::Teredo, flaw: Flaw::Reserved });
+    }
     Ok(Step::new(view.length, view.packet.len(), Next::Protocol(Protocol::Ipv6)))
 }
 
@@ -177,6 +187,22 @@ mod tests {
             assert_eq!(View::parse(&packet[..packet.len() - 1]).unwrap_err().flaw, Flaw::Short);
         }
         assert_eq!(View::parse(&[0x45; 40]).unwrap_err().flaw, Flaw::Version);
+    }
+
+    #[test]
+    fn addresses_of_others_make_a_guess_fail() {
+        for (at, begin, plausible) in [
+            (8, [0x20, 0x01, 0, 0], true),
+            (24, [0x20, 0x01, 0, 0], true),
+            (8, [0xfe, 0x80, 0, 0], true),
+            (24, [0xfe, 0x80, 0, 0], false),
+            (8, [0x20, 0x01, 0, 1], false),
+        ] {
+            let mut packet = [0; 40];
+            packet[0] = 0x60;
+            packet[at..at + 4].copy_from_slice(&begin);
+            assert_eq!(step(&packet).is_ok(), plausible, "{begin:?} at {at}");
+        }
     }
 
     #[test]

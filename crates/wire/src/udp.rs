@@ -3,7 +3,7 @@
 use crate::checksum;
 use crate::error::{room, split};
 use crate::registry::{self, Step};
-use crate::{Flaw, Malformed, Protocol, Pseudo, Unfit};
+use crate::{Flaw, Malformed, Protocol, Pseudo, Unfit, lookup};
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
@@ -146,7 +146,7 @@ fn on_wire(checksum: u16) -> u16 {
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    let next = registry::behind_ports(view.destination_port(), view.source_port());
+    let next = lookup::behind_ports(view.destination_port(), view.source_port());
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 

@@ -153,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_of_zero_goes_as_ffff() {
+        let mut datagram = [0u8; 10];
+        fill_checksum(&mut datagram, &PSEUDO).unwrap();
+        let checksum = View::parse(&datagram).unwrap().checksum();
+        // Putting the checksum into the payload makes the sum 0xffff, the checksum 0.
+        datagram[8..].copy_from_slice(&checksum.to_be_bytes());
+        fill_checksum(&mut datagram, &PSEUDO).unwrap();
+        let view = View::parse(&datagram).unwrap();
+        assert_eq!((view.checksum(), view.is_checksum_right(&PSEUDO)), (0xffff, true));
+    }
+
+    #[test]
     fn coverages_that_contradict_are_refused() {
         let mut datagram = [0, 1, 0, 2, 0, 7, 0, 0, 1];
         assert_eq!(View::parse(&datagram).unwrap_err().flaw, Flaw::TotalLength);

@@ -25,6 +25,11 @@ pub const FLAG_PROTOCOL: u8 = 0x04;
 /// Flag: the reserved bytes in front hold a policy group.
 pub const FLAG_POLICY: u8 = 0x80;
 
+/// Flags of the generic protocol extension: broadcast and maintenance.
+const FLAGS_WITH_PROTOCOL: u8 = 0x03;
+/// What is reserved of the first byte behind [`FLAG_POLICY`].
+const RESERVED_WITH_POLICY: u8 = 0xb7;
+
 /// A VXLAN packet.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -33,11 +38,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet. It must have a network identifier or say what it carries; every VXLAN packet does, and
-    /// few other datagrams to its port.
+    /// Looks at a packet, whose network identifier must count.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, payload) = split::<LEN>(bytes, Protocol::Vxlan)?;
-        if head[0] & (FLAG_VNI | FLAG_PROTOCOL) == 0 {
+        if head[0] & FLAG_VNI == 0 {
             return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
         }
         Ok(View { head, payload })
@@ -91,8 +95,8 @@ impl Header {
         if self.vni > MAX_VNI {
             return Err(Unfit::Field("a VXLAN network identifier has 24 bits"));
         }
-        if self.flags & (FLAG_VNI | FLAG_PROTOCOL) == 0 {
-            return Err(Unfit::Field("a VXLAN header has a network identifier or a protocol"));
+        if self.flags & FLAG_VNI == 0 {
+            return Err(Unfit::Field("a VXLAN header has the flag of its network identifier"));
         }
         let (head, _) = room::<LEN>(out, LEN)?;
         let ([_, a, b, c], [d, e, f]) = (self.vni.to_be_bytes(), self.extension);
@@ -101,9 +105,13 @@ impl Header {
     }
 }
 
-/// Ethernet follows, unless the generic protocol extension says otherwise.
+/// Ethernet follows, unless the generic protocol extension says otherwise. A port alone announces this header, so what
+/// is reserved must be zero, as every sender leaves it.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
+    if !is_plausible(&view) {
+        return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
+    }
     let [.., protocol] = view.extension();
     let next = match (view.flags() & FLAG_PROTOCOL != 0, protocol) {
         (false, _) | (true, 3) => Next::Protocol(Protocol::Ethernet),
@@ -113,6 +121,15 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
         (true, _) => Next::End,
     };
     Ok(Step::new(LEN, view.payload.len(), next))
+}
+
+/// Whether all that is reserved is zero.
+fn is_plausible(view: &View<'_>) -> bool {
+    match (view.flags() & !FLAG_VNI, view.extension()) {
+        (0, extension) => extension == [0; 3],
+        (FLAG_POLICY, [policy, ..]) => policy & RESERVED_WITH_POLICY == 0,
+        (flags, [high, low, _]) => flags & !FLAGS_WITH_PROTOCOL == FLAG_PROTOCOL && [high, low] == [0; 2],
+    }
 }
 
 #[cfg(test)]
@@ -135,11 +152,14 @@ mod tests {
     #[test]
     fn the_extension_says_what_follows() {
         let next = |flags, protocol| step(&[flags, 0, 0, protocol, 0, 0, 0, 0]).map(|step| step.next);
-        assert_eq!(next(0x08, 1), Ok(Next::Protocol(Protocol::Ethernet)));
+        assert_eq!(next(0x08, 0), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x88, 1), Ok(Next::Protocol(Protocol::Ethernet)), "a policy group");
+        assert_eq!(next(0x0f, 2), Ok(Next::Number(Number::IpVersion(6))), "broadcast, maintenance");
         assert_eq!(next(0x0c, 1), Ok(Next::Number(Number::IpVersion(4))));
         assert_eq!(next(0x0c, 3), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x0c, 99), Ok(Next::End));
-        assert_eq!(next(0x80, 1).unwrap_err().flaw, Flaw::Reserved);
+        for (flags, protocol) in [(0x80, 1), (0x04, 1), (0x18, 0), (0x08, 1), (0x8c, 1), (0x09, 0), (0x98, 1)] {
+            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved);
+        }
     }
 }

@@ -182,9 +182,11 @@ impl Made {
                 self.behind(Protocol::GtpU, emitted(|out| header.emit(length, out))).udp(v6, gtp_u::PORT)
             }
             3 if self.kind == Kind::V6 => {
+                let mut inner = self;
+                inner.bytes[8..12].copy_from_slice(&teredo::PREFIX);
                 let origin = by.is_multiple_of(2).then_some(teredo::Origin { port: 9, address: [1, 2, 3, 4].into() });
                 let header = teredo::Header { authentication: None, origin };
-                self.behind(Protocol::Teredo, emitted(|out| header.emit(out))).udp(v6, teredo::PORT)
+                inner.behind(Protocol::Teredo, emitted(|out| header.emit(out))).udp(v6, teredo::PORT)
             }
             _ => {
                 let header = gre::Header::Routing(gre::Routing {
@@ -309,6 +311,19 @@ proptest! {
                 end = layer.end();
             }
             prop_assert!(end as usize + layers.payload(&frame).len() <= frame.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_not_plausible_behind_a_port_is_payload() {
+    for port in [vxlan::PORT, vxlan::OLD_PORT, vxlan::GPE_PORT, geneve::PORT, gtp_u::PORT, teredo::PORT] {
+        for payload in [&[][..], &[0; 3], &[0; 100], &[0xff; 100], b"GET / HTTP/1.1", &[0x45; 60]] {
+            let made = Made { bytes: payload.to_vec(), headers: Vec::new(), kind: Kind::V4 }.udp(false, port);
+            let mut layers = Layers::new();
+            dissect(Link::RawIp, &made.bytes, &mut layers);
+            assert_eq!(layers.as_slice(), made.layers(), "{port} {payload:02x?}");
+            assert_eq!((layers.stop(), layers.payload(&made.bytes)), (Stop::End, payload));
         }
     }
 }
