@@ -15,6 +15,20 @@ pub struct Row {
 /// All of them, by capture.
 pub const ROWS: &[Row] = &[
     Row {
+        captures: "",
+        ours: "understood to the payload",
+        theirs: "esp",
+        why: "ESP behind port 4500, which it shares with the key exchange (RFC 3948): the port alone tells too \
+              little, so it is payload to us.",
+    },
+    Row {
+        captures: "tcpdump/mpls-over-udp.pcap",
+        ours: "understood to the payload",
+        theirs: "mpls",
+        why: "MPLS behind port 6635 (RFC 7510): a label has nothing by which other data to that port could be \
+              told, so it is payload to us.",
+    },
+    Row {
         captures: "ndpi/alexa-app.pcapng",
         ours: "llc access point 0x00 unknown, stopped here",
         theirs: "basicxid",

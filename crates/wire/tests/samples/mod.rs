@@ -14,7 +14,8 @@ const UNKNOWN_TYPE: u16 = 0x88b5;
 
 const SOURCE_4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DESTINATION_4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-const SOURCE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// Teredo's own (RFC 4380 section 4), or it would not be read behind Teredo: server, no flags, port and address inverted.
+const SOURCE_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0, 0xc000, 0x201, 0, 0xefff, 0x3fff, 0xfdfe);
 const DESTINATION_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
 /// PadN over four bytes.
