@@ -1,8 +1,8 @@
 //! The walk through a frame, from the outermost header inwards.
 //!
-//! It takes time in proportion to the headers it finds, whatever the bytes: each header is read once, what is
-//! looked at ahead is bounded, and there are at most [`MAX_LAYERS`](crate::MAX_LAYERS) headers. A label stack, a list
-//! of source routes and a chain of GTP extension headers each are (part of) one header, of at most 65,535 bytes.
+//! It takes time in proportion to the headers it finds, whatever the bytes: each header is read at most twice, what is
+//! looked at ahead is bounded, and there are at most [`MAX_LAYERS`](crate::MAX_LAYERS) headers. A label stack, a list of
+//! source routes and a chain of GTP extension headers each are (part of) one header, of at most 65,535 bytes.
 
 use crate::layers::{Layer, Layers, Stop};
 use crate::registry::Next;

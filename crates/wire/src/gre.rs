@@ -164,8 +164,7 @@ impl Routing<'_> {
             | flag(routed, ROUTING)
             | flag(self.key.is_some(), KEY)
             | flag(self.sequence.is_some(), SEQUENCE);
-        let length = emit(flags, self.protocol, [sum, self.key, self.sequence], self.routes, out)?;
-        Ok(length)
+        emit(flags, self.protocol, [sum, self.key, self.sequence], self.routes, out)
     }
 }
 

@@ -161,5 +161,9 @@ mod tests {
         for (flags, protocol) in [(0x80, 1), (0x04, 1), (0x18, 0), (0x08, 1), (0x8c, 1), (0x09, 0), (0x98, 1)] {
             assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved);
         }
+        for bytes in [[0x88, 1, 0, 0, 0, 0, 0, 0], [0x0c, 1, 0, 1, 0, 0, 0, 0], [0x0c, 0, 1, 1, 0, 0, 0, 0]] {
+            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved);
+        }
+        assert!(step(&[0x88, 0x48, 0, 9, 0, 0, 0, 0]).is_ok(), "policy flags");
     }
 }
