@@ -3,8 +3,9 @@
 use crate::tshark::MOST_BYTES;
 use linerate::record::Reader;
 use linerate::wire::Link;
+use linerate_tests::support::files;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Frames in one capture: enough that starting tshark does not count, few enough to share the work out.
 const MOST_FRAMES: usize = 20_000;
@@ -68,16 +69,4 @@ fn for_each_frame(path: &Path, mut take: impl FnMut(usize, u16, u32, &[u8])) {
         }
         reader.consume(shown);
     }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the corpus can be listed") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() { folders.push(path) } else { found.push(path) }
-        }
-    }
-    found.sort();
-    found
 }

@@ -160,22 +160,23 @@ impl<'a> Frame<'a> {
     fn write_header(&self, index: usize, behind: Behind, message: &mut [u8]) -> Result<(), Problem> {
         let header = self.headers[index];
         let length = header.write(behind, message)?;
-        self.patch(index, &mut message[..length])?;
+        self.patch(index, message.get_mut(..length))?;
         match header.complete(message, self.addresses(index)) {
             // Over what was patched there may be none, as where its coverage is too long: it stays 0.
             Err(Problem::Unfit(_)) if self.is_patched(index) => {}
             completed => completed?,
         }
-        self.patch(index, &mut message[..length])
+        self.patch(index, message.get_mut(..length))
     }
 
     fn is_patched(&self, index: usize) -> bool {
         self.patches.iter().any(|patch| patch.header == index)
     }
 
-    fn patch(&self, index: usize, header: &mut [u8]) -> Result<(), Problem> {
+    fn patch(&self, index: usize, mut header: Option<&mut [u8]>) -> Result<(), Problem> {
         for patch in self.patches.iter().filter(|patch| patch.header == index) {
-            let place = header.get_mut(patch.offset..).and_then(|rest| rest.get_mut(..patch.bytes.len()));
+            let rest = header.as_deref_mut().and_then(|header| header.get_mut(patch.offset..));
+            let place = rest.and_then(|rest| rest.get_mut(..patch.bytes.len()));
             place.ok_or(Problem::PatchOutside)?.copy_from_slice(patch.bytes);
         }
         Ok(())
