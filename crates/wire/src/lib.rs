@@ -4,7 +4,7 @@
 //! fail. A *value* is a plain struct that is read from a view and *emitted* into bytes; what follows from
 //! other bytes (header lengths, total lengths, checksums) is not in it but computed when it is emitted.
 //! [`dissect`](dissect()) walks a frame from the outermost header inwards, allocates nothing, and says
-//! where each header lies and why it stopped.
+//! where each header lies and why it stopped. [`build`] makes a frame of values and a payload.
 //!
 //! In the order of a frame:
 //!
@@ -17,6 +17,7 @@
 //! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624; [`crc32c`];
 //! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
 //! - [`dissect`](mod@dissect): the walk, its findings in [`layers`];
+//! - [`build`]: frames from headers, all that follows from others computed;
 //! - [`error`]: what is wrong with bytes, or with a value that does not fit.
 //!
 //! # How long a payload is
@@ -43,6 +44,7 @@
 
 pub mod ah;
 pub mod arp;
+pub mod build;
 pub mod chdlc;
 pub mod checksum;
 mod common;
