@@ -44,6 +44,8 @@ pub struct Reading {
     pub tai_offset: u64,
     /// The time of frames without a stamp.
     pub now: Nanos,
+    /// There is metadata in front of frames. (Before the first use of a chunk it reads as 0: no stamp.)
+    pub stamped: bool,
     /// Frames longer than this are super-frames.
     pub super_frame: u32,
 }
@@ -222,14 +224,13 @@ impl XskFrames {
         }
     }
 
-    /// What the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. Taken away, so that the
-    /// chunk does not lend it to a later frame.
+    /// What the XDP program wrote in front of a frame: its time, and its VLAN tag or 0. It is only read: a line
+    /// that this processor has written costs the next frame more than one it has read.
     #[inline]
     fn stamp(&mut self, address: u64, reading: &Reading) -> (Nanos, u64) {
-        // SAFETY: the chunk came back in the receive ring, and no slice of it is alive while `self` is borrowed
-        // mutably.
-        let (time, tag) =
-            unsafe { (self.memory.take_word(address, METADATA), self.memory.take_word(address, METADATA - 8)) };
+        // SAFETY: the chunk came back in the receive ring and has not been given back.
+        let words = if reading.stamped { unsafe { self.memory.words_before(address) } } else { [0; 2] };
+        let [time, tag] = words;
         if time == 0 {
             self.counts.unstamped += 1;
             return (reading.now, tag);

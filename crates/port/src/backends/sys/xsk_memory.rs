@@ -82,23 +82,18 @@ impl Memory {
         address < self.chunk_bytes() as u64 && within + u64::from(length) <= u64::from(self.chunk)
     }
 
-    /// The 64-bit word in front of `address` by `distance` bytes, which becomes 0; 0 where the chunk does not
-    /// reach so far.
+    /// The two 64-bit words in front of `address`; 0 where the chunk does not reach so far.
     ///
     /// # Safety
-    /// The chunk is ours, and no other reference to its bytes is alive.
+    /// The chunk is ours.
     #[inline]
-    pub unsafe fn take_word(&self, address: u64, distance: u64) -> u64 {
-        if address & u64::from(self.chunk - 1) < distance || !self.holds(address, 0) {
-            return 0;
+    pub unsafe fn words_before(&self, address: u64) -> [u64; 2] {
+        let bytes = size_of::<[u64; 2]>();
+        if address & u64::from(self.chunk - 1) < bytes as u64 || !self.holds(address, 0) {
+            return [0; 2];
         }
-        // SAFETY: inside the chunk (just checked), which is ours.
-        unsafe {
-            let word = self.base.add((address - distance) as usize).cast::<u64>();
-            let value = word.read_unaligned();
-            word.write_unaligned(0);
-            value
-        }
+        // SAFETY: inside the chunk (just checked), which is ours, so nobody writes it.
+        unsafe { self.base.add(address as usize - bytes).cast::<[u64; 2]>().read_unaligned() }
     }
 
     /// Bytes of the mapping, to be written.

@@ -1,7 +1,7 @@
 //! The program on an interface: one of ours for all queues that this process has opened there.
 
 use super::btf;
-use super::program::{Form, program, redirected, set_open, words};
+use super::program::{Form, lacks_metadata, program, redirected, set_open, words};
 use super::wanted::Wanted;
 use crate::backends::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::backends::sys::xsk_sender::XskSender;
@@ -82,6 +82,11 @@ impl Attachment {
     /// Frames handed to a queue's socket so far.
     pub fn redirected(&self, queue: u32) -> u64 {
         redirected(&self.words, queue)
+    }
+
+    /// Whether frames of a queue come without what the program would write in front of them.
+    pub fn lacks_metadata(&self, queue: u32) -> bool {
+        lacks_metadata(&self.words, queue)
     }
 
     /// The senders left over from receiving.

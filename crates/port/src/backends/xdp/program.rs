@@ -7,6 +7,7 @@
 //! struct queue *q = &queues[ctx->rx_queue_index];             // one cache line a queue, shared with the process
 //! if (!q->open) return XDP_PASS;
 //! if (bpf_xdp_adjust_meta(ctx, -16) == 0) { meta->time = bpf_ktime_get_tai_ns(); meta->tag = vlan_tag(ctx); }
+//! else q->unstamped++;
 //! long verdict = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 //! if (verdict == XDP_REDIRECT) q->redirected++;
 //! return verdict;
@@ -24,6 +25,8 @@ const QUEUE_WORDS: usize = 8;
 /// Which of them says whether frames are to be taken, and which counts those handed to the socket.
 const OPEN: usize = 0;
 const REDIRECTED: usize = 1;
+/// Which counts frames that the driver has no room for metadata in front of: all or none.
+const UNSTAMPED: usize = 2;
 
 /// Offsets in `struct xdp_md` (linux/bpf.h).
 const MD_DATA: i16 = 0;
@@ -50,6 +53,11 @@ pub fn redirected(words: &Words, queue: u32) -> u64 {
     words.word(QUEUE_WORDS * queue as usize + REDIRECTED).load(Ordering::Relaxed)
 }
 
+/// Whether frames of a queue have come without metadata.
+pub fn lacks_metadata(words: &Words, queue: u32) -> bool {
+    words.word(QUEUE_WORDS * queue as usize + UNSTAMPED).load(Ordering::Acquire) > 0
+}
+
 /// What a program is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
@@ -65,7 +73,7 @@ pub struct Form {
 /// The program for an interface of so many queues, with its words and its sockets by descriptor.
 pub fn program(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
-    let (pass, redirect) = (asm.label(), asm.label());
+    let (pass, redirect, unstamped) = (asm.label(), asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
     asm.load(Size::B4, Reg::R7, Reg::R6, MD_QUEUE);
     asm.jump_if(When::Ge, Reg::R7, queues as i32, pass);
@@ -79,7 +87,7 @@ pub fn program(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<
     asm.mov(Reg::R1, Reg::R6);
     asm.mov(Reg::R2, -METADATA);
     asm.call(helper::ADJUST_META);
-    asm.jump_if(When::Ne, Reg::R0, 0, redirect);
+    asm.jump_if(When::Ne, Reg::R0, 0, unstamped);
     asm.mov(Reg::R9, 0);
     if let Some(id) = form.vlan_tag {
         call_vlan_tag(&mut asm, id);
@@ -89,7 +97,7 @@ pub fn program(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<
     asm.load(Size::B4, Reg::R2, Reg::R6, MD_DATA);
     asm.mov(Reg::R3, Reg::R1);
     asm.alu(Alu::Add, Reg::R3, METADATA);
-    asm.jump_if(When::Gt, Reg::R3, Reg::R2, redirect);
+    asm.jump_if(When::Gt, Reg::R3, Reg::R2, unstamped);
     asm.store(Size::B8, Reg::R1, 0, Reg::R0);
     asm.store(Size::B8, Reg::R1, 8, Reg::R9);
 
@@ -100,21 +108,31 @@ pub fn program(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<
     asm.call(helper::REDIRECT_MAP);
     let out = asm.label();
     asm.jump_if(When::Ne, Reg::R0, XDP_REDIRECT, out);
-    if form.mode == Mode::Generic {
-        asm.mov(Reg::R1, 1);
-        asm.atomic_add(Reg::R8, 8 * REDIRECTED as i16, Reg::R1);
-    } else {
-        asm.load(Size::B8, Reg::R1, Reg::R8, 8 * REDIRECTED as i16);
-        asm.alu(Alu::Add, Reg::R1, 1);
-        asm.store(Size::B8, Reg::R8, 8 * REDIRECTED as i16, Reg::R1);
-    }
+    count(&mut asm, form, REDIRECTED);
     asm.place(out);
     asm.exit();
+
+    asm.place(unstamped);
+    count(&mut asm, form, UNSTAMPED);
+    asm.jump(redirect);
 
     asm.place(pass);
     asm.mov(Reg::R0, XDP_PASS);
     asm.exit();
     asm.finish()
+}
+
+/// Adds one to a word of the queue.
+fn count(asm: &mut Assembler, form: Form, word: usize) {
+    let at = 8 * word as i16;
+    if form.mode == Mode::Generic {
+        asm.mov(Reg::R1, 1);
+        asm.atomic_add(Reg::R8, at, Reg::R1);
+    } else {
+        asm.load(Size::B8, Reg::R1, Reg::R8, at);
+        asm.alu(Alu::Add, Reg::R1, 1);
+        asm.store(Size::B8, Reg::R8, at, Reg::R1);
+    }
 }
 
 /// R9 = 1 << 32 | TPID << 16 | TCI of the tag that is not in the frame, 0 where there is none.

@@ -86,7 +86,12 @@ impl XdpRx {
             netlink: parts.netlink,
             lag: parts.lag,
             busy_poll: parts.busy_poll,
-            reading: Reading { tai_offset: tai_offset(), now: Nanos::ZERO, super_frame: parts.super_frame },
+            reading: Reading {
+                tai_offset: tai_offset(),
+                now: Nanos::ZERO,
+                stamped: true,
+                super_frame: parts.super_frame,
+            },
             delivered: 0,
             downs: 0,
             is_down: false,
@@ -147,6 +152,7 @@ impl RxQueue for XdpRx {
             self.reading.tai_offset = tai_offset();
         }
         self.reading.now = now;
+        self.reading.stamped = !self.attachment.lacks_metadata(self.queue);
         let drained = self.frames.refill(&self.reading);
         if drained {
             self.wake_kernel();
