@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Chunks beyond the receive ring, for frames that are being read or that a card holds.
-const SPARE_CHUNKS: u32 = 4096;
+const SPARE_CHUNKS: u32 = 2048;
 /// Frames under way of a sending queue.
 const SEND_FRAMES: u32 = 2048;
 /// Where frames of several chunks are joined.

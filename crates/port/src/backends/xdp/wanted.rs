@@ -14,8 +14,11 @@ pub const OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
 
 /// Memory for frames that wait to be read, over all queues of a port.
 const RING_BYTES: u64 = 128 << 20;
-/// Most and least frames that a queue's ring holds; the most where nothing is to be lost.
-const RING_FRAMES: (u64, u64) = (1 << 16, 1 << 12);
+/// Most and least frames that a queue's ring holds. Every frame takes the chunk that has not been used for longest, so
+/// a ring beyond the processor's caches is slower (measured: 4.0 M frames/s with 16,384, 3.0 with 65,536).
+const RING_FRAMES: (u64, u64) = (1 << 14, 1 << 12);
+/// Frames that it holds where nothing is to be lost: 20 ms at 3.3 M frames/s.
+const LOSSLESS_FRAMES: u64 = 1 << 16;
 /// Covers a poll of the card's queue, 64 frames, and a processor that is taken away in the midst of it.
 const LAG: Duration = Duration::from_millis(1);
 /// Link headers that a frame of MTU length may have in front: Ethernet and two VLAN tags.
@@ -85,7 +88,7 @@ impl Wanted {
         let (most, least) = RING_FRAMES;
         let frames = match self.ring {
             Some(frames) => frames.clamp(64, 1 << 19).next_power_of_two(),
-            None if self.lossless => most,
+            None if self.lossless => LOSSLESS_FRAMES,
             None => {
                 let share = RING_BYTES / u64::from(chunk) / queues.max(1) as u64;
                 share.clamp(least, most).next_power_of_two().min(most)
