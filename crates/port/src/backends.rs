@@ -5,3 +5,4 @@ pub mod packet;
 pub mod pcap;
 pub(crate) mod sys;
 pub mod xdp;
+pub mod xdp_live;

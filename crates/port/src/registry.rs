@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{mem, packet, pcap, xdp};
+use crate::backends::{mem, packet, pcap, xdp, xdp_live};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
@@ -42,6 +42,14 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: xdp::open_rx,
         open_tx: xdp::open_tx,
         on_interface: Some(xdp::on_interface),
+    },
+    Backend {
+        scheme: "xdp-live",
+        target: "interface",
+        sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
+        open_rx: xdp_live::open_rx,
+        open_tx: xdp_live::open_tx,
+        on_interface: Some(xdp_live::on_interface),
     },
     Backend {
         scheme: "pcap",
