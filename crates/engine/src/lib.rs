@@ -6,13 +6,14 @@
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
 //! - [`source`]: where a sender's frames come from;
-//! - [`transmit`]: source -> schedule -> port.
+//! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod clock;
 pub mod control;
 mod lanes;
+mod live;
 pub mod select;
 pub mod source;
 pub mod transmit;

@@ -84,6 +84,11 @@ pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
     BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
 }
 
+/// Whether frames sent to this port leave through an interface of this machine.
+pub fn sends_into_interface(spec: &Spec) -> bool {
+    backend(spec).is_ok_and(|backend| backend.on_interface.is_some())
+}
+
 fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {
     BACKENDS.iter().find(|backend| backend.scheme == spec.scheme).ok_or_else(|| {
         let known: Vec<&str> = BACKENDS.iter().map(|backend| backend.scheme).collect();

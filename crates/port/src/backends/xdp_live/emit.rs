@@ -82,7 +82,7 @@ pub fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
 pub enum Watched {
     /// `xdp_devmap_xmit`: from, to, sent, drops, error.
     Transmitted,
-    /// `xdp_redirect_map_err`: device, program, target, error, ...
+    /// `xdp_redirect_err`: device, program, target, error, ...
     Refused,
 }
 

@@ -36,7 +36,7 @@ impl Machine {
             Tracer::attach(&program, name)
         };
         let tracers =
-            [witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_map_err")?];
+            [witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_err")?];
         Ok(Machine { _tracers: tracers, _scratch: scratch, program, state: state.clone() })
     }
 
