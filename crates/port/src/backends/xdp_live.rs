@@ -22,7 +22,9 @@ mod tests;
 mod words;
 
 use self::interface::Interface;
+use self::machine::Machine;
 use self::send::XdpLiveTx;
+use self::words::State;
 use super::sys::bpf::{Map, MapKind};
 use crate::Spec;
 use crate::contract::{PortError, RxPort, TxPort};
@@ -31,6 +33,7 @@ use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::options::{RxOptions, TxOptions};
 use std::io;
+use std::time::{Duration, Instant};
 
 const OPTIONS: &[&str] = &["netns"];
 
@@ -72,6 +75,19 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
     let (interface, devmap, monitor) = opened.map_err(|error| explain(spec, &error))?;
     let queue = XdpLiveTx::new(interface, devmap).map_err(|error| explain(spec, &error))?;
     Ok(TxPort { name: spec.to_string(), queues: vec![Box::new(queue)], monitor: Some(Box::new(monitor)) })
+}
+
+/// Has the kernel send one frame many times by a program that only redirects it, and counts nothing: what this machine
+/// can do at most, for benchmarks to compare with. Returns how long the sending alone took.
+pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration, PortError> {
+    let run = || {
+        let devmap = within(spec.option("netns"), || machine::devmap(find(&spec.target)?.index))?;
+        let program = emit::only_redirect(devmap.raw()).map_err(io::Error::other)?;
+        let machine = Machine::unwatched(&program, &State::new(0)?)?;
+        let started = Instant::now();
+        machine.run(frame, times, false).map(|()| started.elapsed())
+    };
+    run().map_err(|error| explain(spec, &error))
 }
 
 /// Whose counters those of the queue are; interfaces of one name in two namespaces are two.

@@ -4,7 +4,7 @@
 //! others are free between calls.
 
 use super::words::{ERROR, FAILED, MADE, TASK, at};
-use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 
 /// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): what a program returns.
 const DROP: i32 = 1;
@@ -47,6 +47,17 @@ pub fn send(asm: &mut Assembler) {
     asm.store(Size::B8, Reg::R7, at(MADE), Reg::R8);
     asm.mov(Reg::R0, REDIRECT);
     asm.exit();
+}
+
+/// The least program that sends.
+pub fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
+    let mut asm = Assembler::new();
+    asm.map(Reg::R1, devmap);
+    asm.mov(Reg::R2, 0);
+    asm.mov(Reg::R3, 0);
+    asm.call(helper::REDIRECT_MAP);
+    asm.exit();
+    asm.finish()
 }
 
 /// Where the exits lead.

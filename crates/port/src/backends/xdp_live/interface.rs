@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// An Ethernet header; the kernel sends nothing shorter.
 pub const LEAST_FRAME: usize = 14;
-/// The kernel keeps a live frame in one page of 4096 bytes, with its own notes around it, and refuses 3,416.
-pub const LONGEST_FRAME: usize = 3415;
+/// No live frame is longer: the kernel keeps it in one page of 4096 bytes, 256 of them in front of it, with its own notes
+/// around. How much these take differs from kernel to kernel.
+pub const MOST_BYTES: usize = 3840;
 const ETHERNET: usize = 14;
 /// Beyond the MTU the kernel grants a VLAN tag (`is_skb_forwardable` and its like).
 const VLAN_TAG: usize = 4;
@@ -22,6 +23,8 @@ pub struct Interface {
     port: String,
     name: String,
     driver: String,
+    /// The longest live frame of this kernel.
+    live: usize,
     /// Of the interface's network namespace.
     socket: OwnedFd,
 }
@@ -30,7 +33,17 @@ impl Interface {
     /// Call it inside the interface's network namespace.
     pub fn new(port: String, name: &str, driver: &str) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        Ok(Interface { port, name: name.to_owned(), driver: driver.to_owned(), socket })
+        Ok(Interface { port, name: name.to_owned(), driver: driver.to_owned(), live: MOST_BYTES, socket })
+    }
+
+    /// With the longest live frame that the kernel makes.
+    pub fn limited(self, live: usize) -> Self {
+        Interface { live, ..self }
+    }
+
+    /// The longest live frame that the kernel makes.
+    pub fn longest_live(&self) -> usize {
+        self.live
     }
 
     /// As messages name it.
@@ -47,7 +60,7 @@ impl Interface {
             return Err(PortError::Down { port: self.port.clone() });
         }
         let longest = mtu as usize + ETHERNET;
-        Ok((longest.min(LONGEST_FRAME), (longest + VLAN_TAG).min(LONGEST_FRAME)))
+        Ok((longest.min(self.live), (longest + VLAN_TAG).min(self.live)))
     }
 
     /// Whether the driver takes a frame of this length.

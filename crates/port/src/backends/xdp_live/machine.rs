@@ -20,7 +20,7 @@ const SCRATCH: (u32, u32) = (2, 3);
 /// One loaded program.
 pub struct Machine {
     // Closed in this order: nothing is attached any more when the program goes.
-    _tracers: [Tracer; 2],
+    _tracers: Vec<Tracer>,
     _scratch: Scratch,
     program: Program,
     state: State,
@@ -29,15 +29,21 @@ pub struct Machine {
 impl Machine {
     /// Loads a program that uses these words.
     pub fn new(insns: &[Insn], state: &State) -> io::Result<Self> {
-        let program = Program::load(insns, Demands::default())?;
-        let scratch = Scratch::attach(&program)?;
+        let mut machine = Self::unwatched(insns, state)?;
         let witness = |watched, name| {
             let program = emit::witness(state.raw(), watched).finish().map_err(io::Error::other)?;
             Tracer::attach(&program, name)
         };
-        let tracers =
-            [witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_err")?];
-        Ok(Machine { _tracers: tracers, _scratch: scratch, program, state: state.clone() })
+        machine._tracers =
+            vec![witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_err")?];
+        Ok(machine)
+    }
+
+    /// The same, without counting what became of frames.
+    pub fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
+        let program = Program::load(insns, Demands::default())?;
+        let scratch = Scratch::attach(&program)?;
+        Ok(Machine { _tracers: Vec::new(), _scratch: scratch, program, state: state.clone() })
     }
 
     /// Runs the program `times` times on frames that begin as `frame`; `EINTR` when a signal arrives.

@@ -1,6 +1,6 @@
 //! A plan that runs: the calls, the schedule, and what another thread may do meanwhile.
 
-use super::interface::{Interface, LONGEST_FRAME};
+use super::interface::Interface;
 use super::machine::Machine;
 use super::program::{DUE, LATE_MAX, LATE_SUM, Layout};
 use super::words::{Counts, FAILED, LIMIT, MADE, OFFSET, STOP, State};
@@ -54,8 +54,9 @@ impl Planned {
         let longest = interface.longest()?;
         let long = plan.templates.iter().map(|template| &template.frame[..]);
         if let Some(frame) = long.clone().find(|frame| !Interface::fits(frame, longest)) {
-            let reason = if frame.len() > LONGEST_FRAME {
-                format!("the kernel makes no frames of {} bytes, {LONGEST_FRAME} at most", frame.len())
+            let most = interface.longest_live();
+            let reason = if frame.len() > most {
+                format!("the kernel makes no frames of {} bytes, {most} at most", frame.len())
             } else {
                 format!("frames of {} bytes are longer than the interface's MTU allows", frame.len())
             };
@@ -130,7 +131,8 @@ impl Planned {
             return left;
         }
         let until = self.control.state.get(DUE).saturating_sub(monotonic());
-        (left.saturating_mul(self.gap).saturating_add(until) / LOOK_NANOS + left).max(LEAST_LOOKS)
+        let looks = left.saturating_mul(self.gap).saturating_add(until) / LOOK_NANOS;
+        looks.saturating_add(left).max(LEAST_LOOKS)
     }
 }
 

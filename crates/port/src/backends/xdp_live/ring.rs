@@ -1,7 +1,7 @@
 //! Frames that this process wrote, sent by a program that copies them into live frames.
 
 use super::emit;
-use super::interface::{LEAST_FRAME, LONGEST_FRAME};
+use super::interface::{LEAST_FRAME, MOST_BYTES};
 use super::machine::Machine;
 use super::words::{Counts, MADE, OWN, State, at};
 use crate::backends::sys::bpf::Map;
@@ -44,9 +44,18 @@ impl Ring {
         Ok(Ring { machine, state, memory, used: 0, frames: 0, done: 0, longest: 0, bytes: 0 })
     }
 
-    /// Takes a copy of a frame of 14 to 3,415 bytes; false where there is no room.
+    /// The longest live frame that the kernel makes: it says which it refuses.
+    pub fn longest_live(&self) -> usize {
+        let frame = [0u8; MOST_BYTES];
+        // The ring is empty: the program drops what it is run on.
+        let lengths: Vec<usize> = (LEAST_FRAME..=MOST_BYTES).collect();
+        let refused = |length: &usize| self.machine.run(&frame[..*length], 1, false).is_err();
+        LEAST_FRAME + lengths.partition_point(|length| !refused(length)) - 1
+    }
+
+    /// Takes a copy of a frame of 14 to [`MOST_BYTES`] bytes; false where there is no room.
     pub fn push(&mut self, frame: &[u8]) -> bool {
-        debug_assert!((LEAST_FRAME..=LONGEST_FRAME).contains(&frame.len()));
+        debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&frame.len()));
         if self.frames == FRAMES || self.used + frame.len() > MEMORY {
             return false;
         }
@@ -81,7 +90,7 @@ impl Ring {
 
     /// Sends what is waiting; then the ring is empty. After an error the rest waits on.
     pub fn run(&mut self) -> io::Result<()> {
-        let frame = [0u8; LONGEST_FRAME];
+        let frame = [0u8; MOST_BYTES];
         self.state.set(LONGEST, self.longest as u64);
         self.state.set(END, self.frames as u64);
         while self.waiting() > 0 {
@@ -117,7 +126,7 @@ fn program(words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
     asm.load(Size::B4, Reg::R9, Reg::R9, at(PLACES) + 4);
     // What the verifier has to know of both.
     asm.jump_if(When::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
-    asm.jump_if(When::Gt, Reg::R8, LONGEST_FRAME as i32, exits.failed);
+    asm.jump_if(When::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
     asm.jump_if(When::Gt, Reg::R9, MEMORY as i32, exits.failed);
     let whole = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(LONGEST));

@@ -16,9 +16,14 @@ use std::sync::Arc;
 pub struct XdpLiveTx {
     interface: Arc<Interface>,
     devmap: Map,
-    ring: Ring,
-    plan: Option<Planned>,
+    what: What,
     counts: SendCounts,
+}
+
+/// What the queue sends.
+enum What {
+    Frames(Ring),
+    Plan(Planned),
 }
 
 #[derive(Default)]
@@ -34,36 +39,41 @@ impl XdpLiveTx {
     /// A queue for the interface in `devmap`.
     pub fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
         let ring = Ring::new(&devmap)?;
-        let counts = SendCounts::default();
-        Ok(XdpLiveTx { interface: Arc::new(interface), devmap, ring, plan: None, counts })
+        let interface = interface.limited(ring.longest_live());
+        let what = What::Frames(ring);
+        Ok(XdpLiveTx { interface: Arc::new(interface), devmap, what, counts: SendCounts::default() })
     }
 
     fn run(&mut self) -> Result<(), PortError> {
-        if self.ring.waiting() == 0 {
+        let What::Frames(ring) = &mut self.what else { return Ok(()) };
+        if ring.waiting() == 0 {
             return Ok(());
         }
-        let (before, bytes) = (self.ring.counts(), self.ring.bytes());
-        let result = self.ring.run();
-        let after = self.ring.counts();
-        self.count(before, after, bytes);
+        self.interface.longest()?;
+        let (before, bytes) = (ring.counts(), ring.bytes());
+        let result = ring.run();
+        let after = ring.counts();
+        self.counts.add_sent(before, after, bytes);
         result.map_err(|error| self.interface.explain(&error))?;
-        self.interface.judge(self.ring.state(), before, after)
+        self.interface.judge(ring.state(), before, after)
     }
+}
 
+impl SendCounts {
     /// Notes what was sent. Which of the frames the driver dropped it does not say: their bytes are taken to be the
     /// mean.
-    fn count(&mut self, before: Counts, after: Counts, bytes: u64) {
+    fn add_sent(&mut self, before: Counts, after: Counts, bytes: u64) {
         let (frames, made) = (after.sent - before.sent, after.made - before.made);
-        self.counts.sent.frames += frames;
-        self.counts.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
+        self.sent.frames += frames;
+        self.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
     }
 }
 
 impl TxQueue for XdpLiveTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
-        if self.plan.is_some() {
-            return Err(PortError::broken(self.interface.port(), "the queue is sending a plan and takes no frames"));
-        }
+        let What::Frames(ring) = &mut self.what else {
+            return Err(PortError::broken(self.interface.port(), "the queue sends a plan and takes no frames"));
+        };
         let longest = self.interface.longest()?;
         let mut done = 0;
         for (_, frame) in burst.iter() {
@@ -71,7 +81,7 @@ impl TxQueue for XdpLiveTx {
                 self.counts.too_short += 1;
             } else if !Interface::fits(frame, longest) {
                 self.counts.too_long += 1;
-            } else if !self.ring.push(frame) {
+            } else if !ring.push(frame) {
                 self.counts.full += 1;
                 break;
             }
@@ -85,15 +95,15 @@ impl TxQueue for XdpLiveTx {
     }
 
     fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
-        if self.ring.waiting() > 0 {
-            self.interface.longest()?;
-        }
         self.run()?;
         Ok(true)
     }
 
     fn sent(&self) -> Sent {
-        self.plan.as_ref().map_or(self.counts.sent, |plan| plan.progress().sent)
+        match &self.what {
+            What::Frames(_) => self.counts.sent,
+            What::Plan(plan) => plan.progress().sent,
+        }
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
@@ -101,15 +111,22 @@ impl TxQueue for XdpLiveTx {
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let (counts, ring) = (&self.counts, self.ring.counts());
-        let planned = self.plan.as_ref().map(Planned::counts).unwrap_or_default();
+        let counts = &self.counts;
         let account = ledger.account(Stage::Send, self.interface.port());
-        account.add(Count::SendReceived, counts.received + planned.made);
-        account.add(Count::Sent, ring.sent + planned.sent);
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
-        account.add(Count::SendDropped, ring.dropped + planned.dropped);
-        account.add(Count::SendRefused, ring.refused() + ring.failed + planned.refused());
-        account.add(Count::SendUnsent, self.ring.waiting() as u64).add(Count::SendFull, counts.full);
+        let kernel = match &self.what {
+            What::Frames(ring) => {
+                account.add(Count::SendReceived, counts.received).add(Count::SendUnsent, ring.waiting() as u64);
+                // Frames that the program could not make were handed over all the same.
+                Counts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
+            }
+            What::Plan(plan) => {
+                account.add(Count::SendReceived, plan.counts().made);
+                plan.counts()
+            }
+        };
+        account.add(Count::Sent, kernel.sent).add(Count::SendDropped, kernel.dropped);
+        account.add(Count::SendRefused, kernel.refused()).add(Count::SendFull, counts.full);
     }
 
     fn live(&mut self) -> Option<&mut dyn LiveSender> {
@@ -119,14 +136,19 @@ impl TxQueue for XdpLiveTx {
 
 impl LiveSender for XdpLiveTx {
     fn prepare(&mut self, plan: &Plan) -> Result<Arc<dyn LiveControl>, PortError> {
+        if self.counts.received > 0 {
+            return Err(PortError::broken(self.interface.port(), "the queue has sent frames: open another for a plan"));
+        }
         let planned = Planned::new(plan, &self.interface, &self.devmap)?;
         let control = planned.control();
-        self.plan = Some(planned);
+        self.what = What::Plan(planned);
         Ok(control)
     }
 
     fn run(&mut self) -> Result<(), PortError> {
-        let broken = || PortError::broken(self.interface.port(), "no plan was prepared");
-        self.plan.as_ref().ok_or_else(broken)?.run(&self.interface)
+        match &self.what {
+            What::Plan(plan) => plan.run(&self.interface),
+            What::Frames(_) => Err(PortError::broken(self.interface.port(), "no plan was prepared")),
+        }
     }
 }
