@@ -4,7 +4,7 @@
 //! - `wire`: a sender and a receiver joined, and a receiver that watches what the queues promise;
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
-//! - `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `live`: frames sent by the kernel; `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -17,6 +17,8 @@ mod errors;
 mod frames;
 #[path = "conformance/links.rs"]
 mod links;
+#[path = "conformance/live.rs"]
+mod live;
 #[path = "conformance/memory.rs"]
 mod memory;
 #[path = "conformance/offloads.rs"]
@@ -30,6 +32,7 @@ mod wire;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
+use live::Live;
 
 #[test]
 fn memory_keeping_times() {
@@ -89,6 +92,20 @@ fn packet_with_more_lanes_than_cpus() {
 #[test]
 fn packet_with_two_lanes_on_one_queue() {
     run_on_veth(1, Some(2));
+}
+
+#[test]
+fn live_frames_to_packet_with_one_lane() {
+    if let Some(live) = Live::to_packet(1, Some(1)) {
+        run(&live);
+    }
+}
+
+#[test]
+fn live_frames_to_packet_with_four_queues() {
+    if let Some(live) = Live::to_packet(4, None) {
+        run(&live);
+    }
 }
 
 fn run_on_veth(queues: u32, lanes: Option<usize>) {

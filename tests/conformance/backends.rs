@@ -225,7 +225,7 @@ const RING: &str = "ring=32MiB&block=128KiB";
 /// Overrides it: the last of two options counts.
 pub const SMALL: &str = "&ring=256KiB&block=64KiB";
 /// Enough blocks for this many frames, however few the kernel puts in each.
-const WINDOW: usize = 1024;
+pub const WINDOW: usize = 1024;
 
 impl Veth {
     /// A silent pair that takes the longest frames; `None`, said aloud, where labs cannot be made.
