@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Then {
     /// They are dropped: the fastest receiver there is.
     Drop,
-    /// All their bytes are overwritten, then they are dropped: what receivers do to memory, at its worst.
-    Overwrite,
+    /// All bytes of every other frame are overwritten and it is dropped, the host gets the rest: what receivers do to
+    /// memory, at its worst, and what the next frames in that memory look like.
+    OverwriteHalf,
     /// The host gets them.
     Pass,
 }
@@ -57,7 +58,7 @@ impl Counting {
 
 fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
-    let end = asm.label();
+    let (end, pass) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
     asm.call(helper::PROCESSOR);
     asm.alu(Alu::And, Reg::R0, PROCESSORS as i32 - 1);
@@ -67,7 +68,9 @@ fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
     asm.load(Size::B8, Reg::R2, Reg::R1, 0);
     asm.alu(Alu::Add, Reg::R2, 1);
     asm.store(Size::B8, Reg::R1, 0, Reg::R2);
-    if then == Then::Overwrite {
+    if then == Then::OverwriteHalf {
+        asm.alu(Alu::And, Reg::R2, 1);
+        asm.jump_if(When::Eq, Reg::R2, 0, pass);
         // struct xdp_md: data, data_end.
         asm.load(Size::B4, Reg::R4, Reg::R6, 4);
         asm.load(Size::B4, Reg::R1, Reg::R6, 0);
@@ -82,5 +85,10 @@ fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
     asm.place(end);
     asm.mov(Reg::R0, if then == Then::Pass { PASS } else { DROP });
     asm.exit();
+    if then == Then::OverwriteHalf {
+        asm.place(pass);
+        asm.mov(Reg::R0, PASS);
+        asm.exit();
+    }
     asm.finish()
 }

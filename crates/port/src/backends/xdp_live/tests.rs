@@ -141,6 +141,30 @@ fn time_is_now_and_the_checksum_covers_it() {
     assert_eq!(trial.next().0, 1, "after the last frame there is none");
 }
 
+/// Among all sums of 16 bits there is the one that is written as 0xffff in UDP, as 0 elsewhere.
+#[test]
+fn every_sum_is_folded_and_zero_written_as_asked() {
+    if !may_load() {
+        return;
+    }
+    let checksum = |offset, no_zero| Checksum { offset, parts: vec![(14, 18)], plus: 0xfff0, no_zero };
+    let template = Template {
+        frame: vec![0xff; 24],
+        fields: vec![Field { offset: 14, width: 2, value: Value::Sequence { start: 0 } }],
+        checksums: vec![checksum(20, true), checksum(22, false)],
+        gap: Gap::ZERO,
+    };
+    let plan = Plan { templates: vec![template], count: None };
+    let trial = Trial::of(&plan);
+    let mut zeros = 0;
+    for number in 0..=0xffff {
+        let frame = trial.next().1;
+        assert_eq!(frame, plan.frame(number, 0), "frame {number}");
+        zeros += u32::from(frame[20..24] == [0xff, 0xff, 0, 0]);
+    }
+    assert!(zeros > 0, "no sum was zero");
+}
+
 #[test]
 fn many_templates_take_turns() {
     if !may_load() {
