@@ -4,7 +4,9 @@
 //! - `wire`: a sender and a receiver joined, and a receiver that watches what the queues promise;
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
+//! - `faulty`: any of them behind a wire that breaks by plan, and `model`: the same plan told a second time;
 //! - `live`: frames sent by the kernel; `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -13,6 +15,8 @@ mod backends;
 mod checks;
 #[path = "conformance/errors.rs"]
 mod errors;
+#[path = "conformance/faulty.rs"]
+mod faulty;
 #[path = "conformance/frames.rs"]
 mod frames;
 #[path = "conformance/links.rs"]
@@ -21,6 +25,8 @@ mod links;
 mod live;
 #[path = "conformance/memory.rs"]
 mod memory;
+#[path = "conformance/model.rs"]
+mod model;
 #[path = "conformance/offloads.rs"]
 mod offloads;
 #[path = "conformance/rings.rs"]
@@ -29,6 +35,8 @@ mod rings;
 mod vlan;
 #[path = "conformance/wire.rs"]
 mod wire;
+#[path = "conformance/xdp.rs"]
+mod xdp;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;

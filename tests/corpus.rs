@@ -7,8 +7,8 @@ use linerate::engine::{Capture, Progress, Selection, Stop, Waiting};
 use linerate::port::{RxOptions, Spec, open_rx};
 use linerate::record::{ReadError, Reader};
 use linerate::wire::{Layers, Link, Stop as Why, dissect};
-use linerate_tests::support::corpus;
-use std::path::{Path, PathBuf};
+use linerate_tests::support::{corpus, files};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Captures that the corpus has at least.
@@ -51,7 +51,7 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
     let mut runs = 0;
     for path in files(&folder) {
         let (frames, error) = count(&path);
-        if matches!(error, Some(ReadError::NotACapture { .. } | ReadError::Compressed { .. })) {
+        if matches!(error, Some(ReadError::NotACapture { .. })) {
             continue;
         }
         let port = open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default()).expect("the file opens");
@@ -104,18 +104,6 @@ fn count(path: &Path) -> (u64, Option<ReadError>) {
             Err(error) => return (frames, Some(error)),
         }
     }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the corpus can be listed") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() { folders.push(path) } else { found.push(path) }
-        }
-    }
-    found.sort();
-    found
 }
 
 /// Counts what it is handed.

@@ -33,8 +33,8 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("record", &["burst"]),
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
-    ("port", &["burst", "filter", "record"]),
-    ("engine", &["burst", "filter", "generate", "merge", "port", "record"]),
+    ("port", &["burst", "filter", "generate", "record", "wire"]),
+    ("engine", &["burst", "filter", "generate", "merge", "port", "record", "wire"]),
     ("cli", &["burst", "engine", "filter", "generate", "lab", "merge", "port", "record", "wire"]),
 ];
 

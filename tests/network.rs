@@ -10,3 +10,7 @@ mod generate;
 mod lab;
 #[path = "network/replay.rs"]
 mod replay;
+#[path = "network/wire.rs"]
+mod wire;
+#[path = "network/xdp.rs"]
+mod xdp;

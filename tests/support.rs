@@ -46,6 +46,22 @@ pub fn corpus(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Every file in a folder and those in it, in the order of their paths.
+///
+/// # Panics
+/// If a folder cannot be listed.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder can be listed") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// Runs another program to its end and returns what it printed.
 ///
 /// # Panics

@@ -1,7 +1,7 @@
 //! How each backend is opened at both ends, and what it can do.
 
 use crate::wire::Wire;
-use linerate_lab::{Plan, TemporaryLab};
+use linerate_lab::{Link, Plan, TemporaryLab};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::PathBuf;
@@ -213,22 +213,29 @@ impl Drop for Folder {
     }
 }
 
-/// `packet:` over a veth pair between two hosts, `left` and `right`, with an `eth0` each.
+/// A veth pair between two hosts, `left` and `right`, with an `eth0` each, and the backends at its ends.
 pub struct Veth {
     name: String,
+    queues: usize,
     lanes: Option<usize>,
+    sender: &'static str,
+    receiver: &'static str,
+    /// More options of the receiver, as in `&mode=native`.
+    options: &'static str,
     lab: TemporaryLab,
 }
 
 /// Small enough that many ports fit in memory at once, and large enough for all that one check sends.
-const RING: &str = "ring=32MiB&block=128KiB";
-/// Overrides it: the last of two options counts.
+const PACKET_RING: &str = "ring=32MiB&block=128KiB";
+const XDP_RING: &str = "ring=2048";
+/// Overrides it for `packet`: the last of two options counts.
 pub const SMALL: &str = "&ring=256KiB&block=64KiB";
 /// Enough blocks for this many frames, however few the kernel puts in each.
 pub const WINDOW: usize = 1024;
 
 impl Veth {
-    /// A silent pair that takes the longest frames; `None`, said aloud, where labs cannot be made.
+    /// A silent pair that takes the longest frames, with `packet` at both ends; `None`, said aloud, where labs
+    /// cannot be made.
     pub fn up(queues: u32, lanes: Option<usize>) -> Option<Self> {
         Self::with(&format!("left:eth0,right:eth0,queues={queues},mtu=65535"), lanes)
     }
@@ -243,10 +250,19 @@ impl Veth {
             eprintln!("SKIPPED: {link}: needs root, network namespaces and iproute2");
             return None;
         }
-        let plan = Plan::from_links("conformance", vec![link.parse().unwrap()]).unwrap();
+        let parsed: Link = link.parse().unwrap();
+        let queues = parsed.queues as usize;
+        let plan = Plan::from_links("conformance", vec![parsed]).unwrap();
         let lab = TemporaryLab::up(&plan).unwrap_or_else(|error| panic!("{error}"));
         let shown = lanes.map_or("one a cpu".to_owned(), |lanes| lanes.to_string());
-        Some(Veth { name: format!("packet, {link}, lanes: {shown}"), lanes, lab })
+        let name = format!("packet, {link}, lanes: {shown}");
+        Some(Veth { name, queues, lanes, sender: "packet", receiver: "packet", options: "", lab })
+    }
+
+    /// The same pair with other backends.
+    pub fn using(mut self, sender: &'static str, receiver: &'static str, options: &'static str) -> Self {
+        self.name = format!("{sender} to {receiver}{options}, {}", self.name.trim_start_matches("packet, "));
+        Veth { sender, receiver, options, ..self }
     }
 
     pub fn lab(&self) -> &TemporaryLab {
@@ -255,13 +271,17 @@ impl Veth {
 
     /// A host's interface as a port to send to.
     pub fn sender(&self, host: &str) -> String {
-        format!("packet:eth0?netns={}", self.lab.host(host).unwrap())
+        format!("{}:eth0?netns={}", self.sender, self.lab.host(host).unwrap())
     }
 
     /// A host's interface as a port to receive from, with more options as in `&ring=1MiB`.
     pub fn receiver(&self, host: &str, more: &str) -> String {
         let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
-        format!("packet:eth0?netns={}&{RING}{lanes}{more}", self.lab.host(host).unwrap())
+        let options = match self.receiver {
+            "packet" => format!("{PACKET_RING}{lanes}{more}"),
+            _ => format!("{XDP_RING}{}{}", self.options, if more == SMALL { "" } else { more }),
+        };
+        format!("{}:eth0?netns={}&{options}", self.receiver, self.lab.host(host).unwrap())
     }
 
     /// Sends from left to right, with more options for the receiver.
@@ -284,18 +304,19 @@ impl Harness for Veth {
     }
 
     fn can(&self) -> Can {
+        let packet = self.receiver == "packet";
         Can {
-            senders: 2,
+            senders: if self.sender == "packet" { 2 } else { self.queues.min(2) },
             keeps_times: false,
             // Each CPU stamps its own frames in order; several of them in one ring do not keep it.
-            ordered_lanes: self.lanes != Some(1),
+            ordered_lanes: self.lanes != Some(1) && !self.options.contains("generic"),
             longest: 65_549,
-            cuts: true,
+            cuts: packet,
             idle_horizon: true,
             live: true,
             reopens: true,
             back_pressure: false,
-            restores_vlan: true,
+            restores_vlan: packet,
         }
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::thread;
 
 /// Opens a port that cannot be opened, and returns what is said, without the parts it must have.
-fn assert_refused(text: &str, send: bool, parts: &[&str]) {
+pub fn assert_refused(text: &str, send: bool, parts: &[&str]) {
     let opened = Spec::parse(text).and_then(|spec| {
         if send {
             open_tx(&spec, &TxOptions::default()).map(drop)
@@ -91,7 +91,8 @@ fn files_that_are_no_captures_are_told_from_captures() {
         ("text", &b"these are no frames at all, but words"[..], &["text", "not a pcap or pcapng file"][..]),
         ("empty", b"", &["empty", "not a pcap or pcapng file", "it is empty"]),
         ("three", b"abc", &["three", "not a pcap or pcapng file", "3 bytes"]),
-        ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", &["packed.gz", "gzip -dc"]),
+        ("packed.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46", &["packed.xz", "xz -dc"]),
+        ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0", &["packed.gz", "gzip data", "cut off"]),
     ] {
         fs::write(folder.path(name), bytes).unwrap();
         let (frames, failure) = read(&folder.port(name));

@@ -81,6 +81,21 @@ impl Wire {
         send_all(tx.queues[sender].as_mut(), frames);
     }
 
+    /// The same wire with something around its ports.
+    pub fn map(mut self, tx: impl FnOnce(TxPort) -> TxPort, rx: impl FnOnce(RxPort) -> RxPort + 'static) -> Self {
+        self.tx = self.tx.map(tx);
+        match self.open_late.take() {
+            Some(open) => self.open_late = Some(Box::new(|| rx(open()))),
+            None => self.rx = self.rx.map(rx),
+        }
+        self
+    }
+
+    /// Whether the receiver opens only when the sender has closed.
+    pub fn is_late(&self) -> bool {
+        self.open_late.is_some()
+    }
+
     /// Closes the sender, keeping its counters.
     pub fn hang_up(&mut self) {
         for queue in self.tx.take().into_iter().flat_map(|tx| tx.queues) {
@@ -113,11 +128,16 @@ impl Wire {
 
     /// Sends each list of frames through a queue of its own, each from a thread of its own, while what
     /// arrives is merged; then detaches and drains the receiver.
-    pub fn exchange(mut self, lists: &[Vec<Frame>]) -> Outcome {
+    pub fn exchange(self, lists: &[Vec<Frame>]) -> Outcome {
+        let expected = lists.iter().map(Vec::len).sum();
+        self.exchange_until(lists, expected)
+    }
+
+    /// The same where another number of frames arrives than is sent.
+    pub fn exchange_until(mut self, lists: &[Vec<Frame>], expected: usize) -> Outcome {
         let late = self.open_late.is_some();
         let queues = self.tx.take().expect("the sender is open").queues;
         assert!(lists.len() <= queues.len(), "{} senders, {} queues", lists.len(), queues.len());
-        let expected = lists.iter().map(Vec::len).sum();
         let (gone, arrived, window) = (&AtomicUsize::new(0), &AtomicUsize::new(0), self.window);
         let receiver = thread::scope(|scope| {
             let mut senders = Vec::new();

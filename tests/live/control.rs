@@ -6,6 +6,7 @@ use linerate_engine::Stop;
 use linerate_port::counting::Then;
 use linerate_port::live::{Gap, Plan};
 use linerate_port::{PortError, Spec, TxOptions, open_tx};
+use linerate_tests::support::{tool, wait_until};
 use std::time::{Duration, Instant};
 
 fn paced(rate: f64, count: Option<u64>) -> Plan {
@@ -55,7 +56,8 @@ fn a_long_call_stops_at_once_and_goes_on_where_it_was() {
         control.resume();
         let stopping = std::thread::scope(|scope| {
             let runs = scope.spawn(|| live.run());
-            std::thread::sleep(Duration::from_millis(50));
+            let before = counting.frames();
+            wait_until("frames arrive", || counting.frames() > before);
             let asked = Instant::now();
             control.stop();
             runs.join().unwrap().unwrap();
@@ -76,13 +78,15 @@ fn a_stop_from_elsewhere_ends_a_run() {
     let stop = Stop::new();
     let report = std::thread::scope(|scope| {
         let run = scope.spawn(|| stage.transmit(&plan(&[60], u64::MAX), None, stop.clone()));
-        std::thread::sleep(Duration::from_millis(100));
+        wait_until("frames arrive", || counting.frames() > 0);
         stop.request();
-        run.join().unwrap()
+        let asked = Instant::now();
+        let report = run.join().unwrap();
+        assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+        report
     });
-    assert!(report.failure.is_none() && report.frames > 0);
+    assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!(report.frames, counting.frames());
-    assert!(report.elapsed < Duration::from_millis(500), "{:?}", report.elapsed);
 }
 
 #[test]
@@ -118,7 +122,8 @@ fn an_interface_that_is_down_or_goes_is_an_error() {
     for gone in [false, true] {
         let failure = std::thread::scope(|scope| {
             let run = scope.spawn(|| stage.send(&plan(&[60], u64::MAX), Some(Duration::from_secs(10))));
-            std::thread::sleep(Duration::from_millis(200));
+            let before = received(&stage);
+            wait_until("frames arrive", || received(&stage) > before);
             let change: &[&str] = if gone { &["link", "del", "eth0"] } else { &["link", "set", "eth0", "down"] };
             stage.ip("a", change);
             let report = run.join().unwrap();
@@ -175,6 +180,13 @@ fn it_only_sends_and_has_one_queue() {
     assert!(error.to_string().contains("only sends"), "{error}");
     let error = open_tx(&spec("xdp-live:lo@0-1"), &TxOptions::default()).err().unwrap();
     assert!(error.to_string().contains("leave the @ out"), "{error}");
+}
+
+/// Frames that `b` has counted in.
+fn received(stage: &Stage) -> u64 {
+    let statistics = tool("ip", &["-n", stage.namespace("b"), "-s", "-j", "link", "show", "dev", "eth0"]);
+    let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
+    statistics[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
 /// Frames of these lengths.

@@ -74,7 +74,7 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in ["capture", "generate", "lab", "ports", "demo", "bench"] {
+    for verb in ["capture", "generate", "lab", "ports", "demo", "bench", "wire"] {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
     }

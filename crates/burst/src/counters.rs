@@ -14,6 +14,8 @@ pub enum Stage {
     Merge,
     /// Filter text and frame limits.
     Select,
+    /// From one port to another.
+    Forward,
     /// A file or other output.
     Write,
     /// One queue of a sending port.
@@ -28,6 +30,7 @@ impl Stage {
             Stage::Receive => "receive",
             Stage::Merge => "merge",
             Stage::Select => "select",
+            Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Send => "send",
         }
@@ -114,12 +117,35 @@ counters! {
     VlanRestored = Receive, Note, "vlan_restored";
     /// Frames whose transport checksum the sender had left to hardware.
     ChecksumPartial = Receive, Note, "checksum_partial";
+    /// Times the kernel looked for a buffer and found none.
+    FillEmpty = Receive, Note, "fill_empty";
     /// Frames that came in several buffers and were joined.
     Joined = Receive, Note, "joined";
     /// Frames without a stamp, which got the time they were read at.
     Unstamped = Receive, Note, "unstamped";
+    /// Frames that the interfaces of a capture file had seen when it was made, by its interface statistics.
+    FileSeen = Receive, Note, "file_seen";
+    /// Frames that were lost when a capture file was made, in the card, the driver or the kernel, by its interface statistics.
+    FileDropped = Receive, Note, "file_dropped";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
+
+    /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
+    FaultDropped = Receive, Refused, "fault_dropped";
+    /// Frames that found the queue of `faulty` full at the `rate=` asked for.
+    FaultQueue = Receive, Refused, "fault_queue";
+    /// Copies of frames that `faulty` made: they are counted as received as well.
+    FaultRepeated = Receive, Note, "fault_repeated";
+    /// Frames that `faulty` let later ones pass.
+    FaultReordered = Receive, Note, "fault_reordered";
+    /// Frames in which `faulty` turned bits over.
+    FaultCorrupted = Receive, Note, "fault_corrupted";
+    /// Frames that `faulty` cut.
+    FaultTruncated = Receive, Note, "fault_truncated";
+    /// Frames that `faulty` put bytes behind.
+    FaultPadded = Receive, Note, "fault_padded";
+    /// Frames whose transport checksum, left to hardware, `faulty` filled in as hardware would have.
+    ChecksumFilled = Receive, Note, "checksum_filled";
 
     /// Frames taken from all lanes.
     MergeReceived = Merge, Received, "received";
@@ -138,6 +164,17 @@ counters! {
     PastLimit = Select, Refused, "past_limit";
     /// Frames cut to the snap length asked for; they are delivered.
     Sliced = Select, Note, "sliced";
+
+    /// Frames taken from the queues of one port.
+    ForwardReceived = Forward, Received, "received";
+    /// Frames handed to the other port.
+    Forwarded = Forward, Delivered, "delivered";
+    /// Frames of which the one port had only the beginning; they are not sent on.
+    ForwardTruncated = Forward, Lost, "truncated";
+    /// Frames that came while the other port was down.
+    ForwardDown = Forward, Lost, "port_down";
+    /// Frames that the other port did not take before the run ended.
+    ForwardUnsent = Forward, Refused, "unsent";
 
     /// Frames handed to the output.
     WriteReceived = Write, Received, "received";
@@ -166,6 +203,22 @@ counters! {
     SendUnsent = Send, Refused, "unsent";
     /// Times the queue was full and sending had to wait.
     SendFull = Send, Note, "queue_full";
+    /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
+    SendFaultDropped = Send, Refused, "fault_dropped";
+    /// Frames that found the queue of `faulty` full at the `rate=` asked for.
+    SendFaultQueue = Send, Refused, "fault_queue";
+    /// Copies of frames that `faulty` made: they are counted as received as well.
+    SendFaultRepeated = Send, Note, "fault_repeated";
+    /// Frames that `faulty` let later ones pass.
+    SendFaultReordered = Send, Note, "fault_reordered";
+    /// Frames in which `faulty` turned bits over.
+    SendFaultCorrupted = Send, Note, "fault_corrupted";
+    /// Frames that `faulty` cut.
+    SendFaultTruncated = Send, Note, "fault_truncated";
+    /// Frames that `faulty` put bytes behind.
+    SendFaultPadded = Send, Note, "fault_padded";
+    /// Frames whose transport checksum, left to hardware, `faulty` filled in as hardware would have.
+    SendChecksumFilled = Send, Note, "checksum_filled";
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ pub struct Desc {
     pub l3: u8,
     /// Offset of the transport header, or [`Desc::NO_LAYER`].
     pub l4: u8,
-    /// Zero until a use is found.
-    pub reserved: u16,
+    /// Which note of its interface's origin is about this frame (a comment in a capture file, say), by a
+    /// number that means something to the origin alone; 0: none.
+    pub note: u16,
     /// Symmetric flow hash: the same for both directions; 0 where none was computed.
     pub hash: u32,
 }
@@ -42,7 +43,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Desc, flags) == 22);
     assert!(std::mem::offset_of!(Desc, l3) == 24);
     assert!(std::mem::offset_of!(Desc, l4) == 25);
-    assert!(std::mem::offset_of!(Desc, reserved) == 26);
+    assert!(std::mem::offset_of!(Desc, note) == 26);
     assert!(std::mem::offset_of!(Desc, hash) == 28);
 };
 
@@ -62,7 +63,7 @@ impl Desc {
             flags: Flags::NONE,
             l3: Desc::NO_LAYER,
             l4: Desc::NO_LAYER,
-            reserved: 0,
+            note: 0,
             hash: 0,
         }
     }

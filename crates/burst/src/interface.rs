@@ -1,6 +1,8 @@
 //! Where a frame was seen: the interface, its link type and the source of its time stamps.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// What the first byte of a frame means: a number of the tcpdump.org link-layer header type registry
 /// (`LINKTYPE_*`), as capture files record it.
@@ -52,8 +54,9 @@ impl StampSource {
     }
 }
 
-/// One place where frames are seen: an interface of the machine, or one recorded in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One place where frames are seen: an interface of the machine, or one recorded in a file. Two are equal
+/// if all but their origin is.
+#[derive(Clone, Debug)]
 pub struct Interface {
     /// Name, as in `eth0`; empty where a file names none.
     pub name: String,
@@ -65,11 +68,23 @@ pub struct Interface {
     pub snap: u32,
     /// Who took its time stamps.
     pub stamp: StampSource,
+    /// What its source knows beyond this, for a sink that understands that source: the options, comments
+    /// and statistics of a capture file. Nobody else looks inside.
+    pub origin: Option<Arc<dyn Any + Send + Sync>>,
 }
+
+impl PartialEq for Interface {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |this: &Self| (this.link, this.snap, this.stamp);
+        parts(self) == parts(other) && self.name == other.name && self.description == other.description
+    }
+}
+
+impl Eq for Interface {}
 
 impl Interface {
     /// An interface with a name and a link type and no other limits.
     pub fn new(name: impl Into<String>, link: LinkType, stamp: StampSource) -> Self {
-        Interface { name: name.into(), description: String::new(), link, snap: 0, stamp }
+        Interface { name: name.into(), description: String::new(), link, snap: 0, stamp, origin: None }
     }
 }

@@ -132,6 +132,17 @@ impl Ledger {
         &self.accounts
     }
 
+    /// Adds all that another ledger holds.
+    pub fn add_all(&mut self, other: &Ledger) {
+        for account in &other.accounts {
+            let own = self.account(account.stage, &account.subject);
+            for (count, frames) in account.counts() {
+                own.add(count, frames);
+            }
+        }
+        self.details.extend_from_slice(&other.details);
+    }
+
     /// Adds a driver's own counter: evidence for people, no part of any identity.
     pub fn add_detail(&mut self, subject: &str, name: &str, value: u64) {
         self.details.push(Detail { subject: subject.to_owned(), name: name.to_owned(), value });
@@ -191,6 +202,12 @@ impl Ledger {
         for pair in present.windows(2) {
             compare(pair[0], pair[1], self.sum(pair[0], Kind::Delivered), self.sum(pair[1], Kind::Received));
         }
+        if self.accounts.iter().any(|account| account.stage == Stage::Forward) {
+            let sum = |stage, kind| self.sum(stage, kind);
+            let (taken, handed) = (sum(Stage::Forward, Kind::Received), sum(Stage::Forward, Kind::Delivered));
+            compare(Stage::Receive, Stage::Forward, sum(Stage::Receive, Kind::Delivered), taken);
+            compare(Stage::Forward, Stage::Send, handed, sum(Stage::Send, Kind::Received));
+        }
         if let Some(last) = present.last() {
             for account in self.accounts.iter().filter(|account| account.stage == Stage::Write) {
                 compare(*last, Stage::Write, self.sum(*last, Kind::Delivered), account.sum(Kind::Received));
@@ -203,6 +220,25 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_sent_on_is_looked_for_at_both_ends() {
+        let wire = |taken, handed, sent| {
+            let mut ledger = Ledger::new();
+            ledger.account(Stage::Receive, "a").add(Count::Received, 5).add(Count::Delivered, 5);
+            let account = ledger.account(Stage::Forward, "a -> b");
+            account.add(Count::ForwardReceived, taken).add(Count::Forwarded, handed);
+            ledger.account(Stage::Send, "b").add(Count::SendReceived, sent).add(Count::Sent, sent);
+            ledger
+        };
+        assert_eq!(wire(5, 5, 5).imbalances(), []);
+        for (taken, handed, sent) in [(4, 4, 4), (5, 5, 4), (5, 4, 4)] {
+            assert_eq!(wire(taken, handed, sent).imbalances().len(), 1, "{taken} {handed} {sent}");
+        }
+        let mut both = wire(5, 5, 5);
+        both.add_all(&wire(5, 5, 5));
+        assert_eq!((both.total(Count::Forwarded), both.accounts().len()), (10, 3));
+    }
 
     #[test]
     fn the_identity_finds_a_frame_that_vanished() {

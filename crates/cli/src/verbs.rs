@@ -2,10 +2,12 @@
 
 pub mod bench;
 pub mod capture;
+pub mod count;
 pub mod demo;
 pub mod generate;
 pub mod lab;
 pub mod ports;
+pub mod wire;
 
 use crate::exit::Exit;
 use clap::{Parser, Subcommand};
@@ -37,6 +39,10 @@ pub enum Verb {
     Generate(generate::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),
+    /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
+    Count(count::Args),
+    /// Join two ports as a wire would, which may lose, damage and delay by plan
+    Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
 }
@@ -49,6 +55,8 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Lab(args) => lab::run(&args),
         Verb::Generate(args) => generate::run(&args),
         Verb::Capture(args) => capture::run(&args),
+        Verb::Count(args) => count::run(&args),
+        Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
     }
 }

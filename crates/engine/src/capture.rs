@@ -5,26 +5,20 @@
 
 use crate::clock;
 use crate::control::{Progress, Stop};
-use crate::lanes::{Lanes, Shown};
+use crate::lanes::{Lanes, Shown, Table, recycle};
+use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
-use crate::wait::{Awaited, Idler, Waiting};
+use crate::wait::Waiting;
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
 use linerate_merge::{Input, Merge, Run};
 use linerate_port::{PortError, RxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Frames are gathered into blocks of this size before the sinks see them.
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_FRAMES: usize = 8192;
-/// How often the loss counters are looked up while the run lasts.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long detached lanes may take to show the next frame, or that there is none: the backlog is finite, but a
-/// slow output takes its time.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// The longest wait for input, so that stop requests and time limits are seen.
-const NAP_LIMIT: Duration = Duration::from_millis(10);
 
 /// What to capture, from where to where.
 pub struct Capture {
@@ -103,14 +97,7 @@ struct Session {
     runs: Vec<Run>,
     selector: Selector,
     output: Output,
-    idler: Idler,
-    duration: Option<Duration>,
-    stop: Stop,
-    started: Instant,
-    looked: Instant,
-    /// Since when detached lanes have shown nothing.
-    detached: Option<Instant>,
-    quiesced: bool,
+    rounds: Rounds,
     /// Empty between rounds; their memory is kept.
     shown: Vec<Shown<'static>>,
     inputs: Vec<Input<'static>>,
@@ -119,20 +106,13 @@ struct Session {
 impl Session {
     fn new(capture: Capture) -> Self {
         let lanes = Lanes::new(capture.ports);
-        let now = Instant::now();
         Session {
             merge: Merge::new(lanes.len()),
             lanes,
             runs: Vec::new(),
             selector: Selector::new(capture.selection),
             output: Output::new(capture.sinks, capture.progress),
-            idler: Idler::new(capture.waiting),
-            duration: capture.duration,
-            stop: capture.stop,
-            started: now,
-            looked: now,
-            detached: None,
-            quiesced: false,
+            rounds: Rounds::new(capture.waiting, capture.duration, capture.stop),
             shown: Vec::new(),
             inputs: Vec::new(),
         }
@@ -140,43 +120,26 @@ impl Session {
 
     /// Takes what is ready; false when there is nothing more to come.
     fn round(&mut self) -> bool {
-        self.detach_if_wanted();
+        let enough = self.output.failure.is_some() || self.selector.is_full();
+        self.rounds.detach_if(enough, &mut self.lanes);
         let now = clock::now();
-        let (moved, held, over) = self.move_frames(now);
-        if over {
-            self.quiesced = true;
-            return false;
-        }
-        if moved {
-            self.idler.busy(now);
-        } else {
+        let round = self.move_frames(now);
+        if matches!(round, Round::Nothing | Round::Held) {
             self.output.deliver(self.lanes.interfaces(), true);
-            let lanes = &self.lanes;
-            let awaited = if held { Awaited::Horizon } else { Awaited::Input };
-            self.idler.idle(now, NAP_LIMIT, awaited, || lanes.wakes());
         }
-        self.look_at_losses();
-        if moved && self.detached.is_some() {
-            self.detached = Some(Instant::now());
+        if self.rounds.is_time_to_look() {
+            self.look_at_losses();
         }
-        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
+        self.rounds.go_on(round, now, &self.lanes)
     }
 
-    /// One round of fill, merge, select, copy, consume. Returns whether frames moved, whether any are held
-    /// back, and whether all lanes are over.
-    fn move_frames(&mut self, now: Nanos) -> (bool, bool, bool) {
+    /// One round of fill, merge, select, copy, consume.
+    fn move_frames(&mut self, now: Nanos) -> Round {
         let Session { lanes, merge, runs, selector, output, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
         let mut table = lanes.fill(now, &mut shown);
-        for lane in &shown {
-            for interface in table.learn(lane) {
-                output.fail_if(selector.add_interface(interface).map_err(|error| CaptureError::Filter {
-                    interface: interface.name.clone(),
-                    reason: error.to_string(),
-                }));
-            }
-        }
+        output.fail_if(learn(&mut table, &shown, selector).map_or(Ok(()), Err));
         inputs.extend(shown.iter().map(Shown::input));
         runs.clear();
         merge.round(&inputs, runs);
@@ -194,40 +157,31 @@ impl Session {
             }
         }
         let over = shown.iter().all(Shown::is_over);
-        let held = shown.iter().map(|lane| lane.burst.len()).sum::<usize>() > 0;
+        let held = shown.iter().any(|lane| !lane.burst.is_empty());
         self.inputs = recycle(inputs);
         self.shown = recycle(shown);
         for run in self.runs.iter() {
             self.lanes.consume(run.lane, run.count);
         }
         self.output.progress.late.store(self.merge.late(), Ordering::Relaxed);
-        (!self.runs.is_empty(), held, over)
-    }
-
-    fn detach_if_wanted(&mut self) {
-        let wanted = self.stop.is_requested()
-            || self.output.failure.is_some()
-            || self.selector.is_full()
-            || self.duration.is_some_and(|limit| self.started.elapsed() >= limit);
-        if wanted && self.detached.is_none() {
-            self.lanes.detach();
-            self.detached = Some(Instant::now());
+        match (over, self.runs.is_empty(), held) {
+            (true, ..) => Round::Over,
+            (_, false, _) => Round::Moved,
+            (_, true, true) => Round::Held,
+            (_, true, false) => Round::Nothing,
         }
     }
 
     fn look_at_losses(&mut self) {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
-            let mut ledger = Ledger::new();
-            self.lanes.queue_counters(&mut ledger);
-            self.output.progress.lost.store(ledger.lost(), Ordering::Relaxed);
-        }
+        let mut ledger = Ledger::new();
+        self.lanes.queue_counters(&mut ledger);
+        self.output.progress.lost.store(ledger.lost(), Ordering::Relaxed);
     }
 
     fn finish(mut self) -> CaptureReport {
         self.lanes.detach();
         self.output.deliver(self.lanes.interfaces(), true);
-        let elapsed = self.started.elapsed();
+        let elapsed = self.rounds.elapsed();
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
         let merge = ledger.account(Stage::Merge, "");
@@ -239,7 +193,7 @@ impl Session {
         let failure = self.output.failure.or(self.lanes.failure.take().map(CaptureError::Port));
         CaptureReport {
             ledger,
-            quiesced: self.quiesced,
+            quiesced: self.rounds.quiesced(),
             interfaces: self.lanes.interfaces().to_vec(),
             frames: self.output.frames,
             bytes: self.output.bytes,
@@ -325,8 +279,16 @@ impl Output {
     }
 }
 
-/// An empty vector of another lifetime in the memory of this one.
-fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
-    used.clear();
-    used.into_iter().map(|_| unreachable!("the vector is empty")).collect()
+/// Takes up the interfaces that lanes show for the first time; the first that the filter text does not fit.
+pub(crate) fn learn(table: &mut Table<'_>, shown: &[Shown<'_>], selector: &mut Selector) -> Option<CaptureError> {
+    let mut failure = None;
+    for lane in shown {
+        for interface in table.learn(lane) {
+            if let Err(error) = selector.add_interface(interface) {
+                let (interface, reason) = (interface.name.clone(), error.to_string());
+                failure.get_or_insert(CaptureError::Filter { interface, reason });
+            }
+        }
+    }
+    failure
 }

@@ -119,6 +119,21 @@ impl Lanes {
         self.queue_counters(ledger);
     }
 
+    /// Counters of one lane's queue alone.
+    pub fn lane_counters(&self, lane: usize, ledger: &mut Ledger) {
+        self.queues[lane].queue.counters(ledger);
+    }
+
+    /// Where each lane belongs: its port, and which queue of that port it is.
+    pub fn places(&self) -> Vec<(usize, usize)> {
+        let mut places: Vec<(usize, usize)> = Vec::with_capacity(self.queues.len());
+        for lane in &self.queues {
+            let before = places.last().filter(|(port, _)| *port == lane.port);
+            places.push((lane.port, before.map_or(0, |(_, queue)| queue + 1)));
+        }
+        places
+    }
+
     /// Counters of the queues alone: asking a network card can take milliseconds.
     pub fn queue_counters(&self, ledger: &mut Ledger) {
         for lane in &self.queues {
@@ -198,4 +213,10 @@ impl Table<'_> {
     pub fn is_filtered(&self, shown: &Shown<'_>) -> bool {
         self.ports[shown.port].filtered
     }
+}
+
+/// An empty vector of another lifetime in the memory of this one.
+pub(crate) fn recycle<A, B>(mut used: Vec<A>) -> Vec<B> {
+    used.clear();
+    used.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }

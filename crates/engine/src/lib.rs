@@ -5,6 +5,8 @@
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
+//! - [`count`]: ports -> select -> counts, with nothing copied;
+//! - [`forward`]: port -> port;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
@@ -12,8 +14,11 @@
 pub mod capture;
 pub mod clock;
 pub mod control;
+pub mod count;
+pub mod forward;
 mod lanes;
 mod live;
+mod rounds;
 pub mod select;
 pub mod source;
 pub mod transmit;
@@ -21,6 +26,8 @@ pub mod wait;
 
 pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
+pub use count::{CountReport, Counting, Watch};
+pub use forward::{Forward, ForwardReport};
 pub use select::Selection;
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};

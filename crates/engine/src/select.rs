@@ -58,6 +58,18 @@ impl Selector {
         self.selection.frames.is_some_and(|limit| self.delivered >= limit)
     }
 
+    /// Takes `frames` frames without looking at any, if all frames are wanted whole; else false.
+    #[inline]
+    pub fn take_all(&mut self, frames: usize) -> bool {
+        let Selection { filter, snap, frames: limit } = &self.selection;
+        let all = filter.is_empty() && *snap == 0 && limit.is_none();
+        if all {
+            self.received += frames as u64;
+            self.delivered += frames as u64;
+        }
+        all
+    }
+
     /// Judges a frame: `None` if it is not wanted, else how many bytes of it to keep and its flags.
     /// `judged` says that the backend has applied the filter already.
     #[inline]

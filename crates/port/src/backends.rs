@@ -1,5 +1,6 @@
 //! The backends: one file each, one row each in [`crate::registry::BACKENDS`].
 
+pub mod faulty;
 pub mod mem;
 pub mod packet;
 pub mod pcap;

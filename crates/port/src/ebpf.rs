@@ -223,6 +223,11 @@ impl Assembler {
         }
     }
 
+    /// `*(u64 *)(dst + offset) += src`, whole even if several processors do it at a time.
+    pub fn atomic_add(&mut self, dst: Reg, offset: i16, src: Reg) {
+        self.push(0xdb, dst, src, offset, 0);
+    }
+
     /// Goes on at a label.
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.insns.len(), to));

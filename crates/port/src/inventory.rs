@@ -3,7 +3,7 @@
 use crate::backends::sys::bpf::Program;
 use crate::backends::sys::ethtool::Ethtool;
 use crate::netns::within;
-use crate::rtnl::{self, Rtnetlink};
+use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
@@ -140,9 +140,6 @@ fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bo
 pub fn program_name(id: u32) -> Option<String> {
     Program::name_of(id).ok()
 }
-
-const IFF_UP: u32 = 1;
-const IFF_RUNNING: u32 = 0x40;
 
 /// sysfs shows the namespace it was mounted in, so this is for that one alone.
 fn speed(name: &str) -> Option<u64> {

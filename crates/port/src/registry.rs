@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{mem, packet, pcap, xdp, xdp_live};
+use crate::backends::{faulty, mem, packet, pcap, xdp, xdp_live};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
@@ -67,6 +67,14 @@ pub const BACKENDS: &[Backend] = &[
         open_tx: mem::open_tx,
         on_interface: None,
     },
+    Backend {
+        scheme: "faulty",
+        target: "port",
+        sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
+        open_rx: faulty::open_rx,
+        open_tx: faulty::open_tx,
+        on_interface: None,
+    },
 ];
 
 /// Opens a port to receive from.
@@ -84,9 +92,9 @@ pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
     BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
 }
 
-/// Whether frames sent to this port leave through an interface of this machine.
-pub fn sends_into_interface(spec: &Spec) -> bool {
-    backend(spec).is_ok_and(|backend| backend.on_interface.is_some())
+/// Whether frames sent to ports of this scheme leave through an interface of this machine.
+pub fn sends_into_interface(scheme: &str) -> bool {
+    BACKENDS.iter().any(|backend| backend.scheme == scheme && backend.on_interface.is_some())
 }
 
 fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {

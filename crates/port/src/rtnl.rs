@@ -11,6 +11,8 @@ pub const STATS64: u16 = 23;
 pub const MASTER: u16 = 10;
 /// In the flags: somebody has set it up.
 pub const IFF_UP: u32 = 1;
+/// In the flags: it has a carrier.
+pub const IFF_RUNNING: u32 = 0x40;
 /// Nested: what XDP program is attached.
 pub const XDP: u16 = 43;
 /// In [`XDP`]: the number of the program.

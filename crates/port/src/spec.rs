@@ -28,17 +28,16 @@ impl Spec {
     /// assert_eq!(Spec::parse("eth0").unwrap().scheme, "packet");
     /// ```
     pub fn parse(text: &str) -> Result<Spec, PortError> {
-        let (scheme, rest) = match text.split_once(':') {
-            Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
-            _ => ("packet", text),
-        };
+        let (scheme, rest) = split_scheme(text);
         // In a path `?` and `@` are ordinary characters as long as no option follows.
         let (target, options) = match rest.rsplit_once('?') {
             Some((target, options)) if options.contains('=') => (target, parse_options(text, options)?),
             _ => (rest, Vec::new()),
         };
         let (target, queues) = match target.rsplit_once('@') {
-            Some((target, queues)) if scheme != "pcap" => (target, Some(parse_queues(text, queues)?)),
+            Some((target, queues)) if innermost(scheme, target).0 != "pcap" => {
+                (target, Some(parse_queues(text, queues)?))
+            }
             _ => (target, None),
         };
         if target.is_empty() {
@@ -50,6 +49,17 @@ impl Spec {
     /// A capture file as a port, whatever characters its path holds.
     pub fn file(path: &str) -> Spec {
         Spec { scheme: "pcap".into(), target: path.into(), queues: None, options: Vec::new() }
+    }
+
+    /// The port that stands in place of the target, as in `faulty:packet:eth0`, with the same queues.
+    pub fn wrapped(&self, options: Vec<(String, String)>) -> Spec {
+        let (scheme, target) = split_scheme(&self.target);
+        Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: self.queues, options }
+    }
+
+    /// Scheme and target of the port that is behind all wrappers: what frames really come from or go to.
+    pub fn innermost(&self) -> (&str, &str) {
+        innermost(&self.scheme, &self.target)
     }
 
     /// The value of an option.
@@ -109,6 +119,24 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
+/// A scheme and what it is of; without one, an interface.
+fn split_scheme(text: &str) -> (&str, &str) {
+    match text.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
+        _ => ("packet", text),
+    }
+}
+
+/// Whose targets are ports.
+const WRAPPER: &str = "faulty";
+
+fn innermost<'a>(mut scheme: &'a str, mut target: &'a str) -> (&'a str, &'a str) {
+    while scheme == WRAPPER {
+        (scheme, target) = split_scheme(target);
+    }
+    (scheme, target)
+}
+
 /// Whether text in front of a colon is meant as a scheme; whether there is such a backend shows later.
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
@@ -143,6 +171,19 @@ mod tests {
         }
         assert_eq!(Spec::parse("eth0.100").unwrap().to_string(), "packet:eth0.100");
         assert_eq!(Spec::parse("eth0:1").unwrap().to_string(), "packet:eth0:1", "an old alias is no scheme");
+    }
+
+    #[test]
+    fn a_port_in_a_wrapper_is_a_port() {
+        let spec = Spec::parse("faulty:packet:eth0@2?drop=1%&netns=a").unwrap();
+        assert_eq!(
+            (spec.target.as_str(), spec.queues, spec.innermost()),
+            ("packet:eth0", Some((2, 2)), ("packet", "eth0"))
+        );
+        assert_eq!(spec.wrapped(Vec::new()).to_string(), "packet:eth0@2");
+        assert_eq!(Spec::parse("faulty:eth0").unwrap().innermost(), ("packet", "eth0"));
+        let file = Spec::parse("faulty:faulty:pcap:/tmp/a@b.pcap?drop=1%").unwrap();
+        assert_eq!((file.innermost(), file.queues), (("pcap", "/tmp/a@b.pcap"), None));
     }
 
     #[test]

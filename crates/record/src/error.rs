@@ -15,13 +15,27 @@ pub enum ReadError {
         /// What is there instead.
         found: String,
     },
-    /// The file is compressed.
+    /// The file is compressed in a way that is not read here.
     #[error("{name}: compressed: decompress it first ({tool} -dc {name} | linerate ... -r -)")]
     Compressed {
         /// The file, as the user named it.
         name: String,
         /// The program that decompresses it.
         tool: &'static str,
+    },
+    /// The file is compressed, and what is compressed is cut off or damaged.
+    #[error("{name}: {method} data is damaged at byte {offset}: {what}; the {frames} frames before it were read")]
+    Decompression {
+        /// The file, as the user named it.
+        name: String,
+        /// gzip or zstd.
+        method: &'static str,
+        /// Where, in bytes from the beginning of the compressed file, to within a block.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+        /// Complete frames before it.
+        frames: u64,
     },
     /// The file ends inside a record.
     #[error(

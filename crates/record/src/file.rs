@@ -1,8 +1,10 @@
 //! What an output may do to the thing the user named.
 //!
 //! A regular file is truncated once it is known to be one, and cut back to its last complete record when
-//! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to.
+//! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to. What is compressed is
+//! written in pieces, each whole in itself; the file is cut back to the last one and ended there.
 
+use crate::compression::{Compression, Encoder};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -25,6 +27,9 @@ pub(crate) trait Target: Send {
 pub struct Output {
     name: String,
     target: Box<dyn Target>,
+    encoder: Option<Box<Encoder>>,
+    /// Compressed bytes of a piece that could not be written whole.
+    torn: usize,
 }
 
 /// Writing failed in the middle.
@@ -45,15 +50,27 @@ impl Output {
     pub fn open(path: &str, owner: Option<(u32, u32)>) -> io::Result<Self> {
         if path == "-" {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            return Ok(Output { name: "standard output".into(), target: Box::new(Opened::new(file)?) });
+            return Ok(Output::over(Box::new(Opened::new(file)?), "standard output"));
         }
         let file = open_file(path, owner)?;
-        Ok(Output { name: path.to_owned(), target: Box::new(Opened::new(file)?) })
+        let output = Output::over(Box::new(Opened::new(file)?), path);
+        match Compression::of_path(path) {
+            (Some(compression), _) => output.compressed(compression),
+            (None, _) => Ok(output),
+        }
     }
 
     /// An output to anything that takes bytes, of which errors speak as `name`.
     pub fn to(sink: Box<dyn Write + Send>, name: impl Into<String>) -> Self {
-        Output { name: name.into(), target: Box::new(Stream(sink)) }
+        Output::over(Box::new(Stream(sink)), name)
+    }
+
+    /// The same output, compressed.
+    ///
+    /// # Errors
+    /// No memory for a compressor.
+    pub fn compressed(self, compression: Compression) -> io::Result<Self> {
+        Ok(Output { encoder: Some(Box::new(Encoder::new(compression)?)), ..self })
     }
 
     /// As the user named it.
@@ -61,29 +78,54 @@ impl Output {
         &self.name
     }
 
-    #[cfg(test)]
-    pub(crate) fn over(target: Box<dyn Target>) -> Self {
-        Output { name: "x".into(), target }
+    pub(crate) fn over(target: Box<dyn Target>, name: impl Into<String>) -> Self {
+        Output { name: name.into(), target, encoder: None, torn: 0 }
     }
 
-    /// Writes all of `bytes`, however few the target takes at a time.
+    /// Writes all of `bytes`, however few the target takes at a time. What is compressed is written as one
+    /// piece, which readers can decompress to its end at once; if that fails, none of it counts as written.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Partial> {
-        let mut written = 0;
-        while written < bytes.len() {
-            match self.target.write(&bytes[written..]) {
-                Ok(0) => return Err(Partial { written, reason: ErrorKind::WriteZero.into() }),
-                Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(reason) => return Err(Partial { written, reason }),
-            }
-        }
-        Ok(())
+        let Some(encoder) = &mut self.encoder else {
+            return write_all(&mut *self.target, bytes);
+        };
+        let piece = encoder.compress(bytes).map_err(|reason| Partial { written: 0, reason })?;
+        write_all(&mut *self.target, piece).map_err(|partial| {
+            self.torn = partial.written;
+            Partial { written: 0, ..partial }
+        })
     }
 
-    /// Takes the last `bytes` written back, where the output is a regular file; says whether it did.
+    /// Takes the last `bytes` written back, and what there is of a torn piece, where the output is a regular
+    /// file; says whether the output now ends with something whole.
     pub(crate) fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
-        self.target.take_back(bytes)
+        let surplus = bytes + std::mem::take(&mut self.torn) as u64;
+        if surplus > 0 && !self.target.take_back(surplus)? {
+            return Ok(false);
+        }
+        match &self.encoder {
+            Some(encoder) => Ok(write_all(&mut *self.target, encoder.tail_before()).is_ok()),
+            None => Ok(true),
+        }
     }
+
+    /// Ends a compressed stream; nothing may be written afterwards.
+    pub(crate) fn finish(&mut self) -> Result<(), Partial> {
+        let Some(encoder) = &self.encoder else { return Ok(()) };
+        write_all(&mut *self.target, encoder.tail())
+    }
+}
+
+fn write_all(target: &mut dyn Target, bytes: &[u8]) -> Result<(), Partial> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match target.write(&bytes[written..]) {
+            Ok(0) => return Err(Partial { written, reason: ErrorKind::WriteZero.into() }),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(reason) => return Err(Partial { written, reason }),
+        }
+    }
+    Ok(())
 }
 
 fn open_file(path: &str, owner: Option<(u32, u32)>) -> io::Result<File> {

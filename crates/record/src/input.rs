@@ -42,6 +42,11 @@ impl Input {
         }
     }
 
+    /// What was read and not passed over, and the source, which goes on behind it.
+    pub fn into_parts(self) -> (Vec<u8>, Box<dyn Read + Send>) {
+        (self.memory[self.start..self.end].to_vec(), self.source)
+    }
+
     /// The whole buffer, with at least [`TAIL`] bytes behind all that was read.
     pub fn memory(&self) -> &[u8] {
         &self.memory

@@ -7,8 +7,10 @@ mod encode;
 mod option;
 mod packet;
 mod section;
+mod statistics;
+mod tables;
 mod time;
 
 pub(crate) use block::SECTION_HEADER;
-pub(crate) use encode::{Encoder, Statistics};
+pub(crate) use encode::Encoder;
 pub(crate) use section::Section;

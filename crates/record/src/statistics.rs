@@ -3,7 +3,7 @@
 //! Accounts belong to ports and queues (`packet:eth0`, `packet:eth0@0`), statistics to interfaces. A port
 //! is the interface's own when it says so by its target: `packet:eth0` is that of `eth0`.
 
-use crate::pcapng::Statistics;
+use crate::origin::Statistics;
 use linerate_burst::Kind;
 use linerate_burst::{Account, Count, Ledger, Stage};
 use std::fmt::Write;
@@ -76,6 +76,7 @@ mod tests {
             accepted: Some(40),
             dropped_by_system: Some(5),
             delivered: Some(35),
+            ..Statistics::default()
         };
         assert_eq!(of_interface(&run, "eth0"), expected);
         assert_eq!(of_interface(&run, "eth01").received, Some(20));

@@ -25,6 +25,10 @@ pub enum Flaw {
     TotalLength,
     /// An option's length field is below 2, beyond the header, or not what its kind asks for.
     OptionLength,
+    /// A field holds a value that is reserved, or none that the protocol has.
+    Reserved,
+    /// The header is longer than 65,535 bytes.
+    TooLong,
 }
 
 impl Flaw {
@@ -35,6 +39,8 @@ impl Flaw {
             Flaw::Version => "the version field is wrong",
             Flaw::HeaderLength => "the header length field is below the smallest header",
             Flaw::TotalLength => "the length field is below the header's own length",
+            Flaw::Reserved => "a field holds a value that is reserved",
+            Flaw::TooLong => "the header is longer than 65535 bytes",
             Flaw::OptionLength => "an option's length field is wrong",
         }
     }

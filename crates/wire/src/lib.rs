@@ -4,15 +4,20 @@
 //! fail. A *value* is a plain struct that is read from a view and *emitted* into bytes; what follows from
 //! other bytes (header lengths, total lengths, checksums) is not in it but computed when it is emitted.
 //! [`dissect`](dissect()) walks a frame from the outermost header inwards, allocates nothing, and says
-//! where each header lies and why it stopped.
+//! where each header lies and why it stopped. [`build`] makes a frame of values and a payload.
 //!
 //! In the order of a frame:
 //!
-//! - [`ethernet`], [`llc`] (802.3), [`vlan`], with [`MacAddr`];
-//! - [`arp`], [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`];
-//! - [`tcp`], [`tcp_option`], [`udp`], [`icmp`], [`icmpv6`];
-//! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624;
-//! - [`registry`]: one row a protocol; [`dissect`](mod@dissect): the walk;
+//! - [`link`]: what a frame may begin with: [`ethernet`] with [`llc`] (802.3) and [`vlan`], [`null`], [`sll`],
+//!   [`sll2`], [`ppp`], [`chdlc`];
+//! - [`mpls`], [`pseudowire`], [`pppoe`];
+//! - [`arp`], [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`], [`mobility`], [`hip`], [`shim6`], [`ah`];
+//! - [`tcp`], [`tcp_option`], [`udp`], [`udp_lite`], [`sctp`], [`icmp`], [`icmpv6`], [`igmp`], [`esp`];
+//! - tunnels: [`gre`], [`erspan`], [`vxlan`], [`geneve`], [`gtp_u`], [`teredo`], and IP in IP;
+//! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624; [`crc32c`];
+//! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
+//! - [`dissect`](mod@dissect): the walk, its findings in [`layers`];
+//! - [`build`]: frames from headers, all that follows from others computed;
 //! - [`error`]: what is wrong with bytes, or with a value that does not fit.
 //!
 //! # How long a payload is
@@ -37,28 +42,61 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod ah;
 pub mod arp;
+pub mod build;
+pub mod chdlc;
 pub mod checksum;
+mod common;
+pub mod crc32c;
 pub mod dissect;
 pub mod error;
+pub mod erspan;
+pub mod esp;
 pub mod ethernet;
+pub mod geneve;
+pub mod gre;
+pub mod gtp_u;
+pub mod hip;
 pub mod icmp;
 pub mod icmpv6;
+pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_extension;
 pub mod ipv6_fragment;
+pub mod layers;
+pub mod link;
 pub mod llc;
+mod lookup;
 pub mod mac;
+pub mod mobility;
+pub mod mpls;
+pub mod null;
+pub mod number;
 pub mod options;
+pub mod ppp;
+pub mod pppoe;
+pub mod pseudowire;
 pub mod registry;
+pub mod sctp;
+pub mod shim6;
+pub mod sll;
+pub mod sll2;
 pub mod tcp;
 pub mod tcp_option;
+pub mod teredo;
 pub mod udp;
+pub mod udp_lite;
 pub mod vlan;
+pub mod vxlan;
 
 pub use checksum::{Pseudo, Sum};
-pub use dissect::{Layer, Layers, Link, MAX_LAYERS, Stop, dissect};
+pub use crc32c::Crc32c;
+pub use dissect::dissect;
 pub use error::{Flaw, Malformed, Unfit};
+pub use layers::{Layer, Layers, MAX_LAYERS, Stop};
+pub use link::Link;
 pub use mac::MacAddr;
-pub use registry::{Number, Protocol, Role};
+pub use number::Number;
+pub use registry::{Protocol, Role};

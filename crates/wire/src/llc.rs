@@ -11,16 +11,102 @@ pub const SNAP_LEN: usize = 8;
 /// The service access point of SNAP.
 pub const SNAP_SAP: u8 = 0xaa;
 
+/// The service access point of IPv4 (RFC 1042 replaced it by SNAP).
+pub const IPV4_SAP: u8 = 0x06;
+
 /// Unnumbered information, the control byte of connectionless LLC.
 const UNNUMBERED_INFORMATION: u8 = 0x03;
+
+/// The organization whose SNAP protocols are EtherTypes (RFC 1042).
+const ETHER_TYPES: [u8; 3] = [0, 0, 0];
+/// Another one, of frames that bridges tunnel (IEEE 802.1H).
+const TUNNELLED: [u8; 3] = [0, 0, 0xf8];
 
 /// An LLC header and what it carries.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    head: &'a [u8; LEN],
-    snap: Option<Snap>,
-    length: usize,
+    header: Header,
     payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Looks at an LLC header; with SNAP where both access points and the control byte say so.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let ([destination_sap, source_sap, first], rest) = split::<LEN>(bytes, Protocol::Llc)?;
+        let (destination_sap, source_sap) = (*destination_sap, *source_sap);
+        if [destination_sap, source_sap, *first] == [SNAP_SAP, SNAP_SAP, UNNUMBERED_INFORMATION] {
+            let ([a, b, c, high, low], payload) = split::<5>(rest, Protocol::Llc)?;
+            let snap = Snap { organization: [*a, *b, *c], protocol: u16::from_be_bytes([*high, *low]) };
+            return Ok(View { header: Header::Snap(snap), payload });
+        }
+        let (control, payload) = if is_unnumbered(*first) {
+            (Control::Unnumbered(*first), rest)
+        } else {
+            let ([second], payload) = split::<1>(rest, Protocol::Llc)?;
+            (Control::Numbered([*first, *second]), payload)
+        };
+        Ok(View { header: Header::Plain(Plain { destination_sap, source_sap, control }), payload })
+    }
+
+    /// Destination service access point.
+    pub fn destination_sap(&self) -> u8 {
+        match self.header {
+            Header::Plain(plain) => plain.destination_sap,
+            Header::Snap(_) => SNAP_SAP,
+        }
+    }
+
+    /// The SNAP extension, if there is one.
+    pub fn snap(&self) -> Option<Snap> {
+        match self.header {
+            Header::Plain(_) => None,
+            Header::Snap(snap) => Some(snap),
+        }
+    }
+
+    /// Bytes of the header: 3, 4 with a second control byte, 8 with SNAP.
+    pub fn header_len(&self) -> usize {
+        self.header.length()
+    }
+
+    /// Everything behind the header.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The header as a value.
+    pub fn header(&self) -> Header {
+        self.header
+    }
+}
+
+/// An LLC header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// Without SNAP.
+    Plain(Plain),
+    /// Unnumbered information between the access points of SNAP.
+    Snap(Snap),
+}
+
+/// An LLC header without SNAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// Destination service access point.
+    pub destination_sap: u8,
+    /// Source service access point.
+    pub source_sap: u8,
+    /// Control field.
+    pub control: Control,
+}
+
+/// The control field of LLC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// One byte, its lowest two bits set.
+    Unnumbered(u8),
+    /// Information or supervision: two bytes, with numbers in them.
+    Numbered([u8; 2]),
 }
 
 /// Who is carried behind SNAP.
@@ -32,49 +118,49 @@ pub struct Snap {
     pub protocol: u16,
 }
 
-impl<'a> View<'a> {
-    /// Looks at an LLC header; with SNAP where both access points and the control byte say so.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (head, rest) = split::<LEN>(bytes, Protocol::Llc)?;
-        if *head == [SNAP_SAP, SNAP_SAP, UNNUMBERED_INFORMATION] {
-            let ([a, b, c, high, low], payload) = split::<5>(rest, Protocol::Llc)?;
-            let snap = Snap { organization: [*a, *b, *c], protocol: u16::from_be_bytes([*high, *low]) };
-            return Ok(View { head, snap: Some(snap), length: SNAP_LEN, payload });
+impl Header {
+    /// Writes the header to the front of `out`; returns its length.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
+        match self {
+            Header::Plain(plain) => plain.emit(out),
+            Header::Snap(snap) => snap.emit(out),
         }
-        // Information and supervisory control fields have a second byte.
-        let numbered = head[2] & 3 != 3;
-        let payload = if numbered { split::<1>(rest, Protocol::Llc)?.1 } else { rest };
-        Ok(View { head, snap: None, length: LEN + usize::from(numbered), payload })
     }
 
-    /// Destination service access point.
-    pub fn destination_sap(&self) -> u8 {
-        self.head[0]
+    fn length(&self) -> usize {
+        match self {
+            Header::Plain(Plain { control: Control::Unnumbered(_), .. }) => LEN,
+            Header::Plain(Plain { control: Control::Numbered(_), .. }) => LEN + 1,
+            Header::Snap(_) => SNAP_LEN,
+        }
     }
+}
 
-    /// Source service access point.
-    pub fn source_sap(&self) -> u8 {
-        self.head[1]
-    }
-
-    /// The (first) control byte.
-    pub fn control(&self) -> u8 {
-        self.head[2]
-    }
-
-    /// The SNAP extension, if there is one.
-    pub fn snap(&self) -> Option<Snap> {
-        self.snap
-    }
-
-    /// Bytes of the header: 3, 4 with a second control byte, 8 with SNAP.
-    pub fn header_len(&self) -> usize {
-        self.length
-    }
-
-    /// Everything behind the header.
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
+impl Plain {
+    /// Writes an LLC header without SNAP to the front of `out`; returns its length.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
+        let saps = [self.destination_sap, self.source_sap];
+        match self.control {
+            Control::Unnumbered(control) if !is_unnumbered(control) => {
+                Err(Unfit::Field("an unnumbered LLC control field has its lowest two bits set"))
+            }
+            Control::Unnumbered(UNNUMBERED_INFORMATION) if saps == [SNAP_SAP; 2] => {
+                Err(Unfit::Field("unnumbered information between the access points of SNAP has SNAP"))
+            }
+            Control::Numbered([control, _]) if is_unnumbered(control) => {
+                Err(Unfit::Field("a numbered LLC control field has its lowest two bits not both set"))
+            }
+            Control::Unnumbered(control) => {
+                let (head, _) = room::<LEN>(out, LEN)?;
+                *head = [saps[0], saps[1], control];
+                Ok(LEN)
+            }
+            Control::Numbered([first, second]) => {
+                let (head, _) = room::<{ LEN + 1 }>(out, LEN + 1)?;
+                *head = [saps[0], saps[1], first, second];
+                Ok(LEN + 1)
+            }
+        }
     }
 }
 
@@ -89,37 +175,59 @@ impl Snap {
     }
 }
 
-/// What follows the header: an EtherType behind SNAP of organization 0, else the access point is unknown.
+/// Whether a control field that begins with this byte has no second one.
+fn is_unnumbered(control: u8) -> bool {
+    control & 3 == 3
+}
+
+/// What follows the header: an EtherType behind SNAP of the organizations that use them, another number of an
+/// organization, or what the access point stands for.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    let number = match view.snap {
-        Some(Snap { organization: [0, 0, 0], protocol }) => Number::EtherType(protocol),
-        _ => Number::Sap(view.destination_sap()),
+    let number = match view.header {
+        Header::Snap(Snap { organization: ETHER_TYPES | TUNNELLED, protocol }) => Number::EtherType(protocol),
+        Header::Snap(snap) => Number::Snap(snap.organization, snap.protocol),
+        Header::Plain(plain) => Number::Sap(plain.destination_sap),
     };
-    Ok(Step::new(view.length, view.payload.len(), Next::Number(number)))
+    Ok(Step::new(view.header_len(), view.payload.len(), Next::Number(number)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_control_field_decides_the_length() {
-        let stp = View::parse(&[0x42, 0x42, 0x03, 9]).unwrap();
-        assert_eq!((stp.destination_sap(), stp.control(), stp.header_len(), stp.payload()), (0x42, 3, 3, &[9][..]));
-        let numbered = View::parse(&[0xf0, 0xf1, 0x01, 0x02, 9]).unwrap();
-        assert_eq!((numbered.source_sap(), numbered.header_len(), numbered.payload()), (0xf1, 4, &[9][..]));
-        assert!(View::parse(&[0xf0, 0xf0, 0x01]).is_err());
+    fn check(bytes: &[u8], header: Header, next: Number) {
+        let frame = [bytes, &[9]].concat();
+        let view = View::parse(&frame).unwrap();
+        assert_eq!((view.header(), view.header_len(), view.payload()), (header, bytes.len(), &[9][..]));
+        assert_eq!(step(&frame).unwrap().next, Next::Number(next));
+        let mut out = vec![7; bytes.len()];
+        assert_eq!(header.emit(&mut out), Ok(bytes.len()));
+        assert_eq!(out, bytes);
+        assert!(View::parse(&bytes[..bytes.len() - 1]).is_err());
+        assert!(header.emit(&mut out[..bytes.len() - 1]).is_err());
     }
 
     #[test]
-    fn snap_round_trips() {
-        let snap = Snap { organization: [0, 0, 0x0c], protocol: 0x2000 };
-        let mut out = [0; 9];
-        assert_eq!(snap.emit(&mut out), Ok(SNAP_LEN));
-        let view = View::parse(&out).unwrap();
-        assert_eq!((view.snap(), view.header_len(), view.payload().len()), (Some(snap), 8, 1));
-        assert!(View::parse(&out[..7]).is_err());
-        assert!(snap.emit(&mut out[..7]).is_err());
+    fn all_forms_read_and_write() {
+        let plain = |sap, control| Header::Plain(Plain { destination_sap: sap, source_sap: sap, control });
+        check(&[0x42, 0x42, 0x03], plain(0x42, Control::Unnumbered(3)), Number::Sap(0x42));
+        check(&[0xf0, 0xf0, 0x01, 0x02], plain(0xf0, Control::Numbered([1, 2])), Number::Sap(0xf0));
+        let snap = |organization, protocol| Header::Snap(Snap { organization, protocol });
+        check(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], snap([0; 3], 0x0800), Number::EtherType(0x0800));
+        check(&[0xaa, 0xaa, 3, 0, 0, 0xf8, 0x80, 0xf3], snap([0, 0, 0xf8], 0x80f3), Number::EtherType(0x80f3));
+        check(&[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0], snap([0, 0, 0x0c], 0x2000), Number::Snap([0, 0, 0x0c], 0x2000));
+    }
+
+    #[test]
+    fn headers_that_would_read_otherwise_are_refused() {
+        for (sap, control) in [
+            (0x42, Control::Unnumbered(1)),
+            (0x42, Control::Numbered([3, 0])),
+            (SNAP_SAP, Control::Unnumbered(UNNUMBERED_INFORMATION)),
+        ] {
+            let header = Plain { destination_sap: sap, source_sap: sap, control };
+            assert!(matches!(header.emit(&mut [0; 8]), Err(Unfit::Field(_))), "{header:?}");
+        }
     }
 }

@@ -4,26 +4,56 @@
 //! next, name it in [`Protocol`], and give it a row in the registry. Nothing else changes; what announces it
 //! to the headers in front is in the row.
 
-use crate::{Malformed, arp, ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, ipv6_fragment, llc, tcp, udp, vlan};
+use crate::{
+    Malformed, Number, ah, arp, chdlc, erspan, esp, ethernet, geneve, gre, gtp_u, hip, icmp, icmpv6, igmp, ipv4, ipv6,
+    ipv6_extension, ipv6_fragment, llc, mobility, mpls, null, ppp, pppoe, pseudowire, sctp, shim6, sll, sll2, tcp,
+    teredo, udp, udp_lite, vlan, vxlan,
+};
 
 /// IP protocol number of IPv6 hop-by-hop options.
 pub const HOP_BY_HOP: u8 = 0;
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
+/// IP protocol number of IGMP.
+pub const IGMP: u8 = 2;
+/// IP protocol number of IPv4 in IP (RFC 2003).
+pub const IPV4: u8 = 4;
 /// IP protocol number of TCP.
 pub const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const UDP: u8 = 17;
+/// IP protocol number of IPv6 in IP (RFC 4213, RFC 2473).
+pub const IPV6: u8 = 41;
 /// IP protocol number of the IPv6 routing header.
 pub const ROUTING: u8 = 43;
 /// IP protocol number of the IPv6 fragment header.
 pub const FRAGMENT: u8 = 44;
+/// IP protocol number of GRE.
+pub const GRE: u8 = 47;
+/// IP protocol number of the encapsulating security payload.
+pub const ESP: u8 = 50;
+/// IP protocol number of the authentication header.
+pub const AH: u8 = 51;
 /// IP protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
 /// Next header of an IPv6 packet that carries nothing more.
 pub const NO_NEXT_HEADER: u8 = 59;
 /// IP protocol number of IPv6 destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
+/// IP protocol number of SCTP.
+pub const SCTP: u8 = 132;
+/// IP protocol number of the mobility header.
+pub const MOBILITY: u8 = 135;
+/// IP protocol number of UDP-Lite.
+pub const UDP_LITE: u8 = 136;
+/// IP protocol number of MPLS in IP (RFC 4023).
+pub const MPLS: u8 = 137;
+/// IP protocol number of the host identity protocol.
+pub const HIP: u8 = 139;
+/// IP protocol number of shim6.
+pub const SHIM6: u8 = 140;
+/// IP protocol number of Ethernet in IPv6 (RFC 8986).
+pub const ETHERNET: u8 = 143;
 
 /// A kind of header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +65,22 @@ pub enum Protocol {
     Llc,
     /// A VLAN tag, customer or service.
     Vlan,
+    /// An MPLS label stack, of any number of labels.
+    Mpls,
+    /// The control word of a pseudowire, or its associated channel header.
+    Pseudowire,
+    /// PPPoE, discovery and session.
+    Pppoe,
+    /// PPP.
+    Ppp,
+    /// The address family of a loopback interface.
+    Null,
+    /// The Linux cooked header.
+    Sll,
+    /// The Linux cooked header, version 2.
+    Sll2,
+    /// Cisco HDLC.
+    Chdlc,
     /// ARP.
     Arp,
     /// IPv4.
@@ -49,14 +95,42 @@ pub enum Protocol {
     Fragment,
     /// IPv6 destination options.
     DestinationOptions,
+    /// IPv6 mobility header.
+    Mobility,
+    /// Host identity protocol.
+    Hip,
+    /// Shim6.
+    Shim6,
+    /// IP authentication header.
+    Ah,
+    /// IP encapsulating security payload.
+    Esp,
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
+    /// UDP-Lite.
+    UdpLite,
+    /// SCTP, without its chunks.
+    Sctp,
     /// ICMP.
     Icmp,
     /// ICMPv6.
     Icmpv6,
+    /// IGMP.
+    Igmp,
+    /// GRE.
+    Gre,
+    /// ERSPAN, types II and III.
+    Erspan,
+    /// VXLAN.
+    Vxlan,
+    /// Geneve.
+    Geneve,
+    /// GTP-U, with its extension headers.
+    GtpU,
+    /// The indications of Teredo, which may be none.
+    Teredo,
 }
 
 impl Protocol {
@@ -88,19 +162,8 @@ pub enum Role {
     Extension,
     /// Begins the payload of an IP packet: the `l4` of a descriptor.
     Transport,
-}
-
-/// How a header names what it carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Number {
-    /// By EtherType (IEEE 802 numbers), 0x05dd and above.
-    EtherType(u16),
-    /// By IP protocol number (IANA), also the next header of IPv6.
-    IpProtocol(u8),
-    /// By the version in its own first byte, where a raw IP frame begins.
-    IpVersion(u8),
-    /// By 802.2 service access point; 0xaa also stands for SNAP organizations with numbers of their own.
-    Sap(u8),
+    /// Carries another packet or frame: what follows is within a tunnel.
+    Tunnel,
 }
 
 /// What one header says: all lengths in bytes.
@@ -130,17 +193,19 @@ pub(crate) enum Next {
     Protocol(Protocol),
     /// Whoever has registered the number.
     Number(Number),
+    /// Perhaps this protocol: if the bytes are not a whole header of it, they are payload.
+    Guess(Protocol),
     /// A later part of a payload that began in another packet.
     Fragment,
 }
 
 /// What there is to know about one protocol.
 pub(crate) struct Row {
-    protocol: Protocol,
+    pub protocol: Protocol,
     name: &'static str,
     role: Role,
     /// The numbers that announce it.
-    numbers: &'static [Number],
+    pub numbers: &'static [Number],
     /// Reads one header of it.
     pub step: fn(&[u8]) -> Result<Step, Malformed>,
 }
@@ -155,34 +220,82 @@ const fn row(
     Row { protocol, name, role, numbers, step }
 }
 
-use Number::{EtherType, IpProtocol, IpVersion};
+use Number::{AddressFamily, EtherType, IpProtocol, IpVersion, PppProtocol, Sap, UdpPort};
+use Protocol as P;
+use Role::{Extension, Link, Network, Transport, Tunnel};
 
-const VLAN_TYPES: &[Number] = &[EtherType(vlan::CUSTOMER), EtherType(vlan::SERVICE), EtherType(vlan::OLD_SERVICE)];
+const ETHERNET_NUMBERS: &[Number] = &[EtherType(gre::ETHERNET), IpProtocol(ETHERNET)];
+const VLAN_NUMBERS: &[Number] = &[EtherType(vlan::CUSTOMER), EtherType(vlan::SERVICE), EtherType(vlan::OLD_SERVICE)];
+const MPLS_NUMBERS: &[Number] = &[
+    EtherType(mpls::UNICAST),
+    EtherType(mpls::MULTICAST),
+    PppProtocol(ppp::MPLS),
+    PppProtocol(ppp::MPLS_MULTICAST),
+    IpProtocol(MPLS),
+];
+const IPV4_NUMBERS: &[Number] = &[
+    EtherType(ethernet::IPV4),
+    IpVersion(4),
+    IpProtocol(IPV4),
+    PppProtocol(ppp::IPV4),
+    AddressFamily(null::IPV4),
+    Sap(llc::IPV4_SAP),
+];
+const IPV6_NUMBERS: &[Number] = &[
+    EtherType(ethernet::IPV6),
+    IpVersion(6),
+    IpProtocol(IPV6),
+    PppProtocol(ppp::IPV6),
+    AddressFamily(null::IPV6),
+    AddressFamily(null::IPV6_FREEBSD),
+    AddressFamily(null::IPV6_MACOS),
+    AddressFamily(null::IPV6_LINUX),
+    AddressFamily(null::IPV6_WINDOWS),
+];
+const VXLAN_NUMBERS: &[Number] = &[UdpPort(vxlan::PORT), UdpPort(vxlan::OLD_PORT), UdpPort(vxlan::GPE_PORT)];
 
 /// Every protocol, in the order of [`Protocol`].
 #[rustfmt::skip]
-static REGISTRY: [Row; 14] = [
-    row(Protocol::Ethernet, "ethernet", Role::Link, &[], ethernet::step),
-    row(Protocol::Llc, "llc", Role::Link, &[], llc::step),
-    row(Protocol::Vlan, "vlan", Role::Link, VLAN_TYPES, vlan::step),
-    row(Protocol::Arp, "arp", Role::Link, &[EtherType(ethernet::ARP)], arp::step),
-    row(Protocol::Ipv4, "ipv4", Role::Network, &[EtherType(ethernet::IPV4), IpVersion(4)], ipv4::step),
-    row(Protocol::Ipv6, "ipv6", Role::Network, &[EtherType(ethernet::IPV6), IpVersion(6)], ipv6::step),
-    row(Protocol::HopByHop, "hop_by_hop", Role::Extension, &[IpProtocol(HOP_BY_HOP)], ipv6_extension::step_hop_by_hop),
-    row(Protocol::Routing, "routing", Role::Extension, &[IpProtocol(ROUTING)], ipv6_extension::step_routing),
-    row(Protocol::Fragment, "fragment", Role::Extension, &[IpProtocol(FRAGMENT)], ipv6_fragment::step),
-    row(Protocol::DestinationOptions, "destination_options", Role::Extension, &[IpProtocol(DESTINATION_OPTIONS)], ipv6_extension::step_destination),
-    row(Protocol::Tcp, "tcp", Role::Transport, &[IpProtocol(TCP)], tcp::step),
-    row(Protocol::Udp, "udp", Role::Transport, &[IpProtocol(UDP)], udp::step),
-    row(Protocol::Icmp, "icmp", Role::Transport, &[IpProtocol(ICMP)], icmp::step),
-    row(Protocol::Icmpv6, "icmpv6", Role::Transport, &[IpProtocol(ICMPV6)], icmpv6::step),
+pub(crate) const ROWS: [Row; 36] = [
+    row(P::Ethernet, "ethernet", Link, ETHERNET_NUMBERS, ethernet::step),
+    row(P::Llc, "llc", Link, &[], llc::step),
+    row(P::Vlan, "vlan", Link, VLAN_NUMBERS, vlan::step),
+    row(P::Mpls, "mpls", Link, MPLS_NUMBERS, mpls::step),
+    row(P::Pseudowire, "pseudowire", Link, &[], pseudowire::step),
+    row(P::Pppoe, "pppoe", Link, &[EtherType(pppoe::DISCOVERY), EtherType(pppoe::SESSION)], pppoe::step),
+    row(P::Ppp, "ppp", Link, &[EtherType(gre::PPP)], ppp::step),
+    row(P::Null, "null", Link, &[], null::step),
+    row(P::Sll, "sll", Link, &[], sll::step),
+    row(P::Sll2, "sll2", Link, &[], sll2::step),
+    row(P::Chdlc, "chdlc", Link, &[], chdlc::step),
+    row(P::Arp, "arp", Link, &[EtherType(ethernet::ARP)], arp::step),
+    row(P::Ipv4, "ipv4", Network, IPV4_NUMBERS, ipv4::step),
+    row(P::Ipv6, "ipv6", Network, IPV6_NUMBERS, ipv6::step),
+    row(P::HopByHop, "hop_by_hop", Extension, &[IpProtocol(HOP_BY_HOP)], ipv6_extension::step_hop_by_hop),
+    row(P::Routing, "routing", Extension, &[IpProtocol(ROUTING)], ipv6_extension::step_routing),
+    row(P::Fragment, "fragment", Extension, &[IpProtocol(FRAGMENT)], ipv6_fragment::step),
+    row(P::DestinationOptions, "destination_options", Extension, &[IpProtocol(DESTINATION_OPTIONS)], ipv6_extension::step_destination),
+    row(P::Mobility, "mobility", Extension, &[IpProtocol(MOBILITY)], mobility::step),
+    row(P::Hip, "hip", Extension, &[IpProtocol(HIP)], hip::step),
+    row(P::Shim6, "shim6", Extension, &[IpProtocol(SHIM6)], shim6::step),
+    row(P::Ah, "ah", Extension, &[IpProtocol(AH)], ah::step),
+    row(P::Esp, "esp", Transport, &[IpProtocol(ESP)], esp::step),
+    row(P::Tcp, "tcp", Transport, &[IpProtocol(TCP)], tcp::step),
+    row(P::Udp, "udp", Transport, &[IpProtocol(UDP)], udp::step),
+    row(P::UdpLite, "udp_lite", Transport, &[IpProtocol(UDP_LITE)], udp_lite::step),
+    row(P::Sctp, "sctp", Transport, &[IpProtocol(SCTP)], sctp::step),
+    row(P::Icmp, "icmp", Transport, &[IpProtocol(ICMP)], icmp::step),
+    row(P::Icmpv6, "icmpv6", Transport, &[IpProtocol(ICMPV6)], icmpv6::step),
+    row(P::Igmp, "igmp", Transport, &[IpProtocol(IGMP)], igmp::step),
+    row(P::Gre, "gre", Tunnel, &[IpProtocol(GRE)], gre::step),
+    row(P::Erspan, "erspan", Tunnel, &[EtherType(erspan::TYPE_2), EtherType(erspan::TYPE_3)], erspan::step),
+    row(P::Vxlan, "vxlan", Tunnel, VXLAN_NUMBERS, vxlan::step),
+    row(P::Geneve, "geneve", Tunnel, &[UdpPort(geneve::PORT)], geneve::step),
+    row(P::GtpU, "gtp_u", Tunnel, &[UdpPort(gtp_u::PORT)], gtp_u::step),
+    row(P::Teredo, "teredo", Tunnel, &[UdpPort(teredo::PORT)], teredo::step),
 ];
 
-/// Who is announced by a number. An IP protocol number means the same behind IPv4 and IPv6: extension
-/// headers behind IPv4, which nobody should send, are walked all the same.
-pub(crate) fn lookup(number: Number) -> Option<Protocol> {
-    REGISTRY.iter().find(|row| row.numbers.contains(&number)).map(|row| row.protocol)
-}
+static REGISTRY: [Row; ROWS.len()] = ROWS;
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,8 @@
 
 use crate::checksum;
 use crate::error::{room, split};
-use crate::registry::{self, Next, Step};
-use crate::{Flaw, Malformed, Protocol, Pseudo, Unfit};
+use crate::registry::{self, Step};
+use crate::{Flaw, Malformed, Protocol, Pseudo, Unfit, lookup};
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
@@ -142,11 +142,12 @@ fn on_wire(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// The payload follows.
+/// What the ports say follows.
 #[inline(always)]
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    Ok(Step::new(LEN, view.payload.len(), Next::End))
+    let next = lookup::behind_ports(view.destination_port(), view.source_port());
+    Ok(Step::new(LEN, view.payload.len(), next))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 mod packets;
 
 use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
-use linerate_wire::{Layers, Link, Protocol, Role, Stop, dissect, registry};
+use linerate_wire::{Layer, Layers, Link, Protocol, Role, dissect, registry};
 use packets::packet;
 use proptest::prelude::*;
 use std::path::Path;
@@ -18,6 +18,8 @@ fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
     let packet = match link {
         Link::Ethernet => SlicedPacket::from_ethernet(frame),
         Link::RawIp => SlicedPacket::from_ip(frame),
+        Link::Sll => SlicedPacket::from_linux_sll(frame),
+        _ => return None,
     };
     let packet = packet.ok()?;
     let at = |part: &[u8]| part.as_ptr() as usize - frame.as_ptr() as usize;
@@ -29,7 +31,6 @@ fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
         }
     }
     match packet.net.as_ref()? {
-        NetSlice::Ipv4(ip) if ip.extensions().auth.is_some() => return None,
         NetSlice::Ipv4(ip) => places.push((Protocol::Ipv4, at(ip.header().slice()))),
         NetSlice::Ipv6(ip) => places.push((Protocol::Ipv6, at(ip.header().slice()))),
         NetSlice::Arp(arp) => places.push((Protocol::Arp, at(arp.slice()))),
@@ -51,7 +52,14 @@ fn theirs(link: Link, frame: &[u8]) -> Option<(Vec<Place>, Option<usize>)> {
             places.push((Protocol::Icmpv6, at(icmp.slice())));
             None
         }
-        Some(TransportSlice::Igmp(_)) | None => None,
+        Some(TransportSlice::Igmp(igmp)) => {
+            if matches!(packet.net, Some(NetSlice::Ipv6(_))) {
+                return None; // where it does not belong they leave it, unless it is a fragment
+            }
+            places.push((Protocol::Igmp, at(igmp.slice())));
+            None
+        }
+        None => None,
     };
     Some((places, payload))
 }
@@ -61,14 +69,8 @@ fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
     let Some((theirs, payload)) = theirs(link, frame) else { return Ok(false) };
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
-    if layers.stop() == Stop::Unknown(linerate_wire::Number::IpProtocol(51)) {
-        return Ok(false); // an authentication header, which etherparse walks
-    }
     let fragment = is_fragment(frame, &layers);
-    let ours: Vec<Place> = layers
-        .as_slice()
-        .iter()
-        .filter(|layer| !matches!(layer.protocol, Protocol::Ethernet | Protocol::Llc))
+    let ours: Vec<Place> = outermost_packet(&layers)
         .filter(|layer| layer.protocol.role() != Role::Extension)
         // The first fragment: we look into it, they do not.
         .filter(|layer| !(fragment && layer.protocol.role() == Role::Transport))
@@ -77,12 +79,32 @@ fn compare(link: Link, frame: &[u8]) -> Result<bool, String> {
     if ours != theirs {
         return Err(format!("ours {ours:?}, stopped for {:?}; theirs {theirs:?}; frame {frame:02x?}", layers.stop()));
     }
+    // What a tunnel carries is not the payload that they mean.
+    let payload = payload.filter(|_| layers.as_slice().last().is_some_and(|last| Some(last) == layers.transport()));
     match payload {
         Some(payload) if payload != layers.payload(frame).len() => {
             Err(format!("payload of ours {}, of theirs {payload}: {frame:02x?}", layers.payload(frame).len()))
         }
         _ => Ok(true),
     }
+}
+
+/// Our layers as far as both know them: behind the link, up to the transport of the outermost packet.
+fn outermost_packet(layers: &Layers) -> impl Iterator<Item = &Layer> {
+    let link = [Protocol::Ethernet, Protocol::Llc, Protocol::Sll];
+    let mut networks = 0;
+    let v6 = layers.network().is_some_and(|layer| layer.protocol == Protocol::Ipv6);
+    layers.as_slice().iter().skip_while(move |layer| link.contains(&layer.protocol)).take_while(move |layer| {
+        networks += usize::from(layer.protocol.role() == Role::Network);
+        let known = match layer.protocol {
+            Protocol::Vlan | Protocol::Arp => true,
+            Protocol::Tcp | Protocol::Udp | Protocol::Icmp | Protocol::Icmpv6 => true,
+            Protocol::Igmp => !v6, // behind IPv6, where it does not belong, they leave it
+            Protocol::Mobility | Protocol::Hip | Protocol::Shim6 => false,
+            other => matches!(other.role(), Role::Network | Role::Extension),
+        };
+        known && networks < 2
+    })
 }
 
 fn is_fragment(frame: &[u8], layers: &Layers) -> bool {

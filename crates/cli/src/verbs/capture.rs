@@ -26,25 +26,32 @@ Examples:
   linerate capture eth0                             count what eth0 sees, a line a second
   linerate capture eth0,eth1 -w both.pcapng tcp     both ports in one file, ordered by time
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
+  linerate capture --from pcap:old.pcapng.gz --write new.pcap.zst
   linerate capture eth0 -w - | tshark -r -
 The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
-Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout")]
+Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout
+faulty:PORT?drop=1%&seed=7 breaks any port by plan: linerate wire --help lists the faults")]
 pub struct Args {
     /// Ports (comma between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORTS|FILTER")]
     words: Vec<String>,
-    /// A port to capture from; may be given several times, or with commas
-    #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
+    /// A port to capture from, pcap:FILE among them; may be given several times, or with commas
+    #[arg(short = 'i', long = "port", visible_alias = "from", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// A capture file to read instead (- for standard input); may be given several times
-    #[arg(short = 'r', long = "read", alias = "from", value_name = "FILE")]
+    /// A capture file to read instead (- for standard input), also compressed by gzip or zstd; may be given
+    /// several times
+    #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,
-    /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng
+    /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
+    /// compressed if .gz or .zst follows
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// The format to write, whatever the file is called
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
+    /// A comment on the whole file, for pcapng; may be given several times
+    #[arg(long = "comment", value_name = "TEXT", requires = "write")]
+    comments: Vec<String>,
     /// Filter text, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
@@ -91,7 +98,9 @@ pub struct Args {
 enum FileFormat {
     /// Classic pcap with nanosecond times; one link type
     Pcap,
-    /// pcapng: several interfaces, drop counters
+    /// Classic pcap with microsecond times, for programs that know no other
+    PcapMicros,
+    /// pcapng: several interfaces, comments, drop counters
     Pcapng,
 }
 
@@ -164,9 +173,12 @@ impl Args {
         };
         check_filter(&filter, &specs)?;
         if let Some(path) = &self.write
-            && let Some(spec) = specs.iter().find(|spec| spec.scheme == "pcap" && is_same_file(&spec.target, path))
+            && let Some((_, target)) = specs
+                .iter()
+                .map(Spec::innermost)
+                .find(|(scheme, target)| *scheme == "pcap" && is_same_file(target, path))
         {
-            return Err(usage(format!("{} is both read and written: write to another file", spec.target)));
+            return Err(usage(format!("{target} is both read and written: write to another file")));
         }
         Ok(Asked {
             specs,
@@ -191,17 +203,25 @@ impl Args {
     fn open_writer(&self, asked: &Asked, path: &str, identity: Identity) -> anyhow::Result<Box<dyn Sink>> {
         let format = match self.format {
             Some(FileFormat::Pcap) => Format::Pcap,
+            Some(FileFormat::PcapMicros) => Format::PcapMicros,
             Some(FileFormat::Pcapng) => Format::Pcapng,
             None => Format::of_path(path),
         };
+        if format != Format::Pcapng && !self.comments.is_empty() {
+            return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
+        }
         let output = Output::open(path, identity.owner()).with_context(|| format!("cannot write {path}"))?;
         let mut writer = Writer::new(output, format);
+        for comment in &self.comments {
+            writer.comment(comment);
+        }
         // So that a file opens even before there is a frame; a failure is told again with the first one. What
-        // link type files have shows only with their first frame.
-        let _ = if asked.specs.iter().all(|spec| spec.scheme != "pcap") {
-            writer.begin(LinkType::ETHERNET)
-        } else {
-            writer.flush()
+        // link type files have, and what they say of their sections, shows only with their first frame.
+        let is_file = |spec: &Spec| spec.innermost().0 == "pcap";
+        let _ = match (asked.specs.iter().any(is_file), asked.specs.iter().all(is_file)) {
+            (false, _) => writer.begin(LinkType::ETHERNET),
+            (true, false) => writer.flush(),
+            (true, true) => Ok(()),
         };
         Ok(Box::new(writer))
     }
@@ -251,8 +271,8 @@ impl Args {
 const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
 
 /// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
-fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
-    let files_only = specs.iter().all(|spec| spec.scheme == "pcap");
+pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+    let files_only = specs.iter().all(|spec| spec.innermost().0 == "pcap");
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
     let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
     if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
@@ -266,7 +286,8 @@ pub(super) fn is_same_file(read: &str, written: &str) -> bool {
     read.is_some() && read == look(written, "/dev/stdout").and_then(identity)
 }
 
-fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+/// A number of seconds given as an option.
+pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
 }
 

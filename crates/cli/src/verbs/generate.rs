@@ -29,7 +29,8 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
-  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000")]
+  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
+  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
 pub struct Args {
     /// The port to send to
     #[arg(long, value_name = "PORT")]
@@ -104,14 +105,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .seconds
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
-    if sends_into_interface(&spec) && spec.option("netns").is_none() && !args.yes && is_default_route(&spec.target) {
+    let (scheme, target) = spec.innermost();
+    if sends_into_interface(scheme) && spec.option("netns").is_none() && !args.yes && is_default_route(target) {
         return Err(usage(format!(
-            "{} carries the default route of this machine: give --yes if frames are really to be sent there",
-            spec.target
+            "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
         )));
     }
-    if spec.scheme == "pcap" && args.replay.as_deref().is_some_and(|replay| is_same_file(replay, &spec.target)) {
-        return Err(usage(format!("{} is both replayed and written: write to another file", spec.target)));
+    if scheme == "pcap" && args.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
+        return Err(usage(format!("{target} is both replayed and written: write to another file")));
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;

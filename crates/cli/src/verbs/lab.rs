@@ -26,6 +26,7 @@ Examples:
   linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 --link b:eth0,sensor:p1
   linerate lab up --file topology.toml
 Host HOST of lab LAB is the network namespace LAB-HOST: use it as packet:eth0?netns=LAB-HOST.
+offloads=off makes the frames of both hosts fit a wire (linerate wire).
 Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
     Up {
         /// The lab's name

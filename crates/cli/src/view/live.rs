@@ -1,4 +1,4 @@
-//! One line a second while a run lasts, from a thread of its own: a slow screen cannot slow the run.
+//! What is shown while a run lasts, from a thread of its own: a slow screen cannot slow the run.
 
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_engine::Progress;
@@ -16,18 +16,28 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts printing, unless `quiet`. `verb` is what happens to frames: `captured`, `sent`.
+    /// Starts printing a line a second, unless `quiet`. `verb` is what happens to frames: `captured`, `sent`.
     pub fn start(progress: &Arc<Progress>, verb: &'static str, quiet: bool) -> Live {
         if quiet {
-            return Live { end: None, thread: None };
+            return Live::none();
         }
-        let (end, ended) = channel();
         let progress = Arc::clone(progress);
+        let started = Instant::now();
+        let mut before = (started, 0, 0);
+        Live::every(Duration::from_secs(1), move || before = print_line(&progress, verb, started, before))
+    }
+
+    /// Prints nothing.
+    pub fn none() -> Live {
+        Live { end: None, thread: None }
+    }
+
+    /// Calls `print` after every `interval`.
+    pub fn every(interval: Duration, mut print: impl FnMut() + Send + 'static) -> Live {
+        let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
-            let started = Instant::now();
-            let mut before = (started, 0, 0);
-            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-                before = print_line(&progress, verb, started, before);
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                print();
             }
         });
         Live { end: Some(end), thread: Some(thread) }

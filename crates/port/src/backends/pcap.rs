@@ -1,6 +1,6 @@
 //! `pcap:file`: a capture file as a port; `pcap:-` is standard input or output.
 //!
-//! Files and pipes take one path. A pipe is only read when there is something in it, so that a run can be
+//! Files and pipes take one path, compressed or not. A pipe is only read when there is something in it, so that a run can be
 //! stopped while it is empty.
 
 use crate::Spec;
@@ -49,7 +49,7 @@ impl Recording {
         let name = self.name.clone();
         let queue = PcapRx {
             name: name.clone(),
-            state: State::Unread(Input { file, waits, read: 0 }),
+            reader: Reader::lazy(Box::new(Input { file, waits }), self.name.trim_start_matches("pcap:")),
             wake,
             newest: Nanos::ZERO,
             shown: 0,
@@ -60,7 +60,8 @@ impl Recording {
     }
 }
 
-/// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng.
+/// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng; compressed if `.gz` or `.zst`
+/// follows.
 pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
     spec.allow_options(&[])?;
     let name = spec.to_string();
@@ -83,33 +84,28 @@ fn open(path: &str) -> io::Result<File> {
     if path == "-" { Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)) } else { File::open(path) }
 }
 
-/// A file that says `WouldBlock` where reading would wait, but in the middle of a file header.
+/// A file that says `WouldBlock` where reading would wait.
 struct Input {
     file: File,
     waits: bool,
-    read: usize,
 }
-
-/// Bytes of a pcap file header; a pcapng file has at least as many.
-const FILE_HEADER: usize = 24;
 
 impl Read for Input {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.waits && !(1..FILE_HEADER).contains(&self.read) {
+        if self.waits {
             let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
             if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
-        let count = self.file.read(into)?;
-        self.read += count;
-        Ok(count)
+        self.file.read(into)
     }
 }
 
 struct PcapRx {
     name: String,
-    state: State,
+    /// Reads the file header with the first frames: that of a pipe may come later than the pipe.
+    reader: Reader,
     /// Set where reading can wait.
     wake: Option<OwnedFd>,
     /// The greatest time shown.
@@ -120,31 +116,6 @@ struct PcapRx {
     detached: bool,
 }
 
-/// The header of a pipe may come later than the pipe.
-enum State {
-    Unread(Input),
-    Open(Box<Reader>),
-    Over,
-}
-
-impl PcapRx {
-    /// Reads the file header, if it is there.
-    fn begin(&mut self) -> Result<(), PortError> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Unread(mut input) => {
-                if input.read(&mut []).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-                    self.state = State::Unread(input);
-                    return Ok(());
-                }
-                let reader = Reader::new(Box::new(input), self.name.trim_start_matches("pcap:"));
-                self.state = State::Open(Box::new(reader.map_err(broken)?));
-            }
-            other => self.state = other,
-        }
-        Ok(())
-    }
-}
-
 /// The error names the file itself.
 fn broken(error: ReadError) -> PortError {
     PortError::broken("pcap", error.to_string())
@@ -152,17 +123,10 @@ fn broken(error: ReadError) -> PortError {
 
 impl RxQueue for PcapRx {
     fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
-        if !self.detached {
-            self.begin()?;
-        }
-        let nothing = |horizon| Ok(Head { burst: Burst::EMPTY, horizon, interfaces: &[] });
-        let ended = self.detached || matches!(self.state, State::Over);
-        let State::Open(reader) = &mut self.state else {
-            return nothing(if ended { Horizon::Ended } else { Horizon::At(self.newest) });
-        };
         if self.detached && self.shown == 0 {
-            return nothing(Horizon::Ended);
+            return Ok(Head { burst: Burst::EMPTY, horizon: Horizon::Ended, interfaces: &[] });
         }
+        let reader = &mut self.reader;
         match reader.fill() {
             Ok(_) => {}
             Err(ReadError::Io { reason, .. }) if reason.kind() == io::ErrorKind::WouldBlock => {}
@@ -180,11 +144,9 @@ impl RxQueue for PcapRx {
 
     fn consume(&mut self, frames: usize) {
         assert!(frames <= self.shown, "{frames} frames consumed, {} shown", self.shown);
-        if let State::Open(reader) = &mut self.state {
-            reader.consume(frames);
-            self.shown -= frames;
-            self.delivered += frames as u64;
-        }
+        self.reader.consume(frames);
+        self.shown -= frames;
+        self.delivered += frames as u64;
     }
 
     fn detach(&mut self) {
@@ -198,6 +160,12 @@ impl RxQueue for PcapRx {
     fn counters(&self, ledger: &mut Ledger) {
         let account = ledger.account(Stage::Receive, &self.name);
         account.add(Count::Received, self.delivered + self.shown as u64).add(Count::Delivered, self.delivered);
+        let (seen, dropped) = self.reader.seen_and_dropped();
+        for (count, frames) in [(Count::FileSeen, seen), (Count::FileDropped, dropped)] {
+            if let Some(frames) = frames {
+                account.add(count, frames);
+            }
+        }
     }
 }
 

@@ -194,7 +194,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     if let Some(attachment) = Attachment::existing(found)? {
         let idle = attachment.idle_senders().remove(&queue);
         if let Some(parts) = idle {
-            return Ok(XdpTx::new(subject, parts, Some(attachment), found.mtu));
+            return XdpTx::new(subject, parts, Some(attachment), found);
         }
     }
     // No frame is received, but the kernel wants all four rings.
@@ -204,7 +204,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     let attachment = if binding.zero_copy { Some(Attachment::of(found, wanted)?) } else { None };
     let sender =
         XskSender::new(socket.memory().clone(), rings.send, rings.completion, 0, SEND_FRAMES, binding.multi_buffer);
-    Ok(XdpTx::new(subject, (socket, sender), attachment, found.mtu))
+    XdpTx::new(subject, (socket, sender), attachment, found)
 }
 
 /// The memory of a socket: chunks to receive into, then chunks to send from.

@@ -1,37 +1,20 @@
 //! Writing blocks, in native byte order.
 
 use super::block::{self, HEAD, ORDER_MAGIC, SECTION_HEADER, TRAILER};
-use super::option::{COMMENT, push, push_end, push_text};
+use super::option::{COMMENT, NATIVE, copy, has, push, push_end, push_text};
 use super::packet::{ENHANCED_FRAME, flags_option};
+use super::section::{IF_DESCRIPTION, IF_NAME, IF_TSRESOL};
+use super::statistics;
+use crate::origin::{Origin, Statistics};
 use linerate_burst::{Desc, Flags, Interface, Nanos, StampSource};
 
 const SHB_HARDWARE: u16 = 2;
 const SHB_OS: u16 = 3;
 const SHB_USERAPPL: u16 = 4;
-const IF_NAME: u16 = 2;
-const IF_DESCRIPTION: u16 = 3;
-const IF_TSRESOL: u16 = 9;
 const IF_OS: u16 = 12;
-const ISB_STARTTIME: u16 = 2;
-const ISB_ENDTIME: u16 = 3;
-const ISB_IFRECV: u16 = 4;
-const ISB_IFDROP: u16 = 5;
-const ISB_FILTERACCEPT: u16 = 6;
-const ISB_OSDROP: u16 = 7;
-const ISB_USRDELIV: u16 = 8;
 
 /// Ticks are nanoseconds.
 const RESOLUTION: u8 = 9;
-
-/// What an interface statistics block can say; `None` is left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Statistics {
-    pub received: Option<u64>,
-    pub dropped_by_interface: Option<u64>,
-    pub accepted: Option<u64>,
-    pub dropped_by_system: Option<u64>,
-    pub delivered: Option<u64>,
-}
 
 /// Appends blocks to memory that is used again and again.
 pub(crate) struct Encoder {
@@ -53,39 +36,65 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// The header of the one section; its length is left open, as for a pipe.
-    pub fn section_header(&mut self) {
+    /// The header of the one section; its length is left open, as for a pipe. `kept` are the options of the
+    /// section that the frames come from, where there is one such; else the header says where it is written.
+    /// `encoded` are comments in the form of options, `comments` are others.
+    pub fn section_header(&mut self, kept: Option<&[u8]>, encoded: &[u8], comments: &[String]) {
         let start = self.begin(SECTION_HEADER);
         self.bytes.extend(ORDER_MAGIC.to_ne_bytes());
         self.bytes.extend(1u16.to_ne_bytes());
         self.bytes.extend(0u16.to_ne_bytes());
         self.bytes.extend((-1i64).to_ne_bytes());
-        push_text(&mut self.bytes, SHB_HARDWARE, &processor());
-        push_text(&mut self.bytes, SHB_OS, &self.os);
-        push_text(&mut self.bytes, SHB_USERAPPL, concat!("linerate ", env!("CARGO_PKG_VERSION")));
-        push_end(&mut self.bytes);
-        self.end(start);
-    }
-
-    pub fn interface(&mut self, interface: &Interface) {
-        let start = self.begin(block::INTERFACE);
-        self.bytes.extend(interface.link.0.to_ne_bytes());
-        self.bytes.extend(0u16.to_ne_bytes());
-        self.bytes.extend(interface.snap.to_ne_bytes());
-        push_text(&mut self.bytes, IF_NAME, &interface.name);
-        push_text(&mut self.bytes, IF_DESCRIPTION, &interface.description);
-        push(&mut self.bytes, IF_TSRESOL, &[RESOLUTION]);
-        if interface.stamp != StampSource::File {
-            push_text(&mut self.bytes, IF_OS, &self.os);
-            push_text(&mut self.bytes, COMMENT, &format!("time stamps: {}", interface.stamp.name()));
+        match kept {
+            Some(kept) => self.bytes.extend_from_slice(kept),
+            None => {
+                push_text(&mut self.bytes, SHB_HARDWARE, &processor());
+                push_text(&mut self.bytes, SHB_OS, &self.os);
+            }
+        }
+        if !kept.is_some_and(|kept| has(kept, SHB_USERAPPL)) {
+            push_text(&mut self.bytes, SHB_USERAPPL, concat!("linerate ", env!("CARGO_PKG_VERSION")));
+        }
+        self.bytes.extend_from_slice(encoded);
+        for comment in comments {
+            push_text(&mut self.bytes, COMMENT, comment);
         }
         push_end(&mut self.bytes);
         self.end(start);
     }
 
-    /// One frame of interface `id`.
+    /// Appends the comments among encoded options to others.
+    pub fn comments(&self, options: &[u8], to: &mut Vec<u8>) {
+        copy(options, NATIVE, &[], to);
+    }
+
+    /// An interface: what its origin says of it, else what is known here. `comments` are more of them,
+    /// encoded.
+    pub fn interface(&mut self, interface: &Interface, origin: Option<&Origin>, comments: &[u8]) {
+        let start = self.begin(block::INTERFACE);
+        self.bytes.extend(interface.link.0.to_ne_bytes());
+        self.bytes.extend(0u16.to_ne_bytes());
+        self.bytes.extend(interface.snap.to_ne_bytes());
+        match origin {
+            Some(origin) => self.bytes.extend_from_slice(&origin.options),
+            None => {
+                push_text(&mut self.bytes, IF_NAME, &interface.name);
+                push_text(&mut self.bytes, IF_DESCRIPTION, &interface.description);
+            }
+        }
+        push(&mut self.bytes, IF_TSRESOL, &[RESOLUTION]);
+        if interface.stamp != StampSource::File {
+            push_text(&mut self.bytes, IF_OS, &self.os);
+            push_text(&mut self.bytes, COMMENT, &format!("time stamps: {}", interface.stamp.name()));
+        }
+        self.bytes.extend_from_slice(comments);
+        push_end(&mut self.bytes);
+        self.end(start);
+    }
+
+    /// One frame of interface `id`; `note` are options about it, encoded.
     #[inline]
-    pub fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8]) {
+    pub fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], note: &[u8]) {
         let start = self.bytes.len();
         let padded = frame.len().next_multiple_of(4);
         let mut head = [0; ENHANCED_FRAME];
@@ -104,8 +113,8 @@ impl Encoder {
         self.bytes.extend_from_slice(&head);
         self.bytes.extend_from_slice(frame);
         self.bytes.extend_from_slice(&[0; 3][..padded - frame.len()]);
-        if desc.flags.0 & (Flags::LATE | Flags::OUTGOING | Flags::DAMAGED).0 != 0 {
-            self.frame_options(desc.flags);
+        if desc.flags.0 & (Flags::LATE | Flags::OUTGOING | Flags::DAMAGED).0 != 0 || !note.is_empty() {
+            self.frame_options(desc.flags, note);
             self.end(start);
         } else {
             self.bytes.extend_from_slice(&words[1].to_ne_bytes());
@@ -113,39 +122,31 @@ impl Encoder {
     }
 
     #[cold]
-    fn frame_options(&mut self, flags: Flags) {
+    fn frame_options(&mut self, flags: Flags, note: &[u8]) {
         if let Some((code, word)) = flags_option(flags) {
             push(&mut self.bytes, code, &word.to_ne_bytes());
         }
         if flags.contains(Flags::LATE) {
             push_text(&mut self.bytes, COMMENT, "late");
         }
+        self.bytes.extend_from_slice(note);
         push_end(&mut self.bytes);
     }
 
-    /// The statistics of interface `id`, of which frames from `first` to `last` were written.
-    pub fn statistics(&mut self, id: u32, first: Nanos, last: Nanos, statistics: &Statistics, comment: &str) {
-        let words = |time: Nanos| [((time.0 >> 32) as u32).to_ne_bytes(), (time.0 as u32).to_ne_bytes()].concat();
+    /// The statistics of interface `id`, told at `time`, with one more comment unless it is empty.
+    pub fn statistics(&mut self, id: u32, time: Nanos, statistics: &Statistics, comment: &str) {
         let start = self.begin(block::STATISTICS);
         self.bytes.extend(id.to_ne_bytes());
-        self.bytes.extend(words(last));
-        push(&mut self.bytes, ISB_STARTTIME, &words(first));
-        push(&mut self.bytes, ISB_ENDTIME, &words(last));
-        let counts = [
-            (ISB_IFRECV, statistics.received),
-            (ISB_IFDROP, statistics.dropped_by_interface),
-            (ISB_FILTERACCEPT, statistics.accepted),
-            (ISB_OSDROP, statistics.dropped_by_system),
-            (ISB_USRDELIV, statistics.delivered),
-        ];
-        for (code, count) in counts {
-            if let Some(count) = count {
-                push(&mut self.bytes, code, &count.to_ne_bytes());
-            }
-        }
+        self.bytes.extend(statistics::words(time));
+        statistics::encode(statistics, &mut self.bytes);
         push_text(&mut self.bytes, COMMENT, comment);
         push_end(&mut self.bytes);
         self.end(start);
+    }
+
+    /// A block that was encoded elsewhere.
+    pub fn whole(&mut self, block: &[u8]) {
+        self.bytes.extend_from_slice(block);
     }
 
     /// Begins a block; [`end`](Encoder::end) puts its length in.

@@ -23,6 +23,40 @@ pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, 
     })
 }
 
+/// An option that another file can hold too: its code, and of how many bytes the words are that it is made of.
+pub(super) type Kept = (u16, usize);
+
+/// Comments and custom options that may be copied: UTF-8 and binary, behind the number of an enterprise.
+const KEPT_ANYWHERE: [Kept; 3] = [(COMMENT, 1), (2988, ENTERPRISE), (2989, ENTERPRISE)];
+
+/// A word size: one word of four bytes, then bytes.
+const ENTERPRISE: usize = 0;
+
+/// Appends the options in `bytes` that are kept anywhere or in `kept`, in native byte order, without an end
+/// mark. What is not made of whole words is left out.
+pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) {
+    for (code, value) in options(bytes, order) {
+        let Some((_, word)) = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code) else { continue };
+        let (word, words) = if *word == ENTERPRISE { (4, value.len().min(4)) } else { (*word, value.len()) };
+        if !words.is_multiple_of(word) {
+            continue;
+        }
+        let start = to.len() + 4;
+        push(to, code, value);
+        if order.swapped {
+            to[start..start + words].chunks_exact_mut(word).for_each(<[u8]>::reverse);
+        }
+    }
+}
+
+/// Whether encoded options in native byte order hold one of this code.
+pub(super) fn has(bytes: &[u8], code: u16) -> bool {
+    options(bytes, NATIVE).any(|(found, _)| found == code)
+}
+
+/// The byte order of this machine.
+pub(super) const NATIVE: Order = Order { swapped: false };
+
 /// The text of an option: at most 1,024 bytes, without control characters, which could play tricks on a
 /// terminal.
 pub(super) fn text(value: &[u8]) -> String {
@@ -58,8 +92,6 @@ pub(super) fn push_end(to: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NATIVE: Order = Order { swapped: false };
 
     #[test]
     fn options_come_back_as_they_were_pushed() {

@@ -1,9 +1,10 @@
 //! The three blocks that hold a frame.
 
 use super::block::{HEAD, Order};
-use super::option::options;
+use super::option::{Kept, copy, options};
 use super::time::Clock;
 use crate::error::Fault;
+use crate::origin::Notes;
 use linerate_burst::{Desc, Flags, MAX_FRAME, Nanos};
 
 /// `epb_flags`, `pack_flags`: direction, FCS length, link-layer errors.
@@ -13,6 +14,12 @@ const OUTBOUND: u32 = 0b10;
 const LINK_ERRORS: u32 = 0xffff_0000;
 /// The bit of `epb_flags` for a wrong checksum of the link layer.
 const CRC_ERROR: u32 = 1 << 24;
+
+/// Options of a frame that are kept beside comments: hash, drop count, packet number, queue.
+const KEPT: [Kept; 4] = [(3, 1), (4, 8), (5, 8), (6, 4)];
+
+/// In a desc, for now: its frame has a note.
+pub(super) const NOTED: u16 = u16::MAX;
 
 /// What the frames of one interface have in common.
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +78,31 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -
     let mut desc = Desc { wire, interface: lane.index, ..Desc::new(time, at as u32, captured) };
     let behind = (captured as usize).next_multiple_of(4);
     if bytes.len() > behind + 4 {
-        desc.flags = flags(&bytes[behind..], order);
+        (desc.flags, desc.note) = look_at(&bytes[behind..], order);
     }
     Ok(desc)
+}
+
+/// The flags that the options of a frame give it, and [`NOTED`] if they say more than flags.
+fn look_at(bytes: &[u8], order: Order) -> (Flags, u16) {
+    let mut note = 0;
+    let mut word = 0;
+    for (code, value) in options(bytes, order) {
+        match <[u8; 4]>::try_from(value) {
+            Ok(value) if code == FLAGS => word = order.u32(value),
+            _ => note = NOTED,
+        }
+    }
+    (flags(word), note)
+}
+
+/// Keeps what options say of the frame in the body that `desc` was made of.
+#[cold]
+pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes) {
+    let options = 20 + (desc.captured as usize).next_multiple_of(4);
+    let mut kept = Vec::new();
+    copy(body.get(options..).unwrap_or_default(), order, &KEPT, &mut kept);
+    desc.note = if kept.is_empty() { 0 } else { notes.push(desc.time, &kept) };
 }
 
 #[inline]
@@ -87,11 +116,7 @@ fn check_length(captured: u32, room: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-fn flags(bytes: &[u8], order: Order) -> Flags {
-    let word = options(bytes, order)
-        .filter(|(code, _)| *code == FLAGS)
-        .find_map(|(_, value)| <[u8; 4]>::try_from(value).ok())
-        .map_or(0, |value| order.u32(value));
+fn flags(word: u32) -> Flags {
     let mut flags = Flags::NONE;
     if word & DIRECTION == OUTBOUND {
         flags |= Flags::OUTGOING;

@@ -1,20 +1,48 @@
 //! Reading a section: its byte order, its interfaces, its frames.
 
 use super::block::{self, Order};
-use super::option::{options, text};
+use super::option::{Kept, copy, options, text};
 use super::packet::{self, Lane};
 use super::time::Clock;
+use super::{statistics, tables};
 use crate::error::{Fault, Step};
+use crate::input::LONGEST_RECORD;
+use crate::origin::{Notes, Origin};
 use linerate_burst::{Desc, Interface, LinkType, Nanos, StampSource};
+use std::sync::Arc;
 
-const IF_NAME: u16 = 2;
-const IF_DESCRIPTION: u16 = 3;
-const IF_TSRESOL: u16 = 9;
+pub(super) const IF_NAME: u16 = 2;
+pub(super) const IF_DESCRIPTION: u16 = 3;
+pub(super) const IF_TSRESOL: u16 = 9;
 const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 
 /// Microseconds, where an interface does not say.
 const DEFAULT_RESOLUTION: u8 = 6;
+
+/// Options of a section header that are kept: hardware, operating system, application.
+const KEPT_OF_SECTION: [Kept; 3] = [(2, 1), (3, 1), (4, 1)];
+
+/// Options of an interface that are kept: name, description, addresses (IPv4, IPv6, MAC, EUI), speed, filter,
+/// operating system, FCS length, hardware, speeds out and in.
+const KEPT_OF_INTERFACE: [Kept; 13] = [
+    (IF_NAME, 1),
+    (IF_DESCRIPTION, 1),
+    (4, 1),
+    (5, 1),
+    (6, 1),
+    (7, 1),
+    (8, 8),
+    (11, 1),
+    (12, 1),
+    (IF_FCSLEN, 1),
+    (15, 1),
+    (16, 8),
+    (17, 8),
+];
+
+/// The most bytes that are kept of a file's options of sections and interfaces, names and secrets.
+const MOST_KEPT: usize = 16 << 20;
 
 /// What is known of the section under the cursor, and of the file so far.
 #[derive(Debug)]
@@ -26,6 +54,18 @@ pub(crate) struct Section {
     pub interfaces: Vec<Interface>,
     /// Bytes of FCS at the end of each frame, one entry an interface; 0 where the file does not say.
     pub fcs: Vec<u8>,
+    /// What else the file says of each interface.
+    pub origins: Vec<Arc<Origin>>,
+    options: Arc<Vec<u8>>,
+    notes: Arc<Notes>,
+    /// Bytes of options kept so far.
+    kept: usize,
+}
+
+/// Whether a block holds no frame and is looked into all the same, unless it is too long.
+#[inline]
+fn is_kept(kind: u32) -> bool {
+    matches!(kind, block::STATISTICS | tables::NAME_RESOLUTION | tables::DECRYPTION_SECRETS)
 }
 
 /// Room for more interfaces than a desc can tell apart.
@@ -35,7 +75,17 @@ impl Section {
     /// Before the first section header.
     pub fn new() -> Self {
         let order = Order { swapped: false };
-        Section { order, lanes: Vec::new(), last: Nanos::ZERO, interfaces: Vec::new(), fcs: Vec::new() }
+        Section {
+            order,
+            lanes: Vec::new(),
+            last: Nanos::ZERO,
+            interfaces: Vec::new(),
+            fcs: Vec::new(),
+            origins: Vec::new(),
+            options: Arc::default(),
+            notes: Arc::default(),
+            kept: 0,
+        }
     }
 
     /// Appends a desc for each frame from `at` on that is all there, until `descs` is at its capacity.
@@ -86,14 +136,16 @@ impl Section {
             let known =
                 matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
             let length = block::checked_length(length, known)?;
-            if !known {
+            if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
                 return Ok(Some(Step::Skip(length as u64)));
             }
             let Some(whole) = rest.get(..length) else {
                 return Ok(Some(Step::Need(length)));
             };
             let body = block::body(whole, order)?;
-            if kind == block::INTERFACE {
+            if !known {
+                self.keep_block(kind, body, order);
+            } else if kind == block::INTERFACE {
                 self.interface(body, order)?;
             } else {
                 descs.push(self.packet(kind, body, at + block::HEAD, order)?);
@@ -105,17 +157,32 @@ impl Section {
 
     #[inline(always)]
     fn packet(&mut self, kind: u32, body: &[u8], at: usize, order: Order) -> Result<Desc, Fault> {
-        let desc = match kind {
+        let mut desc = match kind {
             block::ENHANCED_PACKET => packet::enhanced(body, at, order, &self.lanes)?,
             block::PACKET => packet::obsolete(body, at, order, &self.lanes)?,
             _ => packet::simple(body, at, order, &self.lanes, self.last)?,
         };
+        if desc.note != 0 {
+            packet::keep_note(&mut desc, body, order, &self.notes);
+        }
         self.last = desc.time;
         Ok(desc)
     }
 
+    /// A block that tells something for other files.
+    #[cold]
+    fn keep_block(&mut self, kind: u32, body: &[u8], order: Order) {
+        if kind == block::STATISTICS {
+            self.statistics(body, order);
+        } else if self.kept + body.len() <= MOST_KEPT {
+            self.kept += body.len();
+            self.notes.push_table(tables::copy(kind, body, order));
+        }
+    }
+
     /// Begins a new section. Returns the bytes of its header, or as an inner error how many are needed to
     /// tell.
+    #[cold]
     fn section_header(&mut self, rest: &[u8]) -> Result<Result<usize, usize>, Fault> {
         let Some(head) = rest.first_chunk::<12>() else {
             return Ok(Err(12));
@@ -136,6 +203,10 @@ impl Section {
             }
             None => return Err(Fault::damaged("a section header that is too short")),
         }
+        let mut options = Vec::new();
+        // Behind magic, version and length of the section.
+        self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION, &mut options);
+        self.options = Arc::new(options);
         self.order = order;
         self.lanes.clear();
         Ok(Ok(length))
@@ -166,10 +237,34 @@ impl Section {
                 _ => {}
             }
         }
+        let mut kept = Vec::new();
+        self.keep(rest, order, &KEPT_OF_INTERFACE, &mut kept);
+        let origin = Arc::new(Origin::new(&self.options, kept, &self.notes));
+        interface.origin = Some(origin.clone());
         let lane = Lane { index: self.interfaces.len() as u16, clock: Clock::new(resolution, offset), snap };
         self.lanes.push(lane);
         self.interfaces.push(interface);
+        self.origins.push(origin);
         self.fcs.push(fcs);
         Ok(())
+    }
+
+    /// Takes up the statistics of an interface; those of an unknown one say nothing.
+    fn statistics(&mut self, body: &[u8], order: Order) {
+        let Some(([id], rest)) = order.words::<1>(body).zip(body.get(12..)) else { return };
+        let Some(lane) = self.lanes.get(id as usize).copied() else { return };
+        let mut statistics = statistics::parse(rest, order, lane.clock);
+        self.keep(rest, order, &[], &mut statistics.comments);
+        if let Some(origin) = self.origins.get(usize::from(lane.index)) {
+            origin.set_statistics(statistics);
+        }
+    }
+
+    /// Copies options to keep them, as long as there are not too many.
+    fn keep(&mut self, bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) {
+        if self.kept + bytes.len() <= MOST_KEPT {
+            copy(bytes, order, kept, to);
+            self.kept += to.len();
+        }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Reader;
 use crate::file::Target;
-use linerate_burst::{Block, Flags};
+use linerate_burst::{Block, Desc, Flags, Interface, Nanos, StampSource};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ impl Disk {
     }
 
     fn output(&self) -> Output {
-        Output::over(Box::new(self.clone()))
+        Output::over(Box::new(self.clone()), "x")
     }
 }
 
@@ -99,6 +99,18 @@ fn complete(bytes: &[u8]) -> u64 {
     frames
 }
 
+/// Whether a file opens and is read to its end without an error.
+fn ends_well(bytes: &[u8]) -> bool {
+    let Ok(mut reader) = Reader::new(Box::new(io::Cursor::new(bytes.to_vec())), "x") else { return false };
+    loop {
+        match reader.fill().map(|burst| burst.len()) {
+            Ok(0) => return true,
+            Ok(shown) => reader.consume(shown),
+            Err(_) => return false,
+        }
+    }
+}
+
 #[test]
 fn pcapng_keeps_interfaces_and_flags() {
     let disk = Disk::new(usize::MAX, usize::MAX);
@@ -163,6 +175,30 @@ fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
             assert_eq!((again.to_string(), disk.bytes().len()), (error.to_string(), length));
             assert!(writer.finish(&Ledger::new()).is_err() && writer.flush().is_err());
             assert_eq!(counts(&writer)[..2], [8, written]);
+        }
+    }
+}
+
+#[test]
+fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
+    let blocks: Vec<Block> = (1..6).map(|n| block(&vec![(0, Flags::NONE, 60); n])).collect();
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        for format in [Format::Pcap, Format::Pcapng] {
+            let mut ended = 0;
+            for capacity in 0..1000 {
+                let disk = Disk::new(capacity, 1 + capacity % 50);
+                let mut writer = Writer::new(disk.output().compressed(compression).unwrap(), format);
+                let results: Vec<_> = blocks.iter().map(|block| writer.accept(block.view(&interfaces()))).collect();
+                let finished = writer.finish(&Ledger::new());
+                let [received, written, ..] = counts(&writer);
+                let whole = results.iter().filter(|result| result.is_ok()).count() as u64;
+                assert_eq!((received, written), (15, whole * (whole + 1) / 2), "{capacity}");
+                assert_eq!(finished.is_err() && whole < 5, whole < 5, "{capacity}");
+                assert_eq!(complete(&disk.bytes()), written, "{compression:?} {format:?} {capacity}");
+                // There is room for what ends the file where the piece that did not fit was longer.
+                ended += u64::from(written > 0 && ends_well(&disk.bytes()));
+            }
+            assert!(ended > 700, "{ended}");
         }
     }
 }

@@ -74,7 +74,7 @@ impl Read for Slow {
 }
 
 #[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
+pub struct Memory(pub Arc<Mutex<Vec<u8>>>);
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

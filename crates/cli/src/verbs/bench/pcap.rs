@@ -1,8 +1,10 @@
-//! Reading capture files from the page cache, beside a plain read of the same file.
+//! Reading and counting capture files from the page cache, beside a plain read of the same file.
 
 use super::Effort;
 use super::measure::{Rounds, Row};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate_engine::{Counting, Selection, Stop, Waiting, Watch};
+use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Reader, Writer};
 use std::fs::File;
 use std::io::Read;
@@ -22,18 +24,27 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             let written = write(&path, format, size - 4, frames);
             let result = written.and_then(|()| measure(&path, frames as u64, effort.rounds));
             std::fs::remove_file(&path)?;
-            let (ours, plain) = result?;
+            let Measured { ours, counted, plain } = result?;
             let case = if format == Format::Pcap { "read pcap" } else { "read pcapng" };
             let mut row = ours.row("pcap", case, (size - 4) as f64).sized(size).limited("plain read", &plain);
             row.remark = format!("{:.1} GB/s of frames", ours.median() * (size - 4) as f64 / 1e3);
             rows.push(row);
+            let case = if format == Format::Pcap { "count pcap" } else { "count pcapng" };
+            rows.push(counted.row("pcap", case, (size - 4) as f64).sized(size).limited("plain read", &plain));
         }
     }
     Ok(rows)
 }
 
-fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<(Rounds, Rounds)> {
-    let (mut ours, mut plain) = (Rounds::default(), Rounds::default());
+/// The rounds of reader, count, and plain read.
+struct Measured {
+    ours: Rounds,
+    counted: Rounds,
+    plain: Rounds,
+}
+
+fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<Measured> {
+    let (mut ours, mut counted, mut plain) = (Rounds::default(), Rounds::default(), Rounds::default());
     let mut buffer = vec![0; PIECE];
     for _ in 0..rounds {
         let mut file = File::open(path)?;
@@ -57,9 +68,28 @@ fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<(Rounds, R
             result = read_all(&mut reader);
             frames
         });
-        anyhow::ensure!(result? == frames && failure.is_none(), "the test file was not read whole");
+        let port = open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default())?;
+        let mut found = 0;
+        counted.time(|| {
+            found = count(port);
+            frames
+        });
+        anyhow::ensure!(result? == frames && found == frames && failure.is_none(), "the test file was not read whole");
     }
-    Ok((ours, plain))
+    Ok(Measured { ours, counted, plain })
+}
+
+fn count(port: RxPort) -> u64 {
+    let counting = Counting {
+        ports: vec![port],
+        selection: Selection::default(),
+        protocols: false,
+        waiting: Waiting::default(),
+        duration: None,
+        stop: Stop::new(),
+        watch: Watch::new(),
+    };
+    counting.run().counts.all.traffic.frames
 }
 
 fn read_all(reader: &mut Reader) -> Result<u64, linerate_record::ReadError> {

@@ -151,15 +151,6 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring: Mapped::new(fd, page, offsets, size)?, read: 0, written: 0 })
     }
 
-    /// How many entries can be read now.
-    #[inline]
-    pub fn ready(&mut self) -> u32 {
-        if self.written == self.read {
-            self.look();
-        }
-        self.written.wrapping_sub(self.read)
-    }
-
     /// Looks again for entries; returns how many can be read now.
     pub fn look(&mut self) -> u32 {
         self.written = self.ring.word(self.ring.offsets.producer).load(Ordering::Acquire);

@@ -1,7 +1,7 @@
 //! The program on an interface: one of ours for all queues that this process has opened there.
 
 use super::btf;
-use super::program::{program, redirected, set_open, words};
+use super::program::{Form, program, redirected, set_open, words};
 use super::wanted::Wanted;
 use crate::backends::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::backends::sys::xsk_sender::XskSender;
@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// The program of an interface, attached as long as this lives.
 pub struct Attachment {
@@ -27,6 +28,10 @@ pub struct Attachment {
     /// because the kernel gives a queue to one socket.
     pub idle_senders: Mutex<HashMap<u32, (Arc<XskSocket>, XskSender)>>,
 }
+
+/// How long the kernel may take to detach what was closed.
+const CLOSING: Duration = Duration::from_secs(1);
+const CLOSING_NAP: Duration = Duration::from_millis(5);
 
 /// Interfaces by the namespace they are in, and their number there.
 type Table = HashMap<(u64, u32), Weak<Attachment>>;
@@ -49,7 +54,16 @@ impl Attachment {
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
             return Ok(attachment);
         }
-        let attachment = Arc::new(attach(found, wanted)?);
+        // What this process has closed goes a moment later, if a child being started still holds it.
+        let until = Instant::now() + if table.contains_key(&key) { CLOSING } else { Duration::ZERO };
+        let attachment = loop {
+            match attach(found, wanted) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
+                    std::thread::sleep(CLOSING_NAP);
+                }
+                result => break Arc::new(result?),
+            }
+        };
         table.retain(|_, attachment| attachment.strong_count() > 0);
         table.insert(key, Arc::downgrade(&attachment));
         Ok(attachment)
@@ -81,62 +95,64 @@ fn namespace() -> io::Result<u64> {
     Ok(std::fs::metadata("/proc/thread-self/ns/net")?.st_ino())
 }
 
-/// Loads and attaches: native mode with the driver's help for VLAN tags, native without, generic.
+/// Loads and attaches the program in the best form that the driver takes.
 fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
     let words = Words::new(words(queues))?;
-    let load = |vlan_tag: Option<u32>, frags: bool| {
-        let insns = program(queues, words.raw(), sockets.raw(), vlan_tag).map_err(io::Error::other)?;
-        Program::load(&insns, Demands { frags, bound_to: vlan_tag.map(|_| found.index) })
-    };
-    let mut notes = Vec::new();
-    let mut attached = None;
-    let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag");
-    for (mode, vlan_tag, frags) in [
-        (Mode::Native, vlan_tag, true),
-        (Mode::Native, None, true),
-        (Mode::Native, None, false),
-        (Mode::Generic, None, true),
-        (Mode::Generic, None, false),
-    ] {
-        if wanted.mode.is_some_and(|only| only != mode) {
-            continue;
-        }
-        let result = load(vlan_tag, frags)
-            .and_then(|program| Link::attach(&program, found.index, mode).map(|link| (link, program)));
+    let mut refused = Vec::new();
+    for form in forms().into_iter().filter(|form| wanted.mode.is_none_or(|only| only == form.mode)) {
+        let insns = program(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other)?;
+        let demands = Demands { frags: form.frags, bound_to: form.vlan_tag.map(|_| found.index) };
+        let result = Program::load(&insns, demands)
+            .and_then(|program| Link::attach(&program, found.index, form.mode).map(|link| (link, program)));
         match result {
-            Ok(parts) => {
-                notes.push(describe(mode, vlan_tag.is_some()));
-                attached = Some(parts);
-                break;
+            Ok((link, program)) => {
+                let notes = vec![describe(form, &refused)];
+                let idle_senders = Mutex::default();
+                return Ok(Attachment { _link: link, _program: program, sockets, words, notes, idle_senders });
             }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
-                return Err(occupied(found, &error));
-            }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => return Err(error),
-            Err(error) if mode == Mode::Native && vlan_tag.is_none() => {
-                let note = format!("native XDP {}: {error}", if frags { "with frames of several buffers" } else { "" });
-                notes.push(note);
-            }
-            Err(error) if mode == Mode::Generic && !frags => return Err(error),
-            Err(_) => {}
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EEXIST) => return Err(occupied(found, &error)),
+                Some(libc::EPERM | libc::EACCES | libc::ENODEV) => return Err(error),
+                _ => refused.push((form, error.to_string())),
+            },
         }
     }
-    let Some((link, program)) = attached else {
-        let reason = format!("the driver {} has no native XDP: {}", found.driver, notes.join("; "));
-        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-    };
-    let idle_senders = Mutex::default();
-    Ok(Attachment { _link: link, _program: program, sockets, words, notes, idle_senders })
+    let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
+    let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
-fn describe(mode: Mode, vlan_tag: bool) -> String {
-    match (mode, vlan_tag) {
-        (Mode::Native, true) => "XDP runs in the driver, which tells VLAN tags it took out".into(),
-        (Mode::Native, false) => "XDP runs in the driver".into(),
-        (Mode::Generic, _) => "XDP runs in generic mode, behind the driver: slower".into(),
+/// The forms of the program, best first.
+fn forms() -> Vec<Form> {
+    let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag");
+    let native = Form { mode: Mode::Native, vlan_tag: None, frags: true };
+    let told = vlan_tag.map(|_| Form { vlan_tag, ..native });
+    let plain = [native, Form { frags: false, ..native }];
+    let generic = plain.map(|form| Form { mode: Mode::Generic, ..form });
+    told.into_iter().chain(plain).chain(generic).collect()
+}
+
+fn name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Native => "in the driver",
+        Mode::Generic => "in generic mode",
     }
+}
+
+/// Which form was taken, and why no better one, for the user.
+fn describe(form: Form, refused: &[(Form, String)]) -> String {
+    let what = match form {
+        Form { mode: Mode::Native, vlan_tag: Some(_), .. } => {
+            "XDP runs in the driver, which tells VLAN tags it took out"
+        }
+        Form { mode: Mode::Native, .. } => "XDP runs in the driver",
+        Form { mode: Mode::Generic, .. } => "XDP runs in generic mode, behind the driver: slower",
+    };
+    let better = refused.iter().rfind(|(other, _)| other.mode != form.mode);
+    let why = better.map_or(String::new(), |(_, error)| format!(" (in the driver: {error})"));
+    format!("{what}{why}{}", if form.frags { "" } else { "; frames of one buffer only" })
 }
 
 /// Another program is there: whose?

@@ -12,9 +12,10 @@
 //! return verdict;
 //! ```
 //!
-//! A queue's counter needs no atomic instruction: one processor at a time serves a queue.
+//! In the driver a queue's counter needs no atomic instruction: one processor at a time serves a queue. In generic
+//! mode several may bring frames that count as of one queue.
 
-use crate::backends::sys::bpf::Words;
+use crate::backends::sys::bpf::{Mode, Words};
 use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
 use std::sync::atomic::Ordering;
 
@@ -49,9 +50,20 @@ pub fn redirected(words: &Words, queue: u32) -> u64 {
     words.word(QUEUE_WORDS * queue as usize + REDIRECTED).load(Ordering::Relaxed)
 }
 
-/// The program for an interface of so many queues. `vlan_tag` is the kernel's number of its function that tells
-/// the VLAN tag a card or driver has taken out of the frame (`bpf_xdp_metadata_rx_vlan_tag`).
-pub fn program(queues: u32, words: i32, sockets: i32, vlan_tag: Option<u32>) -> Result<Vec<Insn>, TooFar> {
+/// What a program is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Where it runs.
+    pub mode: Mode,
+    /// The kernel's number of its function that tells the VLAN tag a card or driver has taken out of the frame
+    /// (`bpf_xdp_metadata_rx_vlan_tag`), where the driver has it.
+    pub vlan_tag: Option<u32>,
+    /// It is told of frames in several buffers.
+    pub frags: bool,
+}
+
+/// The program for an interface of so many queues, with its words and its sockets by descriptor.
+pub fn program(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let (pass, redirect) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);
@@ -69,7 +81,7 @@ pub fn program(queues: u32, words: i32, sockets: i32, vlan_tag: Option<u32>) -> 
     asm.call(helper::ADJUST_META);
     asm.jump_if(When::Ne, Reg::R0, 0, redirect);
     asm.mov(Reg::R9, 0);
-    if let Some(id) = vlan_tag {
+    if let Some(id) = form.vlan_tag {
         call_vlan_tag(&mut asm, id);
     }
     asm.call(helper::TAI);
@@ -88,9 +100,14 @@ pub fn program(queues: u32, words: i32, sockets: i32, vlan_tag: Option<u32>) -> 
     asm.call(helper::REDIRECT_MAP);
     let out = asm.label();
     asm.jump_if(When::Ne, Reg::R0, XDP_REDIRECT, out);
-    asm.load(Size::B8, Reg::R1, Reg::R8, 8 * REDIRECTED as i16);
-    asm.alu(Alu::Add, Reg::R1, 1);
-    asm.store(Size::B8, Reg::R8, 8 * REDIRECTED as i16, Reg::R1);
+    if form.mode == Mode::Generic {
+        asm.mov(Reg::R1, 1);
+        asm.atomic_add(Reg::R8, 8 * REDIRECTED as i16, Reg::R1);
+    } else {
+        asm.load(Size::B8, Reg::R1, Reg::R8, 8 * REDIRECTED as i16);
+        asm.alu(Alu::Add, Reg::R1, 1);
+        asm.store(Size::B8, Reg::R8, 8 * REDIRECTED as i16, Reg::R1);
+    }
     asm.place(out);
     asm.exit();
 

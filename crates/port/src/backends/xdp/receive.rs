@@ -186,6 +186,7 @@ impl RxQueue for XdpRx {
         account.add(Count::Received, self.attachment.redirected(self.queue) - self.base);
         account.add(Count::Delivered, self.delivered);
         account.add(Count::RingFull, statistics.ring_full).add(Count::NoBuffer, statistics.dropped);
+        account.add(Count::FillEmpty, statistics.fill_empty);
         account.add(Count::BadRecord, counts.bad).add(Count::LinkDown, self.downs);
         account.add(Count::Joined, counts.joined).add(Count::SuperFrames, counts.super_frames);
         account.add(Count::VlanRestored, counts.vlan_restored).add(Count::Unstamped, counts.unstamped);

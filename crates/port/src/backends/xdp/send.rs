@@ -4,14 +4,19 @@ use super::attach::Attachment;
 use crate::backends::sys::xsk_sender::XskSender;
 use crate::backends::sys::xsk_socket::XskSocket;
 use crate::contract::{PortError, Sent, TxQueue};
+use crate::inventory::Found;
+use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An Ethernet header; nothing shorter is a frame.
 const ETHERNET: usize = 14;
 const VLAN_TAG: usize = 4;
+/// How often the interface is asked for its carrier.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// Entries after which the kernel is told that there is something to send.
 const KICK_AFTER: usize = 256;
 
@@ -26,7 +31,23 @@ pub struct XdpTx {
     longest: usize,
     /// Length of the frame that begins in each chunk; 0 for a chunk in the midst of a frame.
     lengths: Vec<u32>,
+    link: Link,
     counts: SendCounts,
+}
+
+/// Whether the interface takes frames; asked now and then, because a driver drops them silently where it does not.
+struct Link {
+    netlink: Rtnetlink,
+    interface: u32,
+    runs: bool,
+    looked: Nanos,
+}
+
+impl Link {
+    fn look(&mut self) {
+        let flags = self.netlink.flags(self.interface);
+        self.runs = flags.is_some_and(|flags| flags & IFF_UP != 0 && flags & IFF_RUNNING != 0);
+    }
 }
 
 #[derive(Default)]
@@ -43,16 +64,36 @@ struct SendCounts {
 }
 
 impl XdpTx {
-    /// A queue over a bound socket, of an interface that sends packets of up to `mtu` bytes.
+    /// A queue over a bound socket of an interface.
     pub fn new(
         subject: String,
         (socket, sender): (Arc<XskSocket>, XskSender),
         attachment: Option<Arc<Attachment>>,
-        mtu: u32,
-    ) -> Self {
-        let longest = sender.longest().min(mtu as usize + ETHERNET);
+        found: &Found,
+    ) -> io::Result<Self> {
+        let longest = sender.longest().min(found.mtu as usize + ETHERNET);
+        let mut link = Link { netlink: Rtnetlink::new()?, interface: found.index, runs: true, looked: Nanos::ZERO };
+        link.look();
         let (lengths, counts) = (vec![0; sender.chunks()], SendCounts::default());
-        XdpTx { subject, socket, sender, _attachment: attachment, longest, lengths, counts }
+        Ok(XdpTx { subject, socket, sender, _attachment: attachment, longest, lengths, link, counts })
+    }
+
+    /// Fails where frames would only be dropped. Asks the kernel while nothing is under way, which costs little then.
+    fn check_link(&mut self) -> Result<(), PortError> {
+        if self.link.runs && self.sender.outstanding() > 0 {
+            return Ok(());
+        }
+        if !self.link.runs {
+            self.link.look();
+        }
+        let result = self.socket.kick_send();
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
+                self.judge(&error)
+            }
+            _ if self.link.runs => Ok(()),
+            _ => Err(PortError::Down { port: self.subject.clone() }),
+        }
     }
 
     /// Writes one frame into the send ring; false where there is no room.
@@ -110,6 +151,7 @@ impl XdpTx {
                 self.counts.dropped += 1;
                 self.counts.sent.frames -= 1;
                 self.counts.sent.bytes -= u64::from(self.counts.last);
+                self.link.look();
             }
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => self.counts.full += 1,
             Some(libc::ENETDOWN) => return Err(PortError::Down { port }),
@@ -124,6 +166,7 @@ impl XdpTx {
 
 impl TxQueue for XdpTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        self.check_link()?;
         let mut done = 0;
         for (_, frame) in burst.iter() {
             if !self.push(frame) {
@@ -144,7 +187,11 @@ impl TxQueue for XdpTx {
         }
     }
 
-    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        if now >= self.link.looked.after(LOOK_AFTER) {
+            self.link.looked = now;
+            self.link.look();
+        }
         self.kick()?;
         Ok(self.sender.outstanding() == 0)
     }
@@ -164,5 +211,6 @@ impl TxQueue for XdpTx {
         account.add(Count::SendDropped, counts.dropped);
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::SendFull, counts.full);
+        account.add(Count::SendRefused, self.socket.statistics().invalid_send);
     }
 }

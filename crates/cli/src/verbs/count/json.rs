@@ -1,0 +1,225 @@
+//! `linerate/count/1`: a line an interval, and a summary as the last line.
+
+use super::rows::{Gain, Looks, Place, Subject};
+use crate::view::ledger::LedgerJson;
+use crate::view::rates::Rates;
+use linerate_engine::count::{Counted, Counts, Mix, Sizes};
+use linerate_engine::{CountReport, Stop, Watch};
+use linerate_generate::rate::FCS;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+const SCHEMA: &str = "linerate/count/1";
+
+/// Prints a line about what has happened since the last one; once nobody reads them, the run ends.
+pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut() + Send {
+    let mut looks = Looks::new(watch);
+    move || {
+        looks.look(|before, now| {
+            let line = serde_json::to_string(&IntervalJson::new(&subject, before, now)).unwrap_or_default();
+            if writeln!(std::io::stdout(), "{line}").is_err() {
+                stop.request();
+            }
+        });
+    }
+}
+
+/// What was counted in one interval: frames and drops are those of the interval alone.
+#[derive(Serialize)]
+struct IntervalJson {
+    schema: &'static str,
+    record: &'static str,
+    /// How long the run had taken.
+    elapsed_seconds: f64,
+    #[serde(flatten)]
+    all: GainJson,
+    by_port: Vec<PlacedJson<GainJson>>,
+    by_queue: Vec<PlacedJson<GainJson>>,
+}
+
+#[derive(Serialize)]
+struct GainJson {
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    #[serde(flatten)]
+    drops: DropsJson,
+}
+
+/// Everything that was counted.
+#[derive(Serialize)]
+pub(super) struct SummaryJson {
+    schema: &'static str,
+    record: &'static str,
+    ports: Vec<String>,
+    filter: String,
+    elapsed_seconds: f64,
+    #[serde(flatten)]
+    all: CountedJson,
+    delivered: u64,
+    by_port: Vec<PlacedJson<RowJson>>,
+    by_queue: Vec<PlacedJson<RowJson>>,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct RowJson {
+    #[serde(flatten)]
+    counted: CountedJson,
+    #[serde(flatten)]
+    drops: DropsJson,
+}
+
+/// Of one port or queue.
+#[derive(Serialize)]
+struct PlacedJson<T> {
+    port: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<usize>,
+    #[serde(flatten)]
+    inside: T,
+}
+
+/// Losses of queues, by cause.
+#[derive(Serialize)]
+struct DropsJson {
+    lost: u64,
+    drops: BTreeMap<&'static str, u64>,
+}
+
+/// Sizes count the FCS, bytes do not.
+#[derive(Serialize)]
+struct CountedJson {
+    received: u64,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    /// Which time `seconds` is: that of the `run`, or of the `frames` of a file.
+    time_base: &'static str,
+    first_time_ns: Option<u64>,
+    last_time_ns: Option<u64>,
+    #[serde(flatten)]
+    rates: Rates,
+    peak_mpps: f64,
+    peak_gbps_l1: f64,
+    size_min_bytes: Option<u64>,
+    size_mean_bytes: Option<f64>,
+    size_max_bytes: Option<u64>,
+    #[serde(serialize_with = "buckets")]
+    sizes: Sizes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocols: Option<ProtocolsJson>,
+}
+
+/// Frames that have a header of a protocol; `unknown` are those not understood to their end.
+#[derive(Serialize)]
+struct ProtocolsJson {
+    #[serde(flatten)]
+    known: BTreeMap<&'static str, u64>,
+    unknown: u64,
+}
+
+impl IntervalJson {
+    fn new(subject: &Subject, before: &Counts, now: &Counts) -> Self {
+        let gain = |place, from, to| GainJson::new(subject.gain(place, from, to, (before.elapsed, now.elapsed)));
+        let ports = subject.ports(now).zip(&before.ports);
+        let queues = subject.queues(now).zip(&before.queues);
+        IntervalJson {
+            schema: SCHEMA,
+            record: "interval",
+            elapsed_seconds: now.elapsed.as_secs_f64(),
+            all: gain(Place::All, &before.all, &now.all),
+            by_port: ports.map(|((at, to), from)| placed(subject, at, gain(at, from, to))).collect(),
+            by_queue: queues.map(|((at, to), from)| placed(subject, at, gain(at, from, to))).collect(),
+        }
+    }
+}
+
+impl GainJson {
+    fn new(gain: Gain) -> Self {
+        let Gain { frames, bytes, seconds, rates, lost } = gain;
+        GainJson { frames, bytes, seconds, rates, drops: DropsJson::new(lost.into_iter()) }
+    }
+}
+
+impl SummaryJson {
+    pub fn new(subject: &Subject, filter: &str, protocols: bool, report: &CountReport) -> Self {
+        let counts = &report.counts;
+        let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
+        let row = |(place, row): (Place, &Counted)| {
+            let drops = DropsJson::new(row.lost.iter().map(|(cause, lost)| (cause.name(), *lost)));
+            placed(subject, place, RowJson { counted: counted(place, row), drops })
+        };
+        SummaryJson {
+            schema: SCHEMA,
+            record: "summary",
+            ports: subject.names.clone(),
+            filter: filter.to_owned(),
+            elapsed_seconds: counts.elapsed.as_secs_f64(),
+            all: counted(Place::All, &counts.all),
+            delivered: counts.all.traffic.frames,
+            by_port: subject.ports(counts).map(row).collect(),
+            by_queue: subject.queues(counts).map(row).collect(),
+            quiesced: report.quiesced,
+            events: report.events.clone(),
+            failure: report.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&report.ledger),
+        }
+    }
+}
+
+impl CountedJson {
+    fn new(subject: &Subject, place: Place, counted: &Counted, counts: &Counts, protocols: bool) -> Self {
+        let traffic = &counted.traffic;
+        let seconds = subject.seconds(place, counted, counts.elapsed);
+        let size = |length: u32| u64::from(length) + FCS;
+        CountedJson {
+            received: counted.received,
+            frames: traffic.frames,
+            bytes: traffic.bytes,
+            seconds,
+            time_base: if subject.is_recorded(place) { "frames" } else { "run" },
+            first_time_ns: traffic.span.map(|(first, _)| first.0),
+            last_time_ns: traffic.span.map(|(_, last)| last.0),
+            rates: Rates::new(traffic.frames, traffic.bytes, seconds),
+            peak_mpps: traffic.peak.frames as f64 / 1e6,
+            peak_gbps_l1: traffic.peak.l1_bytes as f64 * 8.0 / 1e9,
+            size_min_bytes: traffic.lengths.map(|(least, _)| size(least)),
+            size_mean_bytes: super::text::mean_size(traffic),
+            size_max_bytes: traffic.lengths.map(|(_, most)| size(most)),
+            sizes: traffic.sizes,
+            protocols: protocols.then(|| ProtocolsJson::new(&counted.mix)),
+        }
+    }
+}
+
+impl ProtocolsJson {
+    fn new(mix: &Mix) -> Self {
+        let known = mix.protocols().map(|(protocol, frames)| (protocol.name(), frames)).collect();
+        ProtocolsJson { known, unknown: mix.unknown() }
+    }
+}
+
+impl DropsJson {
+    fn new(losses: impl Iterator<Item = (&'static str, u64)>) -> Self {
+        let drops: BTreeMap<_, _> = losses.collect();
+        DropsJson { lost: drops.values().sum(), drops }
+    }
+}
+
+fn placed<T>(subject: &Subject, place: Place, inside: T) -> PlacedJson<T> {
+    let [port, _] = subject.label(place);
+    let queue = if let Place::Queue(_, queue) = place { Some(queue) } else { None };
+    PlacedJson { port, queue, inside }
+}
+
+fn buckets<S: Serializer>(sizes: &Sizes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(sizes.buckets().map(|(least, most, frames)| (super::text::bucket(least, most), frames)))
+}

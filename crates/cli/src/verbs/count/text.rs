@@ -1,0 +1,120 @@
+//! A count as tables for people.
+
+use super::rows::{Place, Subject};
+use crate::view::ledger;
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::table::table;
+use linerate_engine::CountReport;
+use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
+use linerate_generate::rate::FCS;
+
+/// The summary at the end.
+pub(super) fn summary(subject: &Subject, protocols: bool, report: &CountReport) -> String {
+    let counts = &report.counts;
+    let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
+    text += &totals(subject, counts);
+    text += &sizes(subject, counts);
+    if protocols {
+        text += &mix(subject, counts);
+    }
+    text + &ledger::print(&report.ledger, report.quiesced)
+}
+
+/// The mean size of a frame, with the FCS.
+pub(super) fn mean_size(traffic: &Traffic) -> Option<f64> {
+    (traffic.frames > 0).then(|| traffic.bytes as f64 / traffic.frames as f64 + FCS as f64)
+}
+
+/// What a bucket of sizes is called.
+pub(super) fn bucket(least: u32, most: Option<u32>) -> String {
+    match most {
+        Some(most) if least == most => least.to_string(),
+        Some(most) => format!("{least}-{most}"),
+        None => format!("{least}-"),
+    }
+}
+
+/// Losses with their causes.
+pub(super) fn losses(lost: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let causes: Vec<String> = lost.map(|(cause, frames)| format!("{} {cause}", grouped(frames))).collect();
+    if causes.is_empty() { "0".into() } else { causes.join(", ") }
+}
+
+fn totals(subject: &Subject, counts: &Counts) -> String {
+    let heads =
+        ["port", "queue", "frames", "bytes", "mean rate", "Gb/s L2", "Gb/s L1", "peak rate", "peak L1", "size", "lost"];
+    let mut rows = table(&heads, 2);
+    for (place, counted) in subject.rows(counts) {
+        let traffic = &counted.traffic;
+        let rates = Rates::new(traffic.frames, traffic.bytes, subject.seconds(place, counted, counts.elapsed));
+        let [port, queue] = subject.label(place);
+        rows.add_row([
+            port,
+            queue,
+            grouped(traffic.frames),
+            grouped(traffic.bytes),
+            frames_per_second(rates.mpps),
+            format!("{:.3}", rates.gbps_l2),
+            format!("{:.3}", rates.gbps_l1),
+            frames_per_second(traffic.peak.frames as f64 / 1e6),
+            format!("{:.3}", traffic.peak.l1_bytes as f64 * 8.0 / 1e9),
+            size_range(traffic),
+            losses(counted.lost.iter().map(|(cause, lost)| (cause.name(), *lost))),
+        ]);
+    }
+    format!("{rows}\n  {}\n", explanation(subject, counts))
+}
+
+/// Smallest, mean and greatest size.
+fn size_range(traffic: &Traffic) -> String {
+    let Some(((least, most), mean)) = traffic.lengths.zip(mean_size(traffic)) else { return String::new() };
+    format!("{} / {mean:.0} / {}", u64::from(least) + FCS, u64::from(most) + FCS)
+}
+
+fn explanation(subject: &Subject, counts: &Counts) -> String {
+    let ports = || subject.ports(counts);
+    let recorded = ports().filter(|(place, _)| subject.is_recorded(*place)).count();
+    let of_frames = "the time from the first frame counted to the last";
+    let of_run = format!("the {:.3} s of the run", counts.elapsed.as_secs_f64());
+    let time = match recorded {
+        0 => of_run,
+        all if all == ports().count() => of_frames.to_owned(),
+        _ => format!("{of_run}, those of files over {of_frames}"),
+    };
+    format!("means over {time}; peak: the most in one second; size: smallest / mean / largest, with FCS; bytes without")
+}
+
+fn sizes(subject: &Subject, counts: &Counts) -> String {
+    let buckets: Vec<String> = Sizes::default().buckets().map(|(least, most, _)| bucket(least, most)).collect();
+    let heads: Vec<&str> = ["port", "queue"].into_iter().chain(buckets.iter().map(String::as_str)).collect();
+    let mut rows = table(&heads, 2);
+    for (place, counted) in subject.rows(counts) {
+        let frames = counted.traffic.sizes.buckets().map(|(_, _, frames)| grouped(frames));
+        rows.add_row(subject.label(place).into_iter().chain(frames));
+    }
+    format!("\n  frames by size (RFC 2819; sizes count the FCS):\n{rows}\n\n")
+}
+
+fn mix(subject: &Subject, counts: &Counts) -> String {
+    let columns: Vec<(Place, &Counted)> = if counts.ports.len() > 1 {
+        subject.ports(counts).chain([(Place::All, &counts.all)]).collect()
+    } else {
+        vec![(Place::All, &counts.all)]
+    };
+    let label = |place| if columns.len() > 1 { subject.label(place)[0].clone() } else { "frames".into() };
+    let labels: Vec<String> = columns.iter().map(|(place, _)| label(*place)).collect();
+    let heads: Vec<&str> = ["protocol"].into_iter().chain(labels.iter().map(String::as_str)).chain(["part"]).collect();
+    let mut rows = table(&heads, 1);
+    let all = counts.all.traffic.frames;
+    let part = |frames: u64| format!("{:.1} %", frames as f64 / all.max(1) as f64 * 100.0);
+    for (protocol, sum) in counts.all.mix.protocols() {
+        let frames = columns.iter().map(|(_, counted)| {
+            let found = counted.mix.protocols().find(|(known, _)| *known == protocol);
+            grouped(found.map_or(0, |(_, frames)| frames))
+        });
+        rows.add_row([protocol.name().to_owned()].into_iter().chain(frames).chain([part(sum)]));
+    }
+    let unknown = columns.iter().map(|(_, counted)| grouped(counted.mix.unknown()));
+    rows.add_row(["unknown".to_owned()].into_iter().chain(unknown).chain([part(counts.all.mix.unknown())]));
+    format!("  frames with a header of (unknown: not understood to their end):\n{rows}\n\n")
+}

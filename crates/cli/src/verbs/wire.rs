@@ -1,0 +1,299 @@
+//! `linerate wire`: two ports joined as a wire would, with faults by plan.
+
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, drop_to};
+use crate::signals::stop_on_signals;
+
+use crate::view::ledger;
+use crate::view::ledger::LedgerJson;
+use crate::view::live::Live;
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use linerate_burst::{Count, Kind, Ledger, Stage};
+use linerate_engine::{Forward, ForwardReport, Progress, Stop, Waiting};
+use linerate_port::backends::faulty::{Faults, receive_through};
+use linerate_port::inventory::is_default_route;
+use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use serde::Serialize;
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+/// Options of `linerate wire`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  linerate wire veth1 veth2                                     a wire, both ways
+  linerate wire veth1 veth2 --faults 'drop=1%&delay=20ms'       one that loses and delays, both ways
+  linerate wire veth1 veth2 --faults drop=1% --faults-back ''   one that loses from veth1 to veth2
+  linerate wire packet:p0?netns=mid packet:p1?netns=mid --faults 'rate=100mbps' --seed 7
+Faults, joined by & (quote them), and counted exactly:
+  drop=0.1%             drops frames one by one; a chance is 0.1%, 1/1000 or 250ppm
+  burst=0.01%x20        with this chance a burst begins that drops 20 frames together
+  repeat=1%             frames come twice
+  reorder=1%x5          frames leave behind the next 5, or after hold=10ms
+  corrupt=0.1%x3@14-33  turns 3 bits of bytes 14 to 33 over, the FCS is right; 1 of all unless given
+  truncate=1%x60        cuts frames to 60 bytes; to a length from the seed unless given
+  pad=1%x8              puts 8 bytes behind frames; 1 to 64 unless given
+  delay=20ms+-5ms       every frame comes later; frames keep their order
+  rate=100mbps          frames leave one after the other, queue=1000 may wait; as generate --rate
+  seed=7                what all of it is drawn from, with the number of the frame
+Any port may have them too: faulty:packet:eth0?drop=0.1%&seed=7, in capture and in generate.
+The hosts at both ends must make frames that fit a wire: there, ethtool -K eth0 tso off gso off gro off;
+in a lab, offloads=off on the links. Checksums that they leave to hardware are filled in.")]
+pub struct Args {
+    /// One end
+    #[arg(value_name = "PORT")]
+    one: String,
+    /// The other end
+    #[arg(value_name = "PORT")]
+    other: String,
+    /// What happens to frames, both ways
+    #[arg(long, value_name = "FAULTS", default_value = "", hide_default_value = true)]
+    faults: String,
+    /// What happens to frames from the second port to the first instead
+    #[arg(long, value_name = "FAULTS")]
+    faults_back: Option<String>,
+    /// What faults are drawn from; the way back has the next number
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Stop after this many seconds
+    #[arg(short = 't', long, alias = "duration", value_name = "S")]
+    seconds: Option<f64>,
+    /// Join an interface that carries the default route too
+    #[arg(long)]
+    yes: bool,
+    /// End with status 3 if a frame was lost that no fault took
+    #[arg(long)]
+    lossless: bool,
+    /// Print one JSON document at the end (schema linerate/wire/1)
+    #[arg(long)]
+    json: bool,
+    /// No line a second, no summary
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Never sleep while waiting for frames: least delay, two whole cores
+    #[arg(long)]
+    spin: bool,
+    /// Go on as this user once ports are open (default: whoever called sudo)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// One way of the wire, as asked for.
+struct Way {
+    from: Spec,
+    to: Spec,
+    faults: Faults,
+    /// As the user wrote them.
+    text: String,
+}
+
+/// Joins.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let ways = args.ways()?;
+    let duration = args
+        .seconds
+        .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
+        .transpose()?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let opened = ways.iter().map(Way::open).collect::<Result<Vec<_>, _>>()?;
+    drop_to(Identity::choose(args.user.as_deref())?)?;
+    if !args.quiet && !args.json {
+        for way in &ways {
+            let _ = writeln!(std::io::stderr(), "{} -> {}  {}", way.from, way.to, way.shown());
+        }
+    }
+    let progress = Progress::new();
+    let live = Live::start(&progress, "forwarded", args.quiet || args.json);
+    let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
+    // A thread each way: neither waits for the other's burst.
+    let reports = thread::scope(|scope| {
+        let start = |(from, to): (RxPort, TxPort)| {
+            let (stop, progress) = (stop.clone(), progress.clone());
+            scope.spawn(move || Forward { from, to, waiting, duration, stop, progress }.run())
+        };
+        let running: Vec<_> = opened.into_iter().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, ForwardReport>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        running.into_iter().map(join).collect::<Vec<_>>()
+    });
+    drop(live);
+    args.conclude(&ways, &reports)
+}
+
+impl Args {
+    fn ways(&self) -> anyhow::Result<[Way; 2]> {
+        let (one, other) = (Spec::parse(&self.one).map_err(usage)?, Spec::parse(&self.other).map_err(usage)?);
+        for spec in [&one, &other] {
+            let (scheme, target) = spec.innermost();
+            if matches!(scheme, "pcap" | "mem") {
+                return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files")));
+            }
+            if spec.option("netns").is_none() && !self.yes && is_default_route(target) {
+                return Err(usage(format!(
+                    "{target} carries the default route of this machine: give --yes if it is really to be joined"
+                )));
+            }
+        }
+        if (one.innermost(), one.option("netns")) == (other.innermost(), other.option("netns")) {
+            return Err(usage(format!("{one} is given as both ends: a wire has two")));
+        }
+        let faults = |option: &str, text: &str, seed: u64| {
+            Faults::parse(&format!("seed={seed}&{text}")).map_err(|error| usage(format!("{option}: {error}")))
+        };
+        let back = self.faults_back.as_deref().unwrap_or(&self.faults);
+        Ok([
+            Way {
+                from: one.clone(),
+                to: other.clone(),
+                faults: faults("--faults", &self.faults, self.seed)?,
+                text: self.faults.clone(),
+            },
+            Way {
+                from: other,
+                to: one,
+                faults: faults("--faults-back", back, self.seed.wrapping_add(1))?,
+                text: back.to_owned(),
+            },
+        ])
+    }
+
+    fn conclude(&self, ways: &[Way; 2], reports: &[ForwardReport]) -> anyhow::Result<Exit> {
+        let mut ledger = Ledger::new();
+        reports.iter().for_each(|report| ledger.add_all(&report.ledger));
+        let quiesced = reports.iter().all(|report| report.quiesced);
+        if self.json {
+            let document = WireJson::new(ways, reports, &ledger, quiesced);
+            println!("{}", serde_json::to_string_pretty(&document)?);
+        } else if !self.quiet {
+            let _ = write!(std::io::stderr(), "{}", summary(ways, reports, &ledger, quiesced));
+        }
+        if let Some(hint) = hint(&ledger) {
+            let _ = writeln!(std::io::stderr(), "linerate: {hint}");
+        }
+        if let Some(failure) = reports.iter().find_map(|report| report.failure.as_ref()) {
+            let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+            return Ok(Exit::Failed);
+        }
+        let proven = quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty();
+        Ok(if self.lossless && !proven { Exit::Lost } else { Exit::Done })
+    }
+}
+
+impl Way {
+    fn open(&self) -> Result<(RxPort, TxPort), PortError> {
+        let options = RxOptions { promiscuous: true, ..RxOptions::default() };
+        let mut from = self.from.clone();
+        if from.innermost().0 == "packet" && from.option("lanes").is_none() {
+            // One lane keeps the order of frames, and gives each a number that the faults can go by.
+            from.options.push(("lanes".into(), "1".into()));
+        }
+        let mut to = self.to.clone();
+        if to.scheme == "packet" {
+            // What else may stand there is about receiving.
+            to.options.retain(|(key, _)| key == "netns");
+        }
+        let rx = receive_through(open_rx(&from, &options)?, &self.faults, self.from.to_string());
+        Ok((rx, open_tx(&to, &TxOptions::default())?))
+    }
+
+    fn shown(&self) -> &str {
+        if self.text.is_empty() { "without faults" } else { &self.text }
+    }
+}
+
+/// What to do about frames that no wire carries.
+fn hint(ledger: &Ledger) -> Option<String> {
+    let (long, made) = (ledger.total(Count::TooLong), ledger.total(Count::SuperFrames));
+    (long > 0 && made > 0).then(|| {
+        format!(
+            "{} frames were too long to send on: a host at one end makes super-frames; on that host run \
+             ethtool -K INTERFACE tso off gso off gro off (in a lab: offloads=off on the links)",
+            grouped(long)
+        )
+    })
+}
+
+fn summary(ways: &[Way; 2], reports: &[ForwardReport], ledger: &Ledger, quiesced: bool) -> String {
+    let mut text = String::new();
+    for (way, report) in ways.iter().zip(reports) {
+        for event in &report.events {
+            text += &format!("  {event}\n");
+        }
+        let rates = Rates::new(report.frames, report.bytes, report.elapsed.as_secs_f64());
+        text += &format!(
+            "{} -> {}: {} frames, {} bytes sent on in {:.3} s: {}, {:.3} Gb/s L1\n",
+            way.from,
+            way.to,
+            grouped(report.frames),
+            grouped(report.bytes),
+            report.elapsed.as_secs_f64(),
+            frames_per_second(rates.mpps),
+            rates.gbps_l1,
+        );
+    }
+    text + &ledger::print(ledger, quiesced)
+}
+
+/// `linerate/wire/1`.
+#[derive(Serialize)]
+struct WireJson {
+    schema: &'static str,
+    ports: Vec<String>,
+    ways: Vec<WayJson>,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct WayJson {
+    from: String,
+    to: String,
+    faults: String,
+    seed: u64,
+    received: u64,
+    delivered: u64,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+}
+
+impl WireJson {
+    fn new(ways: &[Way; 2], reports: &[ForwardReport], ledger: &Ledger, quiesced: bool) -> Self {
+        let seconds = |report: &ForwardReport| report.elapsed.as_secs_f64();
+        let one = |(way, report): (&Way, &ForwardReport)| WayJson {
+            from: way.from.to_string(),
+            to: way.to.to_string(),
+            faults: way.text.clone(),
+            seed: way.faults.seed,
+            received: report.ledger.sum(Stage::Receive, Kind::Received),
+            delivered: report.frames,
+            frames: report.frames,
+            bytes: report.bytes,
+            seconds: seconds(report),
+            rates: Rates::new(report.frames, report.bytes, seconds(report)),
+        };
+        WireJson {
+            schema: "linerate/wire/1",
+            ports: ways.iter().map(|way| way.from.to_string()).collect(),
+            ways: ways.iter().zip(reports).map(one).collect(),
+            frames: reports.iter().map(|report| report.frames).sum(),
+            bytes: reports.iter().map(|report| report.bytes).sum(),
+            seconds: reports.iter().map(seconds).fold(0.0, f64::max),
+            quiesced,
+            events: reports.iter().flat_map(|report| report.events.iter().cloned()).collect(),
+            failure: reports.iter().find_map(|report| report.failure.as_ref()).map(ToString::to_string),
+            ledger: LedgerJson::new(ledger),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What is counted of a stream of frames, from their descs alone.
+
+use linerate_burst::{Desc, Nanos};
+use linerate_generate::rate::{FCS, L1_OVERHEAD};
+
+/// Where the buckets of frame sizes begin: those of RFC 2819 section 5 (etherStatsUndersizePkts,
+/// etherStatsPkts64Octets and so on, oversize frames last), with the FCS.
+const BEGINNINGS: [u32; BUCKETS] = [0, 64, 65, 128, 256, 512, 1024, 1519];
+const BUCKETS: usize = 8;
+/// The bucket of each length without FCS; all greater ones are in the bucket of the last.
+static BUCKET_OF: [u8; LENGTHS] = bucket_of();
+const LENGTHS: usize = BEGINNINGS[BUCKETS - 1] as usize - FCS as usize + 1;
+
+/// How many frames had which size. Sizes count the FCS: 64 means 60 bytes here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes([u64; BUCKETS]);
+
+impl Sizes {
+    /// The buckets in order: the least and the greatest size (`None`: any), and the frames.
+    pub fn buckets(&self) -> impl Iterator<Item = (u32, Option<u32>, u64)> + use<> {
+        let mosts = BEGINNINGS.into_iter().skip(1).map(|next| Some(next - 1)).chain([None]);
+        BEGINNINGS.into_iter().zip(mosts).zip(self.0).map(|((least, most), frames)| (least, most, frames))
+    }
+}
+
+const fn bucket_of() -> [u8; LENGTHS] {
+    let mut table = [0; LENGTHS];
+    let mut length = 0;
+    while length < table.len() {
+        let mut bucket = BUCKETS - 1;
+        while BEGINNINGS[bucket] as usize > length + FCS as usize {
+            bucket -= 1;
+        }
+        table[length] = bucket as u8;
+        length += 1;
+    }
+    table
+}
+
+/// What was counted of some frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many there were.
+    pub frames: u64,
+    /// The bytes they had on the wire, without FCS.
+    pub bytes: u64,
+    /// The shortest and the longest of them, in bytes on the wire without FCS.
+    pub lengths: Option<(u32, u32)>,
+    /// How many had which size.
+    pub sizes: Sizes,
+    /// The least and the greatest time among them.
+    pub span: Option<(Nanos, Nanos)>,
+    /// The most in one second.
+    pub peak: Peak,
+}
+
+impl Traffic {
+    /// Takes up these frames, of which `tally` was taken.
+    pub(crate) fn add(&mut self, descs: &[Desc], tally: &Tally) {
+        if descs.is_empty() {
+            return;
+        }
+        let (least, most) = self.lengths.unwrap_or((u32::MAX, 0));
+        let (first, last) = self.span.unwrap_or((Nanos::MAX, Nanos::ZERO));
+        self.frames += tally.frames;
+        self.bytes += tally.bytes;
+        self.lengths = Some((least.min(tally.least), most.max(tally.most)));
+        self.span = Some((first.min(tally.first), last.max(tally.last)));
+        for (sum, frames) in self.sizes.0.iter_mut().zip(tally.sizes) {
+            *sum += u64::from(frames);
+        }
+        let second = tally.first.seconds();
+        if second == tally.last.seconds() {
+            self.peak.add(second, tally.frames, tally.bytes);
+        } else {
+            for part in descs.chunk_by(|one, next| one.time.seconds() == next.time.seconds()) {
+                let bytes = part.iter().map(|desc| u64::from(desc.wire)).sum();
+                self.peak.add(part[0].time.seconds(), part.len() as u64, bytes);
+            }
+        }
+    }
+}
+
+/// The busiest second: seconds are those of the frames' own times, from one full second of UTC to the next.
+///
+/// Two seconds are kept open, since lanes are not perfectly in order; in a file whose times jump to and fro
+/// between more of them, each stay counts for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// The most frames in one second.
+    pub frames: u64,
+    /// The most bytes in one second at layer 1: with preamble, FCS and gap.
+    pub l1_bytes: u64,
+    open: [Second; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Second {
+    number: u64,
+    frames: u64,
+    l1_bytes: u64,
+}
+
+impl Peak {
+    fn add(&mut self, number: u64, frames: u64, bytes: u64) {
+        if self.open[0].number != number {
+            self.open.swap(0, 1);
+            if self.open[0].number != number {
+                self.open[0] = Second { number, ..Second::default() };
+            }
+        }
+        let second = &mut self.open[0];
+        second.frames += frames;
+        second.l1_bytes += bytes + frames * L1_OVERHEAD;
+        self.frames = self.frames.max(second.frames);
+        self.l1_bytes = self.l1_bytes.max(second.l1_bytes);
+    }
+}
+
+/// One pass over the descs of a burst.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    frames: u64,
+    bytes: u64,
+    least: u32,
+    most: u32,
+    sizes: [u32; BUCKETS],
+    first: Nanos,
+    last: Nanos,
+}
+
+impl Tally {
+    /// Of at most 2^32 descs.
+    pub fn of(descs: &[Desc]) -> Self {
+        let mut tally = Tally {
+            frames: descs.len() as u64,
+            bytes: 0,
+            least: u32::MAX,
+            most: 0,
+            sizes: [0; BUCKETS],
+            first: Nanos::MAX,
+            last: Nanos::ZERO,
+        };
+        for desc in descs {
+            tally.bytes += u64::from(desc.wire);
+            tally.least = tally.least.min(desc.wire);
+            tally.most = tally.most.max(desc.wire);
+            tally.first = tally.first.min(desc.time);
+            tally.last = tally.last.max(desc.time);
+            let place = (desc.wire as usize).min(LENGTHS - 1);
+            tally.sizes[usize::from(BUCKET_OF[place])] += 1;
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn desc(time: u64, wire: u32) -> Desc {
+        Desc { wire, ..Desc::new(Nanos(time), 0, 0) }
+    }
+
+    fn count(bursts: &[&[Desc]]) -> Traffic {
+        let mut traffic = Traffic::default();
+        bursts.iter().for_each(|descs| traffic.add(descs, &Tally::of(descs)));
+        traffic
+    }
+
+    /// RFC 2819, written down once more.
+    fn bucket(wire: u32) -> (u32, Option<u32>) {
+        match u64::from(wire) + 4 {
+            0..=63 => (0, Some(63)),
+            64 => (64, Some(64)),
+            65..=127 => (65, Some(127)),
+            128..=255 => (128, Some(255)),
+            256..=511 => (256, Some(511)),
+            512..=1023 => (512, Some(1023)),
+            1024..=1518 => (1024, Some(1518)),
+            _ => (1519, None),
+        }
+    }
+
+    #[test]
+    fn every_length_lies_in_its_bucket() {
+        for wire in (0..3000).chain([65_549, u32::MAX - 3, u32::MAX]) {
+            let filled: Vec<_> = count(&[&[desc(0, wire)]]).sizes.buckets().filter(|bucket| bucket.2 > 0).collect();
+            let (least, most) = bucket(wire);
+            assert_eq!(filled, [(least, most, 1)], "{wire}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_counted_of_nothing() {
+        assert_eq!(count(&[&[], &[]]), Traffic::default());
+        assert_eq!(Traffic::default().sizes.buckets().map(|bucket| bucket.2).sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn a_second_stays_open_while_the_next_one_begins() {
+        let s = 1_000_000_000;
+        let traffic =
+            count(&[&[desc(s, 60), desc(2 * s, 60)], &[desc(s + 5, 60), desc(2 * s + 1, 60), desc(s + 9, 76)]]);
+        assert_eq!((traffic.peak.frames, traffic.peak.l1_bytes), (3, 3 * 84 + 16));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn counts_are_those_of_frames_looked_at_one_by_one(
+            steps in prop::collection::vec((0u64..400_000_000, prop_oneof![0u32..2000, any::<u32>()]), 0..200),
+            cuts in prop::collection::vec(0usize..200, 0..8),
+        ) {
+            let mut time = 1_700_000_000_000_000_000;
+            let descs: Vec<Desc> = steps.iter().map(|(gap, wire)| { time += gap; desc(time, *wire) }).collect();
+            let mut bursts: Vec<&[Desc]> = Vec::new();
+            let mut rest = &descs[..];
+            for cut in cuts {
+                let (burst, behind) = rest.split_at(cut.min(rest.len()));
+                bursts.push(burst);
+                rest = behind;
+            }
+            bursts.push(rest);
+            let traffic = count(&bursts);
+
+            let mut sizes: BTreeMap<(u32, Option<u32>), u64> = BTreeMap::new();
+            let mut seconds: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+            for desc in &descs {
+                *sizes.entry(bucket(desc.wire)).or_default() += 1;
+                let second = seconds.entry(desc.time.0 / 1_000_000_000).or_default();
+                *second = (second.0 + 1, second.1 + u64::from(desc.wire) + 24);
+            }
+            let found: BTreeMap<_, _> =
+                traffic.sizes.buckets().filter(|one| one.2 > 0).map(|(least, most, frames)| ((least, most), frames)).collect();
+            prop_assert_eq!(found, sizes);
+            prop_assert_eq!(traffic.frames, descs.len() as u64);
+            prop_assert_eq!(traffic.bytes, descs.iter().map(|desc| u64::from(desc.wire)).sum::<u64>());
+            let wires = || descs.iter().map(|desc| desc.wire);
+            prop_assert_eq!(traffic.lengths, wires().min().zip(wires().max()));
+            prop_assert_eq!(traffic.span, descs.first().map(|one| one.time).zip(descs.last().map(|one| one.time)));
+            prop_assert_eq!(traffic.peak.frames, seconds.values().map(|one| one.0).max().unwrap_or(0));
+            prop_assert_eq!(traffic.peak.l1_bytes, seconds.values().map(|one| one.1).max().unwrap_or(0));
+        }
+    }
+}

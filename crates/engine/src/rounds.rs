@@ -1,0 +1,95 @@
+//! The rounds of a run that receives: when to stop, how to wait, when all is over.
+
+use crate::control::Stop;
+use crate::lanes::Lanes;
+use crate::wait::{Awaited, Idler, Waiting};
+use linerate_burst::Nanos;
+use std::time::{Duration, Instant};
+
+/// How often the loss counters are looked up while the run lasts.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long detached lanes may take to show the next frame, or that there is none: the backlog is finite, but a
+/// slow output takes its time.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// The longest wait for input, so that stop requests and time limits are seen.
+const NAP_LIMIT: Duration = Duration::from_millis(10);
+
+/// What came of one look at all lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// Frames were taken.
+    Moved,
+    /// There was nothing to take.
+    Nothing,
+    /// Frames are there, and another lane could still bring older ones.
+    Held,
+    /// No lane has a frame, or will ever have one.
+    Over,
+}
+
+/// Goes through the rounds of one run.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    idler: Idler,
+    duration: Option<Duration>,
+    stop: Stop,
+    started: Instant,
+    looked: Instant,
+    /// Since when detached lanes have shown nothing.
+    detached: Option<Instant>,
+    quiesced: bool,
+}
+
+impl Rounds {
+    /// Starts the time of the run, which lasts at most for `duration` and until `stop` is requested.
+    pub fn new(waiting: Waiting, duration: Option<Duration>, stop: Stop) -> Self {
+        let now = Instant::now();
+        let idler = Idler::new(waiting);
+        Rounds { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
+    }
+
+    /// Detaches the lanes once the run has `enough`, was asked to stop, or its time is up.
+    pub fn detach_if(&mut self, enough: bool, lanes: &mut Lanes) {
+        let is_late = || self.duration.is_some_and(|limit| self.started.elapsed() >= limit);
+        if self.detached.is_none() && (enough || self.stop.is_requested() || is_late()) {
+            lanes.detach();
+            self.detached = Some(Instant::now());
+        }
+    }
+
+    /// Ends a round that began at `now`, waiting where it has brought nothing; false if it was the last.
+    pub fn go_on(&mut self, round: Round, now: Nanos, lanes: &Lanes) -> bool {
+        match round {
+            Round::Over => {
+                self.quiesced = true;
+                return false;
+            }
+            Round::Moved => {
+                self.idler.busy(now);
+                self.detached = self.detached.map(|_| Instant::now());
+            }
+            Round::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
+            Round::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
+        }
+        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
+    }
+
+    /// Whether it is time to look the loss counters up again.
+    pub fn is_time_to_look(&mut self) -> bool {
+        let is_time = self.looked.elapsed() >= LOOK_EVERY;
+        if is_time {
+            self.looked = Instant::now();
+        }
+        is_time
+    }
+
+    /// How long the run has taken so far.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether all lanes ran dry, so that counters are exact.
+    pub fn quiesced(&self) -> bool {
+        self.quiesced
+    }
+}

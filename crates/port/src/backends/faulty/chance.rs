@@ -1,0 +1,146 @@
+//! Chances, and the draws they are held against.
+
+use std::fmt;
+
+/// How likely something is, exactly: `0.1%`, `1/1000`, `250ppm`, or `0` for never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chance {
+    /// At most `of`.
+    times: u64,
+    /// A power of ten, or the denominator as it was written.
+    of: u64,
+}
+
+/// Digits behind the point of a percentage: one frame in 10^11 is the least chance.
+const MAX_DECIMALS: usize = 9;
+
+impl Chance {
+    /// Never.
+    pub const NEVER: Chance = Chance { times: 0, of: 1 };
+
+    /// `times` in `of`; `None` unless that is a chance between 0 and 1.
+    pub fn new(times: u64, of: u64) -> Option<Self> {
+        (of > 0 && times <= of).then_some(Chance { times, of })
+    }
+
+    /// Reads a chance as it is written.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some((times, of)) = text.split_once('/') {
+            return Chance::new(digits(times)?, digits(of)?);
+        }
+        if let Some(parts) = text.strip_suffix("ppm") {
+            return Chance::new(digits(parts)?, 1_000_000);
+        }
+        if let Some(percent) = text.strip_suffix('%') {
+            let (whole, decimals) = percent.split_once('.').unwrap_or((percent, ""));
+            if decimals.len() > MAX_DECIMALS {
+                return None;
+            }
+            let scale = 10u64.pow(decimals.len() as u32);
+            let decimals = if decimals.is_empty() { 0 } else { digits(decimals)? };
+            return Chance::new(digits(whole)?.checked_mul(scale)?.checked_add(decimals)?, 100 * scale);
+        }
+        (text == "0").then_some(Chance::NEVER)
+    }
+
+    /// Whether it can happen at all.
+    pub fn is_never(self) -> bool {
+        self.times == 0
+    }
+
+    /// Whether it happens, given a draw from all 64-bit numbers: so for exactly its share of all draws, to one in 2^64.
+    #[inline]
+    pub fn hits(self, draw: u64) -> bool {
+        scale(draw, self.of) < self.times
+    }
+}
+
+impl fmt::Display for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.times as f64 * 100.0 / self.of as f64)
+    }
+}
+
+/// A draw as a number below `bound`, each as likely as any other to one in 2^64.
+#[inline]
+pub fn scale(draw: u64, bound: u64) -> u64 {
+    ((u128::from(draw) * u128::from(bound)) >> 64) as u64
+}
+
+/// A number that depends on nothing but the key and the index: the output `index` of SplitMix64 (Steele, Lea,
+/// Flood: Fast Splittable Pseudorandom Number Generators, 2014) started at `key`.
+#[inline]
+pub fn draw(key: u64, index: u64) -> u64 {
+    mix(key.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN)))
+}
+
+/// 2^64 divided by the golden ratio, odd: the step of SplitMix64.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(state: u64) -> u64 {
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+/// Digits alone: no sign, no space.
+fn digits(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn chances_are_read_exactly() {
+        for (text, times, of) in [
+            ("0.1%", 1, 1000),
+            ("100%", 100, 100),
+            ("12.5%", 125, 1000),
+            ("1/3", 1, 3),
+            ("250ppm", 250, 1_000_000),
+            ("0", 0, 1),
+            ("0/5", 0, 5),
+        ] {
+            assert_eq!(Chance::parse(text), Chance::new(times, of), "{text}");
+        }
+        for wrong in ["", "1", "0.5", "101%", "2/1", "1/0", "-1%", "%", ".%", "1e3ppm", "1.0000000000%", "5 %", "+1%"] {
+            assert_eq!(Chance::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    /// The outputs of SplitMix64 from state 0, as published with the reference code.
+    #[test]
+    fn draws_are_those_of_splitmix64() {
+        let first: Vec<u64> = (0..3).map(|index| draw(0, index)).collect();
+        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+    }
+
+    #[test]
+    fn always_is_always_and_never_is_never() {
+        for draw in [0, 1, u64::MAX / 2, u64::MAX] {
+            assert!(Chance::parse("100%").unwrap().hits(draw));
+            assert!(!Chance::NEVER.hits(draw));
+        }
+        let third = Chance::new(1, 3).unwrap();
+        assert!(third.hits(u64::MAX / 3 - 1) && !third.hits(u64::MAX / 3 + 2));
+    }
+
+    #[test]
+    fn as_many_are_hit_as_the_chance_says() {
+        let chance = Chance::parse("1%").unwrap();
+        let hits = (0..1_000_000).filter(|index| chance.hits(draw(7, *index))).count();
+        // Five standard deviations.
+        assert!((9_500..=10_500).contains(&hits), "{hits}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_chance_or_none(text in ".*") {
+            let _ = Chance::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What is to become of each frame: decided by seed, queue and the frame's number alone.
+//!
+//! Whether something happens to frame `n` of a queue is `draw(key, n)` held against its chance, with a key for each
+//! kind of fault. So no fault shifts the draws of another one, a run can be predicted, and a model that knows
+//! nothing of this code gives the same counts.
+
+use super::chance::{Chance, draw, scale};
+use super::faults::Faults;
+use std::time::Duration;
+
+/// What is drawn for; each has draws of its own.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Drop,
+    Burst,
+    Repeat,
+    Reorder,
+    Corrupt,
+    Truncate,
+    Pad,
+    Jitter,
+    /// Which bits; where to cut; how much more.
+    Bits,
+    Cut,
+    More,
+}
+
+const PURPOSES: usize = Purpose::More as usize + 1;
+
+/// Decides.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    faults: Faults,
+    /// One for each purpose.
+    keys: [u64; PURPOSES],
+}
+
+/// What becomes of one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// It is dropped, and nothing else happens to it.
+    pub dropped: bool,
+    /// It comes twice.
+    pub repeated: bool,
+    /// It leaves behind so many others.
+    pub reordered: Option<u32>,
+    /// Bits to turn over are chosen by this key.
+    pub corrupted: Option<u64>,
+    /// It is cut, to a length chosen by this draw unless the user gave one.
+    pub truncated: Option<u64>,
+    /// It gets more bytes, chosen likewise.
+    pub padded: Option<u64>,
+}
+
+impl Plan {
+    /// For queue `queue` of a port: key `p` is `draw(draw(seed, queue), p)`.
+    pub fn new(faults: Faults, queue: u64) -> Self {
+        let seed = draw(faults.seed, queue);
+        Plan { keys: std::array::from_fn(|purpose| draw(seed, purpose as u64)), faults }
+    }
+
+    /// What was asked for.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What becomes of frame `number`, counted from 0.
+    pub fn fate(&self, number: u64) -> Fate {
+        let faults = &self.faults;
+        let chosen = |chance, what, which| self.hits(chance, what, number).then(|| self.draw(which, number));
+        Fate {
+            dropped: self.hits(faults.drop, Purpose::Drop, number) || self.in_burst(number),
+            repeated: self.hits(faults.repeat, Purpose::Repeat, number),
+            reordered: self.hits(faults.reorder.0, Purpose::Reorder, number).then_some(faults.reorder.1),
+            corrupted: chosen(faults.corrupt.chance, Purpose::Corrupt, Purpose::Bits),
+            truncated: chosen(faults.truncate.0, Purpose::Truncate, Purpose::Cut),
+            padded: chosen(faults.pad.0, Purpose::Pad, Purpose::More),
+        }
+    }
+
+    /// By how much frame `number` is delayed: no less than the delay without the jitter, no more than with it.
+    pub fn delay(&self, number: u64) -> Duration {
+        let Faults { delay, jitter, .. } = self.faults;
+        if jitter.is_zero() {
+            return delay;
+        }
+        let width = 2 * jitter.as_nanos() as u64 + 1;
+        delay - jitter + Duration::from_nanos(scale(self.draw(Purpose::Jitter, number), width))
+    }
+
+    /// Whether a burst of losses began at this frame or lasts until it.
+    fn in_burst(&self, number: u64) -> bool {
+        let (chance, frames) = self.faults.burst;
+        if chance.is_never() {
+            return false;
+        }
+        let first = number.saturating_sub(u64::from(frames) - 1);
+        (first..=number).any(|begin| self.hits(chance, Purpose::Burst, begin))
+    }
+
+    #[inline]
+    fn hits(&self, chance: Chance, what: Purpose, number: u64) -> bool {
+        !chance.is_never() && chance.hits(self.draw(what, number))
+    }
+
+    #[inline]
+    fn draw(&self, what: Purpose, number: u64) -> u64 {
+        draw(self.keys[what as usize], number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        Plan::new(Faults::parse(text).unwrap(), 0)
+    }
+
+    fn dropped(plan: &Plan) -> Vec<u64> {
+        (0..20_000).filter(|number| plan.fate(*number).dropped).collect()
+    }
+
+    #[test]
+    fn a_burst_drops_as_many_as_it_is_long() {
+        let lost = dropped(&plan("burst=1/2000x10"));
+        assert!(!lost.is_empty());
+        let mut run = 1;
+        for pair in lost.windows(2) {
+            if pair[1] == pair[0] + 1 {
+                run += 1;
+            } else {
+                assert!(run >= 10, "a burst of {run} up to frame {}", pair[0]);
+                run = 1;
+            }
+        }
+    }
+
+    #[test]
+    fn faults_do_not_shift_one_another() {
+        let alone = dropped(&plan("drop=1%"));
+        let among = plan("drop=1%&repeat=5%&reorder=3%x2&corrupt=9%&truncate=2%&pad=1%&delay=2ms+-1ms");
+        assert_eq!(alone, dropped(&among));
+        let repeated = (0..20_000).filter(|number| among.fate(*number).repeated).count();
+        let both = (0..20_000).filter(|n| among.fate(*n).repeated && among.fate(*n).dropped).count();
+        assert!((800..1200).contains(&repeated), "{repeated}");
+        assert!(both < 40, "{both} are both repeated and dropped: the draws hang together");
+    }
+
+    #[test]
+    fn another_seed_or_queue_is_another_plan() {
+        let lost = |faults: &str, queue| dropped(&Plan::new(Faults::parse(faults).unwrap(), queue));
+        assert_eq!(lost("drop=1%&seed=5", 2), lost("drop=1%&seed=5", 2));
+        assert_ne!(lost("drop=1%&seed=5", 2), lost("drop=1%&seed=5", 3));
+        assert_ne!(lost("drop=1%&seed=5", 2), lost("drop=1%&seed=6", 2));
+    }
+
+    #[test]
+    fn jitter_goes_both_ways_and_no_further() {
+        let plan = plan("delay=5ms+-2ms");
+        let delays: Vec<Duration> = (0..10_000).map(|number| plan.delay(number)).collect();
+        let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+        assert!(*least >= Duration::from_millis(3) && *least < Duration::from_micros(3010), "{least:?}");
+        assert!(*most <= Duration::from_millis(7) && *most > Duration::from_micros(6990), "{most:?}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Decompressing a stream that may be cut, damaged or hostile.
+
+use super::Compression;
+use flate2::{Decompress, FlushDecompress, Status};
+use std::fmt;
+use std::io::{Error, ErrorKind, Read, Result};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+
+/// Compressed bytes asked for at a time.
+const PIECE: usize = 128 << 10;
+
+/// The largest window a zstd frame may ask for, as a power of two: 128 MiB, which is what `zstd -d` takes
+/// unless told otherwise, and all that `zstd` makes without `--long=28` or more.
+const LARGEST_WINDOW: u32 = 27;
+
+/// The most bytes a zstd frame's header begins with before its length is known.
+const FRAME_START: usize = 5;
+
+/// A compressed source, read decompressed. All bytes that can be had come before an error about the data;
+/// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them.
+pub(crate) struct Decoder {
+    source: Source,
+    codec: Codec,
+    /// Told once what was decompressed before it was taken.
+    broken: Option<Broken>,
+}
+
+/// Compressed data that cannot be decompressed further.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub compression: Compression,
+    /// Where, in bytes from the beginning of the compressed file.
+    pub offset: u64,
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} data at byte {}: {}", self.compression.name(), self.offset, self.what)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+enum Codec {
+    /// The member under way.
+    Gzip { member: Option<Decompress>, members: u64 },
+    /// How many bytes make up the rest of the block under way, and whether a frame is under way.
+    Zstd { context: DCtx<'static>, hint: usize, inside: bool },
+}
+
+/// What a step of decompression did.
+#[derive(Default)]
+struct Progress {
+    consumed: usize,
+    written: usize,
+    error: Option<String>,
+}
+
+impl Decoder {
+    /// Decompresses `source`, of which `begin` has been read already.
+    pub fn new(compression: Compression, begin: &[u8], source: Box<dyn Read + Send>) -> Result<Self> {
+        let codec = match compression {
+            Compression::Gzip => Codec::Gzip { member: None, members: 0 },
+            Compression::Zstd => {
+                let mut context = DCtx::try_create().ok_or(ErrorKind::OutOfMemory)?;
+                let limit = context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW));
+                limit.map_err(|code| Error::other(zstd_safe::get_error_name(code)))?;
+                Codec::Zstd { context, hint: FRAME_START, inside: false }
+            }
+        };
+        Ok(Decoder { source: Source::new(begin, source), codec, broken: None })
+    }
+
+    fn breaks(&self, what: String) -> Broken {
+        let compression = match self.codec {
+            Codec::Gzip { .. } => Compression::Gzip,
+            Codec::Zstd { .. } => Compression::Zstd,
+        };
+        Broken { compression, offset: self.source.offset, what }
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+        let mut written = 0;
+        while self.broken.is_none() && written < into.len() {
+            let step = self.codec.step(self.source.at_hand(), &mut into[written..]);
+            self.source.consume(step.consumed);
+            written += step.written;
+            if let Some(what) = step.error {
+                self.broken = Some(self.breaks(what));
+            } else if step.consumed == 0 && step.written == 0 {
+                // What was decompressed is not held back while more may be long in coming.
+                if written > 0 {
+                    break;
+                }
+                if !self.source.read_on()? {
+                    if !self.codec.is_inside() {
+                        return Ok(0);
+                    }
+                    self.broken = Some(self.breaks("the file is cut off here".into()));
+                }
+            }
+        }
+        match &self.broken {
+            Some(broken) if written == 0 => Err(Error::new(ErrorKind::InvalidData, broken.clone())),
+            _ => Ok(written),
+        }
+    }
+}
+
+impl Codec {
+    fn step(&mut self, from: &[u8], into: &mut [u8]) -> Progress {
+        match self {
+            Codec::Gzip { member: None, .. } if from.is_empty() => Progress::default(),
+            // Tapes and block devices pad with zeros, which gzip passes over as well.
+            Codec::Gzip { member: None, members: 1.. } if from[0] == 0 => {
+                let consumed = from.iter().take_while(|byte| **byte == 0).count();
+                Progress { consumed, ..Progress::default() }
+            }
+            Codec::Gzip { member, members } => {
+                let inflate = member.get_or_insert_with(|| Decompress::new_gzip(15));
+                let (progress, ended) = step_gzip(inflate, from, into);
+                if ended {
+                    *member = None;
+                    *members += 1;
+                }
+                progress
+            }
+            Codec::Zstd { context, hint, inside } => step_zstd(context, hint, inside, from, into),
+        }
+    }
+
+    /// Whether the end of the file would be in the middle of something.
+    fn is_inside(&self) -> bool {
+        match self {
+            Codec::Gzip { member, .. } => member.is_some(),
+            Codec::Zstd { inside, .. } => *inside,
+        }
+    }
+}
+
+/// Inflates; also says whether the member has ended, its checksum and length found right.
+fn step_gzip(inflate: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Progress, bool) {
+    let before = (inflate.total_in(), inflate.total_out());
+    let result = inflate.decompress(from, into, FlushDecompress::None);
+    let consumed = (inflate.total_in() - before.0) as usize;
+    let written = (inflate.total_out() - before.1) as usize;
+    let error = result.as_ref().err().map(ToString::to_string);
+    (Progress { consumed, written, error }, matches!(result, Ok(Status::StreamEnd)))
+}
+
+/// Decompresses one block at most: what comes before a damaged block is then handed out.
+fn step_zstd(
+    context: &mut DCtx<'static>,
+    hint: &mut usize,
+    inside: &mut bool,
+    from: &[u8],
+    into: &mut [u8],
+) -> Progress {
+    if from.is_empty() && !*inside {
+        return Progress::default();
+    }
+    let mut input = InBuffer::around(&from[..from.len().min((*hint).max(1))]);
+    let mut output = OutBuffer::around(into);
+    let result = context.decompress_stream(&mut output, &mut input);
+    let (consumed, written) = (input.pos(), output.pos());
+    let error = match result {
+        Ok(next) => {
+            *inside = next > 0;
+            *hint = if next > 0 { next } else { FRAME_START };
+            None
+        }
+        Err(code) => Some(match zstd_safe::get_error_name(code) {
+            name if name.contains("too much memory") => format!("{name}: windows may have 128 MiB"),
+            name => name.to_owned(),
+        }),
+    };
+    Progress { consumed, written, error }
+}
+
+/// Compressed bytes.
+struct Source {
+    inner: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    at: usize,
+    end: usize,
+    /// Where `at` is in the file.
+    offset: u64,
+}
+
+impl Source {
+    fn new(begin: &[u8], inner: Box<dyn Read + Send>) -> Self {
+        let mut buffer = begin.to_vec();
+        buffer.resize(begin.len().max(PIECE), 0);
+        Source { inner, buffer, at: 0, end: begin.len(), offset: 0 }
+    }
+
+    fn at_hand(&self) -> &[u8] {
+        &self.buffer[self.at..self.end]
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// Reads on behind what is left; returns false at the end.
+    fn read_on(&mut self) -> Result<bool> {
+        self.buffer.copy_within(self.at..self.end, 0);
+        (self.at, self.end) = (0, self.end - self.at);
+        loop {
+            match self.inner.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    let count = result?;
+                    self.end += count;
+                    return Ok(count > 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What a file is, by its first bytes.
+
+use super::Format;
+use crate::error::{Fault, ReadError};
+use crate::pcap::{FILE_HEADER, FileHeader};
+use crate::pcapng::{SECTION_HEADER, Section};
+use linerate_burst::{Interface, StampSource};
+
+/// Magics of compressed files that are not decompressed here, with the program that does it.
+const COMPRESSED: [(&[u8], &str); 3] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+
+/// The format of a file by its first bytes, and how many of them are a header that is done with.
+pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadError> {
+    let name = name.to_owned();
+    if let Some((_, tool)) = COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(ReadError::Compressed { name, tool });
+    }
+    let Some(magic) = bytes.first_chunk::<4>() else {
+        let found = if bytes.is_empty() { "it is empty".into() } else { format!("it has {} bytes", bytes.len()) };
+        return Err(ReadError::NotACapture { name, found });
+    };
+    if *magic == SECTION_HEADER.to_ne_bytes() {
+        return Ok((Format::Pcapng(Section::new()), 0));
+    }
+    if !FileHeader::is_magic(*magic) {
+        let found = format!("it begins with {}", magic.escape_ascii());
+        return Err(ReadError::NotACapture { name, found });
+    }
+    let Some(header) = bytes.first_chunk::<FILE_HEADER>() else {
+        let (needed, present) = (FILE_HEADER as u64, bytes.len() as u64);
+        return Err(ReadError::CutOff { name, offset: 0, needed, present, frames: 0 });
+    };
+    match FileHeader::parse(header) {
+        Ok(header) => {
+            let mut interface = Interface::new("", header.link, StampSource::File);
+            interface.snap = header.snap;
+            let fcs = header.fcs;
+            Ok((Format::Pcap(header, [interface], [fcs]), FILE_HEADER as u64))
+        }
+        Err(Fault::Unsupported(what)) => Err(ReadError::Unsupported { name, offset: 0, what, frames: 0 }),
+        Err(Fault::Damaged(what)) => Err(ReadError::Damaged { name, offset: 0, what, frames: 0 }),
+    }
+}

@@ -1,0 +1,106 @@
+use super::*;
+use crate::pcap::file_header;
+use linerate_burst::{LinkType, MAX_FRAME};
+
+fn open(bytes: &[u8]) -> Result<Reader, ReadError> {
+    Reader::new(Box::new(io::Cursor::new(bytes.to_vec())), "x.pcap")
+}
+
+fn record(captured: u32, there: usize) -> Vec<u8> {
+    let words = [1u32, 2, captured, captured];
+    words.iter().flat_map(|word| word.to_ne_bytes()).chain(vec![7; there]).collect()
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    open(bytes).err().expect("an error").to_string()
+}
+
+/// Reads to the end: frames, and what was wrong.
+fn drain(mut reader: Reader) -> (usize, Option<String>) {
+    let mut frames = 0;
+    loop {
+        match reader.fill().map(|burst| burst.len()) {
+            Ok(0) => return (frames, None),
+            Ok(shown) => {
+                frames += 1;
+                reader.consume(1.min(shown));
+            }
+            Err(error) => {
+                assert!(reader.ended() && reader.fill().unwrap().is_empty(), "told once, then ended");
+                return (frames, Some(error.to_string()));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_capture_says_what_it_is() {
+    assert!(refusal(b"").contains("it is empty"));
+    assert!(refusal(b"abc").contains("it has 3 bytes"));
+    assert!(refusal(b"GIF89a").contains("it begins with GIF8"));
+    assert!(refusal(b"\xfd7zXZ\0").contains("(xz -dc x.pcap | linerate ... -r -)"));
+    assert!(refusal(b"\x04\x22\x4d\x18....").contains("lz4 -dc"));
+    assert!(refusal(&file_header(LinkType::RAW)[..23]).contains("24 bytes belong there, 23 are left"));
+}
+
+#[test]
+fn frames_before_a_cut_are_handed_out_first() {
+    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    bytes.extend([record(60, 60), record(0, 0), record(60, 18)].concat());
+    let message = "x.pcap: cut off in the middle of the record at byte 116: 76 bytes belong there, 34 are left; the \
+                   2 frames before it are complete";
+    assert_eq!(drain(open(&bytes).unwrap()), (2, Some(message.into())));
+    bytes.truncate(116);
+    assert_eq!(drain(open(&bytes).unwrap()), (2, None));
+}
+
+#[test]
+fn a_hostile_length_names_its_place() {
+    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    bytes.extend([record(60, 60), record(u32::MAX, 1000)].concat());
+    let message = "x.pcap: damaged at byte 100: a frame of 4294967295 bytes, and none may be longer than 262144; \
+                   the 1 frames before it were read";
+    assert_eq!(drain(open(&bytes).unwrap()), (1, Some(message.into())));
+}
+
+#[test]
+fn the_longest_frame_passes() {
+    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    for _ in 0..5 {
+        bytes.extend(record(MAX_FRAME as u32, MAX_FRAME));
+    }
+    assert_eq!(drain(open(&bytes).unwrap()), (5, None));
+}
+
+#[test]
+fn a_source_that_would_block_is_asked_again() {
+    struct Hesitant(Vec<u8>, bool);
+    impl Read for Hesitant {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if !self.1 || self.0.is_empty() {
+                return if self.0.is_empty() { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
+            }
+            let count = self.0.len().min(30).min(to.len());
+            to[..count].copy_from_slice(&self.0[..count]);
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    bytes.extend([record(60, 60), record(60, 60)].concat());
+    let mut reader = Reader::new(Box::new(Hesitant(bytes, false)), "slow").unwrap();
+    let (mut frames, mut blocked) = (0, 0);
+    while !reader.ended() {
+        match reader.fill().map(|burst| burst.len()) {
+            Ok(shown) => {
+                frames += shown;
+                reader.consume(shown);
+            }
+            Err(ReadError::Io { reason, .. }) if reason.kind() == io::ErrorKind::WouldBlock => blocked += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(frames, 2);
+    assert!(blocked > 3);
+}

@@ -1,0 +1,227 @@
+//! Writing pcapng: interfaces as they appear, frames with what is known of them, statistics at the end.
+
+use super::{Counts, Failure, put};
+use crate::file::Output;
+use crate::origin::{Notes, Origin, Statistics};
+use crate::pcapng::Encoder;
+use crate::statistics;
+use linerate_burst::block::View;
+use linerate_burst::{Desc, Flags, Interface, Ledger, LinkType, Nanos, StampSource};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Bytes of blocks that are put together before they are written.
+const PIECE: usize = 256 << 10;
+
+/// A pcapng file in the making.
+pub(super) struct Blocks {
+    encoder: Encoder,
+    /// Comments on the section.
+    pub comments: Vec<String>,
+    begun: bool,
+    /// Sections of input files whose comments are in the file, by the address of their options, which lie in
+    /// memory as long as the interfaces do.
+    sections: HashSet<usize>,
+    /// The files that interfaces come from, and how many of their tables are written.
+    files: Vec<(Arc<Notes>, usize)>,
+    /// For each interface of the view, its interface in the file.
+    ids: Vec<Option<u32>>,
+    /// How many interfaces of the view were looked at.
+    known: usize,
+    /// The interfaces in the file.
+    seen: Vec<Seen>,
+    /// Where each frame ends in the encoder's bytes.
+    ends: Vec<usize>,
+    /// The options of one frame.
+    note: Vec<u8>,
+}
+
+/// An interface in the file, and the times of the frames written.
+struct Seen {
+    name: String,
+    origin: Option<Arc<Origin>>,
+    /// Whether its frames come from a file; those out of order there are not late here.
+    from_file: bool,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl Blocks {
+    pub fn new() -> Self {
+        Blocks {
+            encoder: Encoder::new(),
+            comments: Vec::new(),
+            begun: false,
+            sections: HashSet::new(),
+            files: Vec::new(),
+            ids: Vec::new(),
+            known: 0,
+            seen: Vec::new(),
+            ends: Vec::new(),
+            note: Vec::new(),
+        }
+    }
+
+    /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
+    /// header says what that of its first section said; from several, it has the comments of all of those.
+    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, interfaces: &[Interface]) -> Result<(), Failure> {
+        if self.begun {
+            return Ok(());
+        }
+        self.push_section(interfaces);
+        self.write_out(output, counts)
+    }
+
+    fn push_section(&mut self, interfaces: &[Interface]) {
+        self.begun = true;
+        let origins: Vec<_> = interfaces.iter().map(Origin::of).collect();
+        let mut sections = Vec::new();
+        for origin in origins.iter().flatten() {
+            if self.is_new_file(origin) && self.is_new_section(origin) {
+                sections.push(Arc::clone(&origin.section));
+            }
+        }
+        match &sections[..] {
+            [only] if origins.iter().all(Option::is_some) => {
+                self.encoder.section_header(Some(only), &[], &self.comments);
+            }
+            several => {
+                let mut comments = Vec::new();
+                several.iter().for_each(|section| self.encoder.comments(section, &mut comments));
+                self.encoder.section_header(None, &comments, &self.comments);
+            }
+        }
+    }
+
+    pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
+        if !self.begun {
+            self.push_section(view.interfaces);
+        }
+        self.push_interfaces_of_files(view.interfaces);
+        self.push_tables();
+        for (desc, frame) in view.burst().iter() {
+            let id = self.id(view.interfaces, desc.interface);
+            let seen = &mut self.seen[id as usize];
+            seen.first = seen.first.min(desc.time);
+            seen.last = seen.last.max(desc.time);
+            if desc.note != 0 || desc.flags.contains(Flags::LATE) {
+                self.push_special(id, desc, frame);
+            } else {
+                self.encoder.frame(id, desc, frame, &[]);
+            }
+            self.ends.push(self.encoder.bytes().len());
+            if self.encoder.bytes().len() >= PIECE {
+                self.write_out(output, counts)?;
+            }
+        }
+        self.write_out(output, counts)
+    }
+
+    /// A frame that was commented on, or is late.
+    #[cold]
+    fn push_special(&mut self, id: u32, desc: &Desc, frame: &[u8]) {
+        let seen = &self.seen[id as usize];
+        self.note.clear();
+        if let Some(origin) = &seen.origin {
+            origin.notes.append(desc, &mut self.note);
+        }
+        let flags = if seen.from_file { desc.flags.without(Flags::LATE) } else { desc.flags };
+        self.encoder.frame(id, &Desc { flags, ..*desc }, frame, &self.note);
+    }
+
+    /// All interfaces of a file that was read are there in the one written, also those without a frame.
+    fn push_interfaces_of_files(&mut self, interfaces: &[Interface]) {
+        for index in self.known..interfaces.len() {
+            if interfaces[index].origin.is_some() {
+                self.id(interfaces, index as u16);
+            }
+        }
+        self.known = interfaces.len();
+    }
+
+    /// Names and secrets that files told since the last time; those a frame needs came before it.
+    fn push_tables(&mut self) {
+        for (notes, written) in &mut self.files {
+            for table in notes.tables(*written) {
+                self.encoder.whole(&table);
+                *written += 1;
+            }
+        }
+    }
+
+    /// The interface in the file for one of the view, written where it is not there yet.
+    #[inline]
+    fn id(&mut self, interfaces: &[Interface], index: u16) -> u32 {
+        match self.ids.get(usize::from(index)) {
+            Some(Some(id)) => *id,
+            _ => self.new_id(interfaces, usize::from(index)),
+        }
+    }
+
+    #[cold]
+    fn new_id(&mut self, interfaces: &[Interface], index: usize) -> u32 {
+        let unnamed = Interface::new("", LinkType::ETHERNET, StampSource::File);
+        let interface = interfaces.get(index).unwrap_or(&unnamed);
+        let id = self.seen.len() as u32;
+        let origin = Origin::of(interface);
+        let mut comments = Vec::new();
+        if let Some(origin) = &origin {
+            self.is_new_file(origin);
+            // The header is written: what a later section says is said of its first interface.
+            if self.is_new_section(origin) {
+                self.encoder.comments(&origin.section, &mut comments);
+            }
+        }
+        self.encoder.interface(interface, origin.as_deref(), &comments);
+        let (name, from_file) = (interface.name.clone(), interface.stamp == StampSource::File);
+        self.seen.push(Seen { name, origin, from_file, first: Nanos::MAX, last: Nanos::ZERO });
+        if self.ids.len() <= index {
+            self.ids.resize(index + 1, None);
+        }
+        self.ids[index] = Some(id);
+        id
+    }
+
+    /// Takes the file of an interface up, unless that was done.
+    fn is_new_file(&mut self, origin: &Origin) -> bool {
+        let is_new = !self.files.iter().any(|(notes, _)| Arc::ptr_eq(notes, &origin.notes));
+        if is_new {
+            self.files.push((Arc::clone(&origin.notes), 0));
+        }
+        is_new
+    }
+
+    fn is_new_section(&mut self, origin: &Origin) -> bool {
+        self.sections.insert(Arc::as_ptr(&origin.section).addr())
+    }
+
+    /// Writes the statistics of all interfaces: those of the file that an interface was read from, else
+    /// what the ledger knows.
+    pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger) -> Result<(), Failure> {
+        self.push_tables();
+        let mut comment = statistics::text(run);
+        for (id, seen) in self.seen.iter().enumerate() {
+            let shared = self.seen.iter().filter(|other| other.name == seen.name).count() > 1;
+            let name = if shared { "" } else { &seen.name };
+            let told = seen.origin.as_ref().and_then(|origin| origin.statistics());
+            let mut statistics = told.unwrap_or_else(|| statistics::of_interface(run, name));
+            if seen.first <= seen.last {
+                statistics.first.get_or_insert(seen.first);
+                statistics.last.get_or_insert(seen.last);
+            }
+            if statistics != Statistics::default() || !comment.is_empty() {
+                let time = statistics.last.unwrap_or(seen.last);
+                self.encoder.statistics(id as u32, time, &statistics, &std::mem::take(&mut comment));
+            }
+        }
+        self.write_out(output, counts)
+    }
+
+    fn write_out(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
+        let end_of = |frames: usize| frames.checked_sub(1).map_or(0, |last| self.ends[last]);
+        let result = put(output, self.encoder.bytes(), counts, self.ends.len(), end_of);
+        self.ends.clear();
+        self.encoder.clear();
+        result
+    }
+}

@@ -1,0 +1,89 @@
+//! Writing the classic format: the records of a block as they lie, which have nanoseconds, or copied with
+//! microseconds.
+
+use super::{Counts, Failure, put};
+use crate::file::Output;
+use crate::pcap;
+use linerate_burst::block::{RECORD_HEADER, View};
+use linerate_burst::{Desc, Interface, LinkType};
+use std::ops::Range;
+
+/// A pcap file in the making.
+pub(super) struct Records {
+    /// Whether times are written in microseconds.
+    micros: bool,
+    /// The link type, once a header was written.
+    link: Option<LinkType>,
+    /// Records whose times were changed.
+    scratch: Vec<u8>,
+}
+
+impl Records {
+    pub fn new(micros: bool) -> Self {
+        Records { micros, link: None, scratch: Vec::new() }
+    }
+
+    /// Writes the header, unless that was done.
+    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, link: LinkType) -> Result<(), Failure> {
+        if self.link.is_some() {
+            return Ok(());
+        }
+        self.link = Some(link);
+        let mut header = pcap::file_header(link);
+        if self.micros {
+            header[..4].copy_from_slice(&pcap::MAGIC_MICROS.to_ne_bytes());
+        }
+        put(output, &header, counts, 0, |_| 0)
+    }
+
+    /// Writes the frames of the link type that the file began with; in one piece where all are.
+    pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
+        let descs = view.burst().descs();
+        let Some(first) = descs.first() else { return Ok(()) };
+        self.begin(output, counts, link_of(view.interfaces, first))?;
+        let fits = |desc: &Desc| Some(link_of(view.interfaces, desc)) == self.link;
+        let mut at = 0;
+        let mut runs = Vec::new();
+        while at < descs.len() {
+            let run = descs[at..].iter().take_while(|desc| fits(desc)).count();
+            let other = descs[at + run..].iter().take_while(|desc| !fits(desc)).count();
+            runs.push(at..at + run);
+            counts.mixed += other as u64;
+            at += run + other;
+        }
+        runs.into_iter().try_for_each(|run| self.put_records(output, counts, view, run))
+    }
+
+    fn put_records(
+        &mut self,
+        output: &mut Output,
+        counts: &mut Counts,
+        view: View<'_>,
+        run: Range<usize>,
+    ) -> Result<(), Failure> {
+        let descs = &view.burst().descs()[run.clone()];
+        let Some(first) = descs.first().map(|desc| desc.offset) else { return Ok(()) };
+        let end_of = |frames: usize| match frames.checked_sub(1).and_then(|last| descs.get(last)) {
+            Some(last) => (last.offset + last.captured - first) as usize + RECORD_HEADER,
+            None => 0,
+        };
+        let records = view.records(run.clone());
+        if !self.micros {
+            return put(output, records, counts, descs.len(), end_of);
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(records);
+        for desc in descs {
+            let micros = (desc.time.subsec() / 1000).to_ne_bytes();
+            let at = (desc.offset - first) as usize + 4;
+            self.scratch[at..at + 4].copy_from_slice(&micros);
+        }
+        put(output, &self.scratch, counts, descs.len(), end_of)
+    }
+}
+
+/// The link type of a frame. Views hold the interface of each of their frames; one that did not would
+/// be Ethernet.
+fn link_of(interfaces: &[Interface], desc: &Desc) -> LinkType {
+    interfaces.get(usize::from(desc.interface)).map_or(LinkType::ETHERNET, |interface| interface.link)
+}

@@ -1,0 +1,242 @@
+//! Compressed files: written, read in any pieces, cut, damaged, made to exhaust memory.
+
+mod common;
+
+use common::{Content, Frame, Memory, Slow, read, read_bytes, write, write_to};
+use flate2::write::GzEncoder;
+use linerate_burst::{Block, Desc, Flags, Interface, LinkType, Nanos, Sink, StampSource};
+use linerate_record::{Compression, Format, Output, ReadError, Writer};
+use proptest::prelude::*;
+use std::io::{Cursor, Read, Write};
+
+const BOTH: [Compression; 2] = [Compression::Gzip, Compression::Zstd];
+
+fn interfaces() -> [Interface; 1] {
+    [Interface::new("eth0", LinkType::ETHERNET, StampSource::File)]
+}
+
+fn frames(count: usize) -> Vec<Frame> {
+    let frame = |n: usize| Frame {
+        time: Nanos(1_700_000_000_000_000_000 + n as u64),
+        wire: 60 + n as u32 % 7,
+        interface: 0,
+        flags: Flags::NONE,
+        bytes: (0..40 + n * 7 % 300).map(|at| (at * n % 251) as u8).collect(),
+    };
+    (0..count).map(frame).collect()
+}
+
+/// Compressed by the libraries' own streams, as other programs do it.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
+    let length = zstd_safe::compress(&mut out[..], bytes, 3).unwrap();
+    out.truncate(length);
+    out
+}
+
+fn compressed(compression: Compression, bytes: &[u8]) -> Vec<u8> {
+    match compression {
+        Compression::Gzip => gzip(bytes),
+        Compression::Zstd => zstd(bytes),
+    }
+}
+
+fn written(compression: Compression, frames: &[Frame], format: Format, most: usize) -> Vec<u8> {
+    let memory = Memory::default();
+    let output = Output::to(Box::new(memory.clone()), "memory").compressed(compression).unwrap();
+    write_to(output, frames, &interfaces(), format, most);
+    memory.0.lock().unwrap().clone()
+}
+
+fn message(content: &Content) -> String {
+    content.error.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_is_compressed_reads_as_what_is_not(count in 0..400usize, most in 1..50usize, step in 1..5000usize, classic: bool) {
+        let frames = frames(count);
+        let format = if classic { Format::Pcap } else { Format::Pcapng };
+        for compression in BOTH {
+            let file = written(compression, &frames, format, most);
+            let content = read(Slow { bytes: Cursor::new(file), step }, 7);
+            prop_assert!(content.error.is_none(), "{:?}", content.error);
+            prop_assert_eq!(&content.frames, &frames);
+            let foreign = compressed(compression, &write(&frames, &interfaces(), format, most));
+            prop_assert_eq!(&read_bytes(&foreign).frames, &frames);
+        }
+    }
+
+    #[test]
+    fn a_cut_leaves_complete_frames_and_says_where(count in 1..300usize, share in 0.0..1.0f64, own: bool) {
+        let frames = frames(count);
+        for compression in BOTH {
+            let file = if own {
+                written(compression, &frames, Format::Pcapng, 20)
+            } else {
+                compressed(compression, &write(&frames, &interfaces(), Format::Pcapng, 20))
+            };
+            let cut = 4 + ((file.len() - 4) as f64 * share) as usize;
+            let content = read_bytes(&file[..cut]);
+            prop_assert!(content.frames.len() <= frames.len());
+            prop_assert_eq!(&content.frames[..], &frames[..content.frames.len()]);
+            let at_its_end = matches!(content.error, Some(ReadError::Decompression { offset, frames, .. })
+                if offset == cut as u64 && frames == content.frames.len() as u64);
+            prop_assert!(at_its_end, "{:?}", content.error);
+        }
+    }
+
+    #[test]
+    fn no_damage_panics_or_never_ends(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        step in 50..5000usize,
+    ) {
+        for compression in BOTH {
+            let mut file = written(compression, &frames(100), Format::Pcapng, 20);
+            for (place, value) in &damage {
+                let at = place.index(file.len() - 4);
+                file[4 + at] = *value;
+            }
+            let content = read(Slow { bytes: Cursor::new(file), step }, 9);
+            prop_assert!(content.frames.len() < 10_000);
+        }
+    }
+}
+
+#[test]
+fn frames_before_damage_are_handed_out() {
+    let frames = frames(20_000);
+    for compression in BOTH {
+        let mut file = written(compression, &frames, Format::Pcap, 100);
+        let middle = file.len() / 2;
+        file[middle..middle + 20_000].fill(0xff);
+        let content = read_bytes(&file);
+        // No window of output is lost: pieces have some 20 kB here.
+        let right = content.frames.iter().zip(&frames).take_while(|(found, written)| found == written).count();
+        assert!(right >= 9_400, "{compression:?}: {right} of {}: {}", content.frames.len(), message(&content));
+        match content.error {
+            Some(ReadError::Decompression { offset, frames, .. }) => {
+                assert_eq!(frames, content.frames.len() as u64);
+                assert!(offset.abs_diff(middle as u64) < 40_000, "{offset} {middle}");
+            }
+            // Damaged data may well mean something, though no frames.
+            error => assert!(error.is_some()),
+        }
+    }
+}
+
+#[test]
+fn at_any_time_all_that_was_accepted_can_be_read() {
+    let frames = frames(300);
+    for compression in BOTH {
+        for format in [Format::Pcap, Format::PcapMicros, Format::Pcapng] {
+            let memory = Memory::default();
+            let output = Output::to(Box::new(memory.clone()), "memory").compressed(compression).unwrap();
+            let mut writer = Writer::new(output, format);
+            let mut block = Block::new(0, 20);
+            for (number, frame) in frames.iter().enumerate() {
+                let desc = Desc { wire: frame.wire, ..Desc::new(frame.time, 0, 0) };
+                assert!(block.push(&desc, &frame.bytes));
+                if number % 10 == number / 100 {
+                    writer.accept(block.view(&interfaces())).unwrap();
+                    block.clear();
+                    let content = read_bytes(&memory.0.lock().unwrap());
+                    assert_eq!(content.frames.len(), number + 1);
+                    assert!(message(&content).contains("the file is cut off here"), "{}", message(&content));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn members_frames_and_padding_follow_each_other() {
+    let frames = frames(500);
+    let file = write(&frames, &interfaces(), Format::Pcap, 50);
+    let (left, right) = file.split_at(file.len() / 3);
+    let skippable = [&[0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0][..], b"hello"].concat();
+    let files = [
+        [gzip(left), gzip(b""), gzip(right), vec![0; 1000]].concat(),
+        [skippable.clone(), zstd(left), skippable.clone(), zstd(b""), zstd(right), skippable].concat(),
+    ];
+    for file in files {
+        for step in [1, 7, usize::MAX] {
+            let content = read(Slow { bytes: Cursor::new(file.clone()), step }, 100);
+            assert_eq!(message(&content), "");
+            assert_eq!(content.frames, frames);
+        }
+        let content = read_bytes(&[&file[..], b"garbage"].concat());
+        assert_eq!(content.frames, frames);
+        let Some(ReadError::Decompression { offset, .. }) = content.error else { panic!("{}", message(&content)) };
+        assert!((file.len()..file.len() + 8).contains(&(offset as usize)), "{offset} {}", file.len());
+    }
+}
+
+#[test]
+fn a_window_beyond_the_limit_is_refused() {
+    // No checksum, no size; a window of 2^28 bytes; an empty last block.
+    let frame = |exponent: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, (exponent - 10) << 3, 1, 0, 0];
+    let content = read_bytes(&frame(28));
+    assert!(message(&content).contains("too much memory") && message(&content).contains("128 MiB"));
+    assert!(message(&read_bytes(&frame(27))).contains("(decompressed): not a pcap"), "within the limit");
+}
+
+#[test]
+fn compression_inside_compression_is_no_capture() {
+    let file = write(&frames(3), &interfaces(), Format::Pcap, 50);
+    for (inner, outer) in [(gzip(&file), gzip(&gzip(&file))), (zstd(&file), gzip(&zstd(&file)))] {
+        assert_eq!(read_bytes(&inner).frames.len(), 3);
+        assert!(message(&read_bytes(&outer)).contains("not a pcap or pcapng file"), "{}", message(&read_bytes(&outer)));
+    }
+}
+
+/// Zeros by the gigabyte from a few bytes: blocks of no interest as long as a block can be.
+struct Bomb {
+    block: u64,
+    left: u64,
+}
+
+impl Read for Bomb {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        const LENGTH: u64 = 1 << 26;
+        let count = into.len().min((LENGTH - self.block) as usize).min(self.left as usize);
+        into[..count].fill(0);
+        for (at, byte) in [0x0b, 0xad, 0, 0, 0, 0, 0, 4].iter().enumerate() {
+            if let Some(at) = (at as u64).checked_sub(self.block).filter(|at| *at < count as u64) {
+                into[at as usize] = *byte;
+            }
+        }
+        self.block = (self.block + count as u64) % LENGTH;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_bomb_takes_time_but_no_memory() {
+    let section = write(&[], &interfaces(), Format::Pcapng, 1);
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::new(1));
+    encoder.write_all(&section).unwrap();
+    std::io::copy(&mut Bomb { block: 0, left: 5 << 26 }, &mut encoder).unwrap();
+    let bomb = encoder.finish().unwrap();
+    assert!(bomb.len() < 4 << 20);
+    let before = peak();
+    let content = read_bytes(&bomb);
+    assert_eq!((content.frames.len(), message(&content).as_str()), (0, ""));
+    assert!(peak() - before < 64 << 10, "{} KiB more", peak() - before);
+}
+
+/// The most memory this process has had, in KiB (proc(5), VmHWM).
+fn peak() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}

@@ -1,0 +1,267 @@
+//! Frames made from headers: what follows from other headers and from the payload is computed.
+//!
+//! A [`Frame`] is a list of headers, outermost first, and a payload. Every header of this crate can be in
+//! it. It is written from the inside out, each header when all behind it is there, so that one pass
+//! fills in
+//!
+//! - lengths: of IP packets, datagrams, 802.3 frames, tunnels;
+//! - what leads to the next header: EtherType, IP protocol, PPP protocol, UDP port. What a header's value
+//!   says stays where it leads there already (an old service tag, another port of VXLAN), and behind the
+//!   last header;
+//! - checksums, each over what is in this frame: of a fragment, as if there were no others.
+//!
+//! What should be wrong on purpose is patched: a [`Patch`] is written before the checksums, which then
+//! cover it, and again behind them, so that a checksum stays wrong too.
+//!
+//! To add a protocol, implement [`Header`] in one of the files below.
+//!
+//! ```
+//! use linerate_wire::build::{Frame, Patch};
+//! use linerate_wire::{MacAddr, ethernet, ipv4, udp, vlan};
+//!
+//! let link = ethernet::Header { destination: MacAddr::BROADCAST, source: MacAddr([2, 0, 0, 0, 0, 1]), ether_type: 0 };
+//! let tag = vlan::Header { id: 7, priority: 0, drop_eligible: false, ether_type: 0 };
+//! let network = ipv4::Header { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into(), ..ipv4::Header::new(0) };
+//! let transport = udp::Header { source_port: 7, destination_port: 9 };
+//! let frame = Frame::new(&[&link, &tag, &network, &transport], b"hello").to_vec()?;
+//! assert_eq!(frame.len(), 14 + 4 + 20 + 8 + 5);
+//! let packet = ipv4::View::parse(&frame[18..])?;
+//! assert!(packet.is_checksum_right() && packet.protocol() == 17 && packet.total_len() == 33);
+//! assert!(udp::View::parse(packet.payload())?.is_checksum_right(&packet.pseudo()));
+//!
+//! // The same with a total length that lies, under a checksum that is right.
+//! let patches = [Patch { header: 2, offset: 2, bytes: &[0xff, 0xff] }];
+//! let frame = Frame { patches: &patches, ..Frame::new(&[&link, &tag, &network, &transport], b"hello") }.to_vec()?;
+//! assert!(ipv4::View::parse(&frame[18..])?.is_cut());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod extension;
+mod link;
+mod network;
+mod transport;
+mod tunnel;
+
+pub use error::{Problem, Unbuilt};
+pub use extension::Extension;
+
+use crate::registry::Role;
+use crate::{Number, Protocol, Pseudo, Unfit};
+use std::net::Ipv6Addr;
+
+/// A frame to be written.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    /// The headers, outermost first.
+    pub headers: &'a [&'a dyn Header],
+    /// What the innermost carries.
+    pub payload: &'a [u8],
+    /// What is to be other than it should be.
+    pub patches: &'a [Patch<'a>],
+}
+
+/// Bytes to be written over those of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch<'a> {
+    /// Which header, from 0.
+    pub header: usize,
+    /// Where in it, in bytes.
+    pub offset: usize,
+    /// What to write.
+    pub bytes: &'a [u8],
+}
+
+/// A header that can be part of a frame.
+pub trait Header {
+    /// What it is.
+    fn protocol(&self) -> Protocol;
+
+    /// The numbers that announce it to the header in front, the usual one first.
+    fn numbers(&self) -> &'static [Number] {
+        self.protocol().row().numbers
+    }
+
+    /// Writes it to the front of `out`, in front of what is `behind`; returns its length. What takes more than
+    /// header and lengths to know is left 0.
+    ///
+    /// # Errors
+    /// [`Unfit::NoRoom`] says how long it is: so a frame is measured.
+    fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem>;
+
+    /// Computes the checksum of `message`, which starts with this header and holds all it carries.
+    fn complete(&self, _message: &mut [u8], _addresses: Option<Pseudo>) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// The addresses that the checksums of headers behind cover, if this is an IP header.
+    fn addresses(&self) -> Option<Pseudo> {
+        None
+    }
+
+    /// The final destination, if this is a routing header with segments left.
+    fn final_destination(&self) -> Option<Ipv6Addr> {
+        None
+    }
+}
+
+/// What comes behind a header.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind {
+    /// The next header; behind the last one there is only payload.
+    pub protocol: Option<Protocol>,
+    /// The numbers that announce it.
+    pub numbers: &'static [Number],
+    /// Bytes of all headers behind, and of the payload.
+    pub length: usize,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame as it should be.
+    pub fn new(headers: &'a [&'a dyn Header], payload: &'a [u8]) -> Self {
+        Frame { headers, payload, patches: &[] }
+    }
+
+    /// Bytes of the frame, of which none are padding or FCS.
+    pub fn length(&self) -> Result<usize, Unbuilt> {
+        let mut length = self.payload.len();
+        for index in 0..self.headers.len() {
+            length += self.header_length(index)?;
+        }
+        Ok(length)
+    }
+
+    /// Writes the frame to the front of `out`; returns its length. What is in `out` after an error is not
+    /// said.
+    pub fn write(&self, out: &mut [u8]) -> Result<usize, Unbuilt> {
+        let need = self.length()?;
+        let frame = out.get_mut(..need).ok_or(Unbuilt::NoRoom { need })?;
+        let mut start = need - self.payload.len();
+        frame[start..].copy_from_slice(self.payload);
+        for index in (0..self.headers.len()).rev() {
+            let behind = self.behind(index, need - start);
+            start -= self.header_length(index)?;
+            self.write_header(index, behind, &mut frame[start..]).map_err(self.at(index))?;
+        }
+        match self.patches.iter().find(|patch| patch.header >= self.headers.len()) {
+            Some(patch) => Err(Unbuilt::NoSuchHeader { header: patch.header }),
+            None => Ok(need),
+        }
+    }
+
+    /// The frame in memory of its own.
+    pub fn to_vec(&self) -> Result<Vec<u8>, Unbuilt> {
+        let mut frame = vec![0; self.length()?];
+        self.write(&mut frame)?;
+        Ok(frame)
+    }
+
+    /// Writes one header in front of what `message` holds behind it already.
+    fn write_header(&self, index: usize, behind: Behind, message: &mut [u8]) -> Result<(), Problem> {
+        let header = self.headers[index];
+        let length = header.write(behind, message)?;
+        self.patch(index, message.get_mut(..length))?;
+        match header.complete(message, self.addresses(index)) {
+            // Over what was patched there may be none, as where its coverage is too long: it stays 0.
+            Err(Problem::Unfit(_)) if self.is_patched(index) => {}
+            completed => completed?,
+        }
+        self.patch(index, message.get_mut(..length))
+    }
+
+    fn is_patched(&self, index: usize) -> bool {
+        self.patches.iter().any(|patch| patch.header == index)
+    }
+
+    fn patch(&self, index: usize, mut header: Option<&mut [u8]>) -> Result<(), Problem> {
+        for patch in self.patches.iter().filter(|patch| patch.header == index) {
+            let rest = header.as_deref_mut().and_then(|header| header.get_mut(patch.offset..));
+            let place = rest.and_then(|rest| rest.get_mut(..patch.bytes.len()));
+            place.ok_or(Problem::PatchOutside)?.copy_from_slice(patch.bytes);
+        }
+        Ok(())
+    }
+
+    /// What a header says it needs when there is no room at all.
+    fn header_length(&self, index: usize) -> Result<usize, Unbuilt> {
+        match self.headers[index].write(self.behind(index, 0), &mut []) {
+            Err(Problem::Unfit(Unfit::NoRoom { need })) => Ok(need),
+            other => other.map_err(self.at(index)),
+        }
+    }
+
+    fn behind(&self, index: usize, length: usize) -> Behind {
+        match self.headers.get(index + 1) {
+            Some(next) => Behind { protocol: Some(next.protocol()), numbers: next.numbers(), length },
+            None => Behind { protocol: None, numbers: &[], length },
+        }
+    }
+
+    /// The addresses of the IP header in front, with nothing but its extensions in between.
+    fn addresses(&self, index: usize) -> Option<Pseudo> {
+        let mut routed = None;
+        for header in self.headers[..index].iter().rev() {
+            if let Some(addresses) = header.addresses() {
+                return Some(match (addresses, routed) {
+                    (Pseudo::V6 { source, .. }, Some(destination)) => Pseudo::V6 { source, destination },
+                    _ => addresses,
+                });
+            }
+            if header.protocol().role() != Role::Extension {
+                return None;
+            }
+            routed = routed.or(header.final_destination());
+        }
+        None
+    }
+
+    fn at(&self, index: usize) -> impl Fn(Problem) -> Unbuilt + use<> {
+        let protocol = self.headers[index].protocol();
+        move |problem| Unbuilt::Header { index, protocol, problem }
+    }
+}
+
+impl Behind {
+    /// The EtherType of what is behind a header whose value says `own`.
+    fn ether_type(self, own: u16) -> Result<u16, Problem> {
+        self.number(own, Number::EtherType, |number| match number {
+            Number::EtherType(ether_type) => Some(ether_type),
+            _ => None,
+        })
+    }
+
+    /// The same, or for LLC its length (IEEE 802.3 clause 3.2.6).
+    fn type_or_length(self, own: u16) -> Result<u16, Problem> {
+        if self.protocol != Some(Protocol::Llc) {
+            return self.ether_type(own);
+        }
+        let length = u16::try_from(self.length).ok().filter(|length| *length <= crate::ethernet::MAX_LENGTH);
+        length.ok_or(Problem::Unfit(Unfit::Field("an 802.3 payload has at most 1500 bytes")))
+    }
+
+    /// The IP protocol number of what is behind a header whose value says `own`.
+    fn ip_protocol(self, own: u8) -> Result<u8, Problem> {
+        self.number(own, Number::IpProtocol, |number| match number {
+            Number::IpProtocol(protocol) => Some(protocol),
+            _ => None,
+        })
+    }
+
+    /// The number that leads to what is behind: `own` if it does, or if only payload is there; else the first of
+    /// its kind.
+    fn number<T: Copy>(self, own: T, make: fn(T) -> Number, value: fn(Number) -> Option<T>) -> Result<T, Problem> {
+        match self.protocol {
+            None => Ok(own),
+            Some(_) if self.numbers.contains(&make(own)) => Ok(own),
+            Some(next) => self.numbers.iter().find_map(|number| value(*number)).ok_or(Problem::CannotCarry(next)),
+        }
+    }
+
+    /// Refuses headers behind, but for those in `able`.
+    fn only(self, able: &[Protocol]) -> Result<(), Problem> {
+        match self.protocol {
+            Some(next) if !able.contains(&next) => Err(Problem::CannotCarry(next)),
+            _ => Ok(()),
+        }
+    }
+}

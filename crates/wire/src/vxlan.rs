@@ -1,0 +1,169 @@
+//! VXLAN (RFC 7348), with the group policy and the generic protocol extensions that are in use
+//! (draft-smith-vxlan-group-policy, draft-ietf-nvo3-vxlan-gpe).
+
+use crate::error::{room, split};
+use crate::registry::{Next, Step};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, mpls};
+
+/// Bytes of the header.
+pub const LEN: usize = 8;
+
+/// UDP port.
+pub const PORT: u16 = 4789;
+/// UDP port of Linux where none is given, from before there was a number.
+pub const OLD_PORT: u16 = 8472;
+/// UDP port of the generic protocol extension.
+pub const GPE_PORT: u16 = 4790;
+
+/// The largest network identifier.
+pub const MAX_VNI: u32 = 0xff_ffff;
+
+/// Flag: the network identifier counts.
+pub const FLAG_VNI: u8 = 0x08;
+/// Flag: the last of the reserved bytes in front names what is carried (generic protocol extension).
+pub const FLAG_PROTOCOL: u8 = 0x04;
+/// Flag: the reserved bytes in front hold a policy group.
+pub const FLAG_POLICY: u8 = 0x80;
+
+/// Flags of the generic protocol extension: broadcast and maintenance.
+const FLAGS_WITH_PROTOCOL: u8 = 0x03;
+/// What is reserved of the first byte behind [`FLAG_POLICY`].
+const RESERVED_WITH_POLICY: u8 = 0xb7;
+
+/// A VXLAN packet.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    head: &'a [u8; LEN],
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Looks at a packet, whose network identifier must count.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, payload) = split::<LEN>(bytes, Protocol::Vxlan)?;
+        if head[0] & FLAG_VNI == 0 {
+            return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
+        }
+        Ok(View { head, payload })
+    }
+
+    /// The flags, [`FLAG_VNI`] among them.
+    pub fn flags(&self) -> u8 {
+        self.head[0]
+    }
+
+    /// VXLAN network identifier, 24 bits.
+    pub fn vni(&self) -> u32 {
+        u32::from_be_bytes([0, self.head[4], self.head[5], self.head[6]])
+    }
+
+    /// The three bytes behind the flags: reserved, or as [`FLAG_PROTOCOL`] and [`FLAG_POLICY`] say.
+    pub fn extension(&self) -> [u8; 3] {
+        [self.head[1], self.head[2], self.head[3]]
+    }
+
+    /// Everything behind the header.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The header as a value.
+    pub fn header(&self) -> Header {
+        Header { flags: self.flags(), vni: self.vni(), extension: self.extension() }
+    }
+}
+
+/// A VXLAN header; the last reserved byte is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// [`FLAG_VNI`] for plain VXLAN.
+    pub flags: u8,
+    /// VXLAN network identifier, at most [`MAX_VNI`].
+    pub vni: u32,
+    /// The three bytes behind the flags.
+    pub extension: [u8; 3],
+}
+
+impl Header {
+    /// Of plain VXLAN, in the network `vni`.
+    pub fn new(vni: u32) -> Self {
+        Header { flags: FLAG_VNI, vni, extension: [0; 3] }
+    }
+
+    /// Writes the header to the front of `out`; returns its length.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Unfit> {
+        if self.vni > MAX_VNI {
+            return Err(Unfit::Field("a VXLAN network identifier has 24 bits"));
+        }
+        if self.flags & FLAG_VNI == 0 {
+            return Err(Unfit::Field("a VXLAN header has the flag of its network identifier"));
+        }
+        let (head, _) = room::<LEN>(out, LEN)?;
+        let ([_, a, b, c], [d, e, f]) = (self.vni.to_be_bytes(), self.extension);
+        *head = [self.flags, d, e, f, a, b, c, 0];
+        Ok(LEN)
+    }
+}
+
+/// Ethernet follows, unless the generic protocol extension says otherwise. A port alone announces this header, so what
+/// is reserved must be zero, as every sender leaves it.
+pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
+    let view = View::parse(bytes)?;
+    if !is_plausible(&view) {
+        return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
+    }
+    let [.., protocol] = view.extension();
+    let next = match (view.flags() & FLAG_PROTOCOL != 0, protocol) {
+        (false, _) | (true, 3) => Next::Protocol(Protocol::Ethernet),
+        (true, 1) => Next::Number(Number::IpVersion(4)),
+        (true, 2) => Next::Number(Number::IpVersion(6)),
+        (true, 5) => Next::Number(Number::EtherType(mpls::UNICAST)),
+        (true, _) => Next::End,
+    };
+    Ok(Step::new(LEN, view.payload.len(), next))
+}
+
+/// Whether all that is reserved is zero.
+fn is_plausible(view: &View<'_>) -> bool {
+    match (view.flags() & !FLAG_VNI, view.extension()) {
+        (0, extension) => extension == [0; 3],
+        (FLAG_POLICY, [policy, ..]) => policy & RESERVED_WITH_POLICY == 0,
+        (flags, [high, low, _]) => flags & !FLAGS_WITH_PROTOCOL == FLAG_PROTOCOL && [high, low] == [0; 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_header_reads_and_writes() {
+        let bytes = [0x08, 0, 0, 0, 0x01, 0x02, 0x03, 0, 0xff];
+        let view = View::parse(&bytes).unwrap();
+        assert_eq!((view.header(), view.payload()), (Header::new(0x1_0203), &[0xff][..]));
+        let mut out = [9; LEN];
+        assert_eq!(view.header().emit(&mut out), Ok(LEN));
+        assert_eq!(out, bytes[..LEN]);
+        assert!(View::parse(&bytes[..7]).is_err());
+        assert!(matches!(Header::new(1 << 24).emit(&mut out), Err(Unfit::Field(_))));
+        assert!(matches!(Header { flags: 0, ..Header::new(1) }.emit(&mut out), Err(Unfit::Field(_))));
+    }
+
+    #[test]
+    fn the_extension_says_what_follows() {
+        let next = |flags, protocol| step(&[flags, 0, 0, protocol, 0, 0, 0, 0]).map(|step| step.next);
+        assert_eq!(next(0x08, 0), Ok(Next::Protocol(Protocol::Ethernet)));
+        assert_eq!(next(0x88, 1), Ok(Next::Protocol(Protocol::Ethernet)), "a policy group");
+        assert_eq!(next(0x0f, 2), Ok(Next::Number(Number::IpVersion(6))), "broadcast, maintenance");
+        assert_eq!(next(0x0c, 1), Ok(Next::Number(Number::IpVersion(4))));
+        assert_eq!(next(0x0c, 3), Ok(Next::Protocol(Protocol::Ethernet)));
+        assert_eq!(next(0x0c, 99), Ok(Next::End));
+        for (flags, protocol) in [(0x80, 1), (0x04, 1), (0x18, 0), (0x08, 1), (0x8c, 1), (0x09, 0), (0x98, 1)] {
+            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved);
+        }
+        for bytes in [[0x88, 1, 0, 0, 0, 0, 0, 0], [0x0c, 1, 0, 1, 0, 0, 0, 0], [0x0c, 0, 1, 1, 0, 0, 0, 0]] {
+            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved);
+        }
+        assert!(step(&[0x88, 0x48, 0, 9, 0, 0, 0, 0]).is_ok(), "policy flags");
+    }
+}

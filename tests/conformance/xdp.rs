@@ -1,0 +1,196 @@
+//! AF_XDP: the suite over it, in the driver and in generic mode, and what only it has.
+
+use crate::backends::{Harness, Veth, receive, transmit};
+use crate::checks::run;
+use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
+use crate::wire::{Receiver, Wire};
+use linerate_burst::{Count, Flags, Ledger};
+use linerate_port::{RxOptions, Spec, open_rx};
+use std::thread;
+
+#[test]
+fn xdp_in_the_driver_with_one_queue() {
+    run_on(1, "packet", "&mode=native");
+}
+
+#[test]
+fn xdp_in_the_driver_with_four_queues() {
+    run_on(4, "packet", "&mode=native");
+}
+
+#[test]
+fn xdp_in_generic_mode_with_one_queue() {
+    run_on(1, "packet", "&mode=generic");
+}
+
+#[test]
+fn xdp_in_generic_mode_with_four_queues() {
+    run_on(4, "packet", "&mode=generic");
+}
+
+#[test]
+fn xdp_to_xdp_with_four_queues() {
+    run_on(4, "xdp", "&mode=native");
+}
+
+fn run_on(queues: u32, sender: &'static str, options: &'static str) {
+    if let Some(veth) = Veth::up(queues, None) {
+        run(&veth.using(sender, "xdp", options));
+    }
+}
+
+/// The smallest ring there is.
+const TINY: &str = "&ring=64";
+
+#[test]
+fn frames_that_find_no_room_are_counted_exactly() {
+    for mode in ["&mode=native", "&mode=generic"] {
+        let Some(veth) = Veth::up(1, None) else { return };
+        let veth = veth.using("packet", "xdp", mode);
+        let mut wire = veth.open_with(&RxOptions::default(), TINY);
+        wire.send(0, &frames(0, 3000, &[60, 1000]));
+        let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+        receiver.run_until(|receiver| receiver.arrived() >= 64);
+        wire.send(0, &frames(1, 20, &[60]));
+        receiver.run_until(|receiver| receiver.arrived() >= 84);
+        wire.hang_up();
+        let outcome = receiver.finish(wire.sent);
+        let ledger = &outcome.ledger;
+        let total = |count| ledger.total(count);
+        assert_eq!(ledger.imbalances(), [], "{mode}: {ledger:#?}");
+        assert_eq!((total(Count::Sent), total(Count::Received)), (3020, 3020), "{mode}: {ledger:#?}");
+        assert_eq!((total(Count::Delivered), outcome.got.len()), (84, 84), "{mode}: {ledger:#?}");
+        assert_eq!(total(Count::RingFull) + total(Count::NoBuffer), 2936, "{mode}: {ledger:#?}");
+    }
+}
+
+/// Each chunk is used many times over.
+#[test]
+fn the_memory_goes_round() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let wire = veth.open_with(&RxOptions::default(), "&ring=256").with_window(64);
+    let sent = [frames(0, 20_000, &[60, 333, 1514, 9014])];
+    let outcome = wire.exchange(&sent);
+    assert_all_arrived(veth.name(), &sent, &outcome.got);
+    assert_eq!((outcome.ledger.imbalances(), outcome.ledger.lost()), (vec![], 0));
+}
+
+#[test]
+fn frames_of_several_buffers_are_joined_flagged_and_counted() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let sent = [frames(0, 60, &[3000, 9014, 21_942])];
+    let outcome = veth.open(&RxOptions::default()).exchange(&sent);
+    assert_all_arrived(veth.name(), &sent, &outcome.got);
+    for got in &outcome.got {
+        assert_eq!(got.desc.flags.contains(Flags::JOINED), got.bytes.len() > 4000, "{} bytes", got.bytes.len());
+    }
+    assert_eq!(outcome.ledger.total(Count::Joined), 40);
+    assert_eq!(outcome.ledger.total(Count::Unstamped), 0);
+}
+
+/// Frames longer than the ring of a joined frame's place are held back until there is room.
+#[test]
+fn more_long_frames_than_there_is_room_to_join() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "&ring=8192");
+    let mut wire = veth.open(&RxOptions::default());
+    // 200 frames of 64 KiB are more than the 8 MiB where frames are joined.
+    wire.send(0, &frames(0, 200, &[65_549]));
+    let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+    receiver.run_until(|receiver| receiver.arrived() >= 200);
+    let outcome = receiver.finish(Ledger::new());
+    assert_eq!((outcome.got.len(), outcome.ledger.lost()), (200, 0), "{:#?}", outcome.ledger);
+}
+
+/// Sends and receives through the same queues of both ends at a time.
+#[test]
+fn one_queue_is_for_both_directions() {
+    let Some(veth) = Veth::up(2, None) else { return };
+    let veth = veth.using("xdp", "xdp", "");
+    let options = RxOptions::default();
+    let [there, back] = ["right", "left"].map(|host| receive(&veth.receiver(host, ""), &options));
+    let [from_left, from_right] = ["left", "right"].map(|host| transmit(&veth.sender(host), 2));
+    thread::scope(|scope| {
+        for (index, (tx, rx)) in [(from_left, there), (from_right, back)].into_iter().enumerate() {
+            let veth = &veth;
+            scope.spawn(move || {
+                let sent = [frames(2 * index as u8, 5000, &[60, 1514]), frames(2 * index as u8 + 1, 5000, &[60, 9014])];
+                let outcome = Wire::live(tx, rx).with_window(1024).exchange(&sent);
+                assert_all_arrived(veth.name(), &sent, &outcome.got);
+                assert_eq!((outcome.ledger.imbalances(), outcome.ledger.lost()), (vec![], 0));
+            });
+        }
+    });
+}
+
+#[test]
+fn some_queues_are_taken_and_the_others_left_to_the_host() {
+    let Some(veth) = Veth::up(4, None) else { return };
+    let veth = veth.using("xdp", "xdp", "");
+    let port = veth.receiver("right", "").replace("eth0?", "eth0@1-2?");
+    let rx = receive(&port, &RxOptions::default());
+    assert_eq!(rx.queues.len(), 2);
+    let mut wire = Wire::live(transmit(&veth.sender("left"), 4), rx);
+    for sender in 0..4 {
+        wire.send(sender, &frames(sender as u8, 10, &[60]));
+    }
+    wire.wait_for(20);
+    let host: serde_json::Value = serde_json::from_str(&veth.ip("right", "-s -j link show dev eth0")).unwrap();
+    assert_eq!(host[0]["stats64"]["rx"]["packets"], 40, "{host}");
+    wire.hang_up();
+    let outcome = Receiver::new(std::mem::take(wire.queues())).finish(wire.sent);
+    assert_eq!(outcome.ledger.total(Count::Received), 20);
+}
+
+/// A bridge hands frames on with the tag beside them, where XDP does not see it unless the driver is asked.
+#[test]
+fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
+    let Some(veth) = Veth::with("left:eth0,middle:eth0,mtu=65535", None) else { return };
+    let host = |name: &str| veth.lab().host(name).unwrap().to_owned();
+    let (left, middle) = (host("left"), host("middle"));
+    for step in [
+        "link add eth1 mtu 65535 type veth peer name far mtu 65535",
+        "link add br0 type bridge mcast_snooping 0",
+        "link set eth0 master br0 arp off",
+        "link set eth1 master br0 arp off",
+        "link set br0 arp off addrgenmode none",
+        "link set eth1 addrgenmode none up",
+        "link set far addrgenmode none arp off up",
+        "link set br0 up",
+    ] {
+        veth.ip("middle", step);
+    }
+    let rx = receive(&format!("xdp:far?netns={middle}&ring=2048"), &RxOptions::default());
+    let told = rx.notes.iter().any(|note| note.contains("tells VLAN tags"));
+    let wire = Wire::live(transmit(&format!("packet:eth0?netns={left}"), 1), rx);
+    let stacks: [&[(u16, u16)]; 3] = [&[(CUSTOMER, 42)], &[(SERVICE, 7), (CUSTOMER, 8)], &[]];
+    let sent = [(0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect::<Vec<_>>()];
+    let outcome = wire.exchange(&sent);
+    if !told {
+        eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
+        return;
+    }
+    assert_all_arrived("through a bridge", &sent, &outcome.got);
+    assert_eq!(outcome.ledger.total(Count::VlanRestored), 20);
+}
+
+#[test]
+fn an_interface_that_the_host_uses_is_not_taken_without_a_word() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    veth.ip("right", "addr add 192.0.2.1/24 dev eth0");
+    let spec = Spec::parse(&veth.receiver("right", "")).unwrap();
+    let refused = open_rx(&spec, &RxOptions::default()).err().unwrap().to_string();
+    for part in ["192.0.2.1", "--take", "packet:eth0"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert!(open_rx(&spec, &RxOptions { take: true, ..RxOptions::default() }).is_ok());
+    veth.ip("right", "addr del 192.0.2.1/24 dev eth0");
+    assert!(open_rx(&spec, &RxOptions::default()).is_ok());
+    veth.ip("right", "link add br0 type bridge");
+    veth.ip("right", "link set eth0 master br0");
+    let refused = open_rx(&spec, &RxOptions::default()).err().unwrap().to_string();
+    assert!(refused.contains("part of a bridge"), "{refused}");
+}

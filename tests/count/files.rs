@@ -1,0 +1,179 @@
+//! Counting capture files.
+
+use super::{assert_row, expected, lines};
+use linerate::engine::{Counting, Selection, Stop, Waiting, Watch};
+use linerate::port::{RxOptions, Spec, open_rx};
+use linerate_tests::support::filters::{FILTERS, select};
+use linerate_tests::support::program::run;
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::wire::numbered;
+use linerate_tests::support::{Scratch, corpus, frames, has_tools, tool};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Frames of every size around the limits of the buckets, some longer on the wire than in the file, over a few
+/// seconds of which one is the busiest.
+fn sizes() -> Vec<Record> {
+    let wires = [0, 1, 59, 60, 61, 123, 124, 251, 252, 507, 508, 1019, 1020, 1514, 1515, 1518, 9000, 65_549];
+    let times = (0..wires.len() as u64 * 3).map(|at| 1_700_000_000_000_000_000 + at * at * 2_000_000);
+    let record = |(time, wire): (u64, &u32)| Record { time, wire: *wire, bytes: vec![0x5a; *wire.min(&1000) as usize] };
+    times.zip(wires.iter().cycle()).map(record).collect()
+}
+
+#[test]
+fn a_file_is_counted_exactly_at_the_rates_of_its_own_time() {
+    let scratch = Scratch::new();
+    for (name, all) in
+        [("sizes", sizes()), ("sample", frames::sample()), ("numbered", numbered(3000)), ("none", vec![])]
+    {
+        let file = scratch.file("frames.pcap");
+        records::write(&file, &all);
+        let (_, summary) = lines(&run(&["count", "-r", &file, "--json", "--lossless"]).good());
+        for row in [&summary, &summary["by_port"][0], &summary["by_queue"][0]] {
+            assert_row(name, row, &expected(&all));
+            assert_eq!((&row["time_base"], &row["received"]), (&Value::from("frames"), &Value::from(all.len())));
+            assert_rates(name, row, &all);
+        }
+        assert_eq!((&summary["balanced"], &summary["quiesced"]), (&Value::from(true), &Value::from(true)));
+    }
+}
+
+/// Rates over the time of the frames; the peak is that of the busiest second of the clock.
+fn assert_rates(name: &str, row: &Value, all: &[Record]) {
+    let span = all.last().map_or(0, |last| last.time - all[0].time);
+    let seconds = span as f64 / 1e9;
+    let bytes: u64 = all.iter().map(|record| u64::from(record.wire)).sum();
+    let mut busy: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for record in all {
+        let second = busy.entry(record.time / 1_000_000_000).or_default();
+        *second = (second.0 + 1, second.1 + u64::from(record.wire) + 24);
+    }
+    let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+    for (field, value) in [
+        ("seconds", seconds),
+        ("mpps", rate(all.len() as f64 / 1e6)),
+        ("gbps_l1", rate((bytes + 24 * all.len() as u64) as f64 * 8e-9)),
+        ("gbps_l2", rate((bytes + 4 * all.len() as u64) as f64 * 8e-9)),
+        ("peak_mpps", busy.values().map(|second| second.0).max().unwrap_or(0) as f64 / 1e6),
+        ("peak_gbps_l1", busy.values().map(|second| second.1).max().unwrap_or(0) as f64 * 8e-9),
+    ] {
+        let found = row[field].as_f64().unwrap();
+        assert!((found - value).abs() <= value * 1e-9, "{name}: {field} is {found}, not {value}");
+    }
+}
+
+#[test]
+fn a_filter_counts_what_tcpdump_selects() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (file, sample) = (scratch.file("sample.pcap"), frames::sample());
+    records::write(&file, &sample);
+    for filter in FILTERS.iter().step_by(3) {
+        let (_, summary) = lines(&run(&["count", &format!("pcap:{file}"), "--json", filter]).good());
+        let selected = select(&file, filter);
+        assert_row(filter, &summary, &serde_json::json!({"frames": selected.len(), "balanced": true, "lost": 0}));
+        assert_row(filter, &summary["by_queue"][0]["sizes"], &expected(&selected)["sizes"]);
+        assert_eq!(summary["drops"]["filtered"], sample.len() - selected.len());
+    }
+}
+
+#[test]
+fn a_limit_counts_so_many_and_names_the_rest() {
+    let scratch = Scratch::new();
+    let (file, all) = (scratch.file("numbered.pcap"), numbered(700));
+    records::write(&file, &all);
+    let (_, summary) = lines(&run(&["count", "-c", "77", "-r", &file, "--json"]).good());
+    assert_row("-c", &summary["by_port"][0], &expected(&all[..77]));
+    assert_eq!((&summary["frames"], &summary["balanced"]), (&Value::from(77), &Value::from(true)));
+    let past = summary["drops"]["past_limit"].as_u64().unwrap_or(0);
+    assert_eq!(summary["received"].as_u64(), Some(77 + past));
+}
+
+#[test]
+fn several_files_are_counted_each_and_together() {
+    let scratch = Scratch::new();
+    let (one, other) = (sizes(), numbered(1500));
+    let paths = [("one.pcap", &one), ("other.pcap", &other)].map(|(name, all)| {
+        let path = scratch.file(name);
+        records::write(&path, all);
+        path
+    });
+    let [first, second] = [0, 1].map(|at| format!("pcap:{}", paths[at]));
+    for arguments in [&[&first[..], &second][..], &[&format!("{first},{second}")], &["-r", &paths[0], "-r", &paths[1]]]
+    {
+        let (_, summary) = lines(&run(&[&["count", "--json"], arguments].concat()).good());
+        assert_row("both", &summary, &expected(&[&one[..], &other].concat()));
+        assert_row("one", &summary["by_port"][0], &expected(&one));
+        assert_row("other", &summary["by_queue"][1], &expected(&other));
+        assert_eq!(summary["by_port"][1]["port"], second);
+    }
+}
+
+#[test]
+fn protocols_are_those_that_tshark_sees() {
+    if !has_tools(&["tshark"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Frames that carry IP and nothing else: tunnels are another matter.
+    let mut sample = frames::sample();
+    sample.retain(|record| !record.bytes.windows(2).any(|at| at == [0x88, 0x47]));
+    let file = scratch.file("sample.pcap");
+    records::write(&file, &sample);
+    let (_, summary) = lines(&run(&["count", "-r", &file, "--protocols", "--json"]).good());
+    let listed = tool("tshark", &["-r", &file, "-T", "fields", "-e", "frame.protocols"]);
+    for (ours, theirs) in [
+        ("ipv4", "ip"),
+        ("ipv6", "ipv6"),
+        ("arp", "arp"),
+        ("tcp", "tcp"),
+        ("udp", "udp"),
+        ("icmp", "icmp"),
+        ("icmpv6", "icmpv6"),
+    ] {
+        let frames = listed.lines().filter(|line| line.split(':').any(|name| name == theirs)).count();
+        assert!(frames > 0, "{theirs}");
+        for row in [&summary, &summary["by_queue"][0]] {
+            assert_eq!(row["protocols"][ours], frames, "{ours}");
+        }
+    }
+    assert_eq!(summary["protocols"]["ethernet"], sample.len());
+}
+
+#[test]
+fn totals_of_real_captures_are_those_of_capinfos() {
+    let Some(folder) = corpus("ndpi") else { return };
+    if !has_tools(&["capinfos"]) {
+        return;
+    }
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().to_str().unwrap().to_owned()).collect();
+    names.retain(|name| name.ends_with(".pcap") || name.ends_with(".pcapng"));
+    names.sort();
+    // A table: a line a file with its name, its frames and their bytes. Files it cannot read are left out.
+    let said =
+        std::process::Command::new("capinfos").args(["-T", "-M", "-r", "-c", "-d"]).args(&names).output().unwrap();
+    let mut compared = 0;
+    for line in String::from_utf8_lossy(&said.stdout).lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, .., frames, bytes] = fields[..] else { panic!("{line}") };
+        let report = Counting {
+            ports: vec![open_rx(&Spec::file(name), &RxOptions::default()).unwrap()],
+            selection: Selection::default(),
+            protocols: true,
+            waiting: Waiting::default(),
+            duration: None,
+            stop: Stop::new(),
+            watch: Watch::new(),
+        }
+        .run();
+        let traffic = report.counts.all.traffic;
+        assert_eq!((traffic.frames.to_string(), traffic.bytes.to_string()), (frames.into(), bytes.into()), "{name}");
+        assert_eq!((report.ledger.imbalances(), report.ledger.lost(), report.quiesced), (vec![], 0, true), "{name}");
+        assert_eq!(traffic.sizes.buckets().map(|bucket| bucket.2).sum::<u64>(), traffic.frames, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 200, "only {compared} files compared");
+}

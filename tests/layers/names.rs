@@ -1,0 +1,76 @@
+//! What tshark calls the protocols that we know.
+
+/// What the item of a protocol in tshark's tree covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covers {
+    /// The header, as our layers do.
+    Header,
+    /// The whole message, so that only its start can be compared.
+    Message,
+}
+
+use Covers::{Header, Message};
+
+/// tshark's name, our name, and what the item covers.
+pub const NAMES: &[(&str, &str, Covers)] = &[
+    ("eth", "ethernet", Header),
+    ("llc", "llc", Header),
+    ("vlan", "vlan", Header),
+    ("ieee8021ad", "vlan", Header),
+    ("mpls", "mpls", Header),
+    ("pppoes", "pppoe", Header),
+    ("pppoed", "pppoe", Message),
+    ("ppp", "ppp", Header),
+    ("arp", "arp", Message),
+    ("ip", "ipv4", Header),
+    ("ipv6", "ipv6", Header),
+    ("ipv6.hopopts", "hop_by_hop", Header),
+    ("ipv6.routing", "routing", Header),
+    ("ipv6.fraghdr", "fragment", Header),
+    ("ipv6.dstopts", "destination_options", Header),
+    ("mipv6", "mobility", Header),
+    ("hip", "hip", Header),
+    ("shim6", "shim6", Header),
+    ("ah", "ah", Header),
+    ("esp", "esp", Message),
+    ("tcp", "tcp", Header),
+    ("udp", "udp", Header),
+    ("udplite", "udp_lite", Header),
+    ("sctp", "sctp", Message),
+    ("icmp", "icmp", Message),
+    ("icmpv6", "icmpv6", Message),
+    ("igmp", "igmp", Message),
+    ("gre", "gre", Header),
+    ("erspan", "erspan", Message),
+    ("vxlan", "vxlan", Header),
+    ("vxlan_gpe", "vxlan", Header),
+    ("geneve", "geneve", Header),
+    ("gtp", "gtp_u", Header),
+    ("teredo", "teredo", Message),
+    ("null", "null", Header),
+    ("sll", "sll", Header),
+    ("sll", "sll2", Header),
+    ("chdlc", "chdlc", Header),
+    ("pwethcw", "pseudowire", Header),
+    ("pwmcw", "pseudowire", Header),
+    ("pwach", "pseudowire", Header),
+];
+
+/// Protocols of which tshark shows an item for each part of what is one header to us.
+pub const PARTS: &[&str] = &["mpls", "sctp"];
+
+/// Parts of tshark that the above need, or that choose between them; they have no header of their own.
+pub const HELPERS: &[&str] = &[
+    "frame",
+    "eth_maybefcs",
+    "eth_withoutfcs",
+    "eth_withfcs",
+    "ethertype",
+    "raw",
+    "data",
+    "ppp_hdlc",
+    "ipv6.routing.type.rt0",
+    "udpencap",
+    "pwethheuristic",
+    "pwethnocw",
+];

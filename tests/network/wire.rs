@@ -1,0 +1,251 @@
+//! The verb `wire` between two hosts: real TCP over a wire that loses, delays and is slow.
+
+use linerate_tests::support::program::{Running, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, has_tools, may_make_labs, records, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const A: &str = "10.80.0.1";
+const B: &str = "10.80.0.2";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Host `a`, a wire in host `mid`, host `b`.
+struct Scene {
+    lab: Wire,
+}
+
+impl Scene {
+    fn new(more: &str) -> Self {
+        let links = [format!("a:eth0={A}/24,mid:p0{more}"), format!("b:eth0={B}/24,mid:p1{more}")];
+        Scene { lab: Wire::of(&[&links[0], &links[1]]) }
+    }
+
+    fn wire(&self, options: &[&str]) -> Running {
+        let (one, other) = (self.lab.port("mid", "p0", ""), self.lab.port("mid", "p1", ""));
+        start(&[&["wire", &one, &other, "--json"], options].concat())
+    }
+
+    fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        linerate_lab::within(&self.lab.namespace(host), work).expect("a host")
+    }
+
+    /// Sockets in a and in b that know of each other.
+    fn datagram_sockets(&self) -> (UdpSocket, UdpSocket) {
+        let open = |host, address: &str| {
+            let socket = self.within(host, || UdpSocket::bind((address, 7007))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            socket
+        };
+        let (a, b) = (open("a", A), open("b", B));
+        a.connect((B, 7007)).unwrap();
+        b.connect((A, 7007)).unwrap();
+        // The first one waits for ARP.
+        wait_until("datagrams pass", || {
+            a.send(b"hello").unwrap();
+            b.recv(&mut [0; 8]).is_ok()
+        });
+        (a, b)
+    }
+
+    /// Sends `data` from a to b over TCP and returns what arrived.
+    fn transfer(&self, data: &[u8]) -> Vec<u8> {
+        let listener = self.within("b", || TcpListener::bind((B, 7008))).unwrap();
+        thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut got = Vec::new();
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.read_to_end(&mut got).unwrap();
+                got
+            });
+            let mut stream = self.within("a", || TcpStream::connect((B, 7008))).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(data).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            reader.join().unwrap()
+        })
+    }
+}
+
+/// What tcpdump sees of one direction on a host's `eth0`.
+struct Dump {
+    file: String,
+    child: Child,
+}
+
+impl Dump {
+    fn start(scene: &Scene, scratch: &Scratch, host: &str, direction: &str) -> Self {
+        let file = scratch.file(&format!("{host}-{direction}.pcap"));
+        let child = Command::new("ip")
+            .args(["netns", "exec", &scene.lab.namespace(host), "tcpdump", "-i", "eth0", "-Q", direction])
+            .args(["-Z", "root", "-B", "16384", "-U", "-w", &file])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tcpdump");
+        wait_until("tcpdump listens", || std::fs::metadata(&file).is_ok_and(|data| data.len() >= 24));
+        Dump { file, child }
+    }
+
+    fn frames(mut self) -> u64 {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("tcpdump runs");
+        self.child.wait().expect("tcpdump ends");
+        records::read(&self.file).len() as u64
+    }
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count as u32).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).take(count).collect()
+}
+
+fn noted(json: &Value, way: usize, name: &str) -> u64 {
+    let subject = format!("faulty:packet:p{way}@0");
+    let accounts = json["accounts"].as_array().unwrap();
+    let one = accounts.iter().find(|one| one["subject"].as_str().unwrap().starts_with(&subject)).unwrap();
+    one["drops"][name].as_u64().or(one["notes"][name].as_u64()).unwrap()
+}
+
+#[test]
+fn tcp_survives_a_wire_that_loses_and_the_counts_are_those_of_tcpdump() {
+    if !may_make_labs() || !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let (scene, scratch) = (Scene::new(",offloads=off"), Scratch::new());
+    let dump = |host, direction| Dump::start(&scene, &scratch, host, direction);
+    let dumps = [dump("a", "out"), dump("b", "in"), dump("b", "out"), dump("a", "in")];
+    let wire = scene.wire(&["--faults", "drop=1%&repeat=1%&reorder=1%x3&corrupt=1%", "--seed", "5"]);
+    let data = bytes(2_000_000);
+    assert!(scene.transfer(&data) == data, "TCP brought other bytes than were sent");
+    // Until the last repetition of the end of the connection.
+    thread::sleep(Duration::from_millis(1500));
+    let json = wire.interrupt().good().json();
+    let seen = dumps.map(Dump::frames);
+    assert_eq!((&json["schema"], &json["lost"]), (&"linerate/wire/1".into(), &0.into()), "{json}");
+    assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json}");
+    for (way, seen) in [(0, &seen[..2]), (1, &seen[2..])] {
+        let count = |name: &str| json["ways"][way][name].as_u64().unwrap();
+        let (dropped, repeated) = (noted(&json, way, "fault_dropped"), noted(&json, way, "fault_repeated"));
+        assert_eq!(count("received"), seen[0] + repeated, "way {way}: what one host sent: {json}");
+        assert_eq!(count("delivered"), seen[1], "way {way}: what the other host got: {json}");
+        assert_eq!(count("delivered"), seen[0] + repeated - dropped, "way {way}");
+        assert!(dropped > 0 && repeated > 0, "way {way}: {json}");
+    }
+}
+
+#[test]
+fn a_delay_shows_in_both_directions() {
+    if !may_make_labs() {
+        return;
+    }
+    let scene = Scene::new(",offloads=off");
+    let wire = scene.wire(&["--faults", "delay=30ms", "--faults-back", "delay=20ms+-1ms"]);
+    let (a, b) = scene.datagram_sockets();
+    b.set_nonblocking(true).unwrap();
+    while b.recv(&mut [0; 8]).is_ok() {}
+    b.set_nonblocking(false).unwrap();
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let sent = Instant::now();
+            a.send(b"there").unwrap();
+            b.recv(&mut [0; 8]).unwrap();
+            assert!(sent.elapsed() >= Duration::from_millis(30), "{:?} there", sent.elapsed());
+            b.send(b"back").unwrap();
+            a.recv(&mut [0; 8]).unwrap();
+            sent.elapsed()
+        })
+        .collect();
+    times.sort();
+    assert!(times[0] >= Duration::from_millis(49), "{times:?}");
+    assert!(times[10] < Duration::from_millis(100), "{times:?}");
+    assert_eq!(wire.interrupt().good().json()["balanced"], true);
+}
+
+#[test]
+fn a_rate_holds_and_its_queue_overflows_by_name() {
+    if !may_make_labs() {
+        return;
+    }
+    let scene = Scene::new(",offloads=off");
+    let wire = scene.wire(&["--faults", "rate=8mbps&queue=150", "--faults-back", ""]);
+    let (a, b) = scene.datagram_sockets();
+    // 1000 bytes with FCS and headers: a millisecond each.
+    let started = Instant::now();
+    (0..400).for_each(|_| assert_eq!(a.send(&[7; 954]).unwrap(), 954));
+    let burst = started.elapsed();
+    let (mut got, mut last) = (0, started);
+    while let Ok(length) = b.recv(&mut [0; 1500]) {
+        if length == 954 {
+            got += 1;
+            last = Instant::now();
+        }
+    }
+    let json = wire.interrupt().good().json();
+    let dropped = noted(&json, 0, "fault_queue");
+    let delivered = json["ways"][0]["delivered"].as_u64().unwrap();
+    assert_eq!(json["ways"][0]["received"].as_u64(), Some(delivered + dropped), "{json}");
+    // The socket of a reader that is held up drops some more.
+    assert!(got <= delivered && delivered + dropped >= 400, "{got}: {json}");
+    // Those that wait and the one on its way; more where a busy machine lets some leave while others come.
+    assert!(delivered >= 151, "{delivered} of 400 sent in {burst:?}");
+    assert!(dropped > 0 || burst > Duration::from_millis(100), "none dropped of 400 sent in {burst:?}");
+    let span = (last - started).as_secs_f64();
+    let (least, most) = (got as f64 * 1e-3, delivered as f64 * 1e-3);
+    assert!(span > 0.95 * least && span < 2.0 * most + 0.5, "{got} of {delivered} frames in {span} s");
+    assert_eq!((&json["lost"], &json["balanced"]), (&0.into(), &true.into()));
+}
+
+#[test]
+fn super_frames_are_lost_with_advice() {
+    if !may_make_labs() {
+        return;
+    }
+    let scene = Scene::new("");
+    let wire = scene.wire(&[]);
+    let listener = scene.within("b", || TcpListener::bind((B, 7008))).unwrap();
+    let mut stream = scene.within("a", || TcpStream::connect((B, 7008))).unwrap();
+    stream.write_all(&bytes(40_000)).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let ended = wire.interrupt().good().says("ethtool -K").says("offloads=off");
+    let json = ended.json();
+    // Checksums were left to hardware, and the connection stands all the same.
+    assert!(noted(&json, 0, "checksum_filled") > 0 && json["drops"]["too_long"].as_u64() > Some(0), "{json}");
+    drop(listener);
+}
+
+#[test]
+fn a_wire_ends_with_its_interface() {
+    if !may_make_labs() {
+        return;
+    }
+    let scene = Scene::new("");
+    let wire = scene.wire(&[]);
+    scene.lab.ip("mid", &["link", "set", "p1", "down"]);
+    thread::sleep(Duration::from_millis(50));
+    scene.lab.ip("mid", &["link", "set", "p1", "up"]);
+    let (a, _b) = scene.datagram_sockets();
+    scene.lab.ip("mid", &["link", "del", "p1"]);
+    let _ = a.send(b"nowhere");
+    let json = wire.end().json();
+    assert!(json["events"].to_string().contains("down"), "{json}");
+    assert!(json["events"].to_string().contains("removed"), "{json}");
+    assert_eq!(json["balanced"], true, "{json}");
+}
+
+#[test]
+fn what_is_no_wire_is_refused() {
+    for (arguments, text) in [
+        (&["eth7"][..], "PORT"),
+        (&["eth7", "eth7"], "both ends"),
+        (&["eth7", "pcap:x"], "joins interfaces"),
+        (&["eth7", "eth8", "--faults", "drop=often"], "--faults: drop=often"),
+        (&["eth7", "eth8", "--faults-back", "speed=1"], "--faults-back: no fault \"speed\""),
+        (&["eth7", "eth8", "--seconds=-1"], "no span of time"),
+    ] {
+        run(&[&["wire"], arguments].concat()).with_status(2).says(text);
+    }
+}

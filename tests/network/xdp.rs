@@ -1,0 +1,116 @@
+//! AF_XDP ports of the program: what they leave behind, and what they do to others on the same interface.
+
+use linerate_tests::support::program::{Running, launch, linerate, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{may_make_labs, wait_until};
+use rustix::process::Signal;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+fn port(wire: &Wire, host: &str) -> String {
+    wire.port(host, "eth0", "").replace("packet:", "xdp:")
+}
+
+fn capture(wire: &Wire, host: &str) -> Running {
+    start(&["capture", "-i", &port(wire, host), "--json"])
+}
+
+/// Whether an XDP program is attached to a host's interface.
+fn has_program(wire: &Wire, host: &str) -> bool {
+    let shown = linerate_tests::support::tool("ip", &["-n", &wire.namespace(host), "-j", "link", "show", "eth0"]);
+    shown.contains("\"xdp\"")
+}
+
+#[test]
+fn the_program_goes_with_the_process_however_that_ends() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::ABORT] {
+        let running = capture(&wire, "b");
+        assert!(has_program(&wire, "b"));
+        running.signal(signal);
+        running.end();
+        wait_until("the program is detached", || !has_program(&wire, "b"));
+    }
+}
+
+#[test]
+fn another_program_on_the_interface_is_named_and_left_alone() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    let first = capture(&wire, "b");
+    let second = run(&["capture", "-i", &port(&wire, "b"), "--seconds", "1"]).with_status(1);
+    assert!(second.errors.contains("another XDP program is attached to eth0"), "{}", second.errors);
+    assert!(second.errors.contains("called linerate"), "{}", second.errors);
+    wire.send(&["--udp", "--count", "100", "--rate", "1kpps"]);
+    let json = first.interrupt().good().json();
+    assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(100), Some(0)), "{json}");
+}
+
+#[test]
+fn an_interface_in_use_is_taken_only_with_take() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    wire.ip("b", &["addr", "add", "192.0.2.2/24", "dev", "eth0"]);
+    let refused = run(&["count", &port(&wire, "b"), "-t", "0.2"]).with_status(1);
+    assert!(refused.errors.contains("has the address 192.0.2.2") && refused.errors.contains("--take"));
+    run(&["count", &port(&wire, "b"), "-t", "0.2", "--take"]).good();
+    run(&["capture", "-i", &port(&wire, "b"), "--seconds", "0.2", "--take"]).good();
+}
+
+/// Both directions at full rate over four queues, while an end goes down and up, another program wants the
+/// interface, and a reader stands still: nothing hangs, and no frame is lost without a name.
+#[test]
+fn two_ports_bear_all_at_once() {
+    if !may_make_labs() {
+        return;
+    }
+    let full = std::env::var_os("LINERATE_FULL").is_some();
+    let seconds = if full { 60.0 } else { 5.0 };
+    let wire = Wire::of(&["a:eth0,b:eth0,queues=4,mtu=22000"]);
+    let readers = ["a", "b"].map(|host| capture(&wire, host));
+    let senders: Vec<Running> = ["a", "b", "a", "b"]
+        .into_iter()
+        .map(|host| {
+            let to = wire.port(host, "eth0", "");
+            launch(&["generate", "--json", "--to", &to, "--udp", "--rate", "top", "--seconds", &seconds.to_string()])
+        })
+        .collect();
+    let part = Duration::from_secs_f64(seconds / 8.0);
+    thread::sleep(part);
+    wire.ip("b", &["link", "set", "eth0", "down"]);
+    thread::sleep(part / 2);
+    wire.ip("b", &["link", "set", "eth0", "up"]);
+    let thief = linerate(&["capture", "-i", &port(&wire, "a"), "--seconds", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("the program");
+    assert_eq!(thief.code(), Some(1));
+    readers[1].signal(Signal::STOP);
+    thread::sleep(part * 2);
+    readers[1].signal(Signal::CONT);
+    let mut sent = 0;
+    for sender in senders {
+        let json = sender.end().good().json();
+        assert_eq!(json["balanced"], true, "{json}");
+        sent += json["frames"].as_u64().unwrap();
+    }
+    let mut received = 0;
+    for reader in readers {
+        let json = reader.interrupt().good().json();
+        assert_eq!((json["balanced"].as_bool(), json["quiesced"].as_bool()), (Some(true), Some(true)), "{json}");
+        let named: u64 = json["drops"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(json["received"].as_u64().unwrap(), json["delivered"].as_u64().unwrap() + named, "{json}");
+        received += json["received"].as_u64().unwrap();
+    }
+    println!("{sent} frames sent, {received} reached a queue");
+    assert!(received > 100_000 && received <= sent, "{received} of {sent}");
+}
