@@ -5,7 +5,7 @@
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
 //! - `faulty`: any of them behind a wire that breaks by plan, and `model`: the same plan told a second time;
-//! - `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `live`: frames sent by the kernel; `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `errors`: what a user is told.
 
@@ -21,6 +21,8 @@ mod faulty;
 mod frames;
 #[path = "conformance/links.rs"]
 mod links;
+#[path = "conformance/live.rs"]
+mod live;
 #[path = "conformance/memory.rs"]
 mod memory;
 #[path = "conformance/model.rs"]
@@ -38,6 +40,7 @@ mod xdp;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
+use live::Live;
 
 #[test]
 fn memory_keeping_times() {
@@ -97,6 +100,20 @@ fn packet_with_more_lanes_than_cpus() {
 #[test]
 fn packet_with_two_lanes_on_one_queue() {
     run_on_veth(1, Some(2));
+}
+
+#[test]
+fn live_frames_to_packet_with_one_lane() {
+    if let Some(live) = Live::to_packet(1, Some(1)) {
+        run(&live);
+    }
+}
+
+#[test]
+fn live_frames_to_packet_with_four_queues() {
+    if let Some(live) = Live::to_packet(4, None) {
+        run(&live);
+    }
 }
 
 fn run_on_veth(queues: u32, lanes: Option<usize>) {

@@ -231,7 +231,7 @@ const XDP_RING: &str = "ring=2048";
 /// Overrides it for `packet`: the last of two options counts.
 pub const SMALL: &str = "&ring=256KiB&block=64KiB";
 /// Enough blocks for this many frames, however few the kernel puts in each.
-const WINDOW: usize = 1024;
+pub const WINDOW: usize = 1024;
 
 impl Veth {
     /// A silent pair that takes the longest frames, with `packet` at both ends; `None`, said aloud, where labs

@@ -8,7 +8,7 @@
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
 //! - [`source`]: where a sender's frames come from;
-//! - [`transmit`]: source -> schedule -> port.
+//! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
 
 pub mod capture;
@@ -17,6 +17,7 @@ pub mod control;
 pub mod count;
 pub mod forward;
 mod lanes;
+mod live;
 mod rounds;
 pub mod select;
 pub mod source;

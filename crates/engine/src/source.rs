@@ -1,8 +1,10 @@
 //! Where a sender's frames come from.
 
 use linerate_burst::{Block, Burst, Horizon, LinkType, Nanos};
-use linerate_generate::{Split, UdpTemplate};
-use linerate_port::{PortError, RxPort, RxQueue};
+use linerate_generate::{Pacing, Split, UdpTemplate};
+use linerate_port::live::{Gap, Plan, Template};
+use linerate_port::{LiveControl, PortError, RxPort, RxQueue, TxPort};
+use std::sync::Arc;
 
 /// Opens the recording from its beginning.
 pub type Open = Box<dyn FnMut() -> Result<RxPort, PortError> + Send>;
@@ -13,6 +15,8 @@ pub enum Source {
     Replay(Box<Replay>),
     /// One frame, a number of times over.
     Template(Box<Repeat>),
+    /// A plan that a port has taken: its first queue makes the frames.
+    Plan(Arc<dyn LiveControl>),
 }
 
 /// What a source has to send.
@@ -50,11 +54,35 @@ impl Source {
         }))
     }
 
+    /// Repeats a template through a port, which makes the frames itself if it can. Call it with the privileges that
+    /// opening the port needed.
+    pub fn template_on(
+        port: &mut TxPort,
+        template: &UdpTemplate,
+        frames: u64,
+        pacing: Pacing,
+    ) -> Result<Self, PortError> {
+        // Recorded gaps are those of time stamps, which a template has not.
+        let Pacing::Fixed(rate) = pacing else { return Ok(Source::template(template, frames)) };
+        let frame = template.frame().to_vec();
+        let gap = Gap::from_nanos(rate.exact_nanos(1, frame.len() as u64));
+        let template_of_plan = Template { frame, gap, ..Template::default() };
+        let plan = Plan { templates: vec![template_of_plan], count: (frames > 0).then_some(frames) };
+        Ok(Source::plan(port, &plan)?.unwrap_or_else(|| Source::template(template, frames)))
+    }
+
+    /// Hands a plan to a port; `None` where it cannot run plans.
+    pub fn plan(port: &mut TxPort, plan: &Plan) -> Result<Option<Self>, PortError> {
+        let live = port.queues.first_mut().and_then(|queue| queue.live());
+        live.map(|live| live.prepare(plan).map(Source::Plan)).transpose()
+    }
+
     /// What is there to send.
     pub fn offer(&mut self, now: Nanos) -> Result<Offer<'_>, PortError> {
         match self {
             Source::Replay(replay) => replay.offer(now),
             Source::Template(repeat) => Ok(repeat.offer()),
+            Source::Plan(_) => Ok(Offer::Ended),
         }
     }
 
@@ -63,6 +91,7 @@ impl Source {
         match self {
             Source::Replay(replay) => replay.queue.consume(frames),
             Source::Template(repeat) => repeat.left -= frames as u64,
+            Source::Plan(_) => {}
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::clock;
 use crate::control::{Progress, Stop};
+use crate::live;
 use crate::source::{Offer, Source};
 use linerate_burst::{Count, Ledger, Nanos, Stage};
 use linerate_generate::{Pacing, Rate, Schedule};
-use linerate_port::{PortError, Sent, TxPort};
+use linerate_port::{LiveControl, PortError, Sent, TxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ const FULL_NAP: Duration = Duration::from_micros(50);
 const NAP_LIMIT: Duration = Duration::from_millis(10);
 /// How long what was taken may take to leave once stopping is requested.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// While there is always more to send, what was taken gets on its way so often: a full queue sends by itself.
+const FLUSH_EVERY: Duration = Duration::from_millis(1);
 /// A queue that takes nothing for so long is given up.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
 
@@ -84,11 +87,20 @@ impl Transmit {
             started: Instant::now(),
             stuck: None,
             truncated: 0,
-            told: Sent::default(),
             late: Lateness::default(),
+            flushed: Nanos::ZERO,
+            shown: Sent::default(),
             transmit: self,
         };
-        let failure = session.send_all().err();
+        let control = match &session.transmit.source {
+            Source::Plan(control) => Some(Arc::clone(control)),
+            Source::Replay(_) | Source::Template(_) => None,
+        };
+        let result = match control {
+            Some(control) => session.send_plan(&*control),
+            None => session.send_all(),
+        };
+        let failure = result.err();
         session.finish(failure)
     }
 }
@@ -100,9 +112,11 @@ struct Session {
     /// Since when the queue has taken nothing.
     stuck: Option<Instant>,
     truncated: u64,
-    /// What the progress knows.
-    told: Sent,
     late: Lateness,
+    /// When what was taken last got on its way.
+    flushed: Nanos,
+    /// What watchers know of.
+    shown: Sent,
 }
 
 /// What came of one look at the source.
@@ -118,15 +132,24 @@ enum Step {
 impl Session {
     fn send_all(&mut self) -> Result<(), PortError> {
         while !self.is_over() {
-            match self.step(clock::now())? {
-                Step::Sent => self.stuck = None,
+            let now = clock::now();
+            match self.step(now)? {
+                Step::Sent => {
+                    self.stuck = None;
+                    if now.since(self.flushed) >= FLUSH_EVERY {
+                        self.flush(now)?;
+                    }
+                }
                 Step::Wait(span) => self.wait(span)?,
-                Step::Nap => std::thread::sleep(FULL_NAP),
+                Step::Nap => {
+                    self.flush(now)?;
+                    std::thread::sleep(FULL_NAP);
+                }
                 Step::Ended => break,
             }
         }
         self.stuck = None;
-        while !self.transmit.port.queues[0].flush(clock::now())? {
+        while !self.flush(clock::now())? {
             self.give_up_if_stuck()?;
             if self.transmit.stop.is_requested() && self.stuck.is_some_and(|since| since.elapsed() > STOP_LIMIT) {
                 break;
@@ -142,7 +165,7 @@ impl Session {
 
     /// Sends what is due at `now`.
     fn step(&mut self, now: Nanos) -> Result<Step, PortError> {
-        let Session { transmit: Transmit { source, port, progress, .. }, schedule, .. } = self;
+        let Session { transmit: Transmit { source, port, .. }, schedule, .. } = self;
         let burst = match source.offer(now)? {
             Offer::Frames(burst) => burst,
             Offer::Restart => {
@@ -171,12 +194,7 @@ impl Session {
         };
         schedule.advance(&burst.descs()[..done]);
         source.consume(done);
-        queue.flush(now)?;
-        // Some queues send when they are flushed, and some a while later.
-        let sent = queue.sent();
-        let (frames, bytes) = (sent.frames - self.told.frames, sent.bytes - self.told.bytes);
-        progress.add(frames, bytes, bytes);
-        self.told = sent;
+        show(&self.transmit.progress, &mut self.shown, self.transmit.port.queues[0].sent());
         if done > 0 { Ok(Step::Sent) } else { self.give_up_if_stuck().map(|()| Step::Nap) }
     }
 
@@ -188,7 +206,28 @@ impl Session {
             std::hint::spin_loop();
         }
         // An idle sender still says how far it is complete.
-        self.transmit.port.queues[0].flush(clock::now()).map(|_| ())
+        self.flush(clock::now()).map(|_| ())
+    }
+
+    /// Gets what was taken on its way; false while some of it still is not.
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        let queue = &mut self.transmit.port.queues[0];
+        let (flushed, sent) = (queue.flush(now), queue.sent());
+        self.flushed = now;
+        show(&self.transmit.progress, &mut self.shown, sent);
+        flushed
+    }
+
+    /// Lets the port run its plan.
+    fn send_plan(&mut self, control: &dyn LiveControl) -> Result<(), PortError> {
+        let Transmit { port, stop, duration, progress, .. } = &mut self.transmit;
+        let (started, shown) = (self.started, &mut self.shown);
+        let is_over = || stop.is_requested() || duration.is_some_and(|limit| started.elapsed() >= limit);
+        let result = live::run(&mut *port.queues[0], control, is_over, |sent| show(progress, shown, sent));
+        let done = control.progress();
+        let frames = done.sent.frames;
+        self.late = Lateness { max: done.late_max, sum: done.late_mean.as_nanos() * u128::from(frames), frames };
+        result
     }
 
     fn give_up_if_stuck(&mut self) -> Result<(), PortError> {
@@ -218,4 +257,11 @@ impl Session {
         let bytes = port.queues.iter().map(|queue| queue.sent().bytes).sum();
         TransmitReport { frames: ledger.total(Count::Sent), bytes, ledger, elapsed, late: self.late, failure }
     }
+}
+
+/// Tells watchers what was sent. A queue may find later that a frame was not: what they know never shrinks.
+fn show(progress: &Progress, shown: &mut Sent, sent: Sent) {
+    let (frames, bytes) = (sent.frames.max(shown.frames), sent.bytes.max(shown.bytes));
+    progress.add(frames - shown.frames, bytes - shown.bytes, bytes - shown.bytes);
+    *shown = Sent { frames, bytes };
 }

@@ -38,13 +38,18 @@ impl Rate {
     /// Nanoseconds that frames of these captured lengths take at this rate, from the number of frames and
     /// the sum of their lengths; 0 at top speed.
     pub fn nanos(&self, frames: u64, bytes: u64) -> u64 {
+        self.exact_nanos(frames, bytes) as u64
+    }
+
+    /// The same, with fractions of a nanosecond.
+    pub fn exact_nanos(&self, frames: u64, bytes: u64) -> f64 {
         let seconds = match self {
             Rate::Top => 0.0,
             Rate::Frames(rate) => frames as f64 / rate,
             Rate::Bits(rate, Layer::L2) => (bytes + FCS * frames) as f64 * 8.0 / rate,
             Rate::Bits(rate, Layer::L1) => (bytes + L1_OVERHEAD * frames) as f64 * 8.0 / rate,
         };
-        (seconds * 1e9) as u64
+        seconds * 1e9
     }
 }
 

@@ -6,3 +6,4 @@ pub mod packet;
 pub mod pcap;
 pub(crate) mod sys;
 pub mod xdp;
+pub mod xdp_live;

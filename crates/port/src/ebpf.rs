@@ -133,6 +133,10 @@ pub mod helper {
     pub const KTIME: i32 = 5;
     /// A random number.
     pub const RANDOM: i32 = 7;
+    /// The processor that runs the program.
+    pub const PROCESSOR: i32 = 8;
+    /// A number that the running thread alone has.
+    pub const TASK: i32 = 35;
     /// Sends the frame to what a map holds under a key.
     pub const REDIRECT_MAP: i32 = 51;
     /// Moves the start of the metadata in front of a frame.

@@ -1,5 +1,6 @@
 //! What interfaces there are, and what they can do.
 
+use crate::backends::sys::bpf::Program;
 use crate::backends::sys::ethtool::Ethtool;
 use crate::netns::within;
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
@@ -133,6 +134,11 @@ fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bo
             columns.len() > column.max(3) && columns[column] == interface && holds(&columns)
         })
     })
+}
+
+/// The name of the BPF program with a number, if there is one and this process may ask.
+pub fn program_name(id: u32) -> Option<String> {
+    Program::name_of(id).ok()
 }
 
 /// sysfs shows the namespace it was mounted in, so this is for that one alone.

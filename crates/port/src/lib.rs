@@ -5,15 +5,19 @@
 //! - [`options`]: what ports may be asked for;
 //! - [`registry`]: one row a backend;
 //! - [`backends`]: one file a backend; system calls stay in `backends/sys/`;
+//! - [`live`]: frames described by templates, for ports that make frames themselves;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
+//! - [`counting`]: a receiver that only counts;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`inventory`]: what interfaces there are and what they can do.
 #![deny(unsafe_code)]
 
 pub mod backends;
 pub mod contract;
+pub mod counting;
 pub mod ebpf;
 pub mod inventory;
+pub mod live;
 pub mod netns;
 mod nic;
 pub mod options;
@@ -21,7 +25,7 @@ pub mod registry;
 mod rtnl;
 pub mod spec;
 
-pub use contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use contract::{Head, LiveControl, LiveProgress, LiveSender, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 pub use options::{RxOptions, TxOptions};
 pub use registry::{open_rx, open_tx};
 pub use spec::Spec;

@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{faulty, mem, packet, pcap, xdp};
+use crate::backends::{faulty, mem, packet, pcap, xdp, xdp_live};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::{PortError, RxPort, Spec, TxPort};
@@ -44,6 +44,14 @@ pub const BACKENDS: &[Backend] = &[
         on_interface: Some(xdp::on_interface),
     },
     Backend {
+        scheme: "xdp-live",
+        target: "interface",
+        sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
+        open_rx: xdp_live::open_rx,
+        open_tx: xdp_live::open_tx,
+        on_interface: Some(xdp_live::on_interface),
+    },
+    Backend {
         scheme: "pcap",
         target: "file or -",
         sentence: "capture files: reads pcap and pcapng, writes pcapng or nanosecond pcap",
@@ -82,6 +90,11 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
 /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
 pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
     BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
+}
+
+/// Whether frames sent to ports of this scheme leave through an interface of this machine.
+pub fn sends_into_interface(scheme: &str) -> bool {
+    BACKENDS.iter().any(|backend| backend.scheme == scheme && backend.on_interface.is_some())
 }
 
 fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {

@@ -23,6 +23,15 @@ const IFINFOMSG: usize = 16;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+const IFNAME: u16 = 3;
+const LINKINFO: u16 = 18;
+/// In [`LINKINFO`]: `IFLA_INFO_KIND`, `IFLA_INFO_DATA`; in the latter `VETH_INFO_PEER` (linux/veth.h).
+const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+const VETH_PEER: u16 = 1;
 /// Attributes that hold others say so in the top bit.
 const KIND: u16 = 0x3fff;
 
@@ -45,6 +54,23 @@ impl Rtnetlink {
     pub fn flags(&self, index: u32) -> Option<u32> {
         // struct ifinfomsg: family, type, index, flags, change.
         number(&self.ask(index)?[NLMSG_HEADER + 8..])
+    }
+
+    /// Makes a pair of veth interfaces with these numbers, called `a` and `b`.
+    pub fn add_veth(&self, (a, b): (u32, u32)) -> io::Result<()> {
+        let peer = [&ifinfomsg(b)[..], &pack(IFNAME, b"b\0")].concat();
+        let info = [pack(INFO_KIND, b"veth\0"), pack(INFO_DATA, &pack(VETH_PEER, &peer))].concat();
+        let body = [&ifinfomsg(a)[..], &pack(IFNAME, b"a\0"), &pack(LINKINFO, &info)].concat();
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE;
+        sendto(&self.0, &message(RTM_NEWLINK, flags, &body), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        let mut answer = [0u8; 1024];
+        let (length, _) = recv(&self.0, &mut answer[..], RecvFlags::empty())?;
+        // struct nlmsgerr: a negative error, or 0.
+        match number(answer.get(NLMSG_HEADER..length).unwrap_or_default()).map(|number| number as i32) {
+            Some(0) => Ok(()),
+            Some(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
     fn ask(&self, index: u32) -> Option<Vec<u8>> {
@@ -78,14 +104,29 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// RTM_GETLINK for one interface: struct nlmsghdr, then struct ifinfomsg.
-fn request(index: u32) -> [u8; NLMSG_HEADER + IFINFOMSG] {
-    let mut message = [0; NLMSG_HEADER + IFINFOMSG];
-    message[0..4].copy_from_slice(&((NLMSG_HEADER + IFINFOMSG) as u32).to_ne_bytes());
-    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
-    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    message[20..24].copy_from_slice(&index.to_ne_bytes());
-    message
+/// RTM_GETLINK for one interface.
+fn request(index: u32) -> Vec<u8> {
+    message(RTM_GETLINK, NLM_F_REQUEST, &ifinfomsg(index))
+}
+
+/// struct nlmsghdr: length, type, flags, sequence, port; then the body.
+fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    let length = (NLMSG_HEADER + body.len()) as u32;
+    [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], body].concat()
+}
+
+/// struct ifinfomsg: family, type, index, flags, change.
+fn ifinfomsg(index: u32) -> [u8; IFINFOMSG] {
+    let mut header = [0; IFINFOMSG];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header
+}
+
+/// An attribute: length, kind, value, padding.
+fn pack(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = [&((4 + value.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod dissect;
 mod measure;
 mod merge;
 mod pcap;
+mod send;
 
 use self::measure::Row;
 use crate::exit::{Exit, usage};
@@ -43,6 +44,8 @@ enum Bench {
     Merge,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
+    /// Sending into a veth pair, to a program that counts and drops, beside trafgen
+    Send,
 }
 
 /// Measures one table.
@@ -70,11 +73,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let effort = Effort { rounds: if args.quick { 1 } else { args.rounds }, quick: args.quick };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 4] = [
+    let tables: [(Bench, Measure); 5] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Capture, capture::run),
+        (Bench::Send, send::run),
     ];
     for (bench, measure) in tables {
         if wants(bench) {

@@ -11,6 +11,8 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
 use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
 use linerate_port::backends::pcap::Recording;
+use linerate_port::inventory::is_default_route;
+use linerate_port::registry::sends_into_interface;
 use linerate_port::{Spec, TxOptions, open_tx};
 use linerate_wire::MacAddr;
 use serde::Serialize;
@@ -104,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
     let (scheme, target) = spec.innermost();
-    if scheme == "packet" && spec.option("netns").is_none() && !args.yes && is_default_route(target) {
+    if sends_into_interface(scheme) && spec.option("netns").is_none() && !args.yes && is_default_route(target) {
         return Err(usage(format!(
             "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
         )));
@@ -114,8 +116,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let source = args.source(duration.is_some())?;
-    let port = open_tx(&spec, &TxOptions::default())?;
+    let (recording, template) = (args.recording()?, args.template()?);
+    let mut port = open_tx(&spec, &TxOptions::default())?;
+    let source = match recording {
+        Some(source) => source,
+        None => {
+            let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
+            Source::template_on(&mut port, &template, count, pacing)?
+        }
+    };
     drop_to(Identity::choose(args.user.as_deref())?)?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.quiet || args.json);
@@ -135,18 +144,15 @@ impl Args {
         }
     }
 
-    fn source(&self, bounded: bool) -> anyhow::Result<Source> {
-        let Some(path) = &self.replay else {
-            let count = self.count.unwrap_or(if bounded { 0 } else { DEFAULT_COUNT });
-            return Ok(Source::template(&self.template()?, count));
-        };
+    fn recording(&self) -> anyhow::Result<Option<Source>> {
+        let Some(path) = &self.replay else { return Ok(None) };
         if path == "-" && self.loops != 1 {
             return Err(usage("standard input can be replayed only once: leave --loops out"));
         }
         // Opened once: after privileges are gone it might not open again.
         let recording = Recording::open(path)?;
         let open = Box::new(move || recording.port());
-        Ok(Source::replay(open, self.loops, self.split.unwrap_or(Split::WHOLE))?)
+        Ok(Some(Source::replay(open, self.loops, self.split.unwrap_or(Split::WHOLE))?))
     }
 
     fn template(&self) -> anyhow::Result<UdpTemplate> {
@@ -203,23 +209,6 @@ pub fn summary(report: &TransmitReport) -> String {
         rates.gbps_l1,
     );
     head + &ledger::print(&report.ledger, true)
-}
-
-/// Whether the kernel's IPv4 or IPv6 default route leaves through this interface.
-pub(super) fn is_default_route(interface: &str) -> bool {
-    let has = |path: &str, name_column: usize, is_default: fn(&[&str]) -> bool| {
-        std::fs::read_to_string(path).is_ok_and(|table| {
-            table.lines().any(|line| {
-                let columns: Vec<&str> = line.split_whitespace().collect();
-                columns.get(name_column) == Some(&interface) && is_default(&columns)
-            })
-        })
-    };
-    // Columns: Iface Destination Gateway Flags RefCnt Use Metric Mask; and, for IPv6, destination, prefix length, ...
-    has("/proc/net/route", 0, |columns| columns.get(1) == Some(&"00000000") && columns.get(7) == Some(&"00000000"))
-        || has("/proc/net/ipv6_route", 9, |columns| {
-            columns[0].bytes().all(|digit| digit == b'0') && columns[1] == "00" && columns[8] != "00200200"
-        })
 }
 
 /// `linerate/generate/1`.

@@ -3,7 +3,7 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
-use crate::verbs::generate::is_default_route;
+
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
@@ -11,6 +11,7 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::{Forward, ForwardReport, Progress, Stop, Waiting};
 use linerate_port::backends::faulty::{Faults, receive_through};
+use linerate_port::inventory::is_default_route;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use serde::Serialize;
 use std::io::Write;

@@ -1,11 +1,13 @@
 //! System calls of the backends: with `burst.rs`, the only unsafe code of the packet path.
 
 pub(crate) mod bpf;
+pub(crate) mod bpf_live;
 pub(crate) mod ethtool;
 pub(crate) mod joined;
 pub(crate) mod packet_blocks;
 pub(crate) mod packet_ring;
 pub(crate) mod packet_socket;
+pub(crate) mod thread;
 pub(crate) mod xsk_frames;
 pub(crate) mod xsk_memory;
 pub(crate) mod xsk_ring;

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU64;
 
 const MAP_CREATE: i32 = 0;
 const MAP_UPDATE: i32 = 2;
-const PROG_LOAD: i32 = 5;
-const PROG_TEST_RUN: i32 = 10;
+pub(super) const PROG_LOAD: i32 = 5;
+pub(super) const PROG_TEST_RUN: i32 = 10;
 const PROG_GET_FD_BY_ID: i32 = 13;
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 const LINK_CREATE: i32 = 28;
@@ -20,11 +20,11 @@ const LINK_CREATE: i32 = 28;
 const PROG_TYPE_XDP: u32 = 6;
 /// As the attach type of a program it stands for `BPF_XDP`.
 const ATTACH_XDP: u32 = 37;
-const F_MMAPABLE: u32 = 1 << 10;
+pub(super) const F_MMAPABLE: u32 = 1 << 10;
 const F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Helpers that linerate calls ask for no licence, kernel functions for this one.
-const LICENSE: &[u8] = b"Dual MIT/GPL\0";
-const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
+pub(super) const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+pub(super) const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
 const LOG_BYTES: usize = 1 << 20;
 
 /// What a program may ask of the kernel beyond the plain form.
@@ -38,7 +38,7 @@ pub struct Demands {
 
 /// An XDP program in the kernel.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct Program(pub(super) OwnedFd);
 
 impl Program {
     /// Loads an XDP program; where the verifier refuses it, the error ends with what it said last.
@@ -127,7 +127,7 @@ impl Map {
         Self::create(kind, value_bytes, entries, 0)
     }
 
-    fn create(kind: MapKind, value_bytes: usize, entries: u32, map_flags: u32) -> io::Result<Self> {
+    pub(super) fn create(kind: MapKind, value_bytes: usize, entries: u32, map_flags: u32) -> io::Result<Self> {
         let mut attr = MapAttr {
             map_type: kind as u32,
             key_size: 4,
@@ -241,19 +241,19 @@ impl Link {
 
 #[derive(Default)]
 #[repr(C)]
-struct LoadAttr {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
+pub(super) struct LoadAttr {
+    pub prog_type: u32,
+    pub insn_cnt: u32,
+    pub insns: u64,
+    pub license: u64,
+    pub log_level: u32,
+    pub log_size: u32,
+    pub log_buf: u64,
+    pub kern_version: u32,
+    pub prog_flags: u32,
+    pub prog_name: [u8; 16],
+    pub prog_ifindex: u32,
+    pub expected_attach_type: u32,
 }
 
 #[derive(Default)]
@@ -281,23 +281,23 @@ struct ElementAttr {
 
 #[derive(Default)]
 #[repr(C)]
-struct RunAttr {
-    prog_fd: u32,
-    retval: u32,
-    data_size_in: u32,
-    data_size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    ctx_size_in: u32,
-    ctx_size_out: u32,
-    ctx_in: u64,
-    ctx_out: u64,
-    flags: u32,
-    cpu: u32,
-    batch_size: u32,
-    reserved: u32,
+pub(super) struct RunAttr {
+    pub prog_fd: u32,
+    pub retval: u32,
+    pub data_size_in: u32,
+    pub data_size_out: u32,
+    pub data_in: u64,
+    pub data_out: u64,
+    pub repeat: u32,
+    pub duration: u32,
+    pub ctx_size_in: u32,
+    pub ctx_size_out: u32,
+    pub ctx_in: u64,
+    pub ctx_out: u64,
+    pub flags: u32,
+    pub cpu: u32,
+    pub batch_size: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -309,7 +309,7 @@ struct InfoAttr {
 
 /// # Safety
 /// `attr` is the beginning of `union bpf_attr` for the command, and what it points to is valid for it.
-unsafe fn bpf<T>(command: i32, attr: &mut T) -> io::Result<i32> {
+pub(super) unsafe fn bpf<T>(command: i32, attr: &mut T) -> io::Result<i32> {
     // SAFETY: the attribute is live and its size is passed; the rest is the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, (&raw mut *attr), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
@@ -317,7 +317,7 @@ unsafe fn bpf<T>(command: i32, attr: &mut T) -> io::Result<i32> {
 
 /// # Safety
 /// As [`bpf`], for a command that returns a new descriptor.
-unsafe fn bpf_fd<T>(command: i32, attr: &mut T) -> io::Result<OwnedFd> {
+pub(super) unsafe fn bpf_fd<T>(command: i32, attr: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
     // SAFETY: a new descriptor that nothing else owns.

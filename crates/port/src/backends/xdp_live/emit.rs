@@ -1,0 +1,136 @@
+//! The parts that all programs of this backend have.
+//!
+//! Registers: R6 the context, later the frame; R7 the words; R8 frames made so far; R9 the time since boot. The
+//! others are free between calls.
+
+use super::words::{ERROR, FAILED, MADE, TASK, at};
+use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
+
+/// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): what a program returns.
+const DROP: i32 = 1;
+/// As above.
+pub const REDIRECT: i32 = 4;
+
+/// Where programs leave.
+pub struct Exits {
+    /// Sends nothing this time.
+    pub drop: Label,
+    /// Sends nothing, and counts that.
+    pub failed: Label,
+}
+
+/// Puts context and words into their registers.
+pub fn begin(asm: &mut Assembler, words: i32) -> Exits {
+    asm.mov(Reg::R6, Reg::R1);
+    asm.map_value(Reg::R7, words, 0);
+    Exits { drop: asm.label(), failed: asm.label() }
+}
+
+/// Decides that this frame will go to the interface, before it is there.
+pub fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
+    let known = asm.label();
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
+    asm.jump_if(When::Ne, Reg::R1, 0, known);
+    asm.call(helper::TASK);
+    asm.store(Size::B8, Reg::R7, at(TASK), Reg::R0);
+    asm.place(known);
+    asm.map(Reg::R1, devmap);
+    asm.mov(Reg::R2, 0);
+    asm.mov(Reg::R3, 0);
+    asm.call(helper::REDIRECT_MAP);
+    asm.jump_if(When::Ne, Reg::R0, REDIRECT, exits.failed);
+}
+
+/// The frame was made: counts it, R8 being the number so far, and sends it.
+pub fn send(asm: &mut Assembler) {
+    asm.alu(Alu::Add, Reg::R8, 1);
+    asm.store(Size::B8, Reg::R7, at(MADE), Reg::R8);
+    asm.mov(Reg::R0, REDIRECT);
+    asm.exit();
+}
+
+/// The least program that sends.
+pub fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
+    let mut asm = Assembler::new();
+    asm.map(Reg::R1, devmap);
+    asm.mov(Reg::R2, 0);
+    asm.mov(Reg::R3, 0);
+    asm.call(helper::REDIRECT_MAP);
+    asm.exit();
+    asm.finish()
+}
+
+/// Where the exits lead.
+pub fn exits(asm: &mut Assembler, exits: &Exits) {
+    asm.place(exits.failed);
+    add(asm, FAILED, 1);
+    asm.place(exits.drop);
+    asm.mov(Reg::R0, DROP);
+    asm.exit();
+}
+
+/// Adds to a word. Uses R1.
+pub fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf::Value>) {
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(word));
+    asm.alu(Alu::Add, Reg::R1, value);
+    asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
+}
+
+/// `dst += value`; uses `spare` where the value is long.
+pub fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
+    match i32::try_from(value as i64) {
+        Ok(0) => {}
+        Ok(value) => asm.alu(Alu::Add, dst, value),
+        Err(_) => {
+            asm.mov64(spare, value);
+            asm.alu(Alu::Add, dst, spare);
+        }
+    }
+}
+
+/// Which argument of a tracepoint holds what.
+#[derive(Clone, Copy)]
+pub enum Watched {
+    /// `xdp_devmap_xmit`: from, to, sent, drops, error.
+    Transmitted,
+    /// `xdp_redirect_err`: device, program, target, error, ...
+    Refused,
+}
+
+/// A program for a tracepoint that counts what became of frames made by the program with these words: frames that
+/// this thread handed over and that are not accounted for yet.
+pub fn witness(words: i32, watched: Watched) -> Assembler {
+    let mut asm = Assembler::new();
+    let (foreign, taken) = (asm.label(), asm.label());
+    asm.mov(Reg::R6, Reg::R1);
+    asm.map_value(Reg::R7, words, 0);
+    asm.call(helper::TASK);
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
+    asm.jump_if(When::Ne, Reg::R0, Reg::R1, foreign);
+    match watched {
+        Watched::Transmitted => {
+            use super::words::{DROPPED, SENT};
+            asm.load(Size::B8, Reg::R2, Reg::R6, 16);
+            asm.load(Size::B8, Reg::R3, Reg::R6, 24);
+            asm.load(Size::B8, Reg::R4, Reg::R7, at(MADE));
+            for word in [SENT, DROPPED] {
+                asm.load(Size::B8, Reg::R1, Reg::R7, at(word));
+                asm.alu(Alu::Sub, Reg::R4, Reg::R1);
+            }
+            asm.mov(Reg::R1, Reg::R2);
+            asm.alu(Alu::Add, Reg::R1, Reg::R3);
+            asm.jump_if(When::Gt, Reg::R1, Reg::R4, foreign);
+            add(&mut asm, SENT, Reg::R2);
+            asm.jump_if(When::Eq, Reg::R3, 0, taken);
+            add(&mut asm, DROPPED, Reg::R3);
+            asm.load(Size::B8, Reg::R1, Reg::R6, 32);
+        }
+        Watched::Refused => asm.load(Size::B8, Reg::R1, Reg::R6, 24),
+    }
+    asm.store(Size::B8, Reg::R7, at(ERROR), Reg::R1);
+    asm.place(taken);
+    asm.place(foreign);
+    asm.mov(Reg::R0, 0);
+    asm.exit();
+    asm
+}

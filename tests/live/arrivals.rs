@@ -1,0 +1,123 @@
+//! What arrives is what the plan says.
+
+use crate::stage::{Stage, assert_exact, marks, plan, template};
+use linerate_port::counting::Then;
+use linerate_port::live::{Plan, Template};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, has_tools, tool};
+
+/// Lengths on the edges of words, of what constants make and of what is copied, and the longest.
+const LENGTHS: [usize; 8] = [60, 61, 63, 256, 257, 1514, 58, 90];
+
+#[test]
+fn every_frame_is_counted_by_a_receiver_that_drops_or_passes() {
+    let Some(stage) = Stage::up() else { return };
+    for then in [Then::Drop, Then::Pass] {
+        let counting = stage.counting(then);
+        let report = stage.send(&plan(&[60], 300_000), None);
+        assert!(report.failure.is_none(), "{:?}", report.failure);
+        assert_exact(&report.ledger, 300_000);
+        assert_eq!((report.frames, report.bytes, counting.frames()), (300_000, 300_000 * 60, 300_000), "{then:?}");
+    }
+}
+
+#[test]
+fn content_is_that_of_the_plan_frame_by_frame() {
+    let Some(stage) = Stage::up() else { return };
+    // The capture has to keep up: 60 k frames fit in its ring.
+    let plan = plan(&LENGTHS, 20_000);
+    let before = linerate_engine::clock::now().0;
+    let got = stage.send_and_capture(&plan);
+    assert_plan(&plan, &got, before);
+}
+
+/// Number by number what the plan says; times go forward, and none is from the future.
+fn assert_plan(plan: &Plan, got: &[(Vec<u8>, u64)], before: u64) {
+    assert_eq!(got.len() as u64, plan.count.unwrap());
+    let mut last = before;
+    for (number, (frame, arrived)) in got.iter().enumerate() {
+        let (sequence, time) = marks(frame);
+        assert_eq!(sequence, number as u64, "a gap in the sequence");
+        assert!(last <= time && time <= *arrived, "frame {number}: {last} <= {time} <= {arrived}");
+        assert!(
+            *frame == plan.frame(sequence, time),
+            "frame {number} of {} bytes is not that of the plan",
+            frame.len()
+        );
+        last = time;
+    }
+}
+
+#[test]
+fn what_receivers_leave_in_recycled_pages_is_overwritten() {
+    let Some(stage) = Stage::up() else { return };
+    let plan = plan(&LENGTHS, 20_000);
+    let worst = stage.counting(Then::OverwriteHalf);
+    let got = stage.send_and_capture(&plan);
+    assert_eq!(worst.frames(), 20_000);
+    assert!(got.len() > 9_000, "{} frames were passed", got.len());
+    let mut last = None;
+    for (frame, _) in &got {
+        let (sequence, time) = marks(frame);
+        assert!(Some(sequence) > last, "{sequence} after {last:?}");
+        assert!(*frame == plan.frame(sequence, time), "frame {sequence} is not that of the plan: {frame:02x?}");
+        last = Some(sequence);
+    }
+}
+
+#[test]
+fn a_host_that_forwards_and_rewrites_sees_every_frame_anew() {
+    use linerate_lab::{Plan as LabPlan, TemporaryLab};
+    if !linerate_tests::support::may_make_labs() {
+        return;
+    }
+    let links = ["a:eth0,r:eth0=198.18.0.254/24", "r:eth1=198.19.0.1/24,b:eth0"].map(|link| link.parse().unwrap());
+    let lab = TemporaryLab::up(&LabPlan::from_links("route", links.to_vec()).unwrap()).unwrap();
+    let stage = Stage { lab };
+    let router = stage.namespace("r");
+    let inside = |host: &str, program: &str, arguments: &[&str]| {
+        let run = stage.lab.exec(host, program).unwrap().args(arguments).output().unwrap();
+        assert!(run.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    };
+    inside("r", "ethtool", &["-K", "eth0", "gro", "on"]);
+    inside(
+        "r",
+        "sysctl",
+        &["-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.eth0.rp_filter=0"],
+    );
+    inside("r", "ip", &["neigh", "add", "198.19.0.9", "lladdr", "02:00:00:00:00:77", "dev", "eth1"]);
+    let mac = linerate_port::inventory::interfaces(Some(router)).unwrap();
+    let mac = &mac.iter().find(|found| found.name == "eth0").unwrap().address;
+    let mac: Vec<u8> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let mut template = Template { fields: Vec::new(), ..template(60) };
+    template.frame[..6].copy_from_slice(&mac);
+    template.frame[26..34].copy_from_slice(&[198, 18, 0, 1, 198, 19, 0, 9]);
+    let plan = Plan { templates: vec![template], count: Some(20_000) };
+    let wanted = &plan.frame(0, 0)[26..];
+    // The router takes one from each TTL, in the very page that comes back for a later frame.
+    let got = stage.send_and_capture(&plan);
+    assert_eq!(got.len(), 20_000);
+    for (frame, _) in &got {
+        assert_eq!(frame[22], 63, "the time to live of a frame that another had used up");
+        assert!(frame[26..] == *wanted, "{frame:02x?}");
+    }
+}
+
+#[test]
+fn checksums_are_right_by_an_independent_judge() {
+    let Some(stage) = Stage::up() else { return };
+    if !has_tools(&["tshark"]) {
+        return;
+    }
+    let got = stage.send_and_capture(&plan(&[60, 61, 257, 1001], 4_000));
+    let scratch = Scratch::new();
+    let file = scratch.file("frames.pcap");
+    let record =
+        |(bytes, time): &(Vec<u8>, u64)| Record { time: *time, wire: bytes.len() as u32, bytes: bytes.clone() };
+    records::write(&file, &got.iter().map(record).collect::<Vec<_>>());
+    let right = "udp.checksum.status == 1 && ip.checksum.status == 1 && !_ws.malformed";
+    let options = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", right];
+    let shown = tool("tshark", &[&["-n", "-r", &file], &options[..]].concat());
+    assert_eq!(shown.lines().count(), 4_000);
+}

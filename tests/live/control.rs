@@ -1,0 +1,199 @@
+//! Rates, stopping, dying, refusals.
+
+use crate::stage::{Stage, marks, plan, template};
+use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
+use linerate_engine::Stop;
+use linerate_port::counting::Then;
+use linerate_port::live::{Gap, Plan};
+use linerate_port::{PortError, Spec, TxOptions, open_tx};
+use linerate_tests::support::{tool, wait_until};
+use std::time::{Duration, Instant};
+
+fn paced(rate: f64, count: Option<u64>) -> Plan {
+    let mut template = template(60);
+    template.gap = Gap::from_nanos(1e9 / rate);
+    Plan { templates: vec![template], count }
+}
+
+#[test]
+fn rates_are_kept_on_average_and_from_frame_to_frame() {
+    let Some(stage) = Stage::up() else { return };
+    for (rate, count) in [(1000.0, 300), (100_000.0, 30_000)] {
+        let got = stage.send_and_capture(&paced(rate, Some(count)));
+        let times: Vec<u64> = got.iter().map(|(frame, _)| marks(frame).1).collect();
+        let span = (times[times.len() - 1] - times[0]) as f64 / 1e9;
+        let asked = (count - 1) as f64 / rate;
+        let place = |(number, time): (usize, &u64)| *time as f64 / 1e3 - number as f64 * 1e6 / rate;
+        let mut late: Vec<f64> = times.iter().enumerate().map(place).collect();
+        late.sort_by(f64::total_cmp);
+        let (first, median, most) = (late[0], late[late.len() / 2] - late[0], late[late.len() - 1] - late[0]);
+        println!("{rate}/s: {span:.6} s for {asked:.6}; late by {median:.2} us, {most:.0} us at most");
+        // A machine that does other work delays frames; those behind them are caught up.
+        assert!((span - asked).abs() < 0.2, "{rate}: {span} s");
+        assert!(median < 20_000.0, "{rate}: {median} us after {first}");
+    }
+}
+
+#[test]
+fn a_duration_ends_a_plan_without_end() {
+    let Some(stage) = Stage::up() else { return };
+    let counting = stage.counting(Then::Drop);
+    let report = stage.send(&paced(10_000.0, None), Some(Duration::from_millis(300)));
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert!((2_500..=3_600).contains(&report.frames), "{} frames", report.frames);
+    assert_eq!(report.frames, counting.frames());
+    assert!(report.elapsed < Duration::from_millis(600), "{:?}", report.elapsed);
+}
+
+#[test]
+fn a_long_call_stops_at_once_and_goes_on_where_it_was() {
+    let Some(stage) = Stage::up() else { return };
+    let counting = stage.counting(Then::Drop);
+    let mut port = stage.sender();
+    let live = port.queues[0].live().unwrap();
+    let control = live.prepare(&plan(&[60], u64::MAX)).unwrap();
+    for _ in 0..3 {
+        control.resume();
+        let stopping = std::thread::scope(|scope| {
+            let runs = scope.spawn(|| live.run());
+            let before = counting.frames();
+            wait_until("frames arrive", || counting.frames() > before);
+            let asked = Instant::now();
+            control.stop();
+            runs.join().unwrap().unwrap();
+            asked.elapsed()
+        });
+        println!("stopped in {stopping:?}");
+        assert!(stopping < Duration::from_millis(100), "{stopping:?}");
+        let frames = counting.frames();
+        assert_eq!(control.progress().sent.frames, frames, "what was sent arrived");
+    }
+    assert!(counting.frames() > 1000);
+}
+
+#[test]
+fn a_stop_from_elsewhere_ends_a_run() {
+    let Some(stage) = Stage::up() else { return };
+    let counting = stage.counting(Then::Drop);
+    let stop = Stop::new();
+    let report = std::thread::scope(|scope| {
+        let run = scope.spawn(|| stage.transmit(&plan(&[60], u64::MAX), None, stop.clone()));
+        wait_until("frames arrive", || counting.frames() > 0);
+        stop.request();
+        let asked = Instant::now();
+        let report = run.join().unwrap();
+        assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+        report
+    });
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!(report.frames, counting.frames());
+}
+
+#[test]
+fn an_end_that_takes_no_xdp_frames_is_told_and_nothing_counts_as_sent() {
+    let Some(stage) = Stage::plain("a:eth0,b:eth0") else { return };
+    let report = stage.send(&plan(&[60], 1000), None);
+    let failure = report.failure.expect("nobody takes the frames").to_string();
+    assert!(failure.contains("ethtool -K PEER gro on"), "{failure}");
+    assert_eq!(report.frames, 0);
+    assert_eq!(report.ledger.imbalances(), []);
+    // The same for frames from memory.
+    let mut port = stage.sender();
+    let block = block(&[60; 10]);
+    let queue = &mut port.queues[0];
+    assert_eq!(queue.send(block.burst()).unwrap(), 10);
+    let failure = queue.flush(Nanos::ZERO).unwrap_err().to_string();
+    assert!(failure.contains("gro on"), "{failure}");
+    let mut ledger = Ledger::new();
+    queue.counters(&mut ledger);
+    assert_eq!((ledger.imbalances(), ledger.total(Count::SendRefused)), (vec![], 10));
+}
+
+#[test]
+fn an_interface_that_is_down_or_goes_is_an_error() {
+    let Some(stage) = Stage::up() else { return };
+    stage.ip("a", &["link", "set", "eth0", "down"]);
+    let mut port = stage.sender();
+    let queue = &mut port.queues[0];
+    let block = block(&[60]);
+    assert!(matches!(queue.send(block.burst()), Err(PortError::Down { .. })));
+    assert!(matches!(queue.live().unwrap().prepare(&plan(&[60], 1)), Err(PortError::Down { .. })));
+    stage.ip("a", &["link", "set", "eth0", "up"]);
+    for gone in [false, true] {
+        let failure = std::thread::scope(|scope| {
+            let run = scope.spawn(|| stage.send(&plan(&[60], u64::MAX), Some(Duration::from_secs(10))));
+            let before = received(&stage);
+            wait_until("frames arrive", || received(&stage) > before);
+            let change: &[&str] = if gone { &["link", "del", "eth0"] } else { &["link", "set", "eth0", "down"] };
+            stage.ip("a", change);
+            let report = run.join().unwrap();
+            assert!(report.frames > 0 && report.elapsed < Duration::from_secs(5), "{:?}", report.elapsed);
+            assert_eq!(report.ledger.imbalances(), []);
+            report.failure.expect("the interface went")
+        });
+        match failure {
+            // An interface that is removed is taken down first.
+            PortError::Down { .. } => {}
+            PortError::Ended { .. } => assert!(gone),
+            other => panic!("{other}"),
+        }
+        if !gone {
+            stage.ip("a", &["link", "set", "eth0", "up"]);
+        }
+    }
+}
+
+#[test]
+fn lengths_that_the_kernel_or_the_interface_refuses_are_told() {
+    let Some(stage) = Stage::plain("a:eth0,b:eth0,mtu=9000") else { return };
+    let counting = stage.counting(Then::Drop);
+    let prepare = |length| {
+        let mut port = stage.sender();
+        let refused = port.queues[0].live().unwrap().prepare(&plan(&[length], 1)).err();
+        refused.map(|error| error.to_string()).unwrap_or_default()
+    };
+    // How much of a page the kernel keeps for itself differs.
+    let longest = (3380..3440).rfind(|length| prepare(*length).is_empty()).unwrap();
+    let report = stage.send(&plan(&[longest], 100), None);
+    assert!(report.failure.is_none() && report.frames == 100, "{:?}", report.failure);
+    assert!(prepare(longest + 1).contains(&format!("{longest} at most")), "{}", prepare(longest + 1));
+    // One by one from memory: what cannot be sent is counted, the others are sent, in order.
+    let mut port = stage.sender();
+    let queue = &mut port.queues[0];
+    let block = block(&[13, 14, longest, longest + 1, 60, 9000]);
+    assert_eq!(queue.send(block.burst()).unwrap(), 6);
+    assert!(queue.flush(Nanos::ZERO).unwrap());
+    let mut ledger = Ledger::new();
+    queue.counters(&mut ledger);
+    let total = |count| ledger.total(count);
+    assert_eq!((total(Count::TooShort), total(Count::TooLong), total(Count::Sent)), (1, 2, 3));
+    assert_eq!((ledger.imbalances(), counting.frames()), (vec![], 103));
+    stage.ip("a", &["link", "set", "eth0", "mtu", "1000"]);
+    assert!(prepare(1015).contains("MTU"), "{}", prepare(1015));
+    assert_eq!(prepare(1014), "");
+}
+
+#[test]
+fn it_only_sends_and_has_one_queue() {
+    let spec = |text| Spec::parse(text).unwrap();
+    let error = linerate_port::open_rx(&spec("xdp-live:lo"), &Default::default()).err().unwrap();
+    assert!(error.to_string().contains("only sends"), "{error}");
+    let error = open_tx(&spec("xdp-live:lo@0-1"), &TxOptions::default()).err().unwrap();
+    assert!(error.to_string().contains("leave the @ out"), "{error}");
+}
+
+/// Frames that `b` has counted in.
+fn received(stage: &Stage) -> u64 {
+    let statistics = tool("ip", &["-n", stage.namespace("b"), "-s", "-j", "link", "show", "dev", "eth0"]);
+    let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
+    statistics[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+}
+
+/// Frames of these lengths.
+fn block(lengths: &[usize]) -> Block {
+    let mut block = Block::new(lengths.iter().sum::<usize>() + 64 * lengths.len(), lengths.len());
+    for length in lengths {
+        assert!(block.push(&Desc::new(Nanos::ZERO, 0, *length as u32), &vec![0x5a; *length]));
+    }
+    block
+}
