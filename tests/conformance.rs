@@ -5,7 +5,8 @@
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
 //! - `faulty`: any of them behind a wire that breaks by plan, and `model`: the same plan told a second time;
-//! - `live`: frames sent by the kernel; `memory`: what only memory has; `vlan`, `offloads`, `rings`, `links`: what only AF_PACKET has;
+//! - `memory`: what only memory has; `vlan`, `offloads`, `rings`: what only AF_PACKET has;
+//! - `links`: interfaces that go down, come back and are removed;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `errors`: what a user is told.
 
@@ -21,8 +22,6 @@ mod faulty;
 mod frames;
 #[path = "conformance/links.rs"]
 mod links;
-#[path = "conformance/live.rs"]
-mod live;
 #[path = "conformance/memory.rs"]
 mod memory;
 #[path = "conformance/model.rs"]
@@ -40,7 +39,6 @@ mod xdp;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};
 use checks::run;
-use live::Live;
 
 #[test]
 fn memory_keeping_times() {
@@ -104,15 +102,27 @@ fn packet_with_two_lanes_on_one_queue() {
 
 #[test]
 fn live_frames_to_packet_with_one_lane() {
-    if let Some(live) = Live::to_packet(1, Some(1)) {
-        run(&live);
-    }
+    run_live(1, Some(1), "packet", "");
 }
 
 #[test]
 fn live_frames_to_packet_with_four_queues() {
-    if let Some(live) = Live::to_packet(4, None) {
-        run(&live);
+    run_live(4, None, "packet", "");
+}
+
+#[test]
+fn live_frames_to_xdp_with_one_queue() {
+    run_live(1, None, "xdp", "&mode=native");
+}
+
+#[test]
+fn live_frames_to_xdp_with_four_queues() {
+    run_live(4, None, "xdp", "&mode=native");
+}
+
+fn run_live(queues: u32, lanes: Option<usize>, receiver: &'static str, options: &'static str) {
+    if let Some(veth) = Veth::up(queues, lanes) {
+        run(&veth.using("xdp-live", receiver, options) as &dyn Harness);
     }
 }
 

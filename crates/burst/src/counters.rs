@@ -201,6 +201,8 @@ counters! {
     SendRefused = Send, Lost, "send_refused";
     /// Frames handed over that were not sent before the run ended.
     SendUnsent = Send, Refused, "unsent";
+    /// Times the interface went down while there was something to send; sending went on when it was back.
+    SendLinkDown = Send, Note, "link_down";
     /// Times the queue was full and sending had to wait.
     SendFull = Send, Note, "queue_full";
     /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const SLEEP_ERROR: Duration = Duration::from_micros(120);
 /// How long a full queue is waited for before looking again.
 const FULL_NAP: Duration = Duration::from_micros(50);
+/// How long to wait before asking again whether an interface is up.
+const DOWN_NAP: Duration = Duration::from_millis(10);
 /// The longest sleep, so that stop requests are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
 /// How long what was taken may take to leave once stopping is requested.
@@ -90,6 +92,8 @@ impl Transmit {
             late: Lateness::default(),
             flushed: Nanos::ZERO,
             shown: Sent::default(),
+            down: false,
+            downs: 0,
             transmit: self,
         };
         let control = match &session.transmit.source {
@@ -117,6 +121,9 @@ struct Session {
     flushed: Nanos,
     /// What watchers know of.
     shown: Sent,
+    /// The interface is down, and how often it went down.
+    down: bool,
+    downs: u64,
 }
 
 /// What came of one look at the source.
@@ -132,20 +139,10 @@ enum Step {
 impl Session {
     fn send_all(&mut self) -> Result<(), PortError> {
         while !self.is_over() {
-            let now = clock::now();
-            match self.step(now)? {
-                Step::Sent => {
-                    self.stuck = None;
-                    if now.since(self.flushed) >= FLUSH_EVERY {
-                        self.flush(now)?;
-                    }
-                }
-                Step::Wait(span) => self.wait(span)?,
-                Step::Nap => {
-                    self.flush(now)?;
-                    std::thread::sleep(FULL_NAP);
-                }
-                Step::Ended => break,
+            match self.go_on(clock::now()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => self.bear(error)?,
             }
         }
         self.stuck = None;
@@ -156,6 +153,38 @@ impl Session {
             }
             std::thread::sleep(FULL_NAP);
         }
+        Ok(())
+    }
+
+    /// One step, and what follows from it; false at the end of the source.
+    fn go_on(&mut self, now: Nanos) -> Result<bool, PortError> {
+        match self.step(now)? {
+            Step::Sent => {
+                self.stuck = None;
+                self.down = false;
+                if now.since(self.flushed) >= FLUSH_EVERY {
+                    self.flush(now)?;
+                }
+            }
+            Step::Wait(span) => self.wait(span)?,
+            Step::Nap => {
+                self.flush(now)?;
+                std::thread::sleep(FULL_NAP);
+            }
+            Step::Ended => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Waits where a port that has sent is down: it may come back. What would have been due meanwhile is due from then on.
+    fn bear(&mut self, error: PortError) -> Result<(), PortError> {
+        if !matches!(error, PortError::Down { .. }) || self.shown.frames == 0 {
+            return Err(error);
+        }
+        self.downs += u64::from(!self.down);
+        self.down = true;
+        std::thread::sleep(DOWN_NAP);
+        self.schedule.restart();
         Ok(())
     }
 
@@ -252,6 +281,9 @@ impl Session {
         if self.truncated > 0 {
             let account = ledger.account(Stage::Send, &port.name);
             account.add(Count::SendReceived, self.truncated).add(Count::SendTruncated, self.truncated);
+        }
+        if self.downs > 0 {
+            ledger.account(Stage::Send, &port.name).add(Count::SendLinkDown, self.downs);
         }
         self.transmit.progress.lost.store(ledger.lost(), Ordering::Relaxed);
         let bytes = port.queues.iter().map(|queue| queue.sent().bytes).sum();
