@@ -76,10 +76,10 @@ fn two_ports_bear_all_at_once() {
     let seconds = if full { 60.0 } else { 5.0 };
     let wire = Wire::of(&["a:eth0,b:eth0,queues=4,mtu=22000"]);
     let readers = ["a", "b"].map(|host| capture(&wire, host));
-    let senders: Vec<Running> = ["a", "b", "a", "b"]
+    let senders: Vec<Running> = [("a", "packet:"), ("b", "packet:"), ("a", "xdp-live:"), ("b", "xdp-live:")]
         .into_iter()
-        .map(|host| {
-            let to = wire.port(host, "eth0", "");
+        .map(|(host, scheme)| {
+            let to = wire.port(host, "eth0", "").replace("packet:", scheme);
             launch(&["generate", "--json", "--to", &to, "--udp", "--rate", "top", "--seconds", &seconds.to_string()])
         })
         .collect();

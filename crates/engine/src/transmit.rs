@@ -247,12 +247,21 @@ impl Session {
         flushed
     }
 
-    /// Lets the port run its plan.
+    /// Lets the port run its plan, again where it is not done because the interface went down.
     fn send_plan(&mut self, control: &dyn LiveControl) -> Result<(), PortError> {
-        let Transmit { port, stop, duration, progress, .. } = &mut self.transmit;
-        let (started, shown) = (self.started, &mut self.shown);
-        let is_over = || stop.is_requested() || duration.is_some_and(|limit| started.elapsed() >= limit);
-        let result = live::run(&mut *port.queues[0], control, is_over, |sent| show(progress, shown, sent));
+        let result = loop {
+            let Transmit { port, stop, duration, progress, .. } = &mut self.transmit;
+            let (started, shown) = (self.started, &mut self.shown);
+            let is_over = || stop.is_requested() || duration.is_some_and(|limit| started.elapsed() >= limit);
+            match live::run(&mut *port.queues[0], control, is_over, |sent| show(progress, shown, sent)) {
+                Err(error) if !self.is_over() => match self.bear(error) {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
+                Err(PortError::Down { .. }) => break Ok(()),
+                result => break result,
+            }
+        };
         let done = control.progress();
         let frames = done.sent.frames;
         self.late = Lateness { max: done.late_max, sum: done.late_mean.as_nanos() * u128::from(frames), frames };
