@@ -68,6 +68,7 @@ fn measure(effort: Effort, size: usize, has_trafgen: bool) -> anyhow::Result<Vec
         way("xdp-live, one frame", plan, false),
         way("xdp-live, sequence, time", marked_plan, false),
         way("xdp-live, any frames", any_frames, false),
+        way("xdp", xdp, true),
         way("packet", packet, true),
     ];
     for _ in 0..effort.rounds.min(5) {
@@ -139,6 +140,11 @@ fn send_plan(lab: &Lab, frames: u64, template: Template) -> anyhow::Result<Durat
 
 fn any_frames(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
     let port = open_tx(&spec(lab, "xdp-live")?, &TxOptions::default())?;
+    transmit(Source::template(&template(size)?, frames), port)
+}
+
+fn xdp(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
+    let port = open_tx(&spec(lab, "xdp")?, &TxOptions::default())?;
     transmit(Source::template(&template(size)?, frames), port)
 }
 
