@@ -221,6 +221,33 @@ fn a_sender_without_carrier_says_down() {
     }
 }
 
+/// Whether the kernel says yet that an interface has a carrier.
+fn has_carrier(veth: &Veth, host: &str) -> bool {
+    let shown: serde_json::Value = serde_json::from_str(&veth.ip(host, "-j link show dev eth0")).unwrap();
+    shown[0]["operstate"] == "UP"
+}
+
+#[test]
+fn frames_that_a_driver_without_carrier_drops_are_not_counted_as_sent() {
+    let Some(veth) = Veth::up(1, Some(1)) else { return };
+    let veth = veth.using("xdp", "packet", "");
+    let mut wire = veth.open(&RxOptions::default());
+    veth.ip("right", "link set eth0 down");
+    let deadline = Instant::now() + PATIENCE;
+    while has_carrier(&veth, "left") && Instant::now() < deadline {
+        thread::sleep(PAUSE);
+    }
+    assert_eq!(send(&mut wire, &frames(0, 10, &[60])).unwrap(), 10);
+    for _ in 0..20 {
+        let event = send(&mut wire, &frames(1, 1, &[60]));
+        assert!(matches!(event, Err(PortError::Down { .. })), "{event:?}");
+    }
+    assert!(wire.tx.as_mut().unwrap().queues[0].flush(now()).unwrap());
+    wire.hang_up();
+    let count = |count| wire.sent.total(count);
+    assert_eq!((count(Count::SendReceived), count(Count::Sent), count(Count::SendDropped)), (10, 0, 10));
+}
+
 #[test]
 fn a_sender_ends_when_its_interface_is_removed() {
     for veth in senders() {

@@ -176,6 +176,32 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     assert_eq!(outcome.ledger.total(Count::VlanRestored), 20);
 }
 
+/// The socket stays open as long as somebody sends through it; nobody reads what it would take.
+#[test]
+fn the_host_has_its_frames_back_when_a_lane_is_dropped_and_its_sender_stays() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("xdp", "xdp", "");
+    let lanes = receive(&veth.receiver("right", ""), &RxOptions::default());
+    let _stays = transmit(&veth.sender("right"), 1);
+    drop(lanes);
+    let host = receive(&veth.sender("right").replace("xdp:", "packet:"), &RxOptions::default());
+    let mut wire = Wire::live(transmit(&veth.sender("left"), 1), host);
+    wire.send(0, &frames(0, 10, &[60]));
+    wire.wait_for(10);
+}
+
+#[test]
+fn a_port_that_wants_the_program_elsewhere_than_the_first_is_refused() {
+    let Some(veth) = Veth::up(2, None) else { return };
+    let veth = veth.using("xdp", "xdp", "");
+    let port = |queue: u32, more: &str| veth.receiver("right", more).replace("eth0?", &format!("eth0@{queue}?"));
+    let _first = receive(&port(0, "&mode=native"), &RxOptions::default());
+    let second = Spec::parse(&port(1, "&mode=generic")).unwrap();
+    let refused = open_rx(&second, &RxOptions::default()).err().expect("one program an interface").to_string();
+    assert!(refused.contains("already runs in the driver"), "{refused}");
+    let _third = receive(&port(1, ""), &RxOptions::default());
+}
+
 #[test]
 fn an_interface_that_the_host_uses_is_not_taken_without_a_word() {
     let Some(veth) = Veth::up(1, None) else { return };

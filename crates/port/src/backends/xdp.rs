@@ -157,7 +157,11 @@ fn open_lane(
     let sizes =
         RingSizes { receive: ring, fill: chunks.next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Layout { chunk: chunk_bytes(found), receive: chunks, sizes };
-    let (socket, rings, binding) = bind(wanted, found, queue, layout)?;
+    // What is copied or not depends on where the program has come to run.
+    let mut wanted = *wanted;
+    wanted.mode = Some(attachment.mode);
+    let netlink = Rtnetlink::new()?;
+    let (socket, rings, binding) = bind(&wanted, found, queue, layout)?;
     let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
     let sender = XskSender::new(
         socket.memory().clone(),
@@ -180,7 +184,7 @@ fn open_lane(
         attachment: attachment.clone(),
         queue,
         index: found.index,
-        netlink: Rtnetlink::new()?,
+        netlink,
         lag: wanted.lag,
         busy_poll: wanted.busy_poll.is_some(),
         super_frame: longest_frame(found),
@@ -229,7 +233,7 @@ fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Resul
         attempts.push(Binding { zero_copy: false, multi_buffer: true });
         attempts.push(Binding { zero_copy: false, multi_buffer: false });
     }
-    let mut failure = io::Error::from(io::ErrorKind::Unsupported);
+    let mut failure = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
     for binding in attempts {
         match bind_patiently(&socket, found.index, queue, binding) {
             Ok(()) => {
@@ -273,7 +277,10 @@ fn explain(spec: &Spec, error: &io::Error) -> PortError {
         Some(libc::EPERM | libc::EACCES) => {
             "; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF: run as root or with sudo"
         }
-        Some(libc::ENOMEM | libc::ENOBUFS) => "; the rings do not fit in memory: ask for less with ?ring=4096",
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            "; the rings do not fit in memory, or in what may be locked there without CAP_IPC_LOCK (ulimit -l): \
+             ask for less with ?ring=4096"
+        }
         Some(libc::EBUSY) => {
             "; the queue belongs to another AF_XDP socket (in one process, open the receiving side first)"
         }
@@ -281,4 +288,17 @@ fn explain(spec: &Spec, error: &io::Error) -> PortError {
         _ => "",
     };
     PortError::broken(spec.to_string(), format!("{error}{advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel says `ENOBUFS` where the memory may not be locked, which is no matter of rings alone.
+    #[test]
+    fn memory_that_may_not_be_locked_is_explained() {
+        let spec = Spec::parse("xdp:eth0").unwrap();
+        let text = explain(&spec, &io::Error::from_raw_os_error(libc::ENOBUFS)).to_string();
+        assert!(text.contains("ring=4096") && text.contains("CAP_IPC_LOCK"), "{text}");
+    }
 }

@@ -22,6 +22,8 @@ pub struct Attachment {
     _program: Program,
     sockets: Map,
     words: Words,
+    /// Where it runs.
+    pub mode: Mode,
     /// How it runs, for the user.
     pub notes: Vec<String>,
     /// Sending sides of sockets that were opened to receive: whoever sends through the same queue gets them,
@@ -47,12 +49,13 @@ impl Attachment {
         Ok(table().get(&(namespace()?, found.index)).and_then(Weak::upgrade))
     }
 
-    /// The attachment of an interface, made if this process has none.
+    /// The attachment of an interface, made if this process has none. One that runs elsewhere than is wanted is
+    /// an error.
     pub fn of(found: &Found, wanted: &Wanted) -> io::Result<Arc<Attachment>> {
         let key = (namespace()?, found.index);
         let mut table = table();
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
-            return Ok(attachment);
+            return attachment.suits(found, wanted).map(|()| attachment);
         }
         // What this process has closed goes a moment later, if a child being started still holds it.
         let until = Instant::now() + if table.contains_key(&key) { CLOSING } else { Duration::ZERO };
@@ -67,6 +70,18 @@ impl Attachment {
         table.retain(|_, attachment| attachment.strong_count() > 0);
         table.insert(key, Arc::downgrade(&attachment));
         Ok(attachment)
+    }
+
+    fn suits(&self, found: &Found, wanted: &Wanted) -> io::Result<()> {
+        if wanted.mode.is_none_or(|mode| mode == self.mode) {
+            return Ok(());
+        }
+        let reason = format!(
+            "the program of another port on {} already runs {}: ask for the same mode, or for none",
+            found.name,
+            name(self.mode)
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 
     /// Sends a queue's frames to a socket, once they are to be taken.
@@ -115,7 +130,8 @@ fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
             Ok((link, program)) => {
                 let notes = vec![describe(form, &refused)];
                 let idle_senders = Mutex::default();
-                return Ok(Attachment { _link: link, _program: program, sockets, words, notes, idle_senders });
+                let mode = form.mode;
+                return Ok(Attachment { _link: link, _program: program, sockets, words, mode, notes, idle_senders });
             }
             Err(error) => match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => return Err(occupied(found, &error)),

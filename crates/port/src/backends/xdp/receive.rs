@@ -201,6 +201,8 @@ impl RxQueue for XdpRx {
 
 impl Drop for XdpRx {
     fn drop(&mut self) {
+        // Whoever sends through this socket keeps it open, and the program would go on to feed it.
+        self.attachment.set_open(self.queue, false);
         // The sending side of this socket, if nobody came for it: it would keep the queue occupied.
         self.attachment.idle_senders().remove(&self.queue);
     }

@@ -89,11 +89,16 @@ impl XdpTx {
         let result = self.socket.kick_send();
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
-                self.judge(&error)
+                self.judge(&error)?;
             }
-            _ if self.link.runs => Ok(()),
-            _ => Err(PortError::Down { port: self.subject.clone() }),
+            // What waited in the ring was tried, and dropped.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                self.reclaim();
+                self.judge(&error)?;
+            }
+            _ => {}
         }
+        if self.link.runs { Ok(()) } else { Err(PortError::Down { port: self.subject.clone() }) }
     }
 
     /// Writes one frame into the send ring; false where there is no room.

@@ -71,6 +71,9 @@ impl Wanted {
             Some("copy") => Copying::Copy,
             Some(other) => return refuse(format!("copy={other}: it is auto, zero or copy")),
         };
+        if (mode, copying) == (Some(Mode::Generic), Copying::Zero) {
+            return refuse("copy=zero has the card write into our memory, which mode=generic is too late for".into());
+        }
         let ring = spec.option("ring").map(|_| spec.number("ring", 0)).transpose()?;
         let busy_poll = spec.option("busy-poll").map(|_| spec.number("busy-poll", 0)).transpose()?;
         Ok(Wanted {
@@ -126,4 +129,17 @@ pub fn longest_frame(found: &Found) -> u32 {
 /// Whether frames of MTU length need several chunks.
 pub fn needs_several_chunks(found: &Found) -> bool {
     longest_frame(found) + HEADROOM > 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_is_not_to_be_had_behind_the_driver() {
+        let read = |text: &str| Wanted::read(&Spec::parse(text).unwrap(), &RxOptions::default());
+        let refused = read("xdp:eth0?mode=generic&copy=zero").unwrap_err().to_string();
+        assert!(refused.contains("copy=zero") && refused.contains("mode=generic"), "{refused}");
+        assert!(read("xdp:eth0?mode=native&copy=zero").is_ok() && read("xdp:eth0?mode=generic&copy=copy").is_ok());
+    }
 }
