@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_wire::{Layer, Layers, Link, Protocol, Stop, dissect};
+use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect};
 
 #[path = "../../crates/wire/tests/views/mod.rs"]
 mod views;
@@ -29,8 +29,15 @@ fn check(frame: &[u8], layers: &Layers) {
         end = layer.end();
     }
     assert!(end as usize + layers.payload(frame).len() <= frame.len());
+    // The outermost IP header, and what is behind it and its extensions, if that is a transport.
+    let network = layers.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
+    let behind = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
+    let transport = behind.skip_while(|layer| layer.protocol.role() == Role::Extension).next();
+    let transport = transport.filter(|layer| layer.protocol.role() == Role::Transport);
+    assert_eq!(layers.network(), network.map(|index| &layers.as_slice()[index]));
+    assert_eq!(layers.transport(), transport);
     let short = |layer: Option<&Layer>| layer.map_or(u8::MAX, |layer| layer.offset.min(255) as u8);
-    assert_eq!((layers.l3(), layers.l4()), (short(layers.network()), short(layers.transport())));
+    assert_eq!((layers.l3(), layers.l4()), (short(layers.network()), short(transport)));
     assert!(!layers.stop().to_string().is_empty());
 }
 

@@ -4,7 +4,8 @@
 use libfuzzer_sys as _;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Compression, Format, Output, Reader, Writer};
-use linerate_wire::build::{Frame, Header};
+use linerate_wire::Protocol;
+use linerate_wire::build::{Frame, Header, Unbuilt};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
@@ -44,27 +45,36 @@ fn main() -> Done {
     Ok(())
 }
 
-/// Each sample behind the fewest headers that lead to it from the beginning of a frame.
+/// Each sample behind the fewest headers that lead to it from the beginning of a frame, alone and in front of each that
+/// it can carry.
 fn sample_frames() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let samples = samples::samples();
-    let mut stacks: Vec<Vec<usize>> =
-        (0..samples.len()).filter(|index| samples[*index].1.is_some()).map(|index| vec![index]).collect();
-    let mut reached: BTreeSet<usize> = stacks.iter().map(|stack| stack[0]).collect();
+    let begins = (0..samples.len()).filter(|index| samples[*index].1.is_some());
+    let mut stacks: Vec<Vec<usize>> = begins.map(|index| vec![index]).collect();
+    let mut reached: BTreeSet<usize> = stacks.iter().flatten().copied().collect();
     let mut frames = Vec::new();
     let mut next = 0;
     while let Some(stack) = stacks.get(next).cloned() {
         next += 1;
-        let headers: Vec<&dyn Header> = stack.iter().map(|index| samples[*index].0.as_ref()).collect();
-        let Some(last) = headers.last() else { continue };
-        frames.push(Frame::new(&headers, samples::payload(last.protocol())).to_vec()?);
+        let mut headers: Vec<&dyn Header> = stack.iter().map(|index| samples[*index].0.as_ref()).collect();
+        frames.push(built(&headers)?);
         for (index, (header, _)) in samples.iter().enumerate() {
-            if !reached.contains(&index) && samples::can_carry(*last, header.as_ref()) {
-                reached.insert(index);
-                stacks.push([stack.as_slice(), &[index]].concat());
+            if headers.last().is_some_and(|last| samples::can_carry(*last, header.as_ref())) {
+                headers.push(header.as_ref());
+                frames.push(built(&headers)?);
+                headers.pop();
+                if reached.insert(index) {
+                    stacks.push([stack.as_slice(), &[index]].concat());
+                }
             }
         }
     }
     Ok(frames)
+}
+
+fn built(headers: &[&dyn Header]) -> Result<Vec<u8>, Unbuilt> {
+    let last = headers.last().map_or(Protocol::Ethernet, |last| last.protocol());
+    Frame::new(headers, samples::payload(last)).to_vec()
 }
 
 /// A few frames in each format, compressed and not.
