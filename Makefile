@@ -31,7 +31,7 @@ bench: build
 	@scripts/setup bench
 	$(LINERATE) bench all
 
-# Each fuzz target for FUZZ_SECONDS.
+# Each fuzz target for FUZZ_SECONDS. It needs a C++ compiler for libFuzzer, and no unstable Rust.
 FUZZ_SECONDS ?= 60
 fuzz:
 	@scripts/setup fuzz

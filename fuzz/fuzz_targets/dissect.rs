@@ -1,8 +1,9 @@
-//! Any bytes are dissected without a panic, into layers that follow each other inside the frame, and viewed as any header.
+//! Any bytes are dissected without a panic, into layers that lie back to back inside the frame, and viewed as any
+//! header. What is behind the Ethernet header is dissected the same on its own, which takes another path.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_wire::{Layers, Link, dissect};
+use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect};
 
 #[path = "../../crates/wire/tests/views/mod.rs"]
 mod views;
@@ -11,12 +12,52 @@ fuzz_target!(|frame: &[u8]| {
     let mut layers = Layers::new();
     for link in Link::ALL {
         dissect(link, frame, &mut layers);
-        let mut end = 0;
-        for layer in layers.as_slice() {
-            assert!(layer.offset >= end && layer.end() as usize <= frame.len());
-            end = layer.end();
+        check(frame, &layers);
+        if link == Link::Ethernet {
+            compare_without_link(frame, &layers);
+            layers.as_slice().iter().for_each(|layer| views::view_all(&frame[layer.offset as usize..]));
         }
-        assert!(layers.payload(frame).len() <= frame.len());
     }
     views::view_all(frame);
 });
+
+fn check(frame: &[u8], layers: &Layers) {
+    let mut end = 0;
+    for layer in layers.as_slice() {
+        assert_eq!(layer.offset, end);
+        assert!(layer.length > 0 || layer.protocol == Protocol::Teredo);
+        end = layer.end();
+    }
+    assert!(end as usize + layers.payload(frame).len() <= frame.len());
+    // The outermost IP header, and what is behind it and its extensions, if that is a transport.
+    let network = layers.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
+    let behind = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
+    let transport = behind.skip_while(|layer| layer.protocol.role() == Role::Extension).next();
+    let transport = transport.filter(|layer| layer.protocol.role() == Role::Transport);
+    assert_eq!(layers.network(), network.map(|index| &layers.as_slice()[index]));
+    assert_eq!(layers.transport(), transport);
+    let short = |layer: Option<&Layer>| layer.map_or(u8::MAX, |layer| layer.offset.min(255) as u8);
+    assert_eq!((layers.l3(), layers.l4()), (short(layers.network()), short(transport)));
+    assert!(!layers.stop().to_string().is_empty());
+}
+
+/// An IP packet with nothing but Ethernet and tags in front of it.
+fn compare_without_link(frame: &[u8], layers: &Layers) {
+    let found = layers.as_slice();
+    let in_front =
+        found.iter().take_while(|layer| matches!(layer.protocol, Protocol::Ethernet | Protocol::Vlan)).count();
+    let Some(first) = found.get(in_front).filter(|first| matches!(first.protocol, Protocol::Ipv4 | Protocol::Ipv6))
+    else {
+        return;
+    };
+    let packet = &frame[first.offset as usize..];
+    let mut alone = Layers::new();
+    dissect(Link::RawIp, packet, &mut alone);
+    let inner = found[in_front..].iter().map(|layer| Layer { offset: layer.offset - first.offset, ..*layer });
+    if layers.stop() == Stop::TooDeep {
+        assert!(inner.eq(alone.as_slice()[..found.len() - in_front].iter().copied()));
+    } else {
+        assert!(inner.eq(alone.as_slice().iter().copied()));
+        assert_eq!((layers.stop(), layers.payload(frame)), (alone.stop(), alone.payload(packet)));
+    }
+}

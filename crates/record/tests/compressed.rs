@@ -134,6 +134,21 @@ fn frames_before_damage_are_handed_out() {
 }
 
 #[test]
+fn a_zstd_block_is_handed_out_whatever_is_wrong_with_the_next() {
+    let frames = frames(3);
+    let raw = write(&frames, &interfaces(), Format::Pcap, 3);
+    // No checksum, no size, a window of 1 KiB; a block as it is; one of a type that does not exist.
+    let size = (raw.len() as u32) << 3;
+    let start = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0][..], &size.to_le_bytes()[..3]].concat();
+    let file = [&start[..], &raw, &[6, 0, 0]].concat();
+    for step in [1, 7, usize::MAX] {
+        let content = read(Slow { bytes: Cursor::new(file.clone()), step }, 100);
+        assert_eq!(content.frames, frames, "{step} bytes at a time: {}", message(&content));
+        assert!(matches!(content.error, Some(ReadError::Decompression { frames: 3, .. })), "{}", message(&content));
+    }
+}
+
+#[test]
 fn at_any_time_all_that_was_accepted_can_be_read() {
     let frames = frames(300);
     for compression in BOTH {

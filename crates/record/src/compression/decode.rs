@@ -16,6 +16,9 @@ const LARGEST_WINDOW: u32 = 27;
 /// The most bytes a zstd frame's header begins with before its length is known.
 const FRAME_START: usize = 5;
 
+/// Bytes of the header of a zstd block.
+const BLOCK_HEADER: usize = 3;
+
 /// A compressed source, read decompressed. All bytes that can be had come before an error about the data;
 /// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them.
 pub(crate) struct Decoder {
@@ -151,7 +154,8 @@ fn step_gzip(inflate: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Progres
     (Progress { consumed, written, error }, matches!(result, Ok(Status::StreamEnd)))
 }
 
-/// Decompresses one block at most: what comes before a damaged block is then handed out.
+/// Decompresses one block at most: what comes before a damaged block is then handed out. The library asks for a block
+/// together with the header of the next; were that one wrong, it would hand out neither.
 fn step_zstd(
     context: &mut DCtx<'static>,
     hint: &mut usize,
@@ -162,7 +166,8 @@ fn step_zstd(
     if from.is_empty() && !*inside {
         return Progress::default();
     }
-    let mut input = InBuffer::around(&from[..from.len().min((*hint).max(1))]);
+    let most = if *hint > BLOCK_HEADER { *hint - BLOCK_HEADER } else { (*hint).max(1) };
+    let mut input = InBuffer::around(&from[..from.len().min(most)]);
     let mut output = OutBuffer::around(into);
     let result = context.decompress_stream(&mut output, &mut input);
     let (consumed, written) = (input.pos(), output.pos());

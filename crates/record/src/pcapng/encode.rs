@@ -82,12 +82,13 @@ impl Encoder {
                 push_text(&mut self.bytes, IF_DESCRIPTION, &interface.description);
             }
         }
+        // Where a reader of this file will find them among what the origin says: a copy is then written the same.
+        self.bytes.extend_from_slice(comments);
         push(&mut self.bytes, IF_TSRESOL, &[RESOLUTION]);
         if interface.stamp != StampSource::File {
             push_text(&mut self.bytes, IF_OS, &self.os);
             push_text(&mut self.bytes, COMMENT, &format!("time stamps: {}", interface.stamp.name()));
         }
-        self.bytes.extend_from_slice(comments);
         push_end(&mut self.bytes);
         self.end(start);
     }
