@@ -156,8 +156,6 @@ impl Session {
                 }
             }
         }
-        let frames = runs.iter().map(|run| run.count).sum();
-        let bytes = runs.iter().map(|run| shown[run.lane].burst.slice(run.first..run.first + run.count).bytes()).sum();
         let over = shown.iter().all(Shown::is_over);
         let held = shown.iter().any(|lane| !lane.burst.is_empty());
         self.inputs = recycle(inputs);
@@ -168,7 +166,7 @@ impl Session {
         self.output.progress.late.store(self.merge.late(), Ordering::Relaxed);
         match (over, self.runs.is_empty(), held) {
             (true, ..) => Round::Over,
-            (_, false, _) => Round::of(frames, bytes),
+            (_, false, _) => Round::Moved,
             (_, true, true) => Round::Held,
             (_, true, false) => Round::Nothing,
         }

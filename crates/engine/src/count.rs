@@ -203,16 +203,15 @@ impl Session {
             self.counts.ports[self.counts.places[lane].0].traffic.add(descs, &tally);
             self.counts.all.traffic.add(descs, &tally);
         }
-        let bytes = shown.iter().map(|lane| lane.burst.bytes()).sum();
         let over = shown.iter().all(Shown::is_over);
         self.shown = recycle(shown);
         for (lane, frames) in self.taken.iter().enumerate() {
             self.lanes.consume(lane, *frames);
         }
-        match (over, self.taken.iter().sum()) {
+        match (over, self.taken.iter().any(|frames| *frames > 0)) {
             (true, _) => Round::Over,
-            (_, 0) => Round::Nothing,
-            (_, frames) => Round::of(frames, bytes),
+            (_, true) => Round::Moved,
+            (_, false) => Round::Nothing,
         }
     }
 

@@ -14,30 +14,17 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// The longest wait for input, so that stop requests and time limits are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
 
-/// Less than this is hardly worth a round; a file shows more, if only in bytes.
-const FEW_FRAMES: usize = 64;
-const FEW_BYTES: u64 = 32 << 10;
-
 /// What came of one look at all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     /// Frames were taken.
     Moved,
-    /// A few frames were taken.
-    Few,
     /// There was nothing to take.
     Nothing,
     /// Frames are there, and another lane could still bring older ones.
     Held,
     /// No lane has a frame, or will ever have one.
     Over,
-}
-
-impl Round {
-    /// A round that has taken so many frames and bytes.
-    pub fn of(frames: usize, bytes: u64) -> Self {
-        if frames < FEW_FRAMES && bytes < FEW_BYTES { Round::Few } else { Round::Moved }
-    }
 }
 
 /// Goes through the rounds of one run.
@@ -77,12 +64,9 @@ impl Rounds {
                 self.quiesced = true;
                 return false;
             }
-            Round::Moved | Round::Few => {
+            Round::Moved => {
                 self.idler.busy(now);
                 self.detached = self.detached.map(|_| Instant::now());
-                if round == Round::Few {
-                    self.idler.gather();
-                }
             }
             Round::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
             Round::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),

@@ -23,9 +23,6 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(100);
 /// How long to sleep where frames are there and time has to pass: a quarter of the usual lag.
 const PAUSE: Duration = Duration::from_micros(500);
-/// How long to let frames gather that come a few at a time: each look costs a round, and takes the ring's lines away
-/// from the processor that fills it.
-const GATHER: Duration = Duration::from_micros(100);
 /// Looking again pays while this many of the last idle phases ended before [`SPIN`] did; once it does not
 /// pay, only one phase in [`RETRY`] tries it.
 const SCORE: u32 = 8;
@@ -61,13 +58,6 @@ impl Idler {
             && now.since(since) < SPIN
         {
             self.score = (self.score + 1).min(SCORE);
-        }
-    }
-
-    /// There was hardly anything to do: lets more come, unless the least delay was asked for.
-    pub fn gather(&self) {
-        if self.waiting != Waiting::Spin {
-            std::thread::sleep(GATHER);
         }
     }
 
