@@ -31,8 +31,8 @@ fn check(frame: &[u8], layers: &Layers) {
     assert!(end as usize + layers.payload(frame).len() <= frame.len());
     // The outermost IP header, and what is behind it and its extensions, if that is a transport.
     let network = layers.as_slice().iter().position(|layer| layer.protocol.role() == Role::Network);
-    let behind = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
-    let transport = behind.skip_while(|layer| layer.protocol.role() == Role::Extension).next();
+    let mut behind = layers.as_slice().iter().skip(network.map_or(usize::MAX, |index| index + 1));
+    let transport = behind.find(|layer| layer.protocol.role() != Role::Extension);
     let transport = transport.filter(|layer| layer.protocol.role() == Role::Transport);
     assert_eq!(layers.network(), network.map(|index| &layers.as_slice()[index]));
     assert_eq!(layers.transport(), transport);

@@ -1,18 +1,25 @@
 //! Any bytes are read as a capture file without a panic, to an end, with every frame inside the file; in whatever
 //! pieces they come, compressed or not, the frames are the same; and so they are when they were written to another
-//! file. What was written is written the same once it was read, with all that it says beyond frames.
+//! file, of any format. What was written is written the same once it was read, with all that it says beyond frames.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_burst::{Block, Count, Flags, Interface, Ledger, Sink};
+use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, LinkType, Nanos, Sink};
 use linerate_record::{Compression, Format, Output, Reader, Writer};
-use std::io::{Cursor, Read, Write};
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 /// Frames looked at of a file that may grow a thousandfold when it is decompressed.
 const MOST: usize = 1000;
 
-type Frame = (u64, u32, Flags, Vec<u8>);
+#[derive(Clone, Debug, PartialEq)]
+struct Frame {
+    link: LinkType,
+    time: Nanos,
+    wire: u32,
+    flags: Flags,
+    bytes: Vec<u8>,
+}
 
 fuzz_target!(|bytes: &[u8]| {
     // The length chooses, so that a change of bytes alone never changes what is done with them.
@@ -21,23 +28,38 @@ fuzz_target!(|bytes: &[u8]| {
         1 => Some(Compression::Zstd),
         _ => None,
     };
-    let first = Copy::new(compression);
-    let whole = frames(Box::new(Cursor::new(bytes.to_vec())), Some(&first));
+    let first = Copy::new(Format::Pcapng, compression);
+    let whole = frames(bytes, bytes.len(), Some(&first));
     let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5]].iter().any(|magic| bytes.starts_with(magic))
         || bytes.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
     if !compressed && whole.len() < MOST {
-        assert!(whole.iter().map(|frame| frame.3.len()).sum::<usize>() <= bytes.len());
+        assert!(whole.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= bytes.len());
     }
-    let piece = 1 + bytes.len() % 7;
-    assert_eq!(whole, frames(Box::new(Slow { bytes: bytes.to_vec(), at: 0, piece }), None));
+    let format = [Format::Pcap, Format::PcapMicros][bytes.len() / 2 % 2];
+    let classic = Copy::new(format, compression);
+    assert_eq!(whole, frames(bytes, 1 + bytes.len() % 7, Some(&classic)));
+    assert_eq!(in_classic(&whole, format), frames(&classic.bytes(), MOST, None));
 
-    let (first, second) = (first.bytes(), Copy::new(compression));
-    assert_eq!(whole, frames(Box::new(Cursor::new(first.clone())), Some(&second)));
+    let (first, second) = (first.bytes(), Copy::new(Format::Pcapng, compression));
+    assert_eq!(whole, frames(&first, first.len(), Some(&second)));
     assert_eq!(first, second.bytes());
 });
 
-/// The frames of a file, which are also written to `copy`.
-fn frames(source: Box<dyn Read + Send>, copy: Option<&Copy>) -> Vec<Frame> {
+/// What the classic format keeps: one link type, times before 2106, no flags.
+fn in_classic(frames: &[Frame], format: Format) -> Vec<Frame> {
+    let unit = if format == Format::PcapMicros { 1000 } else { 1 };
+    let fits = frames.iter().filter(|frame| frame.link == frames[0].link);
+    fits.map(|frame| {
+        let seconds = frame.time.seconds().min(u32::MAX.into());
+        let time = Nanos(seconds * 1_000_000_000 + u64::from(frame.time.subsec() / unit * unit));
+        Frame { time, flags: Flags::NONE, ..frame.clone() }
+    })
+    .collect()
+}
+
+/// The frames of a file that comes in pieces; they are also written to `copy`.
+fn frames(bytes: &[u8], piece: usize, copy: Option<&Copy>) -> Vec<Frame> {
+    let source = Box::new(Pieces { bytes: bytes.to_vec(), at: 0, piece: piece.max(1) });
     let mut found = Vec::new();
     let mut writer = copy.map(Copy::writer);
     let mut block = Block::new(1 << 20, MOST);
@@ -45,7 +67,9 @@ fn frames(source: Box<dyn Read + Send>, copy: Option<&Copy>) -> Vec<Frame> {
     if let Ok(mut reader) = Reader::new(source, "fuzz") {
         while let Ok(shown @ 1..) = reader.fill().map(|burst| burst.len()) {
             for (desc, frame) in reader.shown().iter().take(MOST - found.len()) {
-                found.push((desc.time.0, desc.wire, desc.flags, frame.to_vec()));
+                let Desc { time, wire, flags, interface, .. } = *desc;
+                let link = reader.interfaces()[usize::from(interface)].link;
+                found.push(Frame { link, time, wire, flags, bytes: frame.to_vec() });
                 while writer.is_some() && !block.push(desc, frame) {
                     write(&mut writer, &mut block, reader.interfaces());
                 }
@@ -62,7 +86,8 @@ fn frames(source: Box<dyn Read + Send>, copy: Option<&Copy>) -> Vec<Frame> {
         writer.finish(&Ledger::new()).unwrap();
         let mut ledger = Ledger::new();
         writer.counters(&mut ledger);
-        assert_eq!(ledger.accounts()[0].get(Count::Written), found.len() as u64);
+        let [account] = ledger.accounts() else { panic!("{ledger:?}") };
+        assert_eq!(account.get(Count::Written) + account.get(Count::LinkTypeMixed), found.len() as u64);
     }
     found
 }
@@ -78,12 +103,13 @@ fn write(writer: &mut Option<Writer>, block: &mut Block, interfaces: &[Interface
 #[derive(Clone)]
 struct Copy {
     bytes: Arc<Mutex<Vec<u8>>>,
+    format: Format,
     compression: Option<Compression>,
 }
 
 impl Copy {
-    fn new(compression: Option<Compression>) -> Self {
-        Copy { bytes: Arc::default(), compression }
+    fn new(format: Format, compression: Option<Compression>) -> Self {
+        Copy { bytes: Arc::default(), format, compression }
     }
 
     fn writer(&self) -> Writer {
@@ -92,7 +118,7 @@ impl Copy {
             Some(compression) => output.compressed(compression).unwrap(),
             None => output,
         };
-        Writer::new(output, Format::Pcapng)
+        Writer::new(output, self.format)
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -111,14 +137,14 @@ impl Write for Copy {
     }
 }
 
-/// Hands out a few bytes at a time.
-struct Slow {
+/// Hands out so many bytes at a time.
+struct Pieces {
     bytes: Vec<u8>,
     at: usize,
     piece: usize,
 }
 
-impl Read for Slow {
+impl Read for Pieces {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let count = self.piece.min(into.len()).min(self.bytes.len() - self.at);
         into[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
