@@ -205,8 +205,8 @@ fn assert_counts(name: &str, sent: u64, expected: &Expected, ledger: &Ledger, re
 
 #[test]
 fn faulty_xdp() {
-    run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native")));
-    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic")));
+    run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native&ring=8192")));
+    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic&ring=8192")));
 }
 
 #[test]

@@ -110,6 +110,10 @@ pub(crate) fn uses(found: &Found) -> io::Result<Vec<String>> {
     if is_default_route(&found.name) {
         uses.push("the default route leaves through it".into());
     }
+    // Columns: interface of the VLAN, its number, the interface below, with bars between.
+    if has_row("vlan/config", 4, &found.name, |_| true) {
+        uses.push("a VLAN interface stands on it".into());
+    }
     let link = Rtnetlink::new()?.link(found.index).unwrap_or_default();
     if rtnl::attribute(&link, rtnl::MASTER).is_some() {
         uses.push("it is a part of a bridge or bond".into());

@@ -201,6 +201,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
             return XdpTx::new(subject, parts, Some(attachment), found);
         }
     }
+    let wanted = &wanted.for_sending();
     // No frame is received, but the kernel wants all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
     let (socket, rings, binding) = bind(wanted, found, queue, Layout { chunk: chunk_bytes(found), receive: 0, sizes })?;
@@ -240,8 +241,11 @@ fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Resul
                 socket.set_send_budget(layout.sizes.send);
                 return Ok((Arc::new(socket), rings, binding));
             }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => failure = error,
-            Err(error) => return Err(error),
+            // Drivers refuse in many ways what they cannot do.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
+                return Err(error);
+            }
+            Err(error) => failure = error,
         }
     }
     Err(failure)

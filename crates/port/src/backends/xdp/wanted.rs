@@ -86,6 +86,13 @@ impl Wanted {
         })
     }
 
+    /// The same for a port that only sends: copied, unless something else was asked for, because a driver that does not
+    /// copy may take the receiving half of the queue away from the host as well.
+    pub fn for_sending(&self) -> Self {
+        let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
+        Wanted { copying, ..*self }
+    }
+
     /// Entries of a queue's receive ring.
     pub fn ring_frames(&self, queues: usize, chunk: u32) -> u32 {
         let (most, least) = RING_FRAMES;
