@@ -1,6 +1,6 @@
 //! Sending: contents on the wire, and what cannot be sent.
 
-use linerate_tests::support::program::Ended;
+use linerate_tests::support::program::{Ended, run, start};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, settle};
 use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, tool};
@@ -28,6 +28,40 @@ fn udp_frames_arrive_as_asked() {
             let right = format!("udp.checksum.status == 1 && frame.len == {} && !_ws.expert", size - 4);
             let options = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", &right];
             assert_eq!(tool("tshark", &[&["-r", &output], &options[..]].concat()).lines().count(), 500);
+        }
+    }
+}
+
+/// The same frames by a port that makes them itself and by one that does not, captured by AF_XDP.
+#[test]
+fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let output = scratch.file("out.pcap");
+    let receiver = wire.port("b", "eth0", "").replace("packet:", "xdp:");
+    for scheme in ["packet:", "xdp:", "xdp-live:"] {
+        let capture = start(&["capture", "-i", &receiver, "-w", &output, "-c", "600", "--seconds", "20", "--json"]);
+        let to = wire.port("a", "eth0", "").replace("packet:", scheme);
+        let what = ["--udp", "--stamp", "--src-ports", "7", "--size", "100", "--count", "600", "--rate", "2kpps"];
+        let sent = run(&[&["generate", "--json", "--to", &to][..], &what].concat()).good().json();
+        assert_eq!(sent["frames"], 600, "{scheme}");
+        assert_eq!(capture.end().good().json()["frames"], 600, "{scheme}");
+        let got = records::read(&output);
+        let mut last = 0;
+        for (number, record) in got.iter().enumerate() {
+            let word = |at: usize| u64::from_be_bytes(record.bytes[at..at + 8].try_into().unwrap());
+            let port = u16::from_be_bytes([record.bytes[34], record.bytes[35]]);
+            assert_eq!((word(42), port), (number as u64, 49152 + (number % 7) as u16), "{scheme}");
+            let (made, seen) = (word(50), record.time);
+            assert!(made >= last && made <= seen + 1_000, "{scheme}: made at {made}, seen at {seen}");
+            assert!(seen - made.min(seen) < 1_000_000_000, "{scheme}: made at {made}, seen at {seen}");
+            last = made;
+        }
+        if has_tools(&["tshark"]) {
+            let options = ["-o", "udp.check_checksum:TRUE", "-Y", "udp.checksum.status == 1 && !_ws.expert"];
+            assert_eq!(tool("tshark", &[&["-r", &output], &options[..]].concat()).lines().count(), 600, "{scheme}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
+//! - [`made`]: frames made from a plan;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod count;
 pub mod forward;
 mod lanes;
 mod live;
+pub mod made;
 mod rounds;
 pub mod select;
 pub mod source;
@@ -28,6 +30,7 @@ pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};
+pub use made::Changes;
 pub use select::Selection;
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};

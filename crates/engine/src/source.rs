@@ -1,8 +1,9 @@
 //! Where a sender's frames come from.
 
+use crate::made::{Changes, Made};
 use linerate_burst::{Block, Burst, Horizon, LinkType, Nanos};
-use linerate_generate::{Pacing, Split, UdpTemplate};
-use linerate_port::live::{Gap, Plan, Template};
+use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
+use linerate_port::live::{Gap, Plan};
 use linerate_port::{LiveControl, PortError, RxPort, RxQueue, TxPort};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub enum Source {
     Replay(Box<Replay>),
     /// One frame, a number of times over.
     Template(Box<Repeat>),
+    /// Frames made from a plan.
+    Made(Box<Made>),
     /// A plan that a port has taken: its first queue makes the frames.
     Plan(Arc<dyn LiveControl>),
 }
@@ -54,21 +57,24 @@ impl Source {
         }))
     }
 
-    /// Repeats a template through a port, which makes the frames itself if it can. Call it with the privileges that
-    /// opening the port needed.
+    /// Repeats a template with what changes in it through a port, which makes the frames itself if it can. Call it
+    /// with the privileges that opening the port needed.
     pub fn template_on(
         port: &mut TxPort,
         template: &UdpTemplate,
+        changes: Changes,
         frames: u64,
         pacing: Pacing,
     ) -> Result<Self, PortError> {
         // Recorded gaps are those of time stamps, which a template has not.
         let Pacing::Fixed(rate) = pacing else { return Ok(Source::template(template, frames)) };
-        let frame = template.frame().to_vec();
-        let gap = Gap::from_nanos(rate.exact_nanos(1, frame.len() as u64));
-        let template_of_plan = Template { frame, gap, ..Template::default() };
-        let plan = Plan { templates: vec![template_of_plan], count: (frames > 0).then_some(frames) };
-        Ok(Source::plan(port, &plan)?.unwrap_or_else(|| Source::template(template, frames)))
+        let gap = Gap::from_nanos(rate.exact_nanos(1, template.frame().len() as u64));
+        let plan = changes.plan(template, (frames > 0).then_some(frames), gap)?;
+        Ok(match Source::plan(port, &plan)? {
+            Some(source) => source,
+            None if changes == Changes::default() => Source::template(template, frames),
+            None => Source::Made(Box::new(Made::new(plan, rate != Rate::Top))),
+        })
     }
 
     /// Hands a plan to a port; `None` where it cannot run plans.
@@ -82,6 +88,10 @@ impl Source {
         match self {
             Source::Replay(replay) => replay.offer(now),
             Source::Template(repeat) => Ok(repeat.offer()),
+            Source::Made(made) => {
+                let burst = made.offer(now).burst();
+                Ok(if burst.is_empty() { Offer::Ended } else { Offer::Frames(burst) })
+            }
             Source::Plan(_) => Ok(Offer::Ended),
         }
     }
@@ -91,6 +101,7 @@ impl Source {
         match self {
             Source::Replay(replay) => replay.queue.consume(frames),
             Source::Template(repeat) => repeat.left -= frames as u64,
+            Source::Made(made) => made.consume(frames),
             Source::Plan(_) => {}
         }
     }

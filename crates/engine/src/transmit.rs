@@ -98,7 +98,7 @@ impl Transmit {
         };
         let control = match &session.transmit.source {
             Source::Plan(control) => Some(Arc::clone(control)),
-            Source::Replay(_) | Source::Template(_) => None,
+            Source::Replay(_) | Source::Template(_) | Source::Made(_) => None,
         };
         let result = match control {
             Some(control) => session.send_plan(&*control),

@@ -14,6 +14,7 @@ const MOST_BYTES: usize = 65_535;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpTemplate {
     frame: Vec<u8>,
+    datagram: usize,
 }
 
 /// A template that cannot be built.
@@ -63,7 +64,12 @@ impl UdpTemplate {
         let (head, packet) = frame.split_at_mut(ethernet::LEN);
         link.emit(head).map_err(BadTemplate::Unfit)?;
         ip.fill(packet, ports).map_err(BadTemplate::Unfit)?;
-        Ok(UdpTemplate { frame })
+        Ok(UdpTemplate { frame, datagram: ethernet::LEN + ip.header() })
+    }
+
+    /// Where the UDP header begins; it is followed by payload to the end of the frame.
+    pub fn datagram(&self) -> usize {
+        self.datagram
     }
 
     /// The frame, without FCS.

@@ -8,7 +8,7 @@ use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_engine::{Changes, Progress, Source, Stop, Transmit, TransmitReport};
 use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::inventory::is_default_route;
@@ -30,6 +30,7 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
   linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
+  linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
 pub struct Args {
     /// The port to send to
@@ -77,6 +78,12 @@ pub struct Args {
     /// Source port
     #[arg(long, value_name = "PORT", default_value_t = 49152, requires = "udp")]
     src_port: u16,
+    /// Use so many source ports in turn, from --src-port on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
+    src_ports: u16,
+    /// Begin each payload with the frame's number and the time it was made (8 bytes each, UTC nanoseconds)
+    #[arg(long, requires = "udp")]
+    stamp: bool,
     /// Destination port (default: discard)
     #[arg(long, value_name = "PORT", default_value_t = 9, requires = "udp")]
     dst_port: u16,
@@ -122,7 +129,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(source) => source,
         None => {
             let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
-            Source::template_on(&mut port, &template, count, pacing)?
+            let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
+            Source::template_on(&mut port, &template, changes, count, pacing)?
         }
     };
     drop_to(Identity::choose(args.user.as_deref())?)?;

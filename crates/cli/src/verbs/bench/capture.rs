@@ -6,7 +6,7 @@
 use super::Effort;
 use super::measure::{Rounds, Row};
 use anyhow::{Context, bail};
-use linerate_engine::{Progress, Source, Stop, Transmit};
+use linerate_engine::{Changes, Progress, Source, Stop, Transmit};
 use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::{Spec, TxOptions, open_tx};
@@ -130,7 +130,7 @@ fn send(lab: &TemporaryLab, scheme: &str, frames: u64, size: usize) -> anyhow::R
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
     let mut port = open_tx(&spec, &TxOptions::default())?;
     let pacing = Pacing::Fixed(Rate::Top);
-    let source = Source::template_on(&mut port, &template, frames, pacing)?;
+    let source = Source::template_on(&mut port, &template, Changes::default(), frames, pacing)?;
     let report = Transmit { source, port, pacing, duration: None, stop: Stop::new(), progress: Progress::new() }.run();
     match report.failure {
         Some(failure) => Err(failure.into()),
