@@ -75,9 +75,9 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
         for queue in numbers.clone() {
-            let (lane, binding) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
+            let (lane, bound) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
             if lanes.is_empty() {
-                notes.push(describe(binding, ring));
+                notes.push(describe(&bound, ring));
             }
             lanes.push(Box::new(lane));
         }
@@ -152,7 +152,7 @@ fn open_lane(
     attachment: &Arc<Attachment>,
     queue: u32,
     ring: u32,
-) -> io::Result<(XdpRx, Binding)> {
+) -> io::Result<(XdpRx, (Binding, Option<io::Error>))> {
     let chunks = ring + SPARE_CHUNKS;
     let sizes =
         RingSizes { receive: ring, fill: chunks.next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
@@ -161,7 +161,7 @@ fn open_lane(
     let mut wanted = *wanted;
     wanted.mode = Some(attachment.mode);
     let netlink = Rtnetlink::new()?;
-    let (socket, rings, binding) = bind(&wanted, found, queue, layout)?;
+    let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
     let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
     let sender = XskSender::new(
         socket.memory().clone(),
@@ -189,7 +189,7 @@ fn open_lane(
         busy_poll: wanted.busy_poll.is_some(),
         super_frame: longest_frame(found),
     });
-    Ok((lane, binding))
+    Ok((lane, (binding, refused)))
 }
 
 /// Opens a queue to send: the sending side of a lane that is open, or a socket of its own.
@@ -204,7 +204,8 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     let wanted = &wanted.for_sending();
     // No frame is received, but the kernel wants all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
-    let (socket, rings, binding) = bind(wanted, found, queue, Layout { chunk: chunk_bytes(found), receive: 0, sizes })?;
+    let layout = Layout { chunk: chunk_bytes(found), receive: 0, sizes };
+    let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
     // Several drivers send without copying only while a program is attached.
     let attachment = if binding.zero_copy { Some(Attachment::of(found, wanted)?) } else { None };
     let sender =
@@ -220,8 +221,16 @@ struct Layout {
     sizes: RingSizes,
 }
 
+/// A socket that is bound, and why it is not bound without copying.
+struct Bound {
+    socket: Arc<XskSocket>,
+    rings: Rings,
+    binding: Binding,
+    refused: Option<io::Error>,
+}
+
 /// Makes a socket and binds it: without copying where the driver can, and in the best form it can.
-fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Result<(Arc<XskSocket>, Rings, Binding)> {
+fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Result<Bound> {
     let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
     let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
     let (socket, rings) = XskSocket::new(memory, layout.sizes)?;
@@ -234,21 +243,21 @@ fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Resul
         attempts.push(Binding { zero_copy: false, multi_buffer: true });
         attempts.push(Binding { zero_copy: false, multi_buffer: false });
     }
-    let mut failure = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    let mut refused = None;
     for binding in attempts {
         match bind_patiently(&socket, found.index, queue, binding) {
             Ok(()) => {
                 socket.set_send_budget(layout.sizes.send);
-                return Ok((Arc::new(socket), rings, binding));
+                return Ok(Bound { socket: Arc::new(socket), rings, binding, refused });
             }
             // Drivers refuse in many ways what they cannot do.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
                 return Err(error);
             }
-            Err(error) => failure = error,
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(failure)
+    Err(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
 }
 
 fn bind_patiently(socket: &XskSocket, interface: u32, queue: u32, binding: Binding) -> io::Result<()> {
@@ -263,9 +272,12 @@ fn bind_patiently(socket: &XskSocket, interface: u32, queue: u32, binding: Bindi
     }
 }
 
-fn describe(binding: Binding, ring: u32) -> String {
-    let copying =
-        if binding.zero_copy { "no copy: the card writes into our memory" } else { "the kernel copies frames" };
+fn describe((binding, refused): &(Binding, Option<io::Error>), ring: u32) -> String {
+    let copying = match (binding.zero_copy, refused) {
+        (true, _) => "no copy: the card writes into our memory".to_owned(),
+        (false, Some(error)) => format!("the kernel copies frames (without copying: {error})"),
+        (false, None) => "the kernel copies frames".to_owned(),
+    };
     let several = if binding.multi_buffer { "" } else { "; frames longer than a buffer are dropped" };
     format!("AF_XDP: {copying}{several}; rings of {ring} frames")
 }
