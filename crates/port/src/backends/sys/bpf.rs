@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 const MAP_CREATE: i32 = 0;
 const MAP_UPDATE: i32 = 2;
@@ -25,6 +26,9 @@ const F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Helpers that linerate calls ask for no licence, kernel functions for this one.
 pub(super) const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 pub(super) const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
+/// How long a program that was closed may stay attached.
+const CLOSING: Duration = Duration::from_millis(500);
+const CLOSING_NAP: Duration = Duration::from_millis(5);
 const LOG_BYTES: usize = 1 << 20;
 
 /// What a program may ask of the kernel beyond the plain form.
@@ -227,8 +231,21 @@ pub enum Mode {
 pub struct Link(#[expect(dead_code, reason = "closing it detaches")] OwnedFd);
 
 impl Link {
-    /// Attaches a program; fails with `EBUSY` where there is another.
+    /// Attaches a program; fails with `EBUSY` where there is another. One that was closed may stay for a moment: a child
+    /// process that is being started has all descriptors too.
     pub fn attach(program: &Program, interface: u32, mode: Mode) -> io::Result<Self> {
+        let started = Instant::now();
+        loop {
+            match Self::attach_now(program, interface, mode) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < CLOSING => {
+                    std::thread::sleep(CLOSING_NAP);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn attach_now(program: &Program, interface: u32, mode: Mode) -> io::Result<Self> {
         let flags = match mode {
             Mode::Native => 1 << 2,
             Mode::Generic => 1 << 1,

@@ -13,7 +13,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 /// The program of an interface, attached as long as this lives.
 pub struct Attachment {
@@ -30,10 +29,6 @@ pub struct Attachment {
     /// because the kernel gives a queue to one socket.
     pub idle_senders: Mutex<HashMap<u32, (Arc<XskSocket>, XskSender)>>,
 }
-
-/// How long the kernel may take to detach what was closed.
-const CLOSING: Duration = Duration::from_secs(1);
-const CLOSING_NAP: Duration = Duration::from_millis(5);
 
 /// Interfaces by the namespace they are in, and their number there.
 type Table = HashMap<(u64, u32), Weak<Attachment>>;
@@ -57,16 +52,7 @@ impl Attachment {
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
             return attachment.suits(found, wanted).map(|()| attachment);
         }
-        // What this process has closed goes a moment later, if a child being started still holds it.
-        let until = Instant::now() + if table.contains_key(&key) { CLOSING } else { Duration::ZERO };
-        let attachment = loop {
-            match attach(found, wanted) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
-                    std::thread::sleep(CLOSING_NAP);
-                }
-                result => break Arc::new(result?),
-            }
-        };
+        let attachment = Arc::new(attach(found, wanted)?);
         table.retain(|_, attachment| attachment.strong_count() > 0);
         table.insert(key, Arc::downgrade(&attachment));
         Ok(attachment)
