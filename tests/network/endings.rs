@@ -93,6 +93,11 @@ fn rescue(scratch: &Scratch, output: &str) -> Vec<Record> {
     let arguments = ["-r", output, "--time-stamp-precision=nano", "-Z", "root", "-w", &rescued];
     let said = Command::new("tcpdump").args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&said.stderr);
+    // Its first interface comes with its first frame.
+    if errors.contains("no Interface Description Blocks") {
+        assert!(std::fs::metadata(output).unwrap().len() < 512, "a file of some length without an interface");
+        return Vec::new();
+    }
     assert!(said.status.success() || errors.contains("truncated") || errors.contains("EOF"), "{errors}");
     records::read(&rescued)
 }
