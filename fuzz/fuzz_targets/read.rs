@@ -94,7 +94,7 @@ fn frames(bytes: &[u8], piece: usize, copy: Option<&Copy>) -> Vec<Frame> {
 
 fn write(writer: &mut Option<Writer>, block: &mut Block, interfaces: &[Interface]) {
     if let Some(writer) = writer {
-        writer.accept(block.view(interfaces)).unwrap();
+        writer.accept(block.view(0, interfaces)).unwrap();
     }
     block.clear();
 }

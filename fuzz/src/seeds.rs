@@ -94,7 +94,7 @@ fn write_captures(folder: &Path, frames: &[Vec<u8>]) -> Done {
             };
             let mut writer = Writer::new(output, format);
             writer.comment("a seed");
-            writer.accept(block.view(&interfaces))?;
+            writer.accept(block.view(0, &interfaces))?;
             writer.finish(&Ledger::new())?;
         }
     }

@@ -2,100 +2,168 @@
 //!
 //! The body is a run of nanosecond pcap records: `{ ts_sec u32, ts_nsec u32, caplen u32, len u32 }` in
 //! native byte order, then the frame. Behind a file header of 24 bytes it *is* a pcap file of one link type.
+//! A block in shared memory is filled like any other; [`Block::commit`] lets readers see what it holds so far.
 
-use crate::{Burst, Desc, Interface, MAX_FRAME, Nanos, TAIL};
+pub use crate::slot::RECORD_HEADER;
+
+use crate::copy;
+use crate::memory::Memory;
+use crate::slot::Layout;
+use crate::{Burst, Desc, Interface, LinkType, Nanos, Pick, TAIL};
 use std::ops::Range;
 
-/// Bytes of the record header in front of each frame.
-pub const RECORD_HEADER: usize = 16;
-
-/// Private memory holding frames with their descs.
+/// Frames with their descs, in memory that this process alone writes.
 #[derive(Debug)]
 pub struct Block {
-    memory: Vec<u8>,
-    used: usize,
-    descs: Vec<Desc>,
+    memory: Memory,
+    /// Where the next record goes.
+    next: usize,
+    frames: usize,
+}
+
+/// What readers of a shared block are told beside the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// The greatest time of a frame.
+    pub last_time: Nanos,
+    /// No frame still to come is older than this, but for those flagged late.
+    pub horizon: Nanos,
+    /// Frames lost on the way here since the stream began.
+    pub drops: u64,
+    /// Frames of this block flagged late.
+    pub late: u32,
+    /// Frames left out because they came a second time.
+    pub duplicates: u32,
+    /// Frames of this block that were cut.
+    pub sliced: u32,
+    /// Whether frames of more than one link type are there.
+    pub mixed: bool,
 }
 
 impl Block {
-    /// Room for `bytes` of records (at least one frame of [`MAX_FRAME`]) and `frames` descs.
+    /// Room for `bytes` of records (at least one frame of [`crate::MAX_FRAME`]) and `frames` descs.
     ///
     /// # Panics
     /// If `bytes` is beyond the 4 GiB that a desc's offset can reach, or `frames` is 0.
     pub fn new(bytes: usize, frames: usize) -> Self {
-        let bytes = bytes.max(MAX_FRAME + RECORD_HEADER);
-        assert!(u32::try_from(bytes + TAIL).is_ok() && frames > 0, "a block of {bytes} bytes, {frames} frames");
-        Block { memory: vec![0; bytes + TAIL], used: 0, descs: Vec::with_capacity(frames) }
+        let layout = Layout::of(bytes, frames);
+        Block::over(Memory::private(layout.unwrap_or_else(|| panic!("a block of {bytes} bytes, {frames} frames"))))
+    }
+
+    /// An empty block in this memory.
+    pub fn over(memory: Memory) -> Self {
+        let mut block = Block { next: memory.layout().body, memory, frames: 0 };
+        block.open(0, 0);
+        block
     }
 
     /// Copies one frame to the end, with `desc`'s fields but its new offset and length. Returns false,
     /// and takes nothing, when the block has no room for it; an empty block takes any frame of
-    /// [`MAX_FRAME`] bytes or less.
+    /// [`crate::MAX_FRAME`] bytes or less.
     #[inline]
     pub fn push(&mut self, desc: &Desc, frame: &[u8]) -> bool {
-        let start = self.used + RECORD_HEADER;
+        let start = self.next + RECORD_HEADER;
         let end = start + frame.len();
-        if end + TAIL > self.memory.len() || self.descs.len() == self.descs.capacity() {
+        let layout = self.memory.layout();
+        if end + TAIL > layout.bytes || self.frames == layout.frames {
             return false;
         }
-        let header = &mut self.memory[self.used..start];
-        write_time(&mut header[0..8], desc.time);
-        header[8..12].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
-        header[12..16].copy_from_slice(&desc.wire.to_ne_bytes());
-        self.memory[start..end].copy_from_slice(frame);
-        self.descs.push(Desc { offset: start as u32, captured: frame.len() as u32, ..*desc });
-        self.used = end;
+        let desc = Desc { offset: start as u32, captured: frame.len() as u32, ..*desc };
+        self.memory.write(self.frames, self.next, &desc, frame);
+        self.frames += 1;
+        self.next = end;
         true
+    }
+
+    /// Copies the frames that `picks` name, in that order, out of what `lanes` show; as many as there is room
+    /// for, which is what it returns. `finish` may change what a desc says, and cut a frame by a smaller `captured`.
+    ///
+    /// # Panics
+    /// If a pick names a frame that is not there.
+    #[inline]
+    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: impl FnMut(&mut Desc, &[u8], Pick)) -> usize {
+        let (taken, next) = copy::gather(&mut self.memory, (self.frames, self.next), lanes, picks, finish);
+        self.frames += taken;
+        self.next = next;
+        taken
     }
 
     /// Gives every frame the same time, in its desc and in its record.
     pub fn restamp(&mut self, time: Nanos) {
-        for desc in &mut self.descs {
-            desc.time = time;
-            let header = desc.offset as usize - RECORD_HEADER;
-            write_time(&mut self.memory[header..header + 8], time);
+        for index in 0..self.frames {
+            self.memory.restamp(index, time);
         }
     }
 
     /// The frames, as a burst.
+    #[inline]
     pub fn burst(&self) -> Burst<'_> {
-        Burst::over(&self.memory, &self.descs).expect("push keeps every frame inside")
+        self.memory.burst(self.frames)
     }
 
     /// The descs, in the order of the frames.
     #[inline]
     pub fn descs(&self) -> &[Desc] {
-        &self.descs
+        self.memory.descs(self.frames)
     }
 
     /// Number of frames.
     #[inline]
     pub fn len(&self) -> usize {
-        self.descs.len()
+        self.frames
     }
 
     /// Whether there is no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.descs.is_empty()
+        self.frames == 0
     }
 
     /// Empties the block; its memory stays.
     pub fn clear(&mut self) {
-        self.used = 0;
-        self.descs.clear();
+        self.next = self.memory.layout().body;
+        self.frames = 0;
     }
 
-    /// A view of the block together with the interfaces its descs point to.
-    pub fn view<'a>(&'a self, interfaces: &'a [Interface]) -> View<'a> {
-        View { block: self, interfaces }
+    /// Empties the block and makes it number `sequence` of a stream in which its first frame will have the
+    /// index `first_index`. Nobody may be reading it.
+    pub fn open(&mut self, sequence: u64, first_index: u64) {
+        self.clear();
+        self.memory.open(sequence, first_index);
+    }
+
+    /// Says of what link type the frames are, before the first commit.
+    pub fn begin(&mut self, link: LinkType) {
+        let first = self.descs().first().map_or(Nanos::ZERO, |desc| desc.time);
+        self.memory.begin(first, link);
+    }
+
+    /// Lets readers of shared memory see all frames so far.
+    pub fn commit(&mut self, state: &Committed) {
+        let used = self.next - self.memory.layout().body;
+        self.memory.commit(self.frames as u32, used as u32, state);
+    }
+
+    /// Tells readers of shared memory that no more frames will come.
+    pub fn close(&mut self) {
+        self.memory.close();
+    }
+
+    /// A view of the frames from `first` on, together with the interfaces their descs point to.
+    ///
+    /// # Panics
+    /// If there are fewer frames.
+    pub fn view<'a>(&'a self, first: usize, interfaces: &'a [Interface]) -> View<'a> {
+        assert!(first <= self.frames, "frame {first} of {}", self.frames);
+        View { block: self, first, interfaces }
     }
 }
 
-/// A finished block as a sink sees it.
+/// Frames of a block as a sink sees them.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     block: &'a Block,
+    first: usize,
     /// The interfaces that the descs point to; grows from one view to the next, never changes.
     pub interfaces: &'a [Interface],
 }
@@ -103,34 +171,29 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The frames, as a burst.
     pub fn burst(&self) -> Burst<'a> {
-        self.block.burst()
+        self.block.burst().slice(self.first..self.block.frames)
     }
 
     /// The frames of `range` as nanosecond pcap records, back to back, in native byte order.
     ///
     /// # Panics
-    /// If the range reaches beyond the block.
+    /// If the range reaches beyond the view.
     pub fn records(&self, range: Range<usize>) -> &'a [u8] {
-        let descs = &self.block.descs[range];
+        let descs = &self.block.descs()[self.first..][range];
         match (descs.first(), descs.last()) {
             (Some(first), Some(last)) => {
-                &self.block.memory[first.offset as usize - RECORD_HEADER..(last.offset + last.captured) as usize]
+                let end = last.offset as usize + last.captured as usize;
+                self.block.memory.bytes(first.offset as usize - RECORD_HEADER, end)
             }
             _ => &[],
         }
     }
 }
 
-/// Seconds and nanoseconds as a pcap record holds them; its 32-bit seconds end in 2106.
-#[inline]
-fn write_time(record: &mut [u8], time: Nanos) {
-    record[0..4].copy_from_slice(&(time.seconds().min(u32::MAX.into()) as u32).to_ne_bytes());
-    record[4..8].copy_from_slice(&time.subsec().to_ne_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MAX_FRAME;
 
     #[test]
     fn records_are_a_pcap_body() {
@@ -138,24 +201,25 @@ mod tests {
         let desc = Desc { wire: 9, ..Desc::new(Nanos::from_parts(7, 8), 0, 0) };
         assert!(block.push(&desc, b"hello"));
         assert!(block.push(&desc, b""));
-        let records = block.view(&[]).records(0..2);
+        let records = block.view(0, &[]).records(0..2);
         let word = |at: usize| u32::from_ne_bytes(records[at..at + 4].try_into().unwrap());
         assert_eq!([word(0), word(4), word(8), word(12)], [7, 8, 5, 9]);
         assert_eq!(&records[16..21], b"hello");
         assert_eq!(records.len(), 37);
         assert_eq!(block.burst().frame(0), b"hello");
-        assert_eq!(block.view(&[]).records(1..1), b"");
+        assert_eq!(block.view(0, &[]).records(1..1), b"");
+        assert_eq!((block.view(1, &[]).records(0..1).len(), block.view(1, &[]).burst().len()), (16, 1));
     }
 
     #[test]
     fn a_full_block_refuses_and_an_empty_one_takes_the_longest_frame() {
         let mut block = Block::new(0, 2);
         assert!(block.push(&Desc::new(Nanos(1), 0, 0), &vec![7; MAX_FRAME]));
-        assert!(!block.push(&Desc::new(Nanos(1), 0, 0), b"x"));
+        assert!(!block.push(&Desc::new(Nanos(1), 0, 0), &[0; 5000]));
         assert_eq!((block.len(), block.burst().frame(0).len()), (1, MAX_FRAME));
         block.restamp(Nanos::from_parts(3, 4));
         assert_eq!(block.burst().descs()[0].time, Nanos::from_parts(3, 4));
-        assert_eq!(block.view(&[]).records(0..1)[..5], [3u32.to_ne_bytes().as_slice(), &[4]].concat());
+        assert_eq!(block.view(0, &[]).records(0..1)[..5], [3u32.to_ne_bytes().as_slice(), &[4]].concat());
         block.clear();
         assert!(block.push(&Desc::new(Nanos(1), 0, 0), b"x") && block.push(&Desc::new(Nanos(1), 0, 0), b"y"));
         assert!(!block.push(&Desc::new(Nanos(1), 0, 0), b"z"), "no desc left");

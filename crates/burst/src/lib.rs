@@ -6,8 +6,10 @@
 //! - [`time`]: UTC nanoseconds ([`Nanos`]) and how far an input is complete ([`Horizon`]);
 //! - [`interface`]: where a frame was seen, and what its first byte means ([`LinkType`]);
 //! - [`desc`]: the fixed-size record about one frame;
-//! - [`burst`]: frames with their descs in one memory (the only unsafe file of this crate);
-//! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body;
+//! - [`burst`]: frames with their descs in one memory;
+//! - [`pick`]: one entry of an order: which frame of which lane comes next;
+//! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body; [`slot`] is how it
+//!   lies in memory, private or shared, [`memory`] and `copy` are what writes there;
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
 //! - [`ledger`]: what every stage has counted, and the identity that must hold.
@@ -15,20 +17,27 @@
 
 pub mod block;
 pub mod burst;
+mod copy;
 pub mod counters;
 pub mod desc;
 pub mod interface;
 pub mod ledger;
+pub mod memory;
+pub mod pick;
 pub mod sink;
+pub mod slot;
 pub mod time;
 
-pub use block::Block;
+pub use block::{Block, Committed, RECORD_HEADER};
 pub use burst::{Burst, Misplaced};
 pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
+pub use memory::Memory;
+pub use pick::Pick;
 pub use sink::{Sink, SinkError};
+pub use slot::Layout;
 pub use time::{Horizon, Nanos};
 
 /// Bytes behind the last frame of any burst that may be read (never used), so that copy kernels may

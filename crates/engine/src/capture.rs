@@ -247,7 +247,7 @@ impl Output {
         }
         self.span = Some((first, last));
         for sink in &mut self.sinks {
-            let mut result = sink.accept(self.block.view(interfaces));
+            let mut result = sink.accept(self.block.view(0, interfaces));
             if flush {
                 result = result.and_then(|()| sink.flush());
             }

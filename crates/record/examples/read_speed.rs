@@ -45,7 +45,7 @@ fn make(path: &str, format: Format, length: usize) -> Result<(), Box<dyn Error>>
             time.0 += 67;
             written += length + 16;
         }
-        writer.accept(block.view(&interfaces))?;
+        writer.accept(block.view(0, &interfaces))?;
     }
     Ok(writer.finish(&Ledger::new())?)
 }

@@ -161,7 +161,7 @@ fn at_any_time_all_that_was_accepted_can_be_read() {
                 let desc = Desc { wire: frame.wire, ..Desc::new(frame.time, 0, 0) };
                 assert!(block.push(&desc, &frame.bytes));
                 if number % 10 == number / 100 {
-                    writer.accept(block.view(&interfaces())).unwrap();
+                    writer.accept(block.view(0, &interfaces())).unwrap();
                     block.clear();
                     let content = read_bytes(&memory.0.lock().unwrap());
                     assert_eq!(content.frames.len(), number + 1);

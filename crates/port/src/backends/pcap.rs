@@ -189,7 +189,7 @@ struct PcapTx {
 
 impl PcapTx {
     fn write(&mut self) -> Result<(), PortError> {
-        let result = self.writer.accept(self.block.view(&self.interfaces));
+        let result = self.writer.accept(self.block.view(0, &self.interfaces));
         self.block.clear();
         result.map_err(|error| PortError::broken(&self.name, error.to_string()))
     }

@@ -117,7 +117,7 @@ fn pcapng_keeps_interfaces_and_flags() {
     let mut writer = Writer::new(disk.output(), Format::Pcapng);
     let flags = [Flags::OUTGOING, Flags::DAMAGED | Flags::LATE, Flags::NONE];
     let block = block(&[(1, flags[0], 61), (2, flags[1], 0), (1, flags[2], 3)]);
-    writer.accept(block.view(&interfaces())).unwrap();
+    writer.accept(block.view(0, &interfaces())).unwrap();
     writer.finish(&Ledger::new()).unwrap();
     writer.finish(&Ledger::new()).unwrap();
     let expected =
@@ -131,7 +131,7 @@ fn pcap_leaves_other_link_types_out_and_says_so() {
     let disk = Disk::new(usize::MAX, 7);
     let mut writer = Writer::new(disk.output(), Format::Pcap);
     let block = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2), (1, Flags::NONE, 3), (2, Flags::NONE, 4)]);
-    writer.accept(block.view(&interfaces())).unwrap();
+    writer.accept(block.view(0, &interfaces())).unwrap();
     writer.finish(&Ledger::new()).unwrap();
     let lengths: Vec<usize> = read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect();
     assert_eq!(lengths, [1, 4]);
@@ -158,11 +158,11 @@ fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
         let block = block(&frames);
         let whole = Disk::new(usize::MAX, usize::MAX);
         let mut writer = Writer::new(whole.output(), format);
-        writer.accept(block.view(&interfaces())).unwrap();
+        writer.accept(block.view(0, &interfaces())).unwrap();
         for capacity in 0..whole.bytes().len() {
             let disk = Disk::new(capacity, step);
             let mut writer = Writer::new(disk.output(), format);
-            let error = writer.accept(block.view(&interfaces())).unwrap_err();
+            let error = writer.accept(block.view(0, &interfaces())).unwrap_err();
             assert!(error.to_string().contains("make room"), "{error}");
             let length = disk.bytes().len();
             let [received, written, ..] = counts(&writer);
@@ -171,7 +171,7 @@ fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
             if length > 0 {
                 assert_eq!(read(disk.bytes()).len() as u64, written, "{format:?} {capacity}");
             }
-            let again = writer.accept(block.view(&interfaces())).unwrap_err();
+            let again = writer.accept(block.view(0, &interfaces())).unwrap_err();
             assert_eq!((again.to_string(), disk.bytes().len()), (error.to_string(), length));
             assert!(writer.finish(&Ledger::new()).is_err() && writer.flush().is_err());
             assert_eq!(counts(&writer)[..2], [8, written]);
@@ -188,7 +188,7 @@ fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
             for capacity in 0..1000 {
                 let disk = Disk::new(capacity, 1 + capacity % 50);
                 let mut writer = Writer::new(disk.output().compressed(compression).unwrap(), format);
-                let results: Vec<_> = blocks.iter().map(|block| writer.accept(block.view(&interfaces()))).collect();
+                let results: Vec<_> = blocks.iter().map(|block| writer.accept(block.view(0, &interfaces()))).collect();
                 let finished = writer.finish(&Ledger::new());
                 let [received, written, ..] = counts(&writer);
                 let whole = results.iter().filter(|result| result.is_ok()).count() as u64;
@@ -206,7 +206,7 @@ fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
 #[test]
 fn what_a_device_cannot_take_is_counted_and_explained() {
     let mut writer = Writer::new(Output::open("/dev/full", None).unwrap(), Format::Pcapng);
-    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(&interfaces())).unwrap_err();
+    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(0, &interfaces())).unwrap_err();
     assert!(error.to_string().starts_with("/dev/full: No space left on device"), "{error}");
     assert_eq!(counts(&writer), [1, 0, 1, 0]);
 }
@@ -216,7 +216,7 @@ fn a_reader_that_goes_away_is_counted_and_explained() {
     let (reader, pipe) = io::pipe().unwrap();
     drop(reader);
     let mut writer = Writer::new(Output::to(Box::new(pipe), "pipe"), Format::Pcap);
-    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(&interfaces())).unwrap_err();
+    let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(0, &interfaces())).unwrap_err();
     assert!(error.to_string().contains("its reader has gone"), "{error}");
     assert_eq!(counts(&writer), [1, 0, 1, 0]);
 }
@@ -250,7 +250,7 @@ fn pcapng_ends_with_the_ledger() {
     let disk = Disk::new(usize::MAX, usize::MAX);
     let mut writer = Writer::new(disk.output(), Format::Pcapng);
     writer
-        .accept(block(&[(2, Flags::NONE, 4), (0, Flags::NONE, 61), (0, Flags::NONE, 3)]).view(&interfaces()))
+        .accept(block(&[(2, Flags::NONE, 4), (0, Flags::NONE, 61), (0, Flags::NONE, 3)]).view(0, &interfaces()))
         .unwrap();
     let mut run = Ledger::new();
     run.account(Stage::Nic, "packet:left").add(Count::NicReceived, 9).add(Count::NicMissed, 2);

@@ -106,11 +106,11 @@ pub fn write_to(output: Output, frames: &[Frame], interfaces: &[Interface], form
             ..Desc::new(frame.time, 0, frame.bytes.len() as u32)
         };
         if !block.push(&desc, &frame.bytes) {
-            writer.accept(block.view(interfaces)).unwrap();
+            writer.accept(block.view(0, interfaces)).unwrap();
             block.clear();
             assert!(block.push(&desc, &frame.bytes));
         }
     }
-    writer.accept(block.view(interfaces)).unwrap();
+    writer.accept(block.view(0, interfaces)).unwrap();
     writer.finish(&Ledger::new()).unwrap();
 }

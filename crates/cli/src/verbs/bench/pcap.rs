@@ -112,12 +112,12 @@ fn write(path: &Path, format: Format, length: usize, frames: usize) -> anyhow::R
     for number in 0..frames {
         let desc = Desc::new(Nanos(1_700_000_000_000_000_000 + number as u64 * 100), 0, length as u32);
         if !block.push(&desc, &frame) {
-            writer.accept(block.view(&interfaces))?;
+            writer.accept(block.view(0, &interfaces))?;
             block.clear();
             block.push(&desc, &frame);
         }
     }
-    writer.accept(block.view(&interfaces))?;
+    writer.accept(block.view(0, &interfaces))?;
     writer.finish(&Ledger::new())?;
     Ok(())
 }

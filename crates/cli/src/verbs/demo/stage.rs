@@ -134,12 +134,12 @@ fn make(path: &Path) -> anyhow::Result<()> {
         let frame = template.frame();
         let desc = Desc::new(Nanos(start.0 + u64::from(number) * 100_000), 0, frame.len() as u32);
         if !block.push(&desc, frame) {
-            writer.accept(block.view(&interfaces))?;
+            writer.accept(block.view(0, &interfaces))?;
             block.clear();
             block.push(&desc, frame);
         }
     }
-    writer.accept(block.view(&interfaces))?;
+    writer.accept(block.view(0, &interfaces))?;
     writer.finish(&Ledger::new())?;
     Ok(())
 }

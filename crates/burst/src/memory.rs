@@ -1,0 +1,206 @@
+//! The memory of a block: the place where frames are copied to.
+//!
+//! Unsafe because the memory may be shared with other processes, which read the committed part of it while
+//! this one writes behind it: no reference may ever cover what is being written. So the base is private, and
+//! everything handed out is a slice of what is written and stays as it is.
+#![allow(unsafe_code)]
+
+use crate::block::Committed;
+use crate::slot::{Header, Layout, MIXED, RECORD_HEADER};
+use crate::{Burst, Desc, LinkType, Nanos, TAIL};
+use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
+use std::fmt;
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+/// Zeroed memory with the layout of one block, which this process alone writes.
+pub struct Memory {
+    base: NonNull<u8>,
+    layout: Layout,
+    /// Who owns the memory; `None` for memory of its own.
+    owner: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+// SAFETY: the memory is written through `&mut self` alone, and what is handed out through `&self` is not
+// written while it lives; the owner of shared memory is `Send + Sync`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Memory of this process alone.
+    pub fn private(layout: Layout) -> Self {
+        let memory = Memory::allocation(layout);
+        // SAFETY: a layout has more than no bytes.
+        let base = unsafe { alloc_zeroed(memory) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(memory) };
+        Memory { base, layout, owner: None }
+    }
+
+    /// Memory that others may read.
+    ///
+    /// # Safety
+    /// `layout.bytes` bytes from `base` on, which is a multiple of 64, are mapped, readable and writable as long as
+    /// `owner` lives, and nobody but this value writes there.
+    pub unsafe fn shared(base: NonNull<u8>, layout: Layout, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Memory { base, layout, owner: Some(owner) }
+    }
+
+    /// Where its parts lie.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn allocation(layout: Layout) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(layout.bytes, Layout::ALIGN).expect("a layout fits 32 bits")
+    }
+
+    /// The first `frames` descs, which are written.
+    #[inline]
+    pub(crate) fn descs(&self, frames: usize) -> &[Desc] {
+        debug_assert!(frames <= self.layout.frames);
+        // SAFETY: the layout has room for so many descs, every pattern of bits is one, the memory began zeroed, and
+        // it is written through `&mut self` alone.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(Layout::DESCS).cast(), frames) }
+    }
+
+    /// The first `frames` frames.
+    #[inline]
+    pub(crate) fn burst(&self, frames: usize) -> Burst<'_> {
+        // SAFETY: every desc was written by `write`, which keeps frames and the bytes behind them inside, and they are
+        // written through `&mut self` alone.
+        unsafe { Burst::from_raw(self.base.as_ptr(), self.descs(frames)) }
+    }
+
+    /// The bytes from `start` to `end`.
+    ///
+    /// # Panics
+    /// If they are not all records.
+    #[inline]
+    pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        assert!(self.layout.body <= start && start <= end && end <= self.layout.bytes);
+        // SAFETY: inside, initialised (it began zeroed), and written through `&mut self` alone.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start), end - start) }
+    }
+
+    /// Writes the record header and the frame at `start`, and desc `index`.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    #[inline]
+    pub(crate) fn write(&mut self, index: usize, start: usize, desc: &Desc, frame: &[u8]) {
+        let header = record_header(desc);
+        let end = start + header.len() + frame.len();
+        assert!(index < self.layout.frames && self.layout.body <= start && end + TAIL <= self.layout.bytes);
+        // SAFETY: the asserted limits hold record and desc; the frame lies elsewhere, since what is handed out of this
+        // memory cannot live beside `&mut self`.
+        unsafe {
+            let record = self.base.as_ptr().add(start);
+            record.cast::<[u8; 16]>().write_unaligned(header);
+            std::ptr::copy_nonoverlapping(frame.as_ptr(), record.add(header.len()), frame.len());
+            self.base.as_ptr().add(Layout::DESCS).cast::<Desc>().add(index).write(*desc);
+        }
+    }
+
+    /// Changes the time of desc `index` and of its record.
+    pub(crate) fn restamp(&mut self, index: usize, time: Nanos) {
+        let desc = Desc { time, ..self.descs(index + 1)[index] };
+        let header = record_header(&desc);
+        // SAFETY: the desc was written by `write`, with its record in front of its frame.
+        unsafe {
+            self.base.as_ptr().add(desc.offset as usize - header.len()).cast::<[u8; 16]>().write_unaligned(header);
+            self.base.as_ptr().add(Layout::DESCS).cast::<Desc>().add(index).write(desc);
+        }
+    }
+
+    /// Writes the header anew, for a block of no frames; no reader may know of the block.
+    pub(crate) fn open(&mut self, sequence: u64, first_index: u64) {
+        let header = Header::of(&self.layout, sequence, first_index);
+        // SAFETY: the header lies at the base, which is aligned, and nobody else looks.
+        unsafe { self.base.cast::<Header>().write(header) };
+    }
+
+    /// Says when the first frame was seen, and what it is; before the first commit.
+    pub(crate) fn begin(&mut self, first_time: Nanos, link: LinkType) {
+        // SAFETY: inside the header, and no reader looks there before it sees a committed frame.
+        unsafe {
+            let header = self.base.cast::<Header>().as_ptr();
+            (&raw mut (*header).first_time).write(first_time.0);
+            (&raw mut (*header).link).write(link.0);
+        }
+    }
+
+    /// Lets readers see the first `frames` frames, and what is to know about them.
+    pub(crate) fn commit(&mut self, frames: u32, used: u32, state: &Committed) {
+        self.word(offset_of!(Header, used)).store(used, Relaxed);
+        self.long(offset_of!(Header, last_time)).store(state.last_time.0, Relaxed);
+        self.long(offset_of!(Header, horizon)).store(state.horizon.0, Relaxed);
+        self.long(offset_of!(Header, drops)).store(state.drops, Relaxed);
+        self.word(offset_of!(Header, late)).store(state.late, Relaxed);
+        self.word(offset_of!(Header, duplicates)).store(state.duplicates, Relaxed);
+        self.word(offset_of!(Header, sliced)).store(state.sliced, Relaxed);
+        self.half(offset_of!(Header, flags)).store(if state.mixed { MIXED } else { 0 }, Relaxed);
+        self.word(offset_of!(Header, committed)).store(frames, Release);
+    }
+
+    /// Tells readers that no more frames will come.
+    pub(crate) fn close(&mut self) {
+        self.word(offset_of!(Header, closed)).store(1, Release);
+    }
+
+    #[inline]
+    fn half(&mut self, offset: usize) -> &AtomicU16 {
+        // SAFETY: inside the header, aligned, and accessed as an atomic by everybody while readers look.
+        unsafe { AtomicU16::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    #[inline]
+    fn word(&mut self, offset: usize) -> &AtomicU32 {
+        // SAFETY: as for `half`.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    #[inline]
+    fn long(&mut self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as for `half`.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.owner.is_none() {
+            // SAFETY: allocated by `private` with this layout.
+            unsafe { dealloc(self.base.as_ptr(), Memory::allocation(self.layout)) }
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = self.owner.is_some();
+        f.debug_struct("Memory").field("layout", &self.layout).field("shared", &shared).finish()
+    }
+}
+
+/// A record's header: seconds, nanoseconds, captured and wire length. Its 32-bit seconds end in 2106.
+#[inline]
+fn record_header(desc: &Desc) -> [u8; RECORD_HEADER] {
+    let seconds = desc.time.seconds().min(u32::MAX.into());
+    let low = seconds | u64::from(desc.time.subsec()) << 32;
+    let high = u64::from(desc.captured) | u64::from(desc.wire) << 32;
+    let mut header = [0; RECORD_HEADER];
+    if cfg!(target_endian = "little") {
+        header[..8].copy_from_slice(&low.to_le_bytes());
+        header[8..].copy_from_slice(&high.to_le_bytes());
+    } else {
+        header[..8].copy_from_slice(&low.rotate_left(32).to_be_bytes());
+        header[8..].copy_from_slice(&high.rotate_left(32).to_be_bytes());
+    }
+    header
+}

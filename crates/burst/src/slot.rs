@@ -1,0 +1,174 @@
+//! How a block lies in memory: header, descs, records. The same bytes in private and in shared memory.
+//!
+//! ```text
+//! 0       header, 128 bytes: line 0 is written once, line 1 grows
+//! 128     descs, ascending: room for as many as the block may hold frames
+//! body    at a multiple of 4096: nanosecond pcap records back to back
+//! ```
+
+use crate::desc::Desc;
+use crate::{MAX_FRAME, TAIL};
+
+/// Bytes of the record header in front of each frame.
+pub const RECORD_HEADER: usize = 16;
+
+/// What a block begins with; all numbers in native byte order.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// [`VERSION`].
+    pub version: u16,
+    /// Bytes of this header.
+    pub header_bytes: u16,
+    /// Number of the block in its stream, without gaps.
+    pub sequence: u64,
+    /// Time of the first frame, in UTC nanoseconds.
+    pub first_time: u64,
+    /// Index of the first frame in the stream.
+    pub first_index: u64,
+    /// Where the descs begin.
+    pub descs: u32,
+    /// Where the records begin.
+    pub body: u32,
+    /// Link type of the first frame (`LINKTYPE_*`).
+    pub link: u16,
+    /// [`MIXED`].
+    pub flags: u16,
+    /// Not used: 0.
+    pub reserved: [u32; 5],
+
+    /// Frames that readers may look at; stored last, with release.
+    pub committed: u32,
+    /// Bytes of records.
+    pub used: u32,
+    /// The greatest time of a frame.
+    pub last_time: u64,
+    /// No frame behind the committed ones is older than this, but for those flagged late.
+    pub horizon: u64,
+    /// Frames lost on the way here since the stream began.
+    pub drops: u64,
+    /// Frames of this block flagged late.
+    pub late: u32,
+    /// Frames left out because they came a second time.
+    pub duplicates: u32,
+    /// Frames of this block that were cut.
+    pub sliced: u32,
+    /// 1 once no more frames will come; stored with release.
+    pub closed: u32,
+    /// Not used: 0.
+    pub reserved_line: [u32; 4],
+}
+
+impl Header {
+    /// Of a block without frames.
+    pub fn of(layout: &Layout, sequence: u64, first_index: u64) -> Header {
+        Header {
+            magic: MAGIC,
+            version: VERSION,
+            header_bytes: size_of::<Header>() as u16,
+            sequence,
+            first_time: 0,
+            first_index,
+            descs: Layout::DESCS as u32,
+            body: layout.body as u32,
+            link: 0,
+            flags: 0,
+            reserved: [0; 5],
+            committed: 0,
+            used: 0,
+            last_time: 0,
+            horizon: 0,
+            drops: 0,
+            late: 0,
+            duplicates: 0,
+            sliced: 0,
+            closed: 0,
+            reserved_line: [0; 4],
+        }
+    }
+}
+
+/// `LRB1`, in the byte order of the machine.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"LRB1");
+/// Of this layout.
+pub const VERSION: u16 = 1;
+/// In the header's flags: frames of more than one link type; the interface of each says which.
+pub const MIXED: u16 = 1;
+
+const _: () = {
+    assert!(size_of::<Header>() == 128);
+    assert!(std::mem::offset_of!(Header, sequence) == 8);
+    assert!(std::mem::offset_of!(Header, descs) == 32);
+    assert!(std::mem::offset_of!(Header, link) == 40);
+    assert!(std::mem::offset_of!(Header, committed) == 64);
+    assert!(std::mem::offset_of!(Header, last_time) == 72);
+    assert!(std::mem::offset_of!(Header, closed) == 108);
+};
+
+/// Where the parts of a block lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of the whole block.
+    pub bytes: usize,
+    /// Most frames.
+    pub frames: usize,
+    /// Where the records begin.
+    pub body: usize,
+}
+
+impl Layout {
+    /// Where the descs begin.
+    pub const DESCS: usize = size_of::<Header>();
+    /// The records begin at a multiple of this.
+    pub const ALIGN: usize = 4096;
+    /// The smallest block that frames of any length fit in.
+    pub const LEAST: usize = 512 << 10;
+
+    /// A block for at least `records` bytes of records and `frames` frames, and for at least one frame of
+    /// [`MAX_FRAME`]; `None` when offsets of 32 bits cannot reach all of it, or for no frames at all.
+    pub fn of(records: usize, frames: usize) -> Option<Layout> {
+        let descs = frames.checked_mul(size_of::<Desc>())?;
+        let body = Layout::DESCS.checked_add(descs)?.checked_next_multiple_of(Layout::ALIGN)?;
+        let records = records.max(MAX_FRAME + RECORD_HEADER);
+        let bytes = body.checked_add(records)?.checked_add(TAIL)?.checked_next_multiple_of(Layout::ALIGN)?;
+        (frames > 0 && u32::try_from(bytes).is_ok()).then_some(Layout { bytes, frames, body })
+    }
+
+    /// A block of exactly `bytes` with as many descs as frames of 60 bytes fit; `None` unless that is a
+    /// multiple of 4096, at least [`Layout::LEAST`], and within the reach of offsets of 32 bits.
+    pub fn slot(bytes: usize) -> Option<Layout> {
+        if bytes < Layout::LEAST || !bytes.is_multiple_of(Layout::ALIGN) || u32::try_from(bytes).is_err() {
+            return None;
+        }
+        let one = size_of::<Desc>() + RECORD_HEADER + 60;
+        let frames = (bytes - Layout::DESCS - TAIL) / one;
+        let body = (Layout::DESCS + frames * size_of::<Desc>()).next_multiple_of(Layout::ALIGN);
+        Some(Layout { bytes, frames, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_of_short_frames_has_a_desc_for_each() {
+        for bytes in [Layout::LEAST, 1 << 20, 4 << 20] {
+            let layout = Layout::slot(bytes).unwrap();
+            let records = layout.bytes - layout.body - TAIL;
+            assert!(layout.frames * (RECORD_HEADER + 60) >= records && records >= MAX_FRAME + RECORD_HEADER);
+            assert_eq!((layout.body % Layout::ALIGN, layout.bytes), (0, bytes));
+        }
+        assert_eq!([0, 4096, (1 << 20) + 1, 8 << 30].map(Layout::slot), [None; 4]);
+    }
+
+    #[test]
+    fn a_block_holds_what_was_asked_for() {
+        let layout = Layout::of(1 << 20, 100).unwrap();
+        assert!(layout.bytes - layout.body >= (1 << 20) + TAIL && layout.body >= Layout::DESCS + 3200);
+        assert_eq!((Layout::of(5, 0), Layout::of(usize::MAX, 1), Layout::of(1, usize::MAX)), (None, None, None));
+        assert_eq!(Layout::of(1 << 32, 1), None);
+    }
+}
