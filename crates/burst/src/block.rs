@@ -6,7 +6,7 @@
 
 pub use crate::slot::RECORD_HEADER;
 
-use crate::copy;
+use crate::copy::{self, Copied};
 use crate::memory::Memory;
 use crate::slot::Layout;
 use crate::{Burst, Desc, Interface, LinkType, Nanos, Pick, TAIL};
@@ -75,17 +75,23 @@ impl Block {
         true
     }
 
-    /// Copies the frames that `picks` name, in that order, out of what `lanes` show; as many as there is room
-    /// for, which is what it returns. `finish` may change what a desc says, and cut a frame by a smaller `captured`.
+    /// Copies the frames that `picks` name, in that order, out of what `lanes` show. `finish` may change what a desc
+    /// says, cut the frame by a smaller `captured`, or leave it out by returning false. Returns how many picks are done
+    /// with; fewer than there are when the block has no room for the next frame.
     ///
     /// # Panics
     /// If a pick names a frame that is not there.
     #[inline]
-    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: impl FnMut(&mut Desc, &[u8], Pick)) -> usize {
-        let (taken, next) = copy::gather(&mut self.memory, (self.frames, self.next), lanes, picks, finish);
-        self.frames += taken;
-        self.next = next;
-        taken
+    pub fn gather(
+        &mut self,
+        lanes: &[Burst<'_>],
+        picks: &[Pick],
+        finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
+    ) -> usize {
+        let from = Copied { picks: 0, frames: self.frames, next: self.next };
+        let copied = copy::gather(&mut self.memory, from, lanes, picks, finish);
+        (self.frames, self.next) = (copied.frames, copied.next);
+        copied.picks
     }
 
     /// Gives every frame the same time, in its desc and in its record.

@@ -112,6 +112,24 @@ impl<'a> Burst<'a> {
         Burst { descs: &self.descs[range], ..*self }
     }
 
+    /// Asks the processor for the beginning of frame `index`, which will be read soon.
+    ///
+    /// # Panics
+    /// If there is no frame `index`.
+    #[inline(always)]
+    pub fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and cannot fault.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let frame = self.base.wrapping_add(self.descs[index].offset as usize);
+            _mm_prefetch::<_MM_HINT_T0>(frame.cast());
+            _mm_prefetch::<_MM_HINT_T0>(frame.wrapping_add(64).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = &self.descs[index];
+    }
+
     #[inline]
     fn bytes_of(&self, desc: &Desc) -> &'a [u8] {
         // SAFETY: `desc` is one of `self.descs`, whose ranges lie inside readable memory that nobody

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::block::Committed;
-use crate::slot::{Header, Layout, MIXED, RECORD_HEADER};
+use crate::slot::{Header, Layout, MIXED, RECORD_HEADER, record_header};
 use crate::{Burst, Desc, LinkType, Nanos, TAIL};
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
@@ -56,6 +56,12 @@ impl Memory {
         &self.layout
     }
 
+    /// Where it begins, for the copy loop.
+    #[inline]
+    pub(crate) fn base(&mut self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     fn allocation(layout: Layout) -> std::alloc::Layout {
         std::alloc::Layout::from_size_align(layout.bytes, Layout::ALIGN).expect("a layout fits 32 bits")
     }
@@ -94,7 +100,7 @@ impl Memory {
     /// If they do not fit.
     #[inline]
     pub(crate) fn write(&mut self, index: usize, start: usize, desc: &Desc, frame: &[u8]) {
-        let header = record_header(desc);
+        let header = record_header_of(desc);
         let end = start + header.len() + frame.len();
         assert!(index < self.layout.frames && self.layout.body <= start && end + TAIL <= self.layout.bytes);
         // SAFETY: the asserted limits hold record and desc; the frame lies elsewhere, since what is handed out of this
@@ -110,7 +116,7 @@ impl Memory {
     /// Changes the time of desc `index` and of its record.
     pub(crate) fn restamp(&mut self, index: usize, time: Nanos) {
         let desc = Desc { time, ..self.descs(index + 1)[index] };
-        let header = record_header(&desc);
+        let header = record_header_of(&desc);
         // SAFETY: the desc was written by `write`, with its record in front of its frame.
         unsafe {
             self.base.as_ptr().add(desc.offset as usize - header.len()).cast::<[u8; 16]>().write_unaligned(header);
@@ -188,19 +194,8 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A record's header: seconds, nanoseconds, captured and wire length. Its 32-bit seconds end in 2106.
 #[inline]
-fn record_header(desc: &Desc) -> [u8; RECORD_HEADER] {
-    let seconds = desc.time.seconds().min(u32::MAX.into());
-    let low = seconds | u64::from(desc.time.subsec()) << 32;
-    let high = u64::from(desc.captured) | u64::from(desc.wire) << 32;
-    let mut header = [0; RECORD_HEADER];
-    if cfg!(target_endian = "little") {
-        header[..8].copy_from_slice(&low.to_le_bytes());
-        header[8..].copy_from_slice(&high.to_le_bytes());
-    } else {
-        header[..8].copy_from_slice(&low.rotate_left(32).to_be_bytes());
-        header[8..].copy_from_slice(&high.rotate_left(32).to_be_bytes());
-    }
-    header
+fn record_header_of(desc: &Desc) -> [u8; RECORD_HEADER] {
+    let seconds = desc.time.seconds().min(u32::MAX.into()) as u32;
+    record_header(seconds, desc.time.subsec(), desc.captured, desc.wire)
 }

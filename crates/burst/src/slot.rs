@@ -12,6 +12,17 @@ use crate::{MAX_FRAME, TAIL};
 /// Bytes of the record header in front of each frame.
 pub const RECORD_HEADER: usize = 16;
 
+/// The header of a record, as a nanosecond pcap file has it: seconds, nanoseconds, captured and wire length.
+#[inline(always)]
+pub(crate) fn record_header(seconds: u32, nanos: u32, captured: u32, wire: u32) -> [u8; RECORD_HEADER] {
+    let words = [seconds, nanos, captured, wire].map(u32::to_ne_bytes);
+    let mut header = [0; RECORD_HEADER];
+    for (word, place) in words.iter().zip(header.chunks_exact_mut(4)) {
+        place.copy_from_slice(word);
+    }
+    header
+}
+
 /// What a block begins with; all numbers in native byte order.
 #[derive(Debug)]
 #[repr(C)]
