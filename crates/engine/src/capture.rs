@@ -6,19 +6,16 @@
 use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::lanes::{Lanes, Shown, Table, recycle};
+use crate::output::Output;
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
 use crate::wait::Waiting;
-use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
-use linerate_merge::{Input, Merge, Run};
+use linerate_burst::{Burst, Count, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
+use linerate_merge::{Input, Merge};
 use linerate_port::{PortError, RxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Frames are gathered into blocks of this size before the sinks see them.
-const BLOCK_BYTES: usize = 1 << 20;
-const BLOCK_FRAMES: usize = 8192;
 
 /// What to capture, from where to where.
 pub struct Capture {
@@ -94,13 +91,15 @@ impl Capture {
 struct Session {
     lanes: Lanes,
     merge: Merge,
-    runs: Vec<Run>,
+    picks: Vec<Pick>,
     selector: Selector,
     output: Output,
     rounds: Rounds,
+    progress: Arc<Progress>,
     /// Empty between rounds; their memory is kept.
     shown: Vec<Shown<'static>>,
     inputs: Vec<Input<'static>>,
+    bursts: Vec<Burst<'static>>,
 }
 
 impl Session {
@@ -109,12 +108,14 @@ impl Session {
         Session {
             merge: Merge::new(lanes.len()),
             lanes,
-            runs: Vec::new(),
+            picks: Vec::new(),
             selector: Selector::new(capture.selection),
-            output: Output::new(capture.sinks, capture.progress),
+            output: Output::new(capture.sinks, Arc::clone(&capture.progress)),
+            progress: capture.progress,
             rounds: Rounds::new(capture.waiting, capture.duration, capture.stop),
             shown: Vec::new(),
             inputs: Vec::new(),
+            bursts: Vec::new(),
         }
     }
 
@@ -125,7 +126,7 @@ impl Session {
         let now = clock::now();
         let round = self.move_frames(now);
         if matches!(round, Round::Nothing | Round::Held) {
-            self.output.deliver(self.lanes.interfaces(), true);
+            self.output.pass_on(self.lanes.interfaces(), true);
         }
         if self.rounds.is_time_to_look() {
             self.look_at_losses();
@@ -133,38 +134,45 @@ impl Session {
         self.rounds.go_on(round, now, &self.lanes)
     }
 
-    /// One round of fill, merge, select, copy, consume.
+    /// One round of fill, order, select, copy, consume.
     fn move_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, runs, selector, output, .. } = self;
+        let Session { lanes, merge, picks, selector, output, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
+        let mut bursts = recycle(std::mem::take(&mut self.bursts));
         let mut table = lanes.fill(now, &mut shown);
         output.fail_if(learn(&mut table, &shown, selector).map_or(Ok(()), Err));
         inputs.extend(shown.iter().map(Shown::input));
-        runs.clear();
-        merge.round(&inputs, runs);
-        for run in runs.iter() {
-            let lane = &shown[run.lane];
-            let judged = table.is_filtered(lane);
-            for (desc, frame) in lane.burst.slice(run.first..run.first + run.count).iter() {
-                let mut desc = table.place(lane, desc);
-                if run.late {
-                    desc.flags |= Flags::LATE;
+        bursts.extend(shown.iter().map(|lane| lane.burst));
+        picks.clear();
+        merge.order(&inputs, picks);
+        let all = table.interfaces();
+        if selector.take_all(picks.len()) {
+            output.gather(&bursts, picks, all, |desc, _, pick| {
+                table.place(&shown[pick.lane()], desc);
+                true
+            });
+        } else {
+            output.gather(&bursts, picks, all, |desc, frame, pick| {
+                let lane = &shown[pick.lane()];
+                table.place(lane, desc);
+                let selected = selector.select(desc, frame, table.is_filtered(lane));
+                if let Some((length, flags)) = selected {
+                    (desc.captured, desc.flags) = (length as u32, flags);
                 }
-                if let Some((length, flags)) = selector.select(&desc, frame, judged) {
-                    output.push(&Desc { flags, ..desc }, &frame[..length], table.interfaces());
-                }
-            }
+                selected.is_some()
+            });
         }
         let over = shown.iter().all(Shown::is_over);
         let held = shown.iter().any(|lane| !lane.burst.is_empty());
         self.inputs = recycle(inputs);
         self.shown = recycle(shown);
-        for run in self.runs.iter() {
-            self.lanes.consume(run.lane, run.count);
+        self.bursts = recycle(bursts);
+        for lane in 0..self.lanes.len() {
+            self.lanes.consume(lane, self.merge.taken(lane));
         }
-        self.output.progress.late.store(self.merge.late(), Ordering::Relaxed);
-        match (over, self.runs.is_empty(), held) {
+        self.progress.late.store(self.merge.late(), Ordering::Relaxed);
+        match (over, self.picks.is_empty(), held) {
             (true, ..) => Round::Over,
             (_, false, _) => Round::Moved,
             (_, true, true) => Round::Held,
@@ -175,12 +183,12 @@ impl Session {
     fn look_at_losses(&mut self) {
         let mut ledger = Ledger::new();
         self.lanes.queue_counters(&mut ledger);
-        self.output.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
     }
 
     fn finish(mut self) -> CaptureReport {
         self.lanes.detach();
-        self.output.deliver(self.lanes.interfaces(), true);
+        self.output.pass_on(self.lanes.interfaces(), true);
         let elapsed = self.rounds.elapsed();
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
@@ -189,92 +197,20 @@ impl Session {
         merge.add(Count::Late, self.merge.late());
         self.selector.counters(ledger.account(Stage::Select, ""));
         self.output.finish(&mut ledger);
-        self.output.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        let totals = self.output.totals();
         let failure = self.output.failure.or(self.lanes.failure.take().map(CaptureError::Port));
         CaptureReport {
             ledger,
             quiesced: self.rounds.quiesced(),
             interfaces: self.lanes.interfaces().to_vec(),
-            frames: self.output.frames,
-            bytes: self.output.bytes,
-            wire_bytes: self.output.wire_bytes,
-            span: self.output.span,
+            frames: totals.frames,
+            bytes: totals.bytes,
+            wire_bytes: totals.wire_bytes,
+            span: totals.span(),
             elapsed,
             events: self.lanes.events,
             failure,
-        }
-    }
-}
-
-/// The block being filled, and the sinks that get it.
-struct Output {
-    block: Block,
-    sinks: Vec<Box<dyn Sink>>,
-    progress: Arc<Progress>,
-    frames: u64,
-    bytes: u64,
-    wire_bytes: u64,
-    span: Option<(Nanos, Nanos)>,
-    failure: Option<CaptureError>,
-}
-
-impl Output {
-    fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
-        let block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
-        Output { block, sinks, progress, frames: 0, bytes: 0, wire_bytes: 0, span: None, failure: None }
-    }
-
-    #[inline]
-    fn push(&mut self, desc: &Desc, frame: &[u8], interfaces: &[Interface]) {
-        if !self.block.push(desc, frame) {
-            self.deliver(interfaces, false);
-            let taken = self.block.push(desc, frame);
-            debug_assert!(taken, "an empty block takes any frame");
-        }
-    }
-
-    /// Hands the block to every sink and empties it; with `flush`, the sinks pass on what they hold.
-    fn deliver(&mut self, interfaces: &[Interface], flush: bool) {
-        if self.block.is_empty() {
-            return;
-        }
-        let (mut bytes, mut wire_bytes) = (0, 0);
-        let (mut first, mut last) = self.span.unwrap_or((Nanos::MAX, Nanos::ZERO));
-        for desc in self.block.burst().descs() {
-            bytes += u64::from(desc.captured);
-            wire_bytes += u64::from(desc.wire);
-            (first, last) = (first.min(desc.time), last.max(desc.time));
-        }
-        self.span = Some((first, last));
-        for sink in &mut self.sinks {
-            let mut result = sink.accept(self.block.view(0, interfaces));
-            if flush {
-                result = result.and_then(|()| sink.flush());
-            }
-            if let Err(error) = result {
-                self.failure.get_or_insert(error.into());
-            }
-        }
-        self.frames += self.block.len() as u64;
-        self.bytes += bytes;
-        self.wire_bytes += wire_bytes;
-        self.progress.add(self.block.len() as u64, bytes, wire_bytes);
-        self.block.clear();
-    }
-
-    fn finish(&mut self, ledger: &mut Ledger) {
-        for index in 0..self.sinks.len() {
-            let result = self.sinks[index].finish(ledger);
-            self.fail_if(result.map_err(CaptureError::Sink));
-        }
-        for sink in &self.sinks {
-            sink.counters(ledger);
-        }
-    }
-
-    fn fail_if(&mut self, result: Result<(), CaptureError>) {
-        if let Err(error) = result {
-            self.failure.get_or_insert(error);
         }
     }
 }

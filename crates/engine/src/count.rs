@@ -271,7 +271,8 @@ fn choose<'a>(
     let judged = table.is_filtered(head);
     chosen.clear();
     for (desc, frame) in head.burst.iter() {
-        let desc = table.place(head, desc);
+        let mut desc = *desc;
+        table.place(head, &mut desc);
         if selects_all || selector.select(&desc, frame, judged).is_some() {
             if let Some((mix, layers)) = &mut mix {
                 mix.look_at(table.interfaces()[usize::from(desc.interface)].link, frame, layers);

@@ -196,11 +196,11 @@ impl Table<'_> {
         &self.interfaces[known..]
     }
 
-    /// A desc with its interface's place in the list of all.
+    /// Gives a desc of a lane its interface's place in the list of all.
     #[inline]
-    pub fn place(&self, shown: &Shown<'_>, desc: &Desc) -> Desc {
+    pub fn place(&self, shown: &Shown<'_>, desc: &mut Desc) {
         let interface = self.ports[shown.port].map.get(usize::from(desc.interface)).copied();
-        Desc { interface: interface.unwrap_or_default(), ..*desc }
+        desc.interface = interface.unwrap_or_default();
     }
 
     /// The interfaces of all ports.

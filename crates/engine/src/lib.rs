@@ -5,6 +5,7 @@
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
+//!   `output`: the block being filled, and the sinks that see it;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
@@ -20,6 +21,7 @@ pub mod forward;
 mod lanes;
 mod live;
 pub mod made;
+mod output;
 mod rounds;
 pub mod select;
 pub mod source;

@@ -85,6 +85,23 @@ impl Merge {
         }
     }
 
+    /// Like `round`, as picks.
+    pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<linerate_burst::Pick>) {
+        let mut runs = Vec::new();
+        self.round(inputs, &mut runs);
+        for run in runs {
+            for index in run.first..run.first + run.count {
+                let pick = linerate_burst::Pick::new(run.lane, index);
+                picks.push(if run.late { pick.late() } else { pick });
+            }
+        }
+    }
+
+    /// Frames of a lane emitted in the last round.
+    pub fn taken(&self, lane: usize) -> usize {
+        self.lanes[lane].done
+    }
+
     /// Frames emitted so far.
     pub fn frames(&self) -> u64 {
         self.frames
