@@ -112,6 +112,17 @@ impl<'a> Burst<'a> {
         Burst { descs: &self.descs[range], ..*self }
     }
 
+    /// The same frames with `offset` nanoseconds added to their times; `descs` is the room for that.
+    pub fn shifted<'b>(&self, offset: i64, descs: &'b mut Vec<Desc>) -> Burst<'b>
+    where
+        'a: 'b,
+    {
+        descs.clear();
+        let shift = |desc: &Desc| Desc { time: desc.time.shifted(offset), ..*desc };
+        descs.extend(self.descs.iter().map(shift));
+        Burst { base: self.base, descs, memory: PhantomData }
+    }
+
     /// Asks the processor for the beginning of frame `index`, which will be read soon.
     ///
     /// # Panics

@@ -48,6 +48,12 @@ impl Nanos {
         Nanos(self.0.saturating_sub(span_nanos(span)))
     }
 
+    /// This time moved by so many nanoseconds, within the range there is.
+    #[inline]
+    pub fn shifted(self, nanos: i64) -> Self {
+        Nanos(self.0.saturating_add_signed(nanos))
+    }
+
     /// How long after `earlier` this is; zero when it is not after it.
     #[inline]
     pub fn since(self, earlier: Nanos) -> Duration {

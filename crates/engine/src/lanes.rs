@@ -22,6 +22,9 @@ struct Lane {
     queue: Box<dyn RxQueue>,
     port: usize,
     state: State,
+    /// What is added to the times of its frames, in nanoseconds, and the room for their descs then.
+    offset: i64,
+    shifted: Vec<Desc>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,13 @@ impl Lanes {
         let mut lanes =
             Lanes { queues: Vec::new(), ports: Vec::new(), interfaces: Vec::new(), events: Vec::new(), failure: None };
         for (index, port) in ports.into_iter().enumerate() {
-            lanes.queues.extend(port.queues.into_iter().map(|queue| Lane { queue, port: index, state: State::Up }));
+            lanes.queues.extend(port.queues.into_iter().map(|queue| Lane {
+                queue,
+                port: index,
+                state: State::Up,
+                offset: port.offset_ns,
+                shifted: Vec::new(),
+            }));
             lanes.ports.push(Port { name: port.name, monitor: port.monitor, filtered: port.filtered, map: Vec::new() });
         }
         lanes
@@ -150,7 +159,13 @@ impl Lane {
             return (nothing(Horizon::Ended), None);
         }
         match self.queue.fill(now) {
-            Ok(head) => {
+            Ok(mut head) => {
+                if self.offset != 0 {
+                    head.burst = head.burst.shifted(self.offset, &mut self.shifted);
+                    if let Horizon::At(time) = &mut head.horizon {
+                        *time = time.shifted(self.offset);
+                    }
+                }
                 let came_back = self.state == State::Down && !head.burst.is_empty();
                 if came_back {
                     self.state = State::Up;

@@ -110,11 +110,7 @@ impl Output {
                 }
             }
             let (now, before) = (self.totals, std::mem::replace(&mut self.told, self.totals));
-            self.progress.add(
-                now.frames - before.frames,
-                now.bytes - before.bytes,
-                now.wire_bytes - before.wire_bytes,
-            );
+            self.progress.add(now.frames - before.frames, now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
         }
         self.block.clear();
         self.seen = 0;

@@ -146,6 +146,8 @@ pub struct RxPort {
     /// The filter asked for was applied already, to all frames but those flagged
     /// `Flags::VLAN_RESTORED`: what the kernel sees of those is not what is handed out.
     pub filtered: bool,
+    /// By how much its clock is to be set forward, in nanoseconds: whoever orders frames adds this to their times.
+    pub offset_ns: i64,
     /// What was chosen and why, a line each, for the user.
     pub notes: Vec<String>,
 }

@@ -3,6 +3,7 @@
 use crate::backends::{faulty, mem, packet, pcap, xdp, xdp_live};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
+use crate::spec::parse_offset;
 use crate::{PortError, RxPort, Spec, TxPort};
 
 /// Says whether a backend works on an interface, or why not.
@@ -77,9 +78,21 @@ pub const BACKENDS: &[Backend] = &[
     },
 ];
 
-/// Opens a port to receive from.
+/// Opens a port to receive from. Whatever the backend, `offset=` sets the clock of the port right: `offset=-1.5us`
+/// for one whose stamps are 1.5 us too late.
 pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
-    (backend(spec)?.open_rx)(spec, options)
+    let backend = backend(spec)?;
+    let Some(text) = spec.option("offset") else { return (backend.open_rx)(spec, options) };
+    let offset_ns = parse_offset(text).ok_or_else(|| {
+        let reason = format!("offset={text} is no span of time (as in 250, -1.5us, 3ms; nanoseconds where no unit is)");
+        PortError::broken(spec.to_string(), reason)
+    })?;
+    let mut spec = spec.clone();
+    spec.options.retain(|(key, _)| key != "offset");
+    let mut port = (backend.open_rx)(&spec, options)?;
+    port.offset_ns = offset_ns;
+    port.notes.push(format!("{offset_ns} ns are added to the times of its frames"));
+    Ok(port)
 }
 
 /// Opens a port to send to.

@@ -105,6 +105,21 @@ impl fmt::Display for Spec {
     }
 }
 
+/// A span of time that may be negative, in nanoseconds: `250`, `-1.5us`, `3ms`, `1s`.
+pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let scale = match &text[unit..] {
+        "" | "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let nanos = text[..unit].parse::<f64>().ok()? * scale;
+    // Beyond a year something else is wrong than a clock.
+    (nanos.is_finite() && nanos.abs() < 365.0 * 86_400.0 * 1e9).then_some(nanos.round() as i64)
+}
+
 /// A size with an optional binary unit: `65536`, `64KiB`, `64MiB`, `1GiB` (`K`, `M`, `G` mean the same).
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -212,6 +227,15 @@ mod tests {
         #[test]
         fn any_text_is_a_port_or_an_error(text in ".*") {
             let _ = Spec::parse(&text);
+        }
+    }
+
+    #[test]
+    fn offsets_have_signs_and_units() {
+        let given = ["0", "250", "-1.5us", "3ms", "-1s", "7ns"];
+        assert_eq!(given.map(|text| parse_offset(text).unwrap()), [0, 250, -1500, 3_000_000, -1_000_000_000, 7]);
+        for text in ["", "us", "1 us", "1m", "inf", "nan", "1e30s", "0x1"] {
+            assert_eq!(parse_offset(text), None, "{text}");
         }
     }
 }

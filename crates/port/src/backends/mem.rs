@@ -68,7 +68,7 @@ pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
             detached: false,
         }));
     }
-    Ok(RxPort { name: spec.to_string(), queues, monitor: None, filtered: false, notes: Vec::new() })
+    Ok(RxPort { name: spec.to_string(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() })
 }
 
 /// Opens a sending end of a name.

@@ -75,6 +75,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         queues: queues.collect(),
         monitor: Some(Box::new(monitor)),
         filtered: wanted.filter.complete,
+        offset_ns: 0,
         notes: wanted.filter.notes,
     })
 }

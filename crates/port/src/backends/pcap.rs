@@ -56,7 +56,14 @@ impl Recording {
             delivered: 0,
             detached: false,
         };
-        Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, notes: Vec::new() })
+        Ok(RxPort {
+            name,
+            queues: vec![Box::new(queue)],
+            monitor: None,
+            filtered: false,
+            offset_ns: 0,
+            notes: Vec::new(),
+        })
     }
 }
 

@@ -86,7 +86,14 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         }
         let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
         let monitor = Box::new(XdpMonitor { nic: monitor, _promiscuous: promiscuous });
-        Ok(RxPort { name: spec.to_string(), queues: lanes, monitor: Some(monitor), filtered: false, notes })
+        Ok(RxPort {
+            name: spec.to_string(),
+            queues: lanes,
+            monitor: Some(monitor),
+            filtered: false,
+            offset_ns: 0,
+            notes,
+        })
     })
     .map_err(|error| explain(spec, &error))
 }
