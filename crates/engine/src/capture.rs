@@ -121,7 +121,7 @@ impl Session {
 
     /// Takes what is ready; false when there is nothing more to come.
     fn round(&mut self) -> bool {
-        let enough = self.output.failure.is_some() || self.selector.is_full();
+        let enough = self.output.has_failed() || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
         let now = clock::now();
         let round = self.move_frames(now);
@@ -196,10 +196,10 @@ impl Session {
         merge.add(Count::MergeReceived, self.merge.frames()).add(Count::MergeDelivered, self.merge.frames());
         merge.add(Count::Late, self.merge.late());
         self.selector.counters(ledger.account(Stage::Select, ""));
-        self.output.finish(&mut ledger);
-        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
         let totals = self.output.totals();
-        let failure = self.output.failure.or(self.lanes.failure.take().map(CaptureError::Port));
+        let failure = self.output.finish(&mut ledger);
+        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        let failure = failure.or(self.lanes.failure.take().map(CaptureError::Port));
         CaptureReport {
             ledger,
             quiesced: self.rounds.quiesced(),

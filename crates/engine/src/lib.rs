@@ -5,7 +5,7 @@
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, snap length and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
-//!   `output`: the block being filled, and the sinks that see it;
+//!   `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
@@ -21,6 +21,7 @@ pub mod forward;
 mod lanes;
 mod live;
 pub mod made;
+mod outlet;
 mod output;
 mod rounds;
 pub mod select;

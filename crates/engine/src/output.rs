@@ -2,6 +2,7 @@
 
 use crate::capture::CaptureError;
 use crate::control::Progress;
+use crate::outlet::Outlet;
 use linerate_burst::{Block, Burst, Committed, Desc, Flags, Interface, Ledger, Nanos, Pick, Sink};
 use std::sync::Arc;
 
@@ -12,16 +13,14 @@ const BLOCK_FRAMES: usize = 8192;
 /// The block being filled, and the sinks that get it.
 pub(crate) struct Output {
     block: Block,
-    /// Frames of the block that the sinks have seen.
-    seen: usize,
     /// What is known of the frames of the block.
     state: Committed,
-    sinks: Vec<Box<dyn Sink>>,
+    outlet: Outlet,
     progress: Arc<Progress>,
     totals: Totals,
     /// Those of `totals` that `progress` knows of.
     told: Totals,
-    pub failure: Option<CaptureError>,
+    failure: Option<CaptureError>,
 }
 
 /// What went to the sinks.
@@ -55,10 +54,9 @@ impl Totals {
 impl Output {
     pub fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
         Output {
-            block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
-            seen: 0,
+            block: new_block(),
             state: Committed::default(),
-            sinks,
+            outlet: Outlet::new(sinks),
             progress,
             totals: Totals::NONE,
             told: Totals::NONE,
@@ -97,38 +95,40 @@ impl Output {
         }
     }
 
-    /// Shows the sinks what they have not seen, and empties the block; with `flush`, they pass on what they hold.
+    /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold.
     pub fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
-        if self.seen < self.block.len() {
-            for sink in &mut self.sinks {
-                let mut result = sink.accept(self.block.view(self.seen, interfaces));
-                if flush {
-                    result = result.and_then(|()| sink.flush());
-                }
-                if let Err(error) = result {
-                    self.failure.get_or_insert(error.into());
-                }
-            }
+        if !self.block.is_empty() {
+            self.outlet.exchange(&mut self.block, interfaces, flush, new_block);
             let (now, before) = (self.totals, std::mem::replace(&mut self.told, self.totals));
-            self.progress.add(now.frames - before.frames, now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
+            let (bytes, wire_bytes) = (now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
+            self.progress.add(now.frames - before.frames, bytes, wire_bytes);
+            self.state = Committed::default();
         }
-        self.block.clear();
-        self.seen = 0;
-        self.state = Committed::default();
+    }
+
+    /// Whether frames cannot go where they should.
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some() || self.outlet.has_failed()
     }
 
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    pub fn finish(&mut self, ledger: &mut Ledger) {
-        for index in 0..self.sinks.len() {
-            let result = self.sinks[index].finish(ledger);
-            self.fail_if(result.map_err(CaptureError::Sink));
+    /// Ends the sinks, with the ledger of all before them, and adds their counters to it. What went wrong, if
+    /// anything.
+    pub fn finish(self, ledger: &mut Ledger) -> Option<CaptureError> {
+        let mut taker = self.outlet.into_taker();
+        let mut failure = self.failure.or(taker.failure.take().map(CaptureError::Sink));
+        for sink in &mut taker.sinks {
+            if let Err(error) = sink.finish(ledger) {
+                failure.get_or_insert(error.into());
+            }
         }
-        for sink in &self.sinks {
+        for sink in &taker.sinks {
             sink.counters(ledger);
         }
+        failure
     }
 
     pub fn fail_if(&mut self, result: Result<(), CaptureError>) {
@@ -136,4 +136,8 @@ impl Output {
             self.failure.get_or_insert(error);
         }
     }
+}
+
+fn new_block() -> Block {
+    Block::new(BLOCK_BYTES, BLOCK_FRAMES)
 }
