@@ -56,13 +56,13 @@ pub(crate) fn dissect(frame: &[u8], layers: &mut Layers) -> Option<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::dissect::{dissect, walk};
     use crate::{Layers, Link};
     use proptest::prelude::*;
 
     /// Bytes that have a fair chance to be headers, with lengths around that of the frame.
-    fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
+    pub(crate) fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
         let begin = prop_oneof![
             3 => Just((0x0800u16, 0x45u8)),
             3 => Just((0x86dd, 0x60)),

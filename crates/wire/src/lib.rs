@@ -17,6 +17,7 @@
 //! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624; [`crc32c`];
 //! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
 //! - [`dissect`](mod@dissect): the walk, its findings in [`layers`];
+//! - [`flow`]: which flow a frame belongs to, by a hash that is the same for both directions;
 //! - [`build`]: frames from headers, all that follows from others computed;
 //! - [`error`]: what is wrong with bytes, or with a value that does not fit.
 //!
@@ -54,6 +55,7 @@ pub mod error;
 pub mod erspan;
 pub mod esp;
 pub mod ethernet;
+pub mod flow;
 pub mod geneve;
 pub mod gre;
 pub mod gtp_u;

@@ -1,10 +1,11 @@
-//! Layers of frames in memory: how many frames a core takes apart in a second.
+//! Layers and flows of frames in memory: how many frames a core takes apart, or finds the flow of, in a second.
 
 use super::Effort;
 use super::measure::{Rounds, Row};
 use crate::verbs::demo::stage::recording;
 use linerate_burst::{Block, Burst};
 use linerate_port::{RxOptions, Spec, open_rx};
+use linerate_wire::flow::locate;
 use linerate_wire::{Layers, Link, MacAddr, Pseudo, dissect, ethernet, ipv4, registry, tcp};
 use std::hint::black_box;
 
@@ -14,8 +15,8 @@ const FRAMES: usize = 256;
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let tcp = tcp_frames();
-    let (ours, touch) = measure(tcp.burst(), effort.of(40_000), effort.rounds);
-    rows.push(ours.row("dissect", "TCP/IPv4", 60.0).sized(64).limited("read headers", &touch));
+    let sides = measure(tcp.burst(), effort.of(40_000), effort.rounds);
+    rows.extend(sides.rows("TCP/IPv4", 60.0).map(|row| row.sized(64)));
 
     let workplace = std::env::temp_dir().join(format!("linerate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&workplace)?;
@@ -23,20 +24,38 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     std::fs::remove_dir_all(&workplace)?;
     let mix = mix?;
     let bytes: usize = mix.burst().descs().iter().map(|desc| desc.captured as usize).sum();
-    let (ours, touch) = measure(mix.burst(), effort.of(200), effort.rounds);
-    rows.push(ours.row("dissect", "real mix", bytes as f64 / mix.len() as f64).limited("read headers", &touch));
+    let sides = measure(mix.burst(), effort.of(200), effort.rounds);
+    rows.extend(sides.rows("real mix", bytes as f64 / mix.len() as f64));
     Ok(rows)
 }
 
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 54;
 
-/// Our rounds and those of a loop that only reads the headers of each frame, in turn.
-fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> (Rounds, Rounds) {
-    let (mut ours, mut touch) = (Rounds::default(), Rounds::default());
+/// What is measured side by side, in turn.
+#[derive(Default)]
+struct Sides {
+    /// All layers of each frame.
+    dissect: Rounds,
+    /// Offsets and flow hash of each frame.
+    locate: Rounds,
+    /// A loop that only reads the headers.
+    touch: Rounds,
+}
+
+impl Sides {
+    /// A row for each of ours; frames have `bytes` captured bytes on average.
+    fn rows(&self, case: &str, bytes: f64) -> [Row; 2] {
+        [(&self.dissect, case.to_owned()), (&self.locate, format!("flow hash, {case}"))]
+            .map(|(ours, case)| ours.row("dissect", case, bytes).limited("read headers", &self.touch))
+    }
+}
+
+fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> Sides {
+    let mut sides = Sides::default();
     let mut layers = Layers::new();
     for _ in 0..rounds {
-        ours.time(|| {
+        sides.dissect.time(|| {
             let mut depth = 0;
             for _ in 0..passes {
                 for (_, frame) in burst.iter() {
@@ -47,7 +66,18 @@ fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> (Rounds, Rounds) {
             black_box(depth);
             (passes * burst.len()) as u64
         });
-        touch.time(|| {
+        sides.locate.time(|| {
+            let mut sum = 0u64;
+            for _ in 0..passes {
+                for (_, frame) in burst.iter() {
+                    let found = locate(Link::Ethernet, frame);
+                    sum += u64::from(found.hash) + u64::from(found.l3) + u64::from(found.l4);
+                }
+            }
+            black_box(sum);
+            (passes * burst.len()) as u64
+        });
+        sides.touch.time(|| {
             let mut sum = 0u64;
             for _ in 0..passes {
                 for (_, frame) in burst.iter() {
@@ -60,7 +90,7 @@ fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> (Rounds, Rounds) {
             (passes * burst.len()) as u64
         });
     }
-    (ours, touch)
+    sides
 }
 
 /// TCP segments without payload, of as many flows as frames.
