@@ -39,6 +39,26 @@ fn two_files_become_one_in_order_of_time() {
     }
 }
 
+/// The clock of one port is set right by as much as it was wrong, and the frames fall into their places.
+#[test]
+fn an_offset_sets_the_clock_of_one_port_right() {
+    let scratch = Scratch::new();
+    let (_, all) = sample(&scratch);
+    let (left, right, output) = (scratch.file("l.pcap"), scratch.file("r.pcap"), scratch.file("both.pcap"));
+    let part = |rest| all.iter().enumerate().filter(move |(at, _)| at % 3 / 2 == rest).map(|(_, one)| one.clone());
+    let slow = |mut one: Record| {
+        one.time -= 2_000_000_500;
+        one
+    };
+    records::write(&left, &part(0).collect::<Vec<_>>());
+    records::write(&right, &part(1).map(slow).collect::<Vec<_>>());
+    let shifted = format!("pcap:{right}?offset=2000000.5us");
+    run(&["capture", "-i", &format!("pcap:{left}"), "-i", &shifted, "-w", &output]).good();
+    assert!(records::read(&output) == all);
+    let shifted = format!("pcap:{right}?offset=yesterday");
+    run(&["capture", &shifted]).with_status(1).says("offset=yesterday is no span of time");
+}
+
 #[test]
 fn real_captures_merge_as_mergecap_merges_them() {
     let names = ["real-mix.pcap", "ndpi/ultrasurf.pcap"];

@@ -1,0 +1,185 @@
+//! Ports of prepared frames in memory, for measuring what stands behind the ports.
+
+use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_port::{Head, PortError, RxPort, RxQueue};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Buffers of a scattered port, as large a pool as packet frameworks use, and the bytes of each.
+const BUFFERS: usize = 32_768;
+const BUFFER: usize = 2048;
+/// Frames a port shows at a time.
+const SHOWN: usize = 2048;
+/// The time of the first frame.
+const START: u64 = 1_700_000_000_000_000_000;
+
+/// How the frames of a port lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// Back to back.
+    Contiguous,
+    /// Each in a buffer of 2 KiB; buffers follow in shuffled order.
+    Scattered,
+}
+
+/// What the ports of a case hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    pub placing: Placing,
+    pub ports: usize,
+    /// Captured bytes of a frame.
+    pub captured: usize,
+    /// Frames of one port that follow each other in time before another port is drawn.
+    pub run: usize,
+    /// Frames of each port.
+    pub frames: usize,
+}
+
+/// The frames of one port.
+pub(super) struct Frames {
+    block: Block,
+    /// Where frames lie that are scattered over `block`; in order of time.
+    scattered: Vec<Desc>,
+}
+
+/// Prepares the frames of all ports.
+pub(super) fn prepare(traffic: Traffic) -> Vec<Arc<Frames>> {
+    let mut random = Random(88_172_645_463_325_252);
+    let mut times: Vec<Vec<u64>> = vec![Vec::with_capacity(traffic.frames); traffic.ports];
+    let mut time = START;
+    while times.iter().any(|times| times.len() < traffic.frames) {
+        let port = random.below(traffic.ports);
+        for _ in 0..traffic.run {
+            time += 7;
+            if times[port].len() < traffic.frames {
+                times[port].push(time);
+            }
+        }
+    }
+    times.iter().map(|times| Arc::new(Frames::new(traffic, times, &mut random))).collect()
+}
+
+impl Frames {
+    fn new(traffic: Traffic, times: &[u64], random: &mut Random) -> Frames {
+        match traffic.placing {
+            Placing::Contiguous => {
+                let mut block = Block::new(times.len() * (traffic.captured + 16), times.len());
+                let mut frame = frame_of(traffic.captured);
+                for time in times {
+                    address(&mut frame, random.next());
+                    block.push(&Desc::new(Nanos(*time), 0, traffic.captured as u32), &frame);
+                }
+                Frames { block, scattered: Vec::new() }
+            }
+            Placing::Scattered => {
+                let mut block = Block::new(BUFFERS * BUFFER, BUFFERS);
+                let mut frame = frame_of(BUFFER - 16);
+                for _ in 0..BUFFERS {
+                    address(&mut frame, random.next());
+                    block.push(&Desc::new(Nanos(START), 0, 0), &frame);
+                }
+                let mut order: Vec<usize> = (0..BUFFERS).collect();
+                for last in (1..BUFFERS).rev() {
+                    order.swap(last, random.below(last + 1));
+                }
+                let place = |(index, time): (usize, &u64)| {
+                    let offset = 16 + order[index % BUFFERS] * BUFFER;
+                    Desc::new(Nanos(*time), offset as u32, traffic.captured as u32)
+                };
+                let scattered = times.iter().enumerate().map(place).collect();
+                Frames { block, scattered }
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        if self.scattered.is_empty() { self.block.len() } else { self.scattered.len() }
+    }
+
+    /// The frames from `first` to `end`.
+    fn burst(&self, first: usize, end: usize) -> Burst<'_> {
+        if self.scattered.is_empty() {
+            return self.block.burst().slice(first..end);
+        }
+        let memory = self.block.view(0, &[]).records(0..BUFFERS);
+        Burst::over(memory, &self.scattered[first..end]).expect("every buffer is longer than its frame")
+    }
+
+    fn time(&self, index: usize) -> Option<Nanos> {
+        let descs = if self.scattered.is_empty() { self.block.descs() } else { &self.scattered };
+        descs.get(index).map(|desc| desc.time)
+    }
+}
+
+/// A port that shows prepared frames once.
+pub(super) fn port(number: usize, frames: &Arc<Frames>) -> RxPort {
+    let name = format!("prepared:{number}");
+    let queue = Replay {
+        frames: Arc::clone(frames),
+        interfaces: [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)],
+        next: 0,
+    };
+    let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
+    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+}
+
+struct Replay {
+    frames: Arc<Frames>,
+    interfaces: [Interface; 1],
+    next: usize,
+}
+
+impl RxQueue for Replay {
+    fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
+        let end = (self.next + SHOWN).min(self.frames.len());
+        let horizon = self.frames.time(end).map_or(Horizon::Ended, Horizon::At);
+        Ok(Head { burst: self.frames.burst(self.next, end), horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        self.next += frames;
+    }
+
+    fn detach(&mut self) {}
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Receive, &self.interfaces[0].name);
+        account.add(Count::Received, self.next as u64).add(Count::Delivered, self.next as u64);
+    }
+}
+
+/// Ethernet, IPv4 and UDP as far as the flow hash looks.
+fn frame_of(captured: usize) -> Vec<u8> {
+    let mut frame = vec![0x5a; captured];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    let length = (captured - 14) as u16;
+    frame[16..18].copy_from_slice(&length.to_be_bytes());
+    frame[20..22].fill(0);
+    frame[23] = 17;
+    frame
+}
+
+fn address(frame: &mut [u8], random: u64) {
+    frame[26..34].copy_from_slice(&random.to_ne_bytes());
+}
+
+/// Marsaglia's xorshift64 (Journal of Statistical Software 8, 2003).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 20) as usize % limit
+    }
+}
