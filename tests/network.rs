@@ -8,6 +8,8 @@ mod filters;
 mod generate;
 #[path = "network/lab.rs"]
 mod lab;
+#[path = "network/merge.rs"]
+mod merge;
 #[path = "network/replay.rs"]
 mod replay;
 #[path = "network/wire.rs"]

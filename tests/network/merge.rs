@@ -1,0 +1,55 @@
+//! Several live ports, one ordered stream, at all the speed that senders have.
+
+use linerate_tests::support::Scratch;
+use linerate_tests::support::may_make_labs;
+use linerate_tests::support::program::{Ended, linerate, start};
+use linerate_tests::support::records;
+use linerate_tests::support::wire::Wire;
+use std::process::{Child, Stdio};
+
+const FRAMES: u64 = 150_000;
+/// With FCS; the size of a frame says which sender made it.
+const SIZES: [usize; 2] = [100, 120];
+
+/// A sender of numbered frames at top speed.
+fn sender(wire: &Wire, host: &str, size: usize) -> Child {
+    let port = wire.port(host, "eth0", "");
+    let (count, size) = (FRAMES.to_string(), size.to_string());
+    let arguments = ["generate", "--json", "--to", &port, "--udp", "--stamp", "--size", &size, "--count", &count];
+    let mut command = linerate(&arguments);
+    command.args(["--rate", "top"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("a sender")
+}
+
+#[test]
+fn two_ports_at_top_speed_become_one_file_with_every_frame_in_its_place() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,c:eth0,mtu=22000", "b:eth0,c:eth1,mtu=22000"]);
+    let scratch = Scratch::new();
+    let file = scratch.file("both.pcap");
+    let roomy = "&lanes=1&ring=128MiB&block=256KiB";
+    let (one, other) = (wire.port("c", "eth0", roomy), wire.port("c", "eth1", roomy));
+    let count = (2 * FRAMES).to_string();
+    let running =
+        start(&["capture", "-i", &one, "-i", &other, "-w", &file, "--json", "--lossless", "-c", &count, "--lag", "50"]);
+    let senders = [sender(&wire, "a", SIZES[0]), sender(&wire, "b", SIZES[1])];
+    for sender in senders {
+        Ended::of(sender.wait_with_output().expect("a sender")).good();
+    }
+    let json = running.end().good().json();
+    assert_eq!(json["late"].as_u64(), Some(0), "{json}");
+    assert_eq!(json["balanced"].as_bool(), Some(true), "{json}");
+
+    let all = records::read(&file);
+    records::assert_times_never_go_back(&all);
+    for size in SIZES {
+        // Ethernet, IPv4, UDP; then the number of the frame.
+        let numbers = all.iter().filter(|one| one.bytes.len() == size - 4).map(|one| &one.bytes[42..50]);
+        let numbers: Vec<u64> = numbers.map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())).collect();
+        assert!(numbers.iter().copied().eq(0..FRAMES), "{} of {FRAMES} frames of {size} bytes", numbers.len());
+    }
+    let alternations = all.windows(2).filter(|pair| pair[0].bytes.len() != pair[1].bytes.len()).count();
+    assert!(alternations > 100, "{alternations}: the senders did not send at the same time");
+}
