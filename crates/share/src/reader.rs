@@ -117,6 +117,12 @@ impl Reader {
         self.frames.burst()
     }
 
+    /// What [`Reader::fill`] showed and was not consumed.
+    #[inline]
+    pub fn shown(&self) -> Burst<'_> {
+        self.frames.burst()
+    }
+
     /// The first `frames` of what [`Reader::fill`] showed are not needed any more. A block of which all is consumed
     /// goes back to the writer.
     ///
