@@ -10,7 +10,7 @@ use crate::layout::{LEAST_SLOTS, MOST_SLOT_BYTES, MOST_SLOTS, state};
 use crate::mapping::Mapping;
 use crate::pages::{self, Pages};
 use linerate_burst::slot::Header;
-use linerate_burst::{Block, Interface, Layout, Nanos};
+use linerate_burst::{Block, Desc, Interface, Layout, MAX_FRAME, Nanos, RECORD_HEADER, TAIL};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
@@ -129,17 +129,21 @@ impl Arena {
         }
         let slot_bytes = long(offset_of!(layout::Arena, slot_bytes)) as usize;
         let options = Options { slots: word(offset_of!(layout::Arena, slots)), slot_bytes, ..Options::default() };
-        let shape = options.shape().map_err(|error| error.to_string())?;
+        let Shape { slots, .. } = options.shape().map_err(|error| error.to_string())?;
+        let frames = word(offset_of!(layout::Arena, frames)) as usize;
+        let body = word(offset_of!(layout::Arena, body)) as usize;
+        let shape = Shape { slots, layout: Layout { bytes: slot_bytes, frames, body } };
+        let fits = body.is_multiple_of(Layout::ALIGN)
+            && frames > 0
+            && Layout::DESCS + frames * size_of::<Desc>() <= body
+            && body + RECORD_HEADER + MAX_FRAME + TAIL <= slot_bytes;
         let said = (
-            word(offset_of!(layout::Arena, frames)) as usize,
-            word(offset_of!(layout::Arena, body)) as usize,
             long(offset_of!(layout::Arena, slots_offset)) as usize,
             word(offset_of!(layout::Arena, interface_offset)) as usize,
             word(offset_of!(layout::Arena, interface_bytes)) as usize,
         );
-        let own =
-            (shape.layout.frames, shape.layout.body, Shape::SLOTS, layout::interface(0), size_of::<InterfaceEntry>());
-        if said != own || shape.bytes() != bytes {
+        let own = (Shape::SLOTS, layout::interface(0), size_of::<InterfaceEntry>());
+        if !fits || said != own || shape.bytes() != bytes {
             return Err("its memory is laid out in another way than version 1 says".into());
         }
         let generation = long(offset_of!(layout::Arena, generation));
