@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test bench lint fuzz build clean
+.PHONY: demo test bench lint fuzz loom build clean
 
 CARGO = cargo
 LINERATE = target/release/linerate
@@ -37,6 +37,10 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@scripts/setup fuzz
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+# Every order of loads and stores in the index rings of shared memory.
+loom:
+	@scripts/loom
 
 clean:
 	$(CARGO) clean

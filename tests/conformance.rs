@@ -8,6 +8,7 @@
 //! - `memory`: what only memory has; `vlan`, `offloads`, `rings`: what only AF_PACKET has;
 //! - `links`: interfaces that go down, come back and are removed;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
+//! - `shm`: the suite over shared memory, and what only it has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -30,6 +31,8 @@ mod model;
 mod offloads;
 #[path = "conformance/rings.rs"]
 mod rings;
+#[path = "conformance/shm.rs"]
+mod shm;
 #[path = "conformance/vlan.rs"]
 mod vlan;
 #[path = "conformance/wire.rs"]

@@ -5,6 +5,7 @@ use crate::backends::{Can, Fifo, FileWire, Harness, MemWire, Veth, receive, tran
 use crate::checks::run;
 use crate::frames::{Frame, frames, origin};
 use crate::model::{self, Expected, expect};
+use crate::shm::ShmWire;
 use crate::wire::{Outcome, PATIENCE, Receiver, Wire, block_of, send_all};
 use linerate_burst::{Count, Desc, Horizon, Kind, Ledger, Nanos, Stage};
 use linerate_engine::clock::now;
@@ -81,6 +82,11 @@ fn faulty_memory() {
     run_faulty(|| Some(MemWire::new("?stamp=keep")));
     run_faulty(|| Some(MemWire::new("?stamp=now")));
     run(&Faulty::new(MemWire::new("@0-3?stamp=now"), "", ""));
+}
+
+#[test]
+fn faulty_shm() {
+    run_faulty(|| Some(ShmWire::lossless()));
 }
 
 #[test]

@@ -109,6 +109,12 @@ counters! {
     NoBuffer = Receive, Lost, "no_buffer";
     /// Frames whose place in the ring the kernel described wrongly; never seen on a sound kernel.
     BadRecord = Receive, Lost, "bad_record";
+    /// Frames that the writer of a shared ring did not hand to this reader, because it was too slow.
+    Skipped = Receive, Lost, "skipped";
+    /// Frames of a shared ring whose place the writer described wrongly; never seen with a sound writer.
+    BadDesc = Receive, Lost, "bad_desc";
+    /// Frames lost on the way to a shared ring since this reader came, as its writer says.
+    UpstreamLost = Receive, Note, "upstream_lost";
     /// Times the kernel stopped storing frames because every block was in use.
     Freezes = Receive, Note, "freezes";
     /// Frames that GRO or GSO had put together before the capture saw them.

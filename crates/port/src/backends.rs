@@ -4,6 +4,7 @@ pub mod faulty;
 pub mod mem;
 pub mod packet;
 pub mod pcap;
+pub mod shm;
 pub(crate) mod sys;
 pub mod xdp;
 pub mod xdp_live;

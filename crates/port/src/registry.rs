@@ -1,6 +1,6 @@
 //! One row a backend.
 
-use crate::backends::{faulty, mem, packet, pcap, xdp, xdp_live};
+use crate::backends::{faulty, mem, packet, pcap, shm, xdp, xdp_live};
 use crate::inventory::Found;
 use crate::options::{RxOptions, TxOptions};
 use crate::spec::parse_offset;
@@ -66,6 +66,14 @@ pub const BACKENDS: &[Backend] = &[
         sentence: "memory of this process: what is sent to a name is received from it",
         open_rx: mem::open_rx,
         open_tx: mem::open_tx,
+        on_interface: None,
+    },
+    Backend {
+        scheme: "shm",
+        target: "ring name or socket",
+        sentence: "shared memory: the ordered stream that another process captures and shares",
+        open_rx: shm::open_rx,
+        open_tx: shm::open_tx,
         on_interface: None,
     },
     Backend {

@@ -1,0 +1,114 @@
+//! The index rings of `linerate-share` under loom, which tries every order of loads and stores that the memory model
+//! allows. `scripts/loom` runs this; no other build knows of it.
+
+#[path = "../src/index.rs"]
+#[allow(dead_code)]
+mod index;
+
+/// What `index` is made of here.
+mod atomics {
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+use atomics::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use index::{Pusher, Ring, Taker, lie_down, must_wake, shown};
+use loom::sync::Arc;
+
+fn main() {
+    blocks_go_round();
+    an_entry_brings_what_was_written_before_it();
+    no_wake_up_is_lost();
+    println!("the index rings keep their promises in every order");
+}
+
+struct Cells {
+    count: AtomicU64,
+    entries: Vec<AtomicU64>,
+}
+
+impl Cells {
+    fn new(capacity: usize) -> Self {
+        Cells { count: AtomicU64::new(0), entries: (0..capacity).map(|_| AtomicU64::new(u64::MAX)).collect() }
+    }
+}
+
+impl Ring for Cells {
+    fn count(&self) -> &AtomicU64 {
+        &self.count
+    }
+
+    fn entry(&self, at: u64) -> &AtomicU64 {
+        &self.entries[at as usize & (self.entries.len() - 1)]
+    }
+}
+
+/// The writer publishes blocks and takes them back, the reader gives back what it got: with a ring of two entries and
+/// two blocks no entry is lost, repeated or overwritten before it was read.
+fn blocks_go_round() {
+    loom::model(|| {
+        let rings = Arc::new((Cells::new(2), Cells::new(2)));
+        let theirs = rings.clone();
+        let reader = loom::thread::spawn(move || {
+            let (mut taker, mut pusher) = (Taker::default(), Pusher::default());
+            let mut seen = Vec::new();
+            while seen.len() < 3 {
+                match taker.take(&theirs.0, 2).unwrap() {
+                    Some(entry) => {
+                        seen.push(entry & 0xff);
+                        pusher.push(&theirs.1, entry >> 8);
+                    }
+                    None => loom::thread::yield_now(),
+                }
+            }
+            seen
+        });
+        let (mut pusher, mut taker) = (Pusher::default(), Taker::default());
+        let mut free = vec![1, 0];
+        for number in 0..3 {
+            let block = loop {
+                match taker.take(&rings.1, 2 - free.len() as u64).unwrap() {
+                    Some(block) => {
+                        assert!(!free.contains(&block));
+                        free.push(block);
+                    }
+                    None if free.is_empty() => loom::thread::yield_now(),
+                    None => break free.pop().unwrap(),
+                }
+            };
+            pusher.push(&rings.0, block << 8 | number);
+        }
+        assert_eq!(reader.join().unwrap(), [0, 1, 2]);
+    });
+}
+
+/// What is written before an entry is put in is seen by whoever takes it out.
+fn an_entry_brings_what_was_written_before_it() {
+    loom::model(|| {
+        let shared = Arc::new((Cells::new(2), AtomicU64::new(0)));
+        let theirs = shared.clone();
+        let writer = loom::thread::spawn(move || {
+            theirs.1.store(7, Relaxed);
+            Pusher::default().push(&theirs.0, 1);
+        });
+        if Taker::default().take(&shared.0, 2).unwrap().is_some() {
+            assert_eq!(shared.1.load(Relaxed), 7);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Either the reader sees what was published before it sleeps, or the writer sees that it has to wake it.
+fn no_wake_up_is_lost() {
+    loom::model(|| {
+        let shared = Arc::new((Cells::new(2), AtomicU32::new(0)));
+        let theirs = shared.clone();
+        let writer = loom::thread::spawn(move || {
+            Pusher::default().push(&theirs.0, 1);
+            shown();
+            must_wake(&theirs.1)
+        });
+        let sleeps = lie_down(&shared.1, || Taker::default().is_behind(&shared.0));
+        let woken = writer.join().unwrap();
+        assert!(!sleeps || woken, "the reader sleeps and nobody wakes it");
+    });
+}

@@ -1,0 +1,126 @@
+//! Coming in at the door of a writer, as a reader.
+
+use crate::address::Address;
+use crate::arena::Arena;
+use crate::control::Control;
+use crate::credentials::Peer;
+use crate::error::Error;
+use crate::handshake::{Hello, Status, WELCOME, Welcome};
+use crate::layout::MAJOR;
+use crate::reader::Reader;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send, sockopt,
+};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How a reader wants to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// The writer waits for this reader rather than lose a frame for it.
+    pub lossless: bool,
+    /// Most blocks that a lossy reader holds; 0: as the writer thinks best.
+    pub quota: u32,
+    /// What the writer is told, for its reports: at most 96 bytes of it are.
+    pub name: String,
+    /// Attach to a ring that neither root nor this user shares.
+    pub trust: bool,
+    /// How long the writer has to answer.
+    pub patience: Duration,
+}
+
+impl Default for Attach {
+    fn default() -> Self {
+        Attach { lossless: false, quota: 0, name: String::new(), trust: false, patience: Duration::from_secs(5) }
+    }
+}
+
+/// A reader that has said hello, and waits for the answer.
+#[derive(Debug)]
+pub struct Attaching {
+    address: Address,
+    socket: OwnedFd,
+}
+
+impl Attach {
+    /// Attaches to the ring of this name; waits for the writer's answer.
+    pub fn to(&self, name: &str) -> Result<Reader, Error> {
+        self.begin(name)?.finish()
+    }
+
+    /// Says hello; the answer is waited for by [`Attaching::finish`].
+    pub fn begin(&self, name: &str) -> Result<Attaching, Error> {
+        let address = Address::parse(name)?;
+        let socket = address.connect(self.patience)?;
+        let writer =
+            Peer::of(socket.as_fd()).map_err(|error| Error::system(format!("attaching to {address}"), error))?;
+        if !self.trust && writer.uid != 0 && writer.uid != rustix::process::geteuid().as_raw() {
+            let reason = format!("it is shared by user {}, neither root nor you: say that you trust it", writer.uid);
+            return Err(Error::Refused { address: address.to_string(), reason });
+        }
+        let hello = Hello { major: MAJOR, lossless: self.lossless, quota: self.quota, name: self.name.clone() };
+        match send(&socket, &hello.encode(), SendFlags::NOSIGNAL) {
+            // It has said why before it hung up.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Attaching { address, socket }),
+            Err(error) => Err(Error::system(format!("attaching to {address}"), error)),
+        }
+    }
+}
+
+impl Attaching {
+    /// Waits for the answer.
+    pub fn finish(self) -> Result<Reader, Error> {
+        let Attaching { address, socket } = self;
+        let (welcome, fds) = hear(&address, &socket)?;
+        let protocol = |reason: String| Error::Protocol { address: address.to_string(), reason };
+        if welcome.status != Status::Welcome {
+            let reason = if welcome.text.is_empty() { "it lets nobody in".to_owned() } else { welcome.text };
+            return Err(Error::Refused { address: address.to_string(), reason });
+        }
+        let [arena, control] = fds.as_slice() else {
+            return Err(protocol(format!("it handed over {} descriptors instead of 2", fds.len())));
+        };
+        let arena = Arena::open(arena.as_fd()).map_err(protocol)?;
+        if arena.generation() != welcome.generation {
+            return Err(protocol("it handed over the memory of another ring".into()));
+        }
+        let control = Control::open(control.as_fd(), arena.shape(), arena.generation()).map_err(protocol)?;
+        // What it waits on from now on does not time out.
+        for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
+            let _ = sockopt::set_socket_timeout(&socket, timeout, None);
+        }
+        Reader::new(arena, control, socket).map_err(|error| Error::system(format!("attaching to {address}"), error))
+    }
+}
+
+/// The writer's answer, and the descriptors that came along.
+fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), Error> {
+    let protocol = |reason: &str| Error::Protocol { address: address.to_string(), reason: reason.to_owned() };
+    let mut bytes = [0; WELCOME + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    for _ in 0..8 {
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
+            // It hung up without having read the hello; what it said is behind this error.
+            Err(Errno::CONNRESET | Errno::INTR) => continue,
+            Err(Errno::AGAIN) => return Err(protocol("it does not answer")),
+            Err(error) => return Err(Error::system(format!("attaching to {address}"), error)),
+            Ok(message) => message,
+        };
+        let fds = rights.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let fds: Vec<OwnedFd> = fds.flatten().collect();
+        if message.bytes == 0 {
+            return Err(protocol("it hung up"));
+        }
+        let whole = !message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let welcome = bytes.get(..message.bytes).filter(|_| whole).and_then(Welcome::decode);
+        return welcome.map(|welcome| (welcome, fds)).ok_or_else(|| protocol("its answer is none of this protocol"));
+    }
+    Err(protocol("it hung up"))
+}

@@ -1,0 +1,95 @@
+//! Who is at the other end of a socket, and who may attach.
+//!
+//! Unsafe because supplementary groups, and process numbers that can be 0 (a process that cannot be seen from here), are
+//! read by libc alone.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A process, as it was when it connected or began to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// 0 where it cannot be seen from here.
+    pub pid: i32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Peer {
+    /// The other end of a socket (`SO_PEERCRED`, unix(7)).
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the option writes at most `bytes` bytes into a value of plain numbers.
+        let result = unsafe {
+            let into = (&raw mut peer).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut bytes)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Peer { pid: peer.pid, uid: peer.uid, gid: peer.gid })
+    }
+}
+
+/// Who may attach beside root and the user who shares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Users, by number.
+    pub users: Vec<u32>,
+    /// Groups, by number: first or supplementary.
+    pub groups: Vec<u32>,
+}
+
+impl Access {
+    /// Whether anybody else may attach at all.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.users.is_empty() || !self.groups.is_empty()
+    }
+
+    /// Whether this process may.
+    pub(crate) fn allows(&self, peer: &Peer, own: u32, socket: BorrowedFd<'_>) -> bool {
+        peer.uid == 0
+            || peer.uid == own
+            || self.users.contains(&peer.uid)
+            || self.groups.contains(&peer.gid)
+            || (!self.groups.is_empty() && groups(socket).iter().any(|group| self.groups.contains(group)))
+    }
+}
+
+/// The supplementary groups of the other end (`SO_PEERGROUPS`, Linux 4.13); none where that cannot be found out.
+fn groups(socket: BorrowedFd<'_>) -> Vec<u32> {
+    // The kernel allows 65,536 (NGROUPS_MAX).
+    let mut groups = vec![0u32; 65_536];
+    let mut bytes = size_of_val(&groups[..]) as libc::socklen_t;
+    // SAFETY: the option writes at most `bytes` bytes of plain numbers.
+    let result = unsafe {
+        let into = groups.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &mut bytes)
+    };
+    groups.truncate(if result == 0 { bytes as usize / size_of::<u32>() } else { 0 });
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn root_the_owner_and_those_named_may_attach() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let this = Peer::of(socket.as_fd()).unwrap();
+        assert_eq!(this, Peer { pid: std::process::id() as i32, uid, gid });
+        // The supplementary groups of this process are those of the peer, whoever it says it is.
+        let access = Access { users: vec![4001], groups: vec![4003] };
+        let allows = |uid, gid| access.allows(&Peer { pid: 1, uid, gid }, 4000, socket.as_fd());
+        assert!(allows(0, 9) && allows(4000, 9) && allows(4001, 9) && allows(9, 4003));
+        assert!(!allows(9, 9) && !allows(4003, 4001));
+        let own: Vec<u32> = rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
+        assert_eq!(groups(socket.as_fd()), own);
+    }
+}

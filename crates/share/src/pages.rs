@@ -1,0 +1,155 @@
+//! Getting the memory of an arena: huge pages where there are any, and the reason where there are none.
+
+use crate::arena::Options;
+use crate::error::Error;
+use crate::layout::{HUGE, PAGE};
+use crate::mapping::Mapping;
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create, open};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{fs, io};
+
+/// Memory that this process alone can write.
+pub(crate) struct Pages {
+    pub mapping: Mapping,
+    /// For reading alone.
+    pub fd: OwnedFd,
+    /// Bytes of a page.
+    pub page: usize,
+    /// What was chosen and why.
+    pub notes: Vec<String>,
+}
+
+/// Gets the memory, puts every page in its place and seals it.
+pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
+    let mut notes = Vec::new();
+    let (fd, mapping, page) = match options.huge.then(|| reserved(bytes)) {
+        Some(Ok((fd, mapping))) => {
+            notes.push(format!("{} of huge pages", mib(bytes)));
+            place(&mapping, options, bytes)?;
+            (fd, mapping, HUGE)
+        }
+        Some(Err(_)) => {
+            enough(bytes)?;
+            let (fd, mapping) = ordinary(bytes)?;
+            mapping.ask_for_huge_pages();
+            place(&mapping, options, bytes)?;
+            let (note, page) = transparent(&mapping, bytes);
+            notes.push(note);
+            (fd, mapping, page)
+        }
+        None => {
+            enough(bytes)?;
+            let (fd, mapping) = ordinary(bytes)?;
+            place(&mapping, options, bytes)?;
+            notes.push(format!("{} of ordinary pages, as asked for", mib(bytes)));
+            (fd, mapping, PAGE)
+        }
+    };
+    let failed = |error: rustix::io::Errno| Error::system("sealing the memory of the ring", error);
+    // Owner and others may open it anew through /proc, but never write, cut or punch holes in it.
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&fd, seals).map_err(failed)?;
+    fchmod(&fd, Mode::RUSR).map_err(failed)?;
+    let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let fd = open(&*again, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| Error::system(format!("opening the memory of the ring for reading ({again})"), error))?;
+    Ok(Pages { mapping, fd, page, notes })
+}
+
+/// Memory of huge pages that were reserved for such use.
+fn reserved(bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let fd = memfd_create("linerate-ring", flags)?;
+    ftruncate(&fd, bytes as u64)?;
+    // Fails unless that many are free.
+    let mapping = Mapping::new(fd.as_fd(), bytes, true)?;
+    Ok((fd, mapping))
+}
+
+fn ordinary(bytes: usize) -> Result<(OwnedFd, Mapping), Error> {
+    let make = || -> io::Result<(OwnedFd, Mapping)> {
+        let fd = memfd_create("linerate-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, bytes as u64)?;
+        let mapping = Mapping::new(fd.as_fd(), bytes, true)?;
+        Ok((fd, mapping))
+    };
+    make().map_err(|error| Error::Memory(format!("no memory for a ring of {}: {error}; ask for less", mib(bytes))))
+}
+
+/// Puts every page in its place: node, presence, lock.
+fn place(mapping: &Mapping, options: &Options, bytes: usize) -> Result<(), Error> {
+    if let Some(node) = options.node {
+        mapping.bind(node).map_err(|error| {
+            let there = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+            let there = if there.is_empty() { "no nodes".into() } else { format!("node {}", there.trim()) };
+            Error::Memory(format!("memory of NUMA node {node}: {error}; this machine has {there}"))
+        })?;
+    }
+    mapping.populate().map_err(|error| {
+        let from = options.node.map_or(String::new(), |node| format!(" on NUMA node {node}"));
+        Error::Memory(format!("there is no memory{from} for a ring of {}: {error}; ask for less", mib(bytes)))
+    })?;
+    if options.lock {
+        mapping.lock().map_err(|error| {
+            let reason =
+                format!("{} cannot be locked: {error}; raise the limit (`ulimit -l`) or run as root", mib(bytes));
+            Error::Memory(reason)
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the system has so much memory to give, as far as it says.
+fn enough(bytes: usize) -> Result<(), Error> {
+    let available = meminfo("MemAvailable:").unwrap_or(u64::MAX);
+    if bytes as u64 > available {
+        let available = mib(available as usize);
+        let reason = format!("a ring of {}, and {available} of memory are available: ask for fewer blocks", mib(bytes));
+        return Err(Error::Memory(reason));
+    }
+    Ok(())
+}
+
+/// How much of the mapping got huge pages all the same, in words, and bytes of a page.
+fn transparent(mapping: &Mapping, bytes: usize) -> (String, usize) {
+    let free = meminfo("HugePages_Free:").unwrap_or(0);
+    let why = format!(
+        "{} of huge pages are needed and {free} are free: `sysctl vm.nr_hugepages={}` reserves them",
+        bytes / HUGE,
+        bytes / HUGE
+    );
+    match huge_bytes(mapping.address()) {
+        Some(huge) if huge >= bytes => (format!("{} of transparent huge pages ({why})", mib(bytes)), HUGE),
+        Some(huge) if huge > 0 => {
+            (format!("{} of memory, {} of it in transparent huge pages ({why})", mib(bytes), mib(huge)), PAGE)
+        }
+        _ => (format!("{} of ordinary pages ({why})", mib(bytes)), PAGE),
+    }
+}
+
+/// Bytes of the mapping at `address` that are mapped by huge pages.
+fn huge_bytes(address: usize) -> Option<usize> {
+    let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
+    let begins = format!("{address:x}-");
+    let mapping = smaps.lines().skip_while(|line| !line.starts_with(&begins)).skip(1);
+    let fields = mapping.take_while(|line| line.split(' ').next().is_some_and(|word| word.ends_with(':')));
+    let huge = fields.filter(|line| line.starts_with("ShmemPmdMapped:") || line.starts_with("FilePmdMapped:"));
+    Some(huge.filter_map(kib).sum::<u64>() as usize * 1024)
+}
+
+/// A field of `/proc/meminfo`: bytes, or a count where it has no unit.
+fn meminfo(field: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    let unit = if line.ends_with("kB") { 1024 } else { 1 };
+    kib(line).map(|number| number * unit)
+}
+
+/// The number of a line as in `Name:   12 kB`.
+fn kib(line: &str) -> Option<u64> {
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn mib(bytes: usize) -> String {
+    format!("{} MiB", bytes >> 20)
+}

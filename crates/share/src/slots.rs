@@ -1,0 +1,297 @@
+//! Who holds which block: the writer's own truth, in private memory. Pure: it moves no bytes.
+//!
+//! Free blocks are a stack: the one freed last is still in the cache. A block is free when it is closed and nobody holds
+//! it. Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows,
+//! and all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
+
+use crate::layout::READERS;
+
+/// A block and where in it something begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Which block.
+    pub slot: u32,
+    /// Index of the first frame.
+    pub from: u32,
+}
+
+/// What became of the frames committed since a reader came.
+///
+/// `committed = finished + reclaimed + outstanding + skipped_frames`, at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames committed since the reader came.
+    pub committed: u64,
+    /// In blocks that it gave back.
+    pub finished: u64,
+    /// In blocks that were taken back from it when it left.
+    pub reclaimed: u64,
+    /// In blocks that it holds.
+    pub outstanding: u64,
+    /// Not shown to it, because it was too slow.
+    pub skipped_frames: u64,
+    /// Blocks in which frames were skipped.
+    pub skipped_slots: u64,
+    /// Blocks that it holds.
+    pub held: u32,
+}
+
+/// A reader gave back what it cannot give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    #[error("it gave back block {0}, which there is not")]
+    NoSuchSlot(u64),
+    #[error("it gave back block {0}, which it does not hold")]
+    NotHeld(u32),
+    #[error("it gave back block {0}, which is still being filled")]
+    Open(u32),
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// A bit for each reader.
+    holders: u64,
+    frames: u32,
+}
+
+#[derive(Debug)]
+struct Reader {
+    quota: u32,
+    held: u32,
+    /// For each block that it holds, the first frame published to it.
+    from: Box<[u32]>,
+    /// Frames committed before it came.
+    joined: u64,
+    finished: u64,
+    outstanding: u64,
+    skipped_frames: u64,
+    skipped_slots: u64,
+    /// Whether frames of the open block were skipped.
+    skips: bool,
+}
+
+/// The truth about all blocks and readers.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    open: Option<u32>,
+    readers: [Option<Reader>; READERS as usize],
+    present: u64,
+    lossy: u64,
+    /// Blocks that a lossy reader holds.
+    pinned: u32,
+    committed: u64,
+}
+
+impl Slots {
+    /// All blocks free.
+    pub fn new(slots: u32) -> Self {
+        Slots {
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            free: (0..slots).rev().collect(),
+            open: None,
+            readers: [const { None }; READERS as usize],
+            present: 0,
+            lossy: 0,
+            pinned: 0,
+            committed: 0,
+        }
+    }
+
+    /// Frames committed so far.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// The block being filled.
+    #[inline]
+    pub fn current(&self) -> Option<u32> {
+        self.open
+    }
+
+    /// Frames committed in a block since it was opened.
+    pub fn frames(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].frames
+    }
+
+    /// Whether a block could be opened.
+    pub fn any_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Bits of the readers that are there.
+    #[inline]
+    pub fn present(&self) -> u64 {
+        self.present
+    }
+
+    /// Whether the writer waits for a reader.
+    pub fn is_lossless(&self, reader: u32) -> bool {
+        self.lossy & bit(reader) == 0
+    }
+
+    /// A reader comes; it gets what is committed from now on. `quota`: how many blocks it may hold if it is lossy.
+    pub fn join(&mut self, reader: u32, lossless: bool, quota: u32) {
+        debug_assert!(self.readers[reader as usize].is_none());
+        self.readers[reader as usize] = Some(Reader {
+            quota,
+            held: 0,
+            from: vec![0; self.slots.len()].into(),
+            joined: self.committed,
+            finished: 0,
+            outstanding: 0,
+            skipped_frames: 0,
+            skipped_slots: 0,
+            skips: false,
+        });
+        self.present |= bit(reader);
+        self.lossy = if lossless { self.lossy & !bit(reader) } else { self.lossy | bit(reader) };
+    }
+
+    /// Takes a free block to be filled; `None` if there is none.
+    pub fn open(&mut self) -> Option<u32> {
+        debug_assert!(self.open.is_none());
+        let slot = self.free.pop()?;
+        self.slots[slot as usize].frames = 0;
+        self.readers.iter_mut().flatten().for_each(|reader| reader.skips = false);
+        self.open = Some(slot);
+        Some(slot)
+    }
+
+    /// `frames` more are committed in the open block: it is published to each reader that may have it and has it not yet.
+    pub fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, Place)) {
+        let Some(slot) = self.open else { return };
+        let from = self.slots[slot as usize].frames;
+        self.slots[slot as usize].frames += frames;
+        self.committed += u64::from(frames);
+        for number in bits(self.present) {
+            let holds = self.slots[slot as usize].holders & bit(number) != 0;
+            let may = holds || self.may_hold(number, slot);
+            let Some(reader) = &mut self.readers[number as usize] else { continue };
+            if !may {
+                reader.skipped_frames += u64::from(frames);
+                reader.skipped_slots += u64::from(!std::mem::replace(&mut reader.skips, true));
+                continue;
+            }
+            if !holds {
+                let state = &mut self.slots[slot as usize];
+                self.pinned += u32::from(self.lossy & bit(number) != 0 && state.holders & self.lossy == 0);
+                state.holders |= bit(number);
+                reader.held += 1;
+                reader.from[slot as usize] = from;
+                publish(number, Place { slot, from });
+            }
+            reader.outstanding += u64::from(frames);
+        }
+    }
+
+    /// The open block gets no more frames; one without any is free again.
+    pub fn close(&mut self) {
+        if let Some(slot) = self.open.take()
+            && self.slots[slot as usize].holders == 0
+        {
+            self.free.push(slot);
+        }
+    }
+
+    /// A reader gives a block back.
+    pub fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
+        let known = u32::try_from(slot).ok().filter(|slot| (*slot as usize) < self.slots.len());
+        let slot = known.ok_or(Violation::NoSuchSlot(slot))?;
+        if self.slots[slot as usize].holders & bit(number) == 0 {
+            return Err(Violation::NotHeld(slot));
+        }
+        if self.open == Some(slot) {
+            return Err(Violation::Open(slot));
+        }
+        let frames = self.take_from(number, slot);
+        if let Some(reader) = &mut self.readers[number as usize] {
+            reader.outstanding -= frames;
+            reader.finished += frames;
+        }
+        Ok(())
+    }
+
+    /// A reader is gone: takes back all that it holds.
+    pub fn leave(&mut self, number: u32) -> Tally {
+        let mut tally = self.tally(number);
+        tally.reclaimed = std::mem::take(&mut tally.outstanding);
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].holders & bit(number) != 0 {
+                self.take_from(number, slot);
+            }
+        }
+        tally.held = 0;
+        self.readers[number as usize] = None;
+        self.present &= !bit(number);
+        self.lossy &= !bit(number);
+        tally
+    }
+
+    /// The writer waits for this reader no more. It keeps what it holds.
+    pub fn demote(&mut self, number: u32) {
+        self.lossy |= bit(number) & self.present;
+        self.pinned = self.slots.iter().filter(|slot| slot.holders & self.lossy != 0).count() as u32;
+    }
+
+    /// What became of the frames for a reader that is there.
+    pub fn tally(&self, number: u32) -> Tally {
+        self.readers[number as usize].as_ref().map_or(Tally::default(), |reader| Tally {
+            committed: self.committed - reader.joined,
+            finished: reader.finished,
+            reclaimed: 0,
+            outstanding: reader.outstanding,
+            skipped_frames: reader.skipped_frames,
+            skipped_slots: reader.skipped_slots,
+            held: reader.held,
+        })
+    }
+
+    /// How many blocks a reader holds.
+    #[inline]
+    pub fn held(&self, number: u32) -> u32 {
+        self.readers[number as usize].as_ref().map_or(0, |reader| reader.held)
+    }
+
+    /// What was not shown to a reader: frames, and blocks.
+    #[inline]
+    pub fn skipped(&self, number: u32) -> (u64, u64) {
+        self.readers[number as usize].as_ref().map_or((0, 0), |reader| (reader.skipped_frames, reader.skipped_slots))
+    }
+
+    fn may_hold(&self, number: u32, slot: u32) -> bool {
+        let lossy_holders = self.slots[slot as usize].holders & self.lossy;
+        let Some(reader) = &self.readers[number as usize] else { return false };
+        let room = lossy_holders != 0 || self.pinned < self.slots.len() as u32 / 2;
+        self.is_lossless(number) || (reader.held < reader.quota && room)
+    }
+
+    /// Ends a hold, and frees the block if that was the last one; returns how many frames of it were the reader's.
+    fn take_from(&mut self, number: u32, slot: u32) -> u64 {
+        let state = &mut self.slots[slot as usize];
+        let before = state.holders;
+        state.holders &= !bit(number);
+        self.pinned -= u32::from(before & self.lossy != 0 && state.holders & self.lossy == 0);
+        if state.holders == 0 && self.open != Some(slot) {
+            self.free.push(slot);
+        }
+        let frames = state.frames;
+        let Some(reader) = &mut self.readers[number as usize] else { return 0 };
+        reader.held -= 1;
+        u64::from(frames - reader.from[slot as usize])
+    }
+}
+
+fn bit(reader: u32) -> u64 {
+    1 << reader
+}
+
+/// The numbers of the bits that are set.
+pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then(|| set.trailing_zeros())?;
+        set &= set - 1;
+        Some(next)
+    })
+}

@@ -1,0 +1,439 @@
+//! Readers that break every rule, writers that write anything anywhere.
+
+mod support;
+#[path = "support/raw.rs"]
+mod raw;
+
+use linerate_share::{Attach, End, Reader};
+use proptest::prelude::*;
+use raw::{RAW_SLOTS, RawReader, RawWriter, control};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::thread;
+use support::{Ring, assert_balanced, drain, frame, ids, unique};
+
+/// A reader that knows nothing but the numbers of the format gets every frame.
+#[test]
+fn the_format_can_be_read_by_its_numbers_alone() {
+    let mut ring = Ring::new(4);
+    let mut reader = RawReader::attach(&mut ring, true, 0);
+    let (mut next, mut open) = (0, None::<(u32, u32)>);
+    for round in 0..200 {
+        ring.write(1 + round * 37 % 400);
+        while let Some((slot, index)) = open.or_else(|| reader.take()) {
+            let (closed, committed) = reader.progress(slot);
+            for index in index..committed {
+                assert_eq!(reader.frame(slot, index), frame(next));
+                next += 1;
+            }
+            open = Some((slot, committed)).filter(|_| !closed);
+            if !closed {
+                break;
+            }
+            reader.give(slot.into());
+        }
+        ring.tick();
+        ring.check();
+    }
+    assert_eq!((next, ring.writer.take_departures()), (ring.writer.committed(), vec![]));
+}
+
+/// A reader that was just attached, with a block that is closed and one that is open.
+fn with_two_blocks() -> (Ring, RawReader, [u32; 2]) {
+    let mut ring = Ring::new(4);
+    let mut reader = RawReader::attach(&mut ring, true, 0);
+    ring.write(10);
+    ring.writer.close_block();
+    ring.write(10);
+    let slots = [reader.take().unwrap().0, reader.take().unwrap().0];
+    assert!(reader.take().is_none());
+    (ring, reader, slots)
+}
+
+#[test]
+fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
+    type Break = fn(&mut RawReader, [u32; 2]);
+    let breaks: [(&str, Break); 9] = [
+        ("block 4, which there is not", |reader, _| reader.give(4)),
+        ("which there is not", |reader, _| reader.give(u64::MAX)),
+        ("which there is not", |reader, [closed, _]| reader.give(u64::from(closed) | 1 << 32)),
+        ("still being filled", |reader, [_, open]| reader.give(open.into())),
+        ("does not hold", |reader, [closed, open]| {
+            reader.give((0..4).find(|slot| ![closed, open].contains(slot)).unwrap().into());
+        }),
+        ("does not hold", |reader, [closed, _]| {
+            reader.give(closed.into());
+            reader.give(closed.into());
+        }),
+        ("more than it holds", |reader, _| reader.control.long(control::RETURNED).store(3, Release)),
+        ("more than it holds", |reader, _| reader.control.long(control::RETURNED).store(u64::MAX, Release)),
+        ("more than it holds", |reader, [closed, _]| {
+            reader.give(closed.into());
+            reader.control.long(control::RETURNED).store(1 << 63, Release);
+        }),
+    ];
+    for (words, does) in breaks {
+        let (mut ring, mut reader, slots) = with_two_blocks();
+        let mut other = ring.lossless();
+        does(&mut reader, slots);
+        ring.tick();
+        let gone = ring.writer.take_departures();
+        let reason = gone.first().and_then(|gone| gone.put_out.clone()).expect(words);
+        assert!(reason.contains("broke the protocol") && reason.contains(words), "{reason}");
+        assert_balanced(&gone[0].report.tally);
+        assert_eq!(raw::hear(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "it is told by hanging up");
+        // The others do not notice.
+        let written = ring.write(100_000);
+        assert_eq!(drain(&mut other), (20..20 + written).collect::<Vec<_>>());
+        ring.check();
+    }
+}
+
+#[test]
+fn one_that_never_listens_costs_no_wait() {
+    let mut ring = Ring::new(4);
+    let reader = RawReader::attach(&mut ring, false, 2);
+    let mut other = ring.lossless();
+    let mut seen = 0;
+    for _ in 0..5000 {
+        reader.control.word(control::SLEEPING).store(1, Release);
+        ring.write(20);
+        seen += drain(&mut other).len() as u64;
+    }
+    assert_eq!(seen, ring.writer.committed());
+    ring.tick();
+    assert_eq!(ring.writer.readers().len(), 2, "a full socket is no reason to put a reader out");
+}
+
+/// One deed of a hostile reader.
+#[derive(Clone, Debug)]
+enum Deed {
+    Scribble { at: usize, bytes: Vec<u8> },
+    Zero,
+    Give(u64),
+    Put(u64),
+    Count(u64),
+    Take,
+    Sleep,
+    Noise(Vec<u8>),
+    Leave,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        4 => (0usize..576, prop::collection::vec(any::<u8>(), 1..64)).prop_map(|(at, bytes)| Deed::Scribble { at, bytes }),
+        1 => Just(Deed::Zero),
+        4 => (0u64..9).prop_map(Deed::Give),
+        1 => any::<u64>().prop_map(Deed::Put),
+        1 => (0u64..12).prop_map(Deed::Count),
+        4 => Just(Deed::Take),
+        2 => Just(Deed::Sleep),
+        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Deed::Noise),
+        1 => Just(Deed::Leave),
+    ]
+}
+
+fn misbehave(reader: &mut RawReader, deed: Deed) {
+    let bytes = reader.control.bytes;
+    match deed {
+        Deed::Scribble { at, bytes } => reader.control.put(at, &bytes),
+        Deed::Zero => reader.control.put(0, &vec![0; bytes]),
+        Deed::Give(entry) => reader.give(entry),
+        Deed::Put(entry) => reader.put(entry),
+        Deed::Count(count) => reader.control.long(control::RETURNED).store(count, Release),
+        Deed::Take => {
+            if reader.control.word(control::CAPACITY).load(Relaxed) == 8
+                && let Some((slot, _)) = reader.take()
+            {
+                reader.give(slot.into());
+            }
+        }
+        Deed::Sleep => reader.control.word(control::SLEEPING).store(1, Release),
+        Deed::Noise(noise) => raw::say(&reader.socket, &noise, &[]),
+        Deed::Leave => {}
+    }
+}
+
+/// What a hostile reader gives may have overwritten where its rings lie; then it writes nothing.
+fn sane(reader: &RawReader) -> bool {
+    reader.control.word(control::CAPACITY).load(Relaxed) == 8
+}
+
+fn bear(deeds: Vec<(Deed, u64)>) {
+    let mut ring = Ring::new(6);
+    let (mut honest, mut lossy) = (ring.lossless(), ring.lossy(3));
+    let mut hostile = Some(RawReader::attach(&mut ring, false, 2));
+    let (mut seen, mut lossy_seen) = (0, 0);
+    for (deed, frames) in deeds {
+        let leaves = matches!(deed, Deed::Leave);
+        if let Some(reader) = &mut hostile {
+            if sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)) {
+                misbehave(reader, deed);
+            }
+        }
+        if leaves {
+            drop(hostile.take());
+            ring.tick();
+            hostile = Some(RawReader::attach(&mut ring, frames % 2 == 0, 2));
+        }
+        // Also when it is lossless: the writer waits for it, and goes on when it is put out.
+        let written = ring.write(frames);
+        ring.tick();
+        ring.check();
+        for id in drain(&mut honest) {
+            assert_eq!(id, seen, "an honest reader gets every frame");
+            seen += 1;
+        }
+        assert_eq!(seen, ring.writer.committed());
+        lossy_seen += drain(&mut lossy).len() as u64;
+        if written < frames {
+            assert!(ring.writer.waits_for()[0].lossless, "only lossless readers hold the writer up");
+            drop(hostile.take());
+            ring.tick();
+            assert_eq!(ring.write(1), 1, "what a hostile reader held is back");
+            seen += drain(&mut honest).len() as u64;
+            lossy_seen += drain(&mut lossy).len() as u64;
+        }
+        ring.writer.take_departures().iter().for_each(|gone| assert_balanced(&gone.report.tally));
+        let there = ring.writer.readers().into_iter().map(|report| report.reader).collect::<Vec<_>>();
+        assert!(there.starts_with(&[0, 1]), "honest readers stay: {there:?}");
+    }
+    drop(hostile);
+    ring.writer.finish();
+    assert_eq!(honest.fill(1).len(), 0);
+    lossy_seen += drain(&mut lossy).len() as u64;
+    assert_eq!((honest.ended(), lossy.ended()), (Some(End::InOrder), Some(End::InOrder)));
+    assert_eq!(lossy_seen + lossy.skipped().0, seen);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_hostile_reader_harms_nobody(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
+        bear(deeds);
+    }
+}
+
+/// Scribbling at every moment: another thread does nothing else while the writer works.
+#[test]
+fn scribbling_all_the_time_harms_nobody() {
+    let mut ring = Ring::new(4);
+    let mut honest = ring.lossless();
+    let (stop, mut seen) = (AtomicBool::new(false), 0);
+    let rounds = 60;
+    for round in 0..rounds {
+        let hostile = RawReader::attach(&mut ring, false, 2);
+        stop.store(false, Relaxed);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut state = round as u64 + 1;
+                while !stop.load(Relaxed) {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let at = (state >> 33) as usize % 72 * 8;
+                    // Small numbers are more often right.
+                    let value = if state & 1 == 0 { state >> 8 & 7 } else { state };
+                    hostile.control.long(at).store(value, Relaxed);
+                }
+            });
+            for _ in 0..150 {
+                ring.write(50);
+                ring.tick();
+                ring.check();
+                for id in drain(&mut honest) {
+                    assert_eq!(id, seen);
+                    seen += 1;
+                }
+            }
+            stop.store(true, Relaxed);
+        });
+    }
+    ring.tick();
+    assert_eq!(seen, ring.writer.committed());
+    assert!(ring.writer.take_departures().iter().any(|gone| gone.put_out.is_some()), "nothing wrong was noticed");
+}
+
+/// A reader attached to a writer of our own, and the writer.
+fn attached() -> (Reader, RawWriter) {
+    let name = unique();
+    let mut writer = RawWriter::new(&name);
+    let attaching = Attach::default().begin(&name).unwrap();
+    writer.welcome();
+    (attaching.finish().unwrap(), writer)
+}
+
+#[test]
+fn a_sound_writer_of_our_own_is_read() {
+    let (mut reader, mut writer) = attached();
+    let mut expected = Vec::new();
+    for round in 0..40u32 {
+        let (slot, first) = (round % RAW_SLOTS, u64::from(round) * 100);
+        writer.fill(slot, first, 100);
+        writer.publish(u64::from(slot) | 7 << 32);
+        expected.extend(first + 7..first + 100);
+        let mut got = drain_unchecked_wire(&mut reader);
+        let rest = expected.split_off(got.len().min(expected.len()));
+        assert_eq!(got, expected);
+        expected = rest;
+        got.clear();
+        assert_eq!(writer.control.long(control::RETURNED).load(Relaxed), u64::from(round) + 1);
+    }
+    assert_eq!(reader.ended(), None);
+}
+
+/// Takes all there is of a raw writer.
+fn drain_unchecked_wire(reader: &mut Reader) -> Vec<u64> {
+    let mut all = Vec::new();
+    loop {
+        let got = ids(reader.fill(64));
+        if got.is_empty() {
+            return all;
+        }
+        reader.consume(got.len());
+        all.extend(got);
+    }
+}
+
+#[test]
+fn what_a_writer_cannot_have_done_ends_the_stream() {
+    type Break = fn(&mut RawWriter);
+    let breaks: [(&str, Break); 7] = [
+        ("more blocks are published", |writer| writer.control.long(control::PUBLISHED).store(5, Release)),
+        ("that there is not", |writer| writer.publish(4)),
+        ("that there is not", |writer| writer.publish(0xffff_ffff)),
+        ("published again", |writer| {
+            writer.fill(1, 0, 5);
+            writer.arena.word(writer.block(1) + 108).store(0, Relaxed);
+            writer.publish(1);
+            writer.publish(1);
+        }),
+        ("count of committed", |writer| {
+            writer.fill(1, 0, 5);
+            writer.publish(1 | 6 << 32);
+        }),
+        ("count of committed", |writer| {
+            writer.arena.word(writer.block(2) + 64).store(raw::RAW_FRAMES + 1, Release);
+            writer.publish(2);
+        }),
+        ("count of committed", |writer| {
+            writer.arena.word(writer.block(2) + 64).store(u32::MAX, Release);
+            writer.publish(2);
+        }),
+    ];
+    for (words, does) in breaks {
+        let (mut reader, mut writer) = attached();
+        does(&mut writer);
+        assert!(reader.fill(10).is_empty());
+        let Some(End::Broken(reason)) = reader.ended() else { panic!("{words}: {:?}", reader.ended()) };
+        assert!(reason.contains(words), "{reason}");
+        assert!(reader.fill(10).is_empty());
+        reader.consume(0);
+    }
+}
+
+#[test]
+fn descs_that_cannot_be_right_are_left_out_and_counted() {
+    let (mut reader, mut writer) = attached();
+    writer.fill(0, 0, 10);
+    let desc = |index: usize| writer.block(0) + 128 + index * 32;
+    writer.arena.word(desc(1) + 8).store(0, Relaxed);
+    writer.arena.word(desc(3) + 8).store(u32::MAX, Relaxed);
+    writer.arena.word(desc(4) + 12).store(u32::MAX, Relaxed);
+    writer.arena.word(desc(7) + 20).store(1, Relaxed);
+    writer.publish(0);
+    assert_eq!(drain(&mut reader), [0, 2, 5, 6, 8, 9]);
+    assert_eq!((reader.bad(), reader.ended()), (4, None));
+    assert_eq!(writer.control.long(control::RETURNED).load(Relaxed), 1, "the block goes back all the same");
+}
+
+/// What a writer does that has gone mad.
+#[derive(Clone, Debug)]
+enum Madness {
+    Arena { at: usize, bytes: Vec<u8> },
+    Descs { slot: u32, at: usize, bytes: Vec<u8> },
+    Control { at: usize, bytes: Vec<u8> },
+    Word { at: usize, value: u32 },
+    Fill { slot: u32, frames: u32 },
+    Publish(u64),
+    Heal,
+}
+
+fn madness() -> impl Strategy<Value = Madness> {
+    let bytes = || prop::collection::vec(any::<u8>(), 1..80);
+    prop_oneof![
+        2 => (0usize..5000, bytes()).prop_map(|(at, bytes)| Madness::Arena { at, bytes }),
+        2 => (0..RAW_SLOTS, 0usize..400, bytes()).prop_map(|(slot, at, bytes)| Madness::Descs { slot, at, bytes }),
+        1 => (0usize..560, bytes()).prop_map(|(at, bytes)| Madness::Control { at, bytes }),
+        2 => (64usize..72, any::<u32>()).prop_map(|(at, value)| Madness::Word { at: at * 4, value }),
+        4 => (0..RAW_SLOTS, 1u32..60).prop_map(|(slot, frames)| Madness::Fill { slot, frames }),
+        4 => (0u64..5, 0u64..3).prop_map(|(slot, from)| Madness::Publish(slot | from << 32)),
+        1 => Just(Madness::Heal),
+    ]
+}
+
+fn survive(deeds: Vec<(Madness, usize, usize)>) {
+    let (mut reader, mut writer) = attached();
+    for (deed, most, part) in deeds {
+        match deed {
+            Madness::Arena { at, bytes } => writer.arena.put(at, &bytes),
+            Madness::Descs { slot, at, bytes } => writer.arena.put(writer.block(slot) + at, &bytes),
+            Madness::Control { at, bytes } => writer.control.put(at, &bytes),
+            Madness::Word { at, value } => writer.arena.word(at).store(value, Relaxed),
+            Madness::Fill { slot, frames } => writer.fill(slot, 0, frames),
+            Madness::Publish(entry) => writer.publish(entry),
+            Madness::Heal => writer.put_headers(),
+        }
+        let burst = reader.fill(most);
+        let touched: usize = burst.iter().map(|(_, frame)| frame.iter().filter(|byte| **byte == 1).count()).sum();
+        let shown = burst.len();
+        assert!(touched < usize::MAX && shown <= most.max(shown));
+        let _ = (reader.horizon(), reader.skipped(), reader.lost_upstream(), reader.heartbeat(), reader.is_lossless());
+        let _ = (reader.interfaces().len(), reader.bad(), reader.wake());
+        reader.consume(shown * part / 3);
+    }
+    reader.detach();
+    for _ in 0..10 {
+        let shown = reader.fill(5000).len();
+        reader.consume(shown);
+    }
+    assert!(reader.ended().is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_mad_writer_is_survived(deeds in prop::collection::vec((madness(), 0usize..200, 0usize..4), 1..40)) {
+        survive(deeds);
+    }
+}
+
+/// The same while another thread scribbles over everything.
+#[test]
+fn a_writer_that_scribbles_all_the_time_is_survived() {
+    for round in 0..60u64 {
+        let (mut reader, mut writer) = attached();
+        (0..RAW_SLOTS).for_each(|slot| writer.fill(slot, 0, 300));
+        (0..RAW_SLOTS).for_each(|slot| writer.publish(slot.into()));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut state = round + 1;
+                while !stop.load(Relaxed) {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let slot = (state >> 60) as u32 % RAW_SLOTS;
+                    let at = writer.block(slot) + (state >> 33) as usize % 1200 * 8;
+                    writer.arena.long(at).store(state, Relaxed);
+                }
+            });
+            for _ in 0..300 {
+                let burst = reader.fill(100);
+                let sum: u64 = burst.iter().flat_map(|(_, frame)| frame).map(|byte| u64::from(*byte)).sum();
+                let shown = burst.len();
+                assert!(sum < u64::MAX);
+                reader.consume(shown);
+            }
+            stop.store(true, Relaxed);
+        });
+    }
+}

@@ -1,0 +1,339 @@
+//! One writer and several readers, step by step in one thread.
+
+mod support;
+
+use linerate_burst::{Committed, Interface, LinkType, Nanos, StampSource};
+use linerate_share::{Attach, End, Reader};
+use proptest::prelude::*;
+use support::{Ring, assert_balanced, drain, ids, time};
+
+#[test]
+fn a_reader_gets_what_is_committed_after_it_came() {
+    let mut ring = Ring::new(4);
+    assert_eq!(ring.write(10), 10);
+    let mut reader = ring.lossless();
+    assert!(reader.fill(100).is_empty());
+    ring.write(10);
+    assert_eq!(ids(reader.fill(3)), [10, 11, 12]);
+    assert_eq!(ids(reader.fill(5)), [10, 11, 12, 13, 14]);
+    reader.consume(4);
+    assert_eq!((ids(reader.fill(2)), reader.horizon()), (vec![14, 15], time(15)));
+    assert_eq!(drain(&mut reader), (14..20).collect::<Vec<_>>());
+    assert_eq!((reader.horizon(), reader.consumed(), reader.ended()), (time(20), 10, None));
+    ring.writer.finish();
+    assert!(reader.fill(100).is_empty());
+    assert_eq!((reader.ended(), reader.skipped(), reader.bad()), (Some(End::InOrder), (0, 0), 0));
+}
+
+#[test]
+fn blocks_go_round_and_a_lossless_reader_holds_the_writer_up() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    let first = ring.write(100_000);
+    assert!(first < 100_000 && ring.writer.block().is_none());
+    let holders = ring.writer.waits_for();
+    assert_eq!((holders.len(), holders[0].tally.held, holders[0].lossless), (1, 4, true));
+    assert_eq!((holders[0].who.pid as u32, holders[0].tally.outstanding), (std::process::id(), first));
+    let mut seen = 0;
+    for _ in 0..20 {
+        for id in drain(&mut reader) {
+            assert_eq!(id, seen);
+            seen += 1;
+        }
+        ring.write(1000);
+        ring.check();
+    }
+    assert_eq!(seen + drain(&mut reader).len() as u64, ring.writer.committed());
+    ring.tick();
+    let tally = ring.writer.readers()[0].tally;
+    assert_eq!((tally.finished + tally.outstanding, tally.skipped_frames), (ring.writer.committed(), 0));
+}
+
+#[test]
+fn lossy_readers_never_hold_the_writer_up_and_are_told_what_they_missed() {
+    let mut ring = Ring::new(8);
+    let mut readers: Vec<Reader> = Vec::new();
+    // Each comes at another time and stops at once, so that they hold different blocks.
+    for _ in 0..6 {
+        readers.push(ring.lossy(4));
+        assert_eq!(ring.write(2000), 2000);
+        ring.check();
+    }
+    assert_eq!(ring.write(20_000), 20_000, "stopped lossy readers hold the writer up");
+    let held: Vec<u32> = ring.writer.readers().iter().map(|report| report.tally.held).collect();
+    assert!(held.iter().all(|held| *held <= 4), "{held:?}");
+    let mut ended = readers.iter_mut().map(drain).map(|seen| seen.len() as u64).collect::<Vec<_>>();
+    ring.tick();
+    assert_eq!(ring.write(5000), 5000);
+    for (at, reader) in readers.iter_mut().enumerate() {
+        let seen = drain(reader);
+        assert!(!seen.is_empty(), "a reader that goes on gets frames again");
+        ended[at] += seen.len() as u64;
+        let tally = ring.writer.readers()[at].tally;
+        assert_eq!(ended[at] + tally.skipped_frames, tally.committed);
+        assert_eq!(reader.skipped(), (tally.skipped_frames, tally.skipped_slots));
+        assert!(tally.skipped_frames > 0 && tally.skipped_slots > 0);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_gives_everything_back() {
+    let mut ring = Ring::new(4);
+    let reader = ring.lossless();
+    let written = ring.write(100_000);
+    assert!(ring.writer.block().is_none());
+    drop(reader);
+    ring.tick();
+    let departures = ring.writer.take_departures();
+    let [gone] = departures.as_slice() else { panic!("{departures:?}") };
+    assert_eq!((gone.report.tally.reclaimed, gone.report.tally.finished, gone.put_out.as_ref()), (written, 0, None));
+    assert_balanced(&gone.report.tally);
+    assert_eq!(ring.write(100_000), 100_000);
+}
+
+#[test]
+fn a_demoted_reader_keeps_what_it_holds_and_loses_what_comes() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    let mut other = ring.lossless();
+    let written = ring.write(100_000);
+    assert!(reader.is_lossless());
+    ring.writer.demote(0);
+    assert!(!reader.is_lossless() && other.is_lossless());
+    assert_eq!(drain(&mut other).len() as u64, written);
+    assert_eq!(ring.write(1), 0, "the demoted reader still holds all blocks");
+    assert_eq!(drain(&mut reader).len() as u64, written);
+    // The last block is given back when it is seen to be closed.
+    reader.fill(1);
+    assert_eq!(ring.write(100_000) + drain(&mut other).len() as u64, 2 * (ring.writer.committed() - written));
+    ring.writer.put_out(0, "too slow");
+    assert!(reader.fill(1).is_empty());
+    assert_eq!(reader.ended(), Some(End::PutOut));
+    let gone = ring.writer.take_departures();
+    assert_eq!(gone[0].put_out.as_deref(), Some("too slow"));
+    assert_balanced(&gone[0].report.tally);
+}
+
+#[test]
+fn a_writer_that_is_gone_leaves_what_it_had_committed() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    ring.write(50);
+    let Ring { mut writer, door, .. } = ring;
+    assert!(writer.block().unwrap().push(&support::desc(50), &support::frame(50)), "never committed");
+    drop((writer, door));
+    let mut seen = Vec::new();
+    for _ in 0..1000 {
+        seen.extend(drain(&mut reader));
+    }
+    assert_eq!((seen, reader.ended()), ((0..50).collect(), Some(End::Died)));
+}
+
+#[test]
+fn a_detached_reader_shows_what_had_arrived() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    ring.write(1500);
+    assert_eq!(ids(reader.fill(10)).len(), 10);
+    reader.detach();
+    ring.write(10);
+    assert_eq!(drain(&mut reader), (0..1500).collect::<Vec<_>>());
+    assert_eq!(reader.ended(), Some(End::Detached));
+    ring.tick();
+    assert_eq!(ring.writer.readers(), []);
+    assert_balanced(&ring.writer.take_departures()[0].report.tally);
+}
+
+#[test]
+fn interfaces_grow_and_drops_are_told() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossy(0);
+    assert_eq!(reader.interfaces().len(), 1);
+    let mut two = Interface::new("wlan0".repeat(40), LinkType::RAW, StampSource::File);
+    two.description = "é".repeat(300);
+    two.snap = 96;
+    let mut all = vec![Interface::new("eth0", LinkType::ETHERNET, StampSource::Kernel), two.clone()];
+    ring.writer.set_interfaces(&all).unwrap();
+    ring.writer.commit(&Committed { drops: 7, horizon: time(3), ..Committed::default() });
+    ring.write(1);
+    assert_eq!(ids(reader.fill(10)), [0]);
+    (two.name, two.description) = (two.name[..96].into(), "é".repeat(192));
+    assert_eq!(reader.interfaces(), [all[0].clone(), two]);
+    ring.writer.commit(&Committed { drops: 9, ..Committed::default() });
+    assert_eq!((reader.lost_upstream(), reader.horizon()), (9, time(3)));
+    all.resize(1025, all[0].clone());
+    assert!(ring.writer.set_interfaces(&all).is_err());
+}
+
+#[test]
+fn the_horizon_moves_without_frames_and_never_beyond_what_is_shown() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    ring.writer.commit(&Committed { horizon: Nanos(500), ..Committed::default() });
+    assert!(reader.fill(10).is_empty());
+    assert_eq!(reader.horizon(), Nanos(500));
+    ring.write(20);
+    assert_eq!((reader.fill(5).len(), reader.horizon()), (5, time(4)));
+    assert_eq!((reader.fill(50).len(), reader.horizon()), (20, time(20)));
+}
+
+/// One step of a random life.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64),
+    Close,
+    Attach { lossless: bool, quota: u32 },
+    Fill { reader: usize, most: usize },
+    Consume { reader: usize, part: usize },
+    Drop(usize),
+    Demote(usize),
+    Detach(usize),
+    Tick,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1u64..1500).prop_map(Step::Write),
+        1 => Just(Step::Close),
+        1 => (any::<bool>(), 0u32..6).prop_map(|(lossless, quota)| Step::Attach { lossless, quota }),
+        6 => (0usize..4, 1usize..2000).prop_map(|(reader, most)| Step::Fill { reader, most }),
+        6 => (0usize..4, 0usize..4).prop_map(|(reader, part)| Step::Consume { reader, part }),
+        1 => (0usize..4).prop_map(Step::Drop),
+        1 => (0usize..4).prop_map(Step::Demote),
+        1 => (0usize..4).prop_map(Step::Detach),
+        2 => Just(Step::Tick),
+    ]
+}
+
+/// A reader, and what it has to have seen.
+struct Watched {
+    reader: Reader,
+    number: Option<u32>,
+    joined: u64,
+    /// The frame it saw last, plus one.
+    next: u64,
+    seen: u64,
+    shown: usize,
+    ever_lossy: bool,
+    detached: bool,
+}
+
+impl Watched {
+    fn fill(&mut self, most: usize) {
+        let new = ids(self.reader.fill(most));
+        assert!(new.len() >= self.shown, "what was shown is gone");
+        for id in &new[self.shown..] {
+            assert!(*id >= self.next && (self.ever_lossy || *id == self.next), "frame {id} after {}", self.next);
+            self.next = id + 1;
+        }
+        self.shown = new.len();
+    }
+
+    fn consume(&mut self, frames: usize) {
+        self.reader.consume(frames);
+        self.shown -= frames;
+        self.seen += frames as u64;
+    }
+}
+
+fn live(steps: Vec<Step>) {
+    let mut ring = Ring::new(6);
+    let mut readers: Vec<Watched> = Vec::new();
+    for step in steps {
+        match step {
+            Step::Write(frames) => {
+                let written = ring.write(frames);
+                let demoted = readers.iter().any(|one| one.ever_lossy);
+                let waits = ring.writer.waits_for();
+                assert!(written == frames || waits[0].lossless || demoted, "only lossless readers hold the writer up");
+            }
+            Step::Close => ring.writer.close_block(),
+            Step::Attach { lossless, quota } => {
+                let attach = Attach { lossless, quota, ..Attach::default() };
+                let joined = ring.writer.committed();
+                let reader = ring.attach(&attach).unwrap();
+                let number = ring
+                    .writer
+                    .readers()
+                    .iter()
+                    .map(|report| report.reader)
+                    .find(|number| readers.iter().all(|one| one.number != Some(*number)));
+                readers.push(Watched {
+                    reader,
+                    number,
+                    joined,
+                    next: joined,
+                    seen: 0,
+                    shown: 0,
+                    ever_lossy: !lossless,
+                    detached: false,
+                });
+            }
+            Step::Fill { reader, most } => {
+                if let Some(one) = readers.get_mut(reader) {
+                    one.fill(most);
+                }
+            }
+            Step::Consume { reader, part } => {
+                if let Some(one) = readers.get_mut(reader) {
+                    one.consume(one.shown * part / 3);
+                }
+            }
+            Step::Drop(reader) if reader < readers.len() => drop(readers.swap_remove(reader)),
+            Step::Demote(reader) => {
+                if let Some(one) = readers.get_mut(reader)
+                    && let Some(number) = one.number
+                {
+                    one.ever_lossy = true;
+                    ring.writer.demote(number);
+                }
+            }
+            Step::Detach(reader) => {
+                if let Some(one) = readers.get_mut(reader) {
+                    one.reader.detach();
+                    one.detached = true;
+                }
+            }
+            Step::Drop(_) | Step::Tick => {}
+        }
+        // Numbers are used again as soon as the writer knows that a reader is gone.
+        ring.tick();
+        let there: Vec<u32> = ring.writer.readers().iter().map(|report| report.reader).collect();
+        readers.iter_mut().for_each(|one| one.number = one.number.filter(|number| there.contains(number)));
+        ring.check();
+        ring.writer.take_departures().iter().for_each(|gone| assert_balanced(&gone.report.tally));
+    }
+    finish(ring, readers);
+}
+
+/// All that is left is shown, and each reader has seen or been told of every frame since it came.
+fn finish(ring: Ring, readers: Vec<Watched>) {
+    let committed = ring.writer.committed();
+    ring.writer.finish();
+    for mut one in readers {
+        loop {
+            one.fill(700);
+            if one.shown == 0 {
+                break;
+            }
+            one.consume(one.shown);
+        }
+        let (skipped, _) = one.reader.skipped();
+        if one.detached {
+            assert_eq!((one.reader.ended(), one.reader.bad()), (Some(End::Detached), 0));
+        } else {
+            assert_eq!((one.reader.ended(), one.reader.bad()), (Some(End::InOrder), 0));
+            assert_eq!(one.seen + skipped, committed - one.joined);
+        }
+        assert!(one.ever_lossy || skipped == 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_reader_sees_every_frame_or_is_told(steps in prop::collection::vec(step(), 1..120)) {
+        live(steps);
+    }
+}

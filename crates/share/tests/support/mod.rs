@@ -1,0 +1,145 @@
+//! A ring for tests, and frames that say which they are.
+#![allow(dead_code)]
+
+use linerate_burst::{Burst, Committed, Desc, Interface, LinkType, Nanos, StampSource};
+use linerate_share::{Access, Attach, Door, Error, Options, Reader, Writer};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The smallest ring there can be, unless told otherwise.
+pub fn options(slots: u32) -> Options {
+    Options { slots, slot_bytes: 512 << 10, huge: false, ..Options::default() }
+}
+
+/// A name that no other test has.
+pub fn unique() -> String {
+    static USED: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A writer with its door, both run by the test itself.
+pub struct Ring {
+    pub name: String,
+    pub writer: Writer,
+    pub door: Door,
+    /// What the test says the time is.
+    pub now: Nanos,
+}
+
+impl Ring {
+    pub fn new(slots: u32) -> Ring {
+        Ring::with(&unique(), Access::default(), slots).unwrap()
+    }
+
+    pub fn with(name: &str, access: Access, slots: u32) -> Result<Ring, Error> {
+        let now = Nanos::from_parts(1_700_000_000, 0);
+        let (mut writer, door) = Writer::create(name, access, &options(slots), now)?;
+        writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::Kernel)])?;
+        Ok(Ring { name: name.to_owned(), writer, door, now })
+    }
+
+    /// Attaches a reader and admits it.
+    pub fn attach(&mut self, attach: &Attach) -> Result<Reader, Error> {
+        let attaching = attach.begin(&self.name)?;
+        self.let_in();
+        attaching.finish()
+    }
+
+    pub fn lossless(&mut self) -> Reader {
+        self.attach(&Attach { lossless: true, ..Attach::default() }).unwrap()
+    }
+
+    pub fn lossy(&mut self, quota: u32) -> Reader {
+        self.attach(&Attach { quota, ..Attach::default() }).unwrap()
+    }
+
+    /// Admits whoever is at the door.
+    pub fn let_in(&mut self) {
+        for visitor in self.door.step(self.now) {
+            self.writer.admit(visitor);
+        }
+    }
+
+    /// Time passes: long enough for the writer to look for readers that have gone.
+    pub fn tick(&mut self) {
+        self.now = Nanos(self.now.0 + 20_000_000);
+        self.writer.tick(self.now);
+    }
+
+    /// Writes and commits as many of `frames` frames as there is room for; how many.
+    pub fn write(&mut self, frames: u64) -> u64 {
+        let first = self.writer.committed();
+        let mut pushed = 0;
+        while pushed < frames {
+            let Some(block) = self.writer.block() else { break };
+            let id = first + pushed;
+            if block.push(&desc(id), &frame(id)) {
+                pushed += 1;
+            } else {
+                self.commit();
+                self.writer.close_block();
+            }
+        }
+        self.commit();
+        pushed
+    }
+
+    pub fn commit(&mut self) {
+        let horizon = time(self.writer.committed() + self.writer.current().map_or(0, |block| block.len() as u64));
+        self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
+    }
+
+    /// What holds at any time.
+    pub fn check(&self) {
+        for report in self.writer.readers() {
+            assert_balanced(&report.tally);
+        }
+    }
+}
+
+pub fn assert_balanced(tally: &linerate_share::Tally) {
+    let sum = tally.finished + tally.reclaimed + tally.outstanding + tally.skipped_frames;
+    assert_eq!(tally.committed, sum, "{tally:?}");
+}
+
+pub fn time(id: u64) -> Nanos {
+    Nanos(1_700_000_000_000_000_000 + id * 1000)
+}
+
+pub fn desc(id: u64) -> Desc {
+    Desc { hash: id as u32, ..Desc::new(time(id), 0, 0) }
+}
+
+/// A frame that says which it is, of many lengths.
+pub fn frame(id: u64) -> Vec<u8> {
+    let length = 8 + (id * 7919 % 1500) as usize;
+    let mut bytes = id.to_le_bytes().to_vec();
+    bytes.extend((8..length).map(|at| (id as usize * 31 + at) as u8));
+    bytes
+}
+
+/// Which frames a burst holds; checks every byte of them.
+pub fn ids(burst: Burst<'_>) -> Vec<u64> {
+    burst
+        .iter()
+        .map(|(found, bytes)| {
+            let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            assert_eq!(bytes, frame(id), "frame {id} has other bytes");
+            let expected = Desc { offset: found.offset, captured: bytes.len() as u32, ..desc(id) };
+            assert_eq!(*found, Desc { wire: 0, ..expected }, "desc of frame {id}");
+            id
+        })
+        .collect()
+}
+
+/// Takes all there is.
+pub fn drain(reader: &mut Reader) -> Vec<u64> {
+    let mut all = Vec::new();
+    loop {
+        let got = ids(reader.fill(100));
+        if got.is_empty() {
+            return all;
+        }
+        reader.consume(got.len());
+        all.extend(got);
+    }
+}

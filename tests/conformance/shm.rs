@@ -1,0 +1,264 @@
+//! `shm:`: the suite over a ring whose writer is made here, and what only a ring has.
+
+use crate::backends::{Can, Harness, receive, unique};
+use crate::checks::run;
+use crate::errors::assert_refused;
+use crate::frames::{assert_all_arrived, frames};
+use crate::wire::{Wire, block_of, send_all};
+use linerate_burst::{
+    Burst, Committed, Count, Desc, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
+};
+use linerate_engine::clock::now;
+use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
+use linerate_share::{Access, Door, Options, Writer};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A writer and its door.
+struct Server {
+    writer: Option<Writer>,
+    door: Door,
+    newest: Nanos,
+}
+
+impl Server {
+    fn step(&mut self) {
+        let Some(writer) = &mut self.writer else { return };
+        self.door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+        writer.tick(now());
+    }
+
+    /// Copies a frame to the open block; false if there is no block for it.
+    fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
+        let Some(writer) = &mut self.writer else { return false };
+        let desc = Desc { interface: 0, ..*desc };
+        while let Some(block) = writer.block() {
+            if block.push(&desc, frame) {
+                self.newest = self.newest.max(desc.time);
+                return true;
+            }
+            self.commit();
+            let Some(writer) = &mut self.writer else { return false };
+            writer.close_block();
+            return self.take(&desc, frame);
+        }
+        false
+    }
+
+    fn commit(&mut self) {
+        let state = Committed { last_time: self.newest, horizon: self.newest, ..Committed::default() };
+        if let Some(writer) = &mut self.writer {
+            writer.commit(&state);
+        }
+    }
+}
+
+/// The sending end of a ring.
+struct ShmTx {
+    name: String,
+    server: Arc<Mutex<Server>>,
+    sent: Sent,
+    full: u64,
+}
+
+impl TxQueue for ShmTx {
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        let mut server = self.server.lock().unwrap();
+        server.step();
+        let taken = burst.iter().take_while(|(desc, frame)| server.take(desc, frame)).count();
+        server.commit();
+        self.full += u64::from(taken < burst.len());
+        self.sent.add(burst.slice(0..taken));
+        Ok(taken)
+    }
+
+    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
+        self.server.lock().unwrap().step();
+        Ok(true)
+    }
+
+    fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Send, &self.name);
+        account.add(Count::SendReceived, self.sent.frames).add(Count::Sent, self.sent.frames);
+        account.add(Count::SendFull, self.full);
+    }
+}
+
+impl Drop for ShmTx {
+    fn drop(&mut self) {
+        if let Some(writer) = self.server.lock().unwrap().writer.take() {
+            writer.finish();
+        }
+    }
+}
+
+/// A ring made anew for each wire.
+pub struct ShmWire {
+    name: String,
+    options: &'static str,
+    slots: u32,
+    /// The one that was opened last.
+    server: Mutex<Option<(String, Arc<Mutex<Server>>)>>,
+}
+
+impl ShmWire {
+    /// A reader that the writer waits for.
+    pub fn lossless() -> Self {
+        Self::new("?mode=lossless", 4)
+    }
+
+    /// One that it does not wait for, with room for all that one check sends.
+    pub fn lossy() -> Self {
+        Self::new("?slots=16", 32)
+    }
+
+    fn new(options: &'static str, slots: u32) -> Self {
+        ShmWire { name: format!("shm{options}"), options, slots, server: Mutex::new(None) }
+    }
+
+    fn attach(&self, name: &str, server: &Mutex<Server>, options: &RxOptions) -> RxPort {
+        let text = format!("shm:{name}{}", self.options);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| receive(&text, options));
+            while !reader.is_finished() {
+                server.lock().unwrap().step();
+            }
+            server.lock().unwrap().step();
+            reader.join().unwrap()
+        })
+    }
+}
+
+impl Harness for ShmWire {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        Can {
+            senders: 1,
+            keeps_times: true,
+            ordered_lanes: true,
+            longest: MAX_FRAME,
+            cuts: false,
+            idle_horizon: false,
+            live: true,
+            reopens: true,
+            back_pressure: self.options.contains("lossless"),
+            restores_vlan: false,
+        }
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        let name = format!("conformance-{}-{}", std::process::id(), unique());
+        let small = Options { slots: self.slots, slot_bytes: 512 << 10, ..Options::default() };
+        let (mut writer, door) = Writer::create(&name, Access::default(), &small, now()).unwrap();
+        writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]).unwrap();
+        let server = Arc::new(Mutex::new(Server { writer: Some(writer), door, newest: Nanos::ZERO }));
+        let rx = self.attach(&name, &server, options);
+        let tx = ShmTx { name: format!("shm:{name}"), server: server.clone(), sent: Sent::default(), full: 0 };
+        *self.server.lock().unwrap() = Some((name.clone(), server));
+        let tx = TxPort { name, queues: vec![Box::new(tx)], monitor: None };
+        Wire::live(tx, rx).with_window(1024)
+    }
+
+    fn reopen(&self, _wire: &Wire) -> RxPort {
+        let (name, server) = self.server.lock().unwrap().clone().expect("a wire was opened");
+        self.attach(&name, &server, &RxOptions::default())
+    }
+}
+
+#[test]
+fn shm_that_the_writer_waits_for() {
+    run(&ShmWire::lossless());
+}
+
+#[test]
+fn shm_that_the_writer_does_not_wait_for() {
+    run(&ShmWire::lossy());
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    for (text, parts) in [
+        ("shm:nobody-shares-this", &["nobody-shares-this", "nobody shares", "--share"][..]),
+        ("shm:/nowhere/ring", &["/nowhere/ring", "nobody shares"]),
+        ("shm:x?mode=fast", &["mode=fast", "lossless or lossy"]),
+        ("shm:x?slots=few", &["slots=few", "not a number"]),
+        ("shm:x?speed=1", &["speed", "mode, slots"]),
+        ("shm:x@0-1", &["one queue"]),
+        (&format!("shm:{}", "x".repeat(200)), &["1 to 90 bytes"]),
+    ] {
+        assert_refused(text, false, parts);
+    }
+    assert_refused("shm:x", true, &["shm:x", "capture PORT --share x"]);
+}
+
+/// A lossy port that nobody reads is skipped; what it then says is what the writer knows.
+#[test]
+fn what_is_skipped_is_lost_by_name() {
+    let harness = ShmWire::new("?slots=2", 8);
+    let mut wire = harness.open(&RxOptions::default());
+    let sent = frames(0, 30_000, &[60, 333]);
+    wire.send(0, &sent);
+    let mut got = Vec::new();
+    wire.hang_up();
+    let mut queue = wire.queues().remove(0);
+    loop {
+        let head = queue.fill(now()).unwrap();
+        if head.burst.is_empty() && head.horizon == Horizon::Ended {
+            break;
+        }
+        let shown = head.burst.len();
+        got.extend(head.burst.iter().map(|(_, frame)| frame.to_vec()));
+        queue.consume(shown);
+    }
+    let mut ledger = Ledger::new();
+    queue.counters(&mut ledger);
+    let skipped = ledger.total(Count::Skipped);
+    assert!(skipped > 10_000 && got.len() > 1000, "{ledger:#?}");
+    assert_eq!(skipped as usize + got.len(), sent.len());
+    assert_eq!((ledger.imbalances(), ledger.losses()), (vec![], vec![(Count::Skipped, skipped)]));
+    assert!(got.iter().zip(&sent).all(|(got, sent)| *got == sent.bytes));
+}
+
+#[test]
+fn a_writer_that_dies_is_a_failure_after_its_last_frame() {
+    let harness = ShmWire::lossless();
+    let mut wire = harness.open(&RxOptions::default());
+    let sent = frames(0, 100, &[60]);
+    wire.send(0, &sent);
+    let (_, server) = harness.server.lock().unwrap().clone().unwrap();
+    drop(server.lock().unwrap().writer.take());
+    let mut queue = wire.queues().remove(0);
+    assert_eq!(queue.fill(now()).unwrap().burst.len(), 100);
+    queue.consume(100);
+    let failure = (0..1000).find_map(|_| queue.fill(now()).err());
+    let Some(PortError::Broken { reason, .. }) = failure else { panic!("{failure:?}") };
+    assert!(reason.contains("died"), "{reason}");
+    assert_eq!(queue.fill(now()).unwrap().horizon, Horizon::Ended);
+}
+
+/// A port opened for a run without loss is one that the writer waits for.
+#[test]
+fn a_run_without_loss_attaches_lossless() {
+    let harness = ShmWire::new("", 4);
+    let mut wire = harness.open(&RxOptions { lossless: true, ..RxOptions::default() });
+    let block = block_of(&frames(0, 5000, &[1514]));
+    let taken = wire.tx.as_mut().unwrap().queues[0].send(block.burst()).unwrap();
+    assert!(taken < 5000, "the writer goes on without it");
+    let harness = ShmWire::new("?mode=lossy", 4);
+    let mut wire = harness.open(&RxOptions { lossless: true, ..RxOptions::default() });
+    send_all(wire.tx.as_mut().unwrap().queues[0].as_mut(), &frames(0, 5000, &[1514]));
+    let outcome = ShmWire::lossless().open(&RxOptions::default()).exchange(&[frames(0, 10, &[60])]);
+    assert_all_arrived("shm", &[frames(0, 10, &[60])], &outcome.got);
+}
