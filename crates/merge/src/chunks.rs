@@ -69,7 +69,9 @@ impl Merge {
     /// Holds no keys; the next chunk begins with the frames after those emitted. False if their time is nothing that keys can count.
     pub(crate) fn start_chunks(&mut self) -> bool {
         let Chunks { lanes: held, keys, merged, room, base, .. } = &mut self.chunks;
-        *base = self.lanes.iter().filter(|lane| lane.is_head).map(|lane| lane.key).min().unwrap_or(0);
+        let least = self.lanes.iter().filter(|lane| lane.is_head).map(|lane| lane.key).min().unwrap_or(0);
+        // A horizon before all frames has the key 0, which is that of no frame.
+        *base = least.saturating_sub(1);
         for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
             *held = Held { keys: number * HELD..number * HELD, read: lane.done, newest: lane.newest.0, late: false };
         }

@@ -237,3 +237,77 @@ mod avx512 {
         _mm512_set1_epi64(value as i64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    /// A small generator (xorshift64; Marsaglia, Journal of Statistical Software 8, 2003).
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state >> 8
+    }
+
+    fn vectors() -> Option<Kernel> {
+        let kernel = Kernel::detect();
+        if !kernel.vectors {
+            eprintln!("skipped: this processor has no AVX-512");
+        }
+        kernel.vectors.then_some(kernel)
+    }
+
+    #[test]
+    fn rows_of_every_length_merge_as_they_sort() {
+        let mut state = 1;
+        for kernel in [Some(Kernel::PORTABLE), vectors()].into_iter().flatten() {
+            for (a, b) in (0..80).flat_map(|a| (0..80).map(move |b| (a, b))) {
+                // Few values: equal keys, also the greatest; then many.
+                for most in [3, 40, u64::MAX] {
+                    let mut row = |count| {
+                        let mut row: Vec<u64> = (0..count).map(|_| random(&mut state) % most).collect();
+                        row.iter_mut().for_each(|key| *key = if *key == 2 { keys::NONE } else { *key });
+                        row.sort_unstable();
+                        row
+                    };
+                    let (a, b) = (row(a), row(b));
+                    let mut out = vec![7; a.len() + b.len()];
+                    kernel.merge(&a, &b, &mut out);
+                    let mut expected = [a, b].concat();
+                    expected.sort_unstable();
+                    assert_eq!(out, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_by_vectors_are_those_made_one_by_one() {
+        let Some(kernel) = vectors() else { return };
+        let base = 1 << 60;
+        for count in 0..40usize {
+            // Each place in turn goes back, or stays where it is, or is the first beyond the span of keys.
+            for place in 0..=count {
+                for (step, far) in [(0, 0), (5, 0), (5, 1 << 33)] {
+                    let mut time = base + 100;
+                    let mut descs: Vec<Desc> = Vec::new();
+                    for number in 0..count {
+                        time += if number == place { far } else { step };
+                        descs.push(Desc::new(Nanos(time), 1, 2));
+                    }
+                    if far == 0 && place < count {
+                        descs[place].time.0 -= 6;
+                    }
+                    let (mut ours, mut theirs) = (vec![0; count], vec![0; count]);
+                    let tag = keys::tag(127, 1000);
+                    let in_order = keys::ascending(&descs, base, base + 100, tag, &mut theirs);
+                    assert_eq!(kernel.ascending(&descs, base, base + 100, tag, &mut ours), in_order, "{count} {place}");
+                    assert_eq!(in_order, far > 0 || place == count);
+                    assert!(!in_order || ours == theirs, "{count} {place}");
+                }
+            }
+        }
+    }
+}

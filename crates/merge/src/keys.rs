@@ -81,3 +81,29 @@ pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
     out[i + j..b.len() + i].copy_from_slice(&b[j..]);
     out[b.len() + i..].copy_from_slice(&a[i..]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    #[test]
+    fn a_key_says_rank_lane_index_and_late() {
+        let descs = [20, 10, 30].map(|time| Desc::new(Nanos(time), 0, 0));
+        let (mut keys, mut newest) = ([0; 3], 15);
+        any(&descs, 5, 12, &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys);
+        assert_eq!(newest, 30);
+        let said = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
+        let last = Pick::MAX_FRAMES - 1;
+        assert_eq!(said, [(20, 127, last - 2, false), (20, 127, last - 1, true), (30, 127, last, false)]);
+    }
+
+    #[test]
+    fn a_bound_is_behind_its_own_lane_and_before_the_next() {
+        let key = |time: u64, lane, index| (time - 5) << TIME_SHIFT | tag(lane, index);
+        let bound = bound(9, 5, 3);
+        assert!(key(9, 3, Pick::MAX_FRAMES - 1) < bound && bound < key(9, 4, 0));
+        assert_eq!(super::bound(5 + MAX_SPAN, 5, 3), NONE);
+        assert!(super::bound(5 + MAX_SPAN - 1, 5, 127) <= LAST && LAST < MAX_SPAN << TIME_SHIFT);
+    }
+}
