@@ -12,9 +12,24 @@
 //! A frame older than what was already emitted is *late*: it is emitted at once, flagged and counted, and
 //! its time is never rewritten. Output times do not go back except in frames flagged late. The output
 //! equals a stable sort of all frames by rank.
-#![forbid(unsafe_code)]
+//!
+//! # How
+//!
+//! `rule` is the rule as it is read, a run of one lane at a time. Where lanes alternate, [`Merge::order`] takes
+//! `chunks` instead: what a lane shows becomes ascending numbers (`keys`: time, lane and index in one), which are merged
+//! without a branch a frame, by vectors where the processor has them (`kernel`, the one unsafe file).
+#![deny(unsafe_code)]
 
-use linerate_burst::{Desc, Horizon, Nanos};
+mod chunks;
+mod fast;
+mod kernel;
+mod keys;
+mod rule;
+
+use crate::chunks::Chunks;
+use crate::fast::Pace;
+use crate::rule::Lane;
+use linerate_burst::{Desc, Horizon, Nanos, Pick};
 
 /// What one lane has ready.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +38,17 @@ pub struct Input<'a> {
     pub descs: &'a [Desc],
     /// How far the lane is complete behind them.
     pub horizon: Horizon,
+}
+
+impl<'a> Input<'a> {
+    /// The part of it that an order can name; the horizon of that part is the first frame left out.
+    #[inline]
+    fn shown(&self) -> Input<'a> {
+        match self.descs.get(Pick::MAX_FRAMES) {
+            None => *self,
+            Some(next) => Input { descs: &self.descs[..Pick::MAX_FRAMES], horizon: Horizon::At(next.time) },
+        }
+    }
 }
 
 /// Frames of one lane that follow each other in the output.
@@ -46,58 +72,55 @@ pub struct Merge {
     emitted: Nanos,
     late: u64,
     frames: u64,
+    pace: Pace,
+    chunks: Chunks,
 }
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Lane {
-    /// The greatest time this lane has shown in frames that were emitted.
-    newest: Nanos,
-    /// How many frames of the round's input are emitted.
-    done: usize,
-    /// Time of the lane's head or bound, [`ENDED`] where nothing can come.
-    key: u64,
-    /// Whether `key` is that of a frame that is there.
-    is_head: bool,
-}
-
-/// Above every time a frame can rank with.
-const ENDED: u64 = u64::MAX;
 
 impl Merge {
     /// A merge of `lanes` inputs.
+    ///
+    /// # Panics
+    /// If there are more than [`Pick::MAX_LANES`].
     pub fn new(lanes: usize) -> Self {
-        Merge { lanes: vec![Lane::default(); lanes], emitted: Nanos::ZERO, late: 0, frames: 0 }
+        assert!(lanes <= Pick::MAX_LANES, "{lanes} lanes, a merge takes {} at most", Pick::MAX_LANES);
+        Merge {
+            lanes: vec![Lane::default(); lanes],
+            emitted: Nanos::ZERO,
+            late: 0,
+            frames: 0,
+            pace: Pace::default(),
+            chunks: Chunks::new(lanes),
+        }
     }
 
     /// Appends to `runs` everything the rule allows to be emitted now, in order. The caller consumes from
-    /// each lane as many frames as its runs hold before the next round.
+    /// each lane as many frames as its runs hold before the next round. This is the rule as it is read;
+    /// [`Merge::order`] does the same faster.
     ///
     /// # Panics
     /// If the number of inputs is not that of the lanes.
     pub fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>) {
-        assert_eq!(inputs.len(), self.lanes.len(), "one input a lane");
-        for (lane, input) in self.lanes.iter_mut().zip(inputs) {
-            lane.done = 0;
-            lane.look(input);
-        }
+        self.start(inputs);
         while let Some((winner, limit)) = self.winner() {
             self.emit(winner, limit, &inputs[winner], runs);
         }
     }
 
-    /// Like `round`, as picks.
-    pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<linerate_burst::Pick>) {
-        let mut runs = Vec::new();
-        self.round(inputs, &mut runs);
-        for run in runs {
-            for index in run.first..run.first + run.count {
-                let pick = linerate_burst::Pick::new(run.lane, index);
-                picks.push(if run.late { pick.late() } else { pick });
-            }
-        }
+    /// Appends to `picks` everything the rule allows to be emitted now, in order: what [`Merge::round`] would, a frame at a
+    /// time. The caller consumes [`Merge::taken`] frames from each lane before the next round. Of a lane
+    /// that shows more than [`Pick::MAX_FRAMES`] frames, only as many are looked at.
+    ///
+    /// # Panics
+    /// If the number of inputs is not that of the lanes.
+    pub fn order(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) {
+        self.start(inputs);
+        self.fast(inputs, picks);
     }
 
-    /// Frames of a lane emitted in the last round.
+    /// Frames of `lane` emitted in the last round.
+    ///
+    /// # Panics
+    /// If there is no such lane.
     pub fn taken(&self, lane: usize) -> usize {
         self.lanes[lane].done
     }
@@ -110,70 +133,6 @@ impl Merge {
     /// How many of them were late.
     pub fn late(&self) -> u64 {
         self.late
-    }
-
-    /// The lane whose head ranks lowest, and the greatest key it may emit up to; `None` when the lowest
-    /// rank belongs to no frame that is there.
-    #[inline]
-    fn winner(&self) -> Option<(usize, u64)> {
-        let (mut winner, mut least, mut second, mut second_lane) = (0, ENDED, ENDED, 0);
-        for (index, lane) in self.lanes.iter().enumerate() {
-            if lane.key < least {
-                (second, second_lane) = (least, winner);
-                (winner, least) = (index, lane.key);
-            } else if lane.key < second {
-                (second, second_lane) = (lane.key, index);
-            }
-        }
-        if least == ENDED || !self.lanes[winner].is_head {
-            return None;
-        }
-        // A frame with the key of the second lane goes first only if its lane comes first.
-        Some((winner, if winner < second_lane || second == ENDED { second } else { second - 1 }))
-    }
-
-    fn emit(&mut self, winner: usize, limit: u64, input: &Input<'_>, runs: &mut Vec<Run>) {
-        let lane = &mut self.lanes[winner];
-        let mut run = Run { lane: winner, first: lane.done, count: 0, late: false };
-        while lane.is_head && lane.key <= limit {
-            let time = input.descs[lane.done].time;
-            let late = time < self.emitted;
-            if late != run.late {
-                push(runs, run);
-                run = Run { lane: winner, first: lane.done, count: 0, late };
-            }
-            run.count += 1;
-            self.frames += 1;
-            self.late += u64::from(late);
-            self.emitted = self.emitted.max(time);
-            lane.newest = lane.newest.max(time);
-            lane.done += 1;
-            lane.look(input);
-        }
-        push(runs, run);
-    }
-}
-
-impl Lane {
-    /// Sets the key to that of the next frame, or of the horizon where there is none.
-    #[inline]
-    fn look(&mut self, input: &Input<'_>) {
-        let (time, is_head) = match input.descs.get(self.done) {
-            Some(desc) => (desc.time, true),
-            None => (input.horizon.time(), false),
-        };
-        self.is_head = is_head;
-        self.key = match input.horizon {
-            Horizon::Ended if !is_head => ENDED,
-            // A frame stamped with the very end of time must still come out.
-            _ => time.max(self.newest).0.min(ENDED - 1),
-        };
-    }
-}
-
-fn push(runs: &mut Vec<Run>, run: Run) {
-    if run.count > 0 {
-        runs.push(run);
     }
 }
 

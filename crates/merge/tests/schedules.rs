@@ -1,7 +1,7 @@
 //! The merge against its oracle over seeded random schedules, and planted bugs that the same check must
 //! catch.
 
-use linerate_burst::{Desc, Horizon, Nanos};
+use linerate_burst::{Desc, Horizon, Nanos, Pick};
 use linerate_merge::{Input, Merge, Run};
 
 const SCHEDULES: u64 = 100_000;
@@ -40,14 +40,29 @@ impl Merger for Merge {
     }
 }
 
-/// Runs one schedule; says what is wrong with the output, if anything.
-fn check(seed: u64, merger: &mut dyn Merger, lanes: &mut [Lane]) -> Result<(), String> {
+/// A merge that orders frame by frame.
+struct Ordered {
+    merge: Merge,
+    picks: Vec<Pick>,
+}
+
+impl Merger for Ordered {
+    fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>) {
+        self.picks.clear();
+        self.merge.order(inputs, &mut self.picks);
+        let run = |pick: &Pick| Run { lane: pick.lane(), first: pick.index(), count: 1, late: pick.is_late() };
+        runs.extend(self.picks.iter().map(run));
+    }
+}
+
+/// Runs one schedule, about `scale` frames a lane and round; says what is wrong with the output, if anything.
+fn check(seed: u64, scale: u64, merger: &mut dyn Merger, lanes: &mut [Lane]) -> Result<(), String> {
     let mut random = Random(seed ^ 0x5eed);
     let mut output: Vec<(usize, u64, bool)> = Vec::new();
     let mut idle_rounds = 0;
     while lanes.iter().any(|lane| lane.consumed < lane.descs.len()) {
         for lane in lanes.iter_mut() {
-            let step = random.below(4) * random.below(3);
+            let step = random.below(4 * scale) * random.below(3);
             lane.arrived = lane.descs.len().min(lane.arrived + step as usize);
         }
         let mut runs = Vec::new();
@@ -101,12 +116,12 @@ fn oracle(lanes: &[Lane]) -> Vec<(usize, u64)> {
 }
 
 /// Lanes with idle times, equal times within and between lanes, frames out of order, and skewed promises.
-fn schedule(seed: u64) -> Vec<Lane> {
+fn schedule(seed: u64, scale: u64) -> Vec<Lane> {
     let mut random = Random(seed);
     let count = 1 + random.below(6);
     (0..count)
         .map(|_| {
-            let frames = random.below(20);
+            let frames = random.below(20 * scale);
             let step = 1 + random.below(8);
             let disorder = if random.below(3) == 0 { 1 + random.below(20) } else { 1 };
             let mut time = 100 + random.below(30);
@@ -125,10 +140,10 @@ fn schedule(seed: u64) -> Vec<Lane> {
 fn every_schedule_comes_out_as_the_oracle_sorts_it() {
     let mut frames = 0;
     for seed in 0..SCHEDULES {
-        let mut lanes = schedule(seed);
+        let mut lanes = schedule(seed, 1);
         frames += lanes.iter().map(|lane| lane.descs.len()).sum::<usize>();
         let mut merge = Merge::new(lanes.len());
-        if let Err(reason) = check(seed, &mut merge, &mut lanes) {
+        if let Err(reason) = check(seed, 1, &mut merge, &mut lanes) {
             panic!("seed {seed}: {reason}");
         }
     }
@@ -136,12 +151,24 @@ fn every_schedule_comes_out_as_the_oracle_sorts_it() {
 }
 
 #[test]
+fn every_schedule_comes_out_frame_by_frame_too() {
+    // Rounds of few frames, and rounds of many in a tenth of the schedules.
+    for (seed, scale) in (0..SCHEDULES).map(|seed| (seed, if seed % 10 == 0 { 20 } else { 1 })) {
+        let mut lanes = schedule(seed, scale);
+        let mut ordered = Ordered { merge: Merge::new(lanes.len()), picks: Vec::new() };
+        if let Err(reason) = check(seed, scale, &mut ordered, &mut lanes) {
+            panic!("seed {seed}: {reason}");
+        }
+    }
+}
+
+#[test]
 fn each_planted_bug_is_caught() {
     let caught = |bug: Bug| {
         (0..SCHEDULES / 10).any(|seed| {
-            let mut lanes = schedule(seed);
+            let mut lanes = schedule(seed, 1);
             let mut naive = Naive { bug, newest: vec![0; lanes.len()], emitted: 0 };
-            check(seed, &mut naive, &mut lanes).is_err()
+            check(seed, 1, &mut naive, &mut lanes).is_err()
         })
     };
     assert!(!caught(Bug::None), "the naive merge itself is wrong");

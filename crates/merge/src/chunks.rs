@@ -1,0 +1,198 @@
+//! Chunks: what the lanes show, as keys, merged as far as it is complete.
+
+use crate::kernel::Kernel;
+use crate::keys;
+use crate::{Input, Merge};
+use linerate_burst::{Horizon, Nanos, Pick};
+use std::mem;
+use std::ops::Range;
+
+/// Keys held of each lane.
+const HELD: usize = 128;
+/// A lane that holds fewer is filled up: those that bring few frames keep what they hold.
+const FEW: usize = HELD / 2;
+
+/// What the lanes of a merge hold as keys, and the room to merge them in.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks {
+    kernel: Kernel,
+    lanes: Vec<Held>,
+    /// [`HELD`] keys of each lane.
+    keys: Vec<u64>,
+    merged: Vec<u64>,
+    room: Vec<u64>,
+    /// Which keys of a row are to be merged, ascending each.
+    parts: Vec<Range<usize>>,
+    /// The time that keys count from.
+    base: u64,
+}
+
+/// One lane's keys.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    /// Which of [`Chunks::keys`] are not emitted yet.
+    keys: Range<usize>,
+    /// Frames of the input that became keys.
+    read: usize,
+    /// The greatest time of the lane in frames that became keys.
+    newest: u64,
+    /// Whether some of the keys may be of late frames.
+    late: bool,
+}
+
+/// How a chunk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// There is more.
+    More,
+    /// Nothing else can be emitted in this round.
+    Round,
+    /// What comes next is too far away in time for keys.
+    Span,
+}
+
+impl Chunks {
+    pub fn new(lanes: usize) -> Self {
+        Chunks {
+            kernel: Kernel::detect(),
+            lanes: vec![Held::default(); lanes],
+            keys: Vec::new(),
+            merged: Vec::new(),
+            room: Vec::new(),
+            parts: Vec::with_capacity(lanes),
+            base: 0,
+        }
+    }
+}
+
+impl Merge {
+    /// Holds no keys; the next chunk begins with the frames after those emitted. False if their time is nothing that keys can count.
+    pub(crate) fn start_chunks(&mut self) -> bool {
+        let Chunks { lanes: held, keys, merged, room, base, .. } = &mut self.chunks;
+        let least = self.lanes.iter().filter(|lane| lane.is_head).map(|lane| lane.key).min().unwrap_or(0);
+        // A horizon before all frames has the key 0, which is that of no frame.
+        *base = least.saturating_sub(1);
+        for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
+            *held = Held { keys: number * HELD..number * HELD, read: lane.done, newest: lane.newest.0, late: false };
+        }
+        for row in [keys, merged, room] {
+            row.resize(self.lanes.len() * HELD, 0);
+        }
+        *base < u64::MAX - (1 << 33)
+    }
+
+    /// Emits all frames that are complete in what can be held as keys.
+    pub(crate) fn chunk(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> End {
+        let chunks = &mut self.chunks;
+        // Up to here the keys held, and the horizons, are complete.
+        let (mut held, mut horizon) = (keys::NONE, keys::NONE);
+        let mut late = false;
+        for (lane, input) in inputs.iter().enumerate() {
+            let input = &input.shown();
+            late |= chunks.fill(lane, input, self.emitted.0);
+            match chunks.more(lane, input) {
+                Some(key) => held = held.min(key),
+                None => horizon = horizon.min(chunks.horizon(lane, input)),
+            }
+        }
+        let cut = held.min(horizon).min(keys::LAST);
+        for (lane, held) in self.lanes.iter_mut().zip(&mut chunks.lanes) {
+            let keys = &chunks.keys[held.keys.clone()];
+            let count = keys.partition_point(|key| *key <= cut);
+            if count > 0 {
+                lane.newest = Nanos(keys::rank(keys[count - 1], chunks.base));
+                lane.done += count;
+                chunks.parts.push(held.keys.start..held.keys.start + count);
+                held.keys.start += count;
+            }
+        }
+        let base = chunks.base;
+        let row = chunks.merge();
+        if let Some(last) = row.last() {
+            self.emitted = self.emitted.max(Nanos(keys::rank(*last, base)));
+        }
+        self.frames += row.len() as u64;
+        self.late += if late { row.iter().map(|key| key & 1).sum() } else { 0 };
+        picks.extend(row.iter().map(|key| keys::pick(*key)));
+        match cut {
+            _ if horizon == cut => End::Round,
+            keys::LAST if chunks.is_empty(inputs) => End::Round,
+            keys::LAST => End::Span,
+            _ => End::More,
+        }
+    }
+}
+
+impl Chunks {
+    /// Makes keys of more frames of a lane that holds few; whether some of what it holds may be late.
+    fn fill(&mut self, lane: usize, input: &Input<'_>, emitted: u64) -> bool {
+        let held = &mut self.lanes[lane];
+        if held.keys.len() >= FEW || held.read == input.descs.len() {
+            return held.late;
+        }
+        let start = lane * HELD;
+        let kept = held.keys.len();
+        self.keys.copy_within(held.keys.clone(), start);
+        let descs = &input.descs[held.read..];
+        let descs = &descs[..descs.len().min(HELD - kept)];
+        held.keys = start..start + kept + descs.len();
+        let keys = &mut self.keys[start + kept..start + kept + descs.len()];
+        let tag = keys::tag(lane, held.read);
+        let floor = held.newest.max(emitted);
+        held.late &= kept > 0;
+        if self.kernel.ascending(descs, self.base, floor, tag, keys) {
+            held.newest = descs.last().map_or(held.newest, |desc| desc.time.0);
+        } else {
+            keys::any(descs, self.base, emitted, &mut held.newest, tag, keys);
+            held.late = true;
+        }
+        held.read += descs.len();
+        held.late
+    }
+
+    /// The last key held of a lane that shows more.
+    fn more(&self, lane: usize, input: &Input<'_>) -> Option<u64> {
+        let held = &self.lanes[lane];
+        if held.read < input.descs.len() { Some(self.keys[held.keys.end - 1]) } else { None }
+    }
+
+    /// The greatest key that nothing of a lane still to come can go before; it shows nothing that is not a key yet.
+    fn horizon(&self, lane: usize, input: &Input<'_>) -> u64 {
+        match input.horizon {
+            Horizon::Ended => keys::NONE,
+            Horizon::At(time) => match time.0.max(self.lanes[lane].newest) {
+                rank if rank < self.base => 0,
+                rank => keys::bound(rank, self.base, lane),
+            },
+        }
+    }
+
+    /// Merges the parts, and forgets them.
+    fn merge(&mut self) -> &[u64] {
+        let mut is_merged = false;
+        while self.parts.len() > 1 {
+            let pairs = self.parts.len().div_ceil(2);
+            let source = if is_merged { &self.merged } else { &self.keys };
+            let mut at = 0;
+            for pair in 0..pairs {
+                let a = &source[self.parts[2 * pair].clone()];
+                let b = self.parts.get(2 * pair + 1).map_or(&[][..], |part| &source[part.clone()]);
+                let end = at + a.len() + b.len();
+                self.kernel.merge(a, b, &mut self.room[at..end]);
+                self.parts[pair] = at..end;
+                at = end;
+            }
+            self.parts.truncate(pairs);
+            mem::swap(&mut self.merged, &mut self.room);
+            is_merged = true;
+        }
+        let source = if is_merged { &self.merged } else { &self.keys };
+        self.parts.pop().map_or(&[], |part| &source[part])
+    }
+
+    /// Whether all frames are emitted.
+    fn is_empty(&self, inputs: &[Input<'_>]) -> bool {
+        let all = |(held, input): (&Held, &Input<'_>)| held.keys.is_empty() && held.read == input.shown().descs.len();
+        self.lanes.iter().zip(inputs).all(all)
+    }
+}

@@ -1,0 +1,313 @@
+//! Keys made and merged by vectors, where the processor has AVX-512.
+//!
+//! Unsafe because loads and stores of vectors take pointers, and because the instructions may be used only where they
+//! were found. Each function is equal to the one of the same name in `keys`.
+#![allow(unsafe_code)]
+
+use crate::keys;
+use linerate_burst::Desc;
+
+/// The fastest way this processor has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    /// Only ever true where AVX-512 was found.
+    vectors: bool,
+}
+
+impl Kernel {
+    /// Asks the processor.
+    #[cfg(target_arch = "x86_64")]
+    pub fn detect() -> Self {
+        Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") }
+    }
+
+    /// Asks nobody: there are no vectors for this kind of processor.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn detect() -> Self {
+        Kernel::PORTABLE
+    }
+
+    /// As on any processor.
+    #[cfg(any(test, not(target_arch = "x86_64")))]
+    pub const PORTABLE: Kernel = Kernel { vectors: false };
+
+    /// [`keys::ascending`]; `keys` is as long as `descs`.
+    #[inline]
+    pub fn ascending(self, descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
+        assert_eq!(descs.len(), keys.len(), "a key for each desc");
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            // SAFETY: the processor has the instructions, and both rows are equally long.
+            return unsafe { avx512::ascending(descs, base, floor, tag, keys) };
+        }
+        keys::ascending(descs, base, floor, tag, keys)
+    }
+
+    /// [`keys::merge`]; `out` is as long as both.
+    #[inline]
+    pub fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
+        assert_eq!(a.len() + b.len(), out.len(), "room for both");
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            // SAFETY: the processor has the instructions, and `out` is as long as `a` and `b` together.
+            return unsafe { avx512::merge(a, b, out) };
+        }
+        keys::merge(a, b, out);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::keys;
+    use linerate_burst::Desc;
+    use std::arch::x86_64::*;
+    use std::hint::select_unpredictable;
+
+    /// Keys in one vector.
+    const WIDE: usize = 8;
+    /// Keys merged in one step: two vectors, so that there is work while the first one's results are waited for.
+    const STEP: usize = 2 * WIDE;
+
+    type Pair = [__m512i; 2];
+
+    /// # Safety
+    /// The processor has these features; `keys` is as long as `descs`.
+    #[target_feature(enable = "avx512f,bmi2")]
+    pub unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
+        let whole = descs.len() / WIDE * WIDE;
+        let (bases, most) = (splat(base), splat(u32::MAX.into()));
+        // Each vector of memory holds two descs; times are numbers 0 and 4 of it.
+        let low = _mm512_set_epi64(0, 0, 0, 0, 12, 8, 4, 0);
+        let high = _mm512_set_epi64(12, 8, 4, 0, 0, 0, 0, 0);
+        let mut tags = _mm512_add_epi64(splat(tag), _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0));
+        let mut before = splat(floor);
+        let mut back = 0;
+        for at in (0..whole).step_by(WIDE) {
+            // SAFETY: descs `at` to `at + 8` are 4 vectors of memory and keys of the same numbers one; a desc has no padding.
+            let times = unsafe {
+                let memory = descs.as_ptr().add(at).cast::<__m512i>();
+                _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD).cast());
+                _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 1).cast());
+                _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 2).cast());
+                _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 3).cast());
+                let [a, b, c, d] = [0, 1, 2, 3].map(|number| _mm512_loadu_si512(memory.add(number)));
+                _mm512_mask_blend_epi64(0xf0, _mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(c, high, d))
+            };
+            back |= _mm512_cmplt_epu64_mask(times, _mm512_alignr_epi64::<7>(times, before));
+            before = times;
+            let spans = _mm512_min_epu64(_mm512_sub_epi64(times, bases), most);
+            let row = _mm512_or_si512(_mm512_slli_epi64::<32>(spans), tags);
+            // SAFETY: as above.
+            unsafe { _mm512_storeu_si512(keys.as_mut_ptr().add(at).cast(), row) };
+            tags = _mm512_add_epi64(tags, splat(2 * WIDE as u64));
+        }
+        let floor = if whole > 0 { descs[whole - 1].time.0 } else { floor };
+        back == 0 && keys::ascending(&descs[whole..], base, floor, tag + 2 * whole as u64, &mut keys[whole..])
+    }
+
+    /// Vectors of memory between what is read and what is fetched.
+    const AHEAD: usize = 64;
+
+    /// # Safety
+    /// The processor has these features; `out` is as long as `a` and `b` together.
+    #[target_feature(enable = "avx512f,bmi2")]
+    pub unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
+        let (mut i, mut j, mut at) = (STEP, STEP, 0);
+        let (mut low, mut high) = (load(a, 0), load(b, 0));
+        // What was not emitted yet is the greater half of all that was read, so the next to read is the row with the lower head.
+        while i + STEP <= a.len() && j + STEP <= b.len() {
+            (low, high) = sorted(low, high);
+            // SAFETY: `i`, `j` and 16 more keys lie in their rows; 16 of those read were not yet written, so they have room in `out`.
+            unsafe {
+                store_all(low, out.as_mut_ptr().add(at));
+                let first = *a.get_unchecked(i) <= *b.get_unchecked(j);
+                low = load_all(select_unpredictable(first, a.as_ptr().wrapping_add(i), b.as_ptr().wrapping_add(j)));
+                i += select_unpredictable(first, STEP, 0);
+                j += select_unpredictable(first, 0, STEP);
+            }
+            at += STEP;
+        }
+        loop {
+            (low, high) = sorted(low, high);
+            store(low, &mut out[at..]);
+            at += STEP;
+            if at >= out.len() {
+                return;
+            }
+            let head = |row: &[u64], at: usize| row.get(at).copied().unwrap_or(keys::NONE);
+            if head(a, i) <= head(b, j) {
+                low = load(a, i);
+                i += STEP;
+            } else {
+                low = load(b, j);
+                j += STEP;
+            }
+        }
+    }
+
+    /// Two ascending pairs as the lower and the greater half of both, each ascending: a bitonic merge (Batcher, Sorting networks and their
+    /// applications, 1968).
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn sorted(a: Pair, b: Pair) -> (Pair, Pair) {
+        let turn = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+        let (c, d) = (_mm512_permutexvar_epi64(turn, b[1]), _mm512_permutexvar_epi64(turn, b[0]));
+        let low = [_mm512_min_epu64(a[0], c), _mm512_min_epu64(a[1], d)];
+        let high = [_mm512_max_epu64(a[0], c), _mm512_max_epu64(a[1], d)];
+        (bitonic(low), bitonic(high))
+    }
+
+    /// 16 keys that go up and then down, or turned, ascending.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn bitonic(row: Pair) -> Pair {
+        [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])].map(|half| {
+            let half = halves(half, _mm512_shuffle_i64x2::<0x4e>(half, half), 0xf0);
+            let half = halves(half, _mm512_permutex_epi64::<0x4e>(half), 0xcc);
+            halves(half, _mm512_permutex_epi64::<0xb1>(half), 0xaa)
+        })
+    }
+
+    /// The lesser of both at the places that `upper` leaves out, the greater at the others.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn halves(a: __m512i, b: __m512i, upper: __mmask8) -> __m512i {
+        _mm512_mask_max_epu64(_mm512_min_epu64(a, b), upper, a, b)
+    }
+
+    /// # Safety
+    /// 16 keys can be read there.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    unsafe fn load_all(from: *const u64) -> Pair {
+        // SAFETY: the caller's promise.
+        unsafe { [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(WIDE).cast())] }
+    }
+
+    /// # Safety
+    /// 16 keys can be written there.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    unsafe fn store_all(pair: Pair, to: *mut u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            _mm512_storeu_si512(to.cast(), pair[0]);
+            _mm512_storeu_si512(to.add(WIDE).cast(), pair[1]);
+        }
+    }
+
+    /// The 16 keys of `row` from `at` on, with [`keys::NONE`] behind its end.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn load(row: &[u64], at: usize) -> Pair {
+        let rest = row.get(at..).unwrap_or_default();
+        let mask = places(rest.len());
+        let none = splat(keys::NONE);
+        // SAFETY: no more is read than the row has.
+        unsafe {
+            [
+                _mm512_mask_loadu_epi64(none, mask as u8, rest.as_ptr().cast()),
+                _mm512_mask_loadu_epi64(none, (mask >> WIDE) as u8, rest.as_ptr().wrapping_add(WIDE).cast()),
+            ]
+        }
+    }
+
+    /// As many of the 16 keys as have room.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn store(pair: Pair, to: &mut [u64]) {
+        let mask = places(to.len());
+        // SAFETY: no more is written than there is room for.
+        unsafe {
+            _mm512_mask_storeu_epi64(to.as_mut_ptr().cast(), mask as u8, pair[0]);
+            _mm512_mask_storeu_epi64(to.as_mut_ptr().wrapping_add(WIDE).cast(), (mask >> WIDE) as u8, pair[1]);
+        }
+    }
+
+    /// A bit for each of the first `count` of 16 places.
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn places(count: usize) -> u32 {
+        _bzhi_u32(0xffff, count.min(STEP) as u32)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,bmi2")]
+    fn splat(value: u64) -> __m512i {
+        _mm512_set1_epi64(value as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    /// A small generator (xorshift64; Marsaglia, Journal of Statistical Software 8, 2003).
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state >> 8
+    }
+
+    fn vectors() -> Option<Kernel> {
+        let kernel = Kernel::detect();
+        if !kernel.vectors {
+            eprintln!("skipped: this processor has no AVX-512");
+        }
+        kernel.vectors.then_some(kernel)
+    }
+
+    #[test]
+    fn rows_of_every_length_merge_as_they_sort() {
+        let mut state = 1;
+        for kernel in [Some(Kernel::PORTABLE), vectors()].into_iter().flatten() {
+            for (a, b) in (0..80).flat_map(|a| (0..80).map(move |b| (a, b))) {
+                // Few values: equal keys, also the greatest; then many.
+                for most in [3, 40, u64::MAX] {
+                    let mut row = |count| {
+                        let mut row: Vec<u64> = (0..count).map(|_| random(&mut state) % most).collect();
+                        row.iter_mut().for_each(|key| *key = if *key == 2 { keys::NONE } else { *key });
+                        row.sort_unstable();
+                        row
+                    };
+                    let (a, b) = (row(a), row(b));
+                    let mut out = vec![7; a.len() + b.len()];
+                    kernel.merge(&a, &b, &mut out);
+                    let mut expected = [a, b].concat();
+                    expected.sort_unstable();
+                    assert_eq!(out, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_by_vectors_are_those_made_one_by_one() {
+        let Some(kernel) = vectors() else { return };
+        let base = 1 << 60;
+        for count in 0..40usize {
+            // Each place in turn goes back, or stays where it is, or is the first beyond the span of keys.
+            for place in 0..=count {
+                for (step, far) in [(0, 0), (5, 0), (5, 1 << 33)] {
+                    let mut time = base + 100;
+                    let mut descs: Vec<Desc> = Vec::new();
+                    for number in 0..count {
+                        time += if number == place { far } else { step };
+                        descs.push(Desc::new(Nanos(time), 1, 2));
+                    }
+                    if far == 0 && place < count {
+                        descs[place].time.0 -= 6;
+                    }
+                    let (mut ours, mut theirs) = (vec![0; count], vec![0; count]);
+                    let tag = keys::tag(127, 1000);
+                    let in_order = keys::ascending(&descs, base, base + 100, tag, &mut theirs);
+                    assert_eq!(kernel.ascending(&descs, base, base + 100, tag, &mut ours), in_order, "{count} {place}");
+                    assert_eq!(in_order, far > 0 || place == count);
+                    assert!(!in_order || ours == theirs, "{count} {place}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Keys: the rank of a frame and which frame it is, in one number that sorts as the rule does.
+//!
+//! From the top: 32 bits of time since a base, 7 of lane, 24 of index, and whether the frame is late. The low half is
+//! thus a [`Pick`] turned left by one bit, and comes below the time so that frames of equal time stay in
+//! the order of lanes, and those of one lane in their own.
+//!
+//! This is the portable form of what `kernel` does by vectors, and its oracle.
+
+use linerate_burst::{Desc, Pick};
+
+/// Above every key.
+pub(crate) const NONE: u64 = u64::MAX;
+/// The greatest key of a frame that may be emitted: a span of 4.29 s. What is later has greater ones that may be equal.
+pub(crate) const LAST: u64 = NONE - (1 << TIME_SHIFT);
+
+const TIME_SHIFT: u32 = 32;
+const LANE_SHIFT: u32 = 25;
+const MAX_SPAN: u64 = (1 << TIME_SHIFT) - 1;
+
+/// The low half of the key of frame `index` of `lane`; the next frame's is greater by 2.
+#[inline]
+pub(crate) fn tag(lane: usize, index: usize) -> u64 {
+    (lane as u64) << LANE_SHIFT | (index as u64) << 1
+}
+
+/// The greatest key of `lane` at time `rank`, not below `base`; [`NONE`] if that is beyond the span of keys.
+#[inline]
+pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
+    match rank - base {
+        span if span < MAX_SPAN => span << TIME_SHIFT | tag(lane + 1, 0) - 1,
+        _ => NONE,
+    }
+}
+
+/// The rank of the frame with `key`, which is not above [`LAST`].
+#[inline]
+pub(crate) fn rank(key: u64, base: u64) -> u64 {
+    base + (key >> TIME_SHIFT)
+}
+
+/// What a key says beside the time.
+#[inline]
+pub(crate) fn pick(key: u64) -> Pick {
+    let (lane, index) = (key as u32 >> LANE_SHIFT, key as u32 >> 1 & (Pick::MAX_FRAMES as u32 - 1));
+    let pick = Pick::new(lane as usize, index as usize);
+    if key & 1 == 1 { pick.late() } else { pick }
+}
+
+/// Keys of frames that do not go back from `floor`, the first with `tag`; false, and keys of no
+/// meaning, if one does. `base` is not above `floor`.
+#[inline]
+pub(crate) fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
+    let (mut latest, mut in_order) = (floor, true);
+    for ((key, desc), tag) in keys.iter_mut().zip(descs).zip((tag..).step_by(2)) {
+        in_order &= desc.time.0 >= latest;
+        latest = desc.time.0;
+        *key = latest.wrapping_sub(base).min(MAX_SPAN) << TIME_SHIFT | tag;
+    }
+    in_order
+}
+
+/// Keys of any frames. `newest` is the greatest time of the lane so far, and is kept so; frames below it or below
+/// `emitted` are late.
+pub(crate) fn any(descs: &[Desc], base: u64, emitted: u64, newest: &mut u64, tag: u64, keys: &mut [u64]) {
+    for ((key, desc), tag) in keys.iter_mut().zip(descs).zip((tag..).step_by(2)) {
+        let late = desc.time.0 < emitted.max(*newest);
+        *newest = desc.time.0.max(*newest);
+        *key = (*newest - base).min(MAX_SPAN) << TIME_SHIFT | tag | u64::from(late);
+    }
+}
+
+/// Merges two ascending rows of keys into one; `out` is as long as both.
+pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let first = a[i] <= b[j];
+        out[i + j] = if first { a[i] } else { b[j] };
+        i += usize::from(first);
+        j += usize::from(!first);
+    }
+    out[i + j..b.len() + i].copy_from_slice(&b[j..]);
+    out[b.len() + i..].copy_from_slice(&a[i..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    #[test]
+    fn a_key_says_rank_lane_index_and_late() {
+        let descs = [20, 10, 30].map(|time| Desc::new(Nanos(time), 0, 0));
+        let (mut keys, mut newest) = ([0; 3], 15);
+        any(&descs, 5, 12, &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys);
+        assert_eq!(newest, 30);
+        let said = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
+        let last = Pick::MAX_FRAMES - 1;
+        assert_eq!(said, [(20, 127, last - 2, false), (20, 127, last - 1, true), (30, 127, last, false)]);
+    }
+
+    #[test]
+    fn a_bound_is_behind_its_own_lane_and_before_the_next() {
+        let key = |time: u64, lane, index| (time - 5) << TIME_SHIFT | tag(lane, index);
+        let bound = bound(9, 5, 3);
+        assert!(key(9, 3, Pick::MAX_FRAMES - 1) < bound && bound < key(9, 4, 0));
+        assert_eq!(super::bound(5 + MAX_SPAN, 5, 3), NONE);
+        assert!(super::bound(5 + MAX_SPAN - 1, 5, 127) <= LAST && LAST < MAX_SPAN << TIME_SHIFT);
+    }
+}
