@@ -53,7 +53,9 @@ pub struct CaptureReport {
     pub bytes: u64,
     /// The bytes they had on the wire, without FCS.
     pub wire_bytes: u64,
-    /// The least and the greatest time among them.
+    /// Frames of each shard that the traffic was divided into, whichever of them was kept; none without a shard.
+    pub shards: Vec<u64>,
+    /// The least and the greatest time among the frames handed to the outputs.
     pub span: Option<(Nanos, Nanos)>,
     /// How long the run took.
     pub elapsed: Duration,
@@ -198,6 +200,7 @@ impl Session {
             frames: self.output.frames,
             bytes: self.output.bytes,
             wire_bytes: self.output.wire_bytes,
+            shards: self.selector.shards().to_vec(),
             span: self.output.span,
             elapsed,
             events: self.lanes.events,
