@@ -185,7 +185,7 @@ impl Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_burst::{LinkType, Nanos, StampSource};
+    use linerate_burst::{Ledger, LinkType, Nanos, Stage, StampSource};
 
     #[test]
     fn nothing_longer_than_the_snap_length_passes_and_what_was_cut_is_flagged() {
@@ -249,9 +249,10 @@ mod tests {
         let own = selector.shards()[0] / 3;
         assert!(own > 20);
         assert_eq!((selector.duplicates, selector.past_limit, selector.delivered), (own * 2, own - 20, 20));
-        let mut account = Account::default();
-        selector.counters(&mut account);
-        assert_eq!(account.unaccounted(), 0);
+        let mut ledger = Ledger::new();
+        selector.counters(ledger.account(Stage::Select, ""));
+        assert_eq!(ledger.imbalances(), []);
+        assert_eq!(ledger.total(Count::OtherShard), 600 - own * 3);
     }
 
     #[test]
