@@ -34,14 +34,14 @@ fn frame(flow: u8, back: bool, number: u32, tunnel: bool) -> Vec<u8> {
     let (outer_ports, network) = (udp::Header { source_port: 9, destination_port: vxlan::PORT }, vxlan::Header::new(7));
 
     let mut headers: Vec<&dyn Header> = vec![&link];
-    if flow % 5 == 0 {
+    if flow.is_multiple_of(5) {
         headers.push(&tag);
     }
     if tunnel {
         headers.extend([&outer as &dyn Header, &outer_ports, &network, &link]);
     }
-    headers.push(if flow % 2 == 0 { &v6 } else { &v4 });
-    headers.push(if flow % 3 == 0 { &segment } else { &datagram });
+    headers.push(if flow.is_multiple_of(2) { &v6 } else { &v4 });
+    headers.push(if flow.is_multiple_of(3) { &segment } else { &datagram });
     Frame::new(&headers, &number.to_be_bytes()).to_vec().unwrap()
 }
 
@@ -127,20 +127,23 @@ fn a_real_capture_is_divided_by_flows() {
     let numbered = parts.iter().enumerate().flat_map(|(index, (part, _))| part.iter().map(move |one| (index, one)));
     for (index, record) in numbered {
         if let Some(ends) = endpoints(&record.bytes) {
-            assert_eq!(*part_of.entry(ends.clone()).or_insert(index), index, "{ends:?} is in two parts");
+            assert_eq!(*part_of.entry(ends).or_insert(index), index, "{ends:?} is in two parts");
         }
     }
     assert!(part_of.len() > 500, "{} flows", part_of.len());
 }
 
-/// The endpoints of TCP and UDP over IPv4 without options, tags and fragments, in order.
-fn endpoints(frame: &[u8]) -> Option<(u8, Vec<&[u8]>, Vec<&[u8]>)> {
+/// An address and a port.
+type Endpoint<'a> = (&'a [u8], &'a [u8]);
+
+/// Protocol and endpoints, in order, of TCP and UDP over IPv4 without options, tags and fragments.
+fn endpoints(frame: &[u8]) -> Option<(u8, Endpoint<'_>, Endpoint<'_>)> {
     let is_plain = frame.len() >= 42 && frame[12..15] == [8, 0, 0x45] && frame[20] & 0x3f == 0 && frame[21] == 0;
     if !is_plain || !matches!(frame[23], 6 | 17) {
         return None;
     }
-    let (one, other) = (vec![&frame[26..30], &frame[34..36]], vec![&frame[30..34], &frame[36..38]]);
-    Some((frame[23], one.clone().min(other.clone()), one.max(other)))
+    let (one, other) = ((&frame[26..30], &frame[34..36]), (&frame[30..34], &frame[36..38]));
+    Some((frame[23], one.min(other), one.max(other)))
 }
 
 /// Captures with a slice; what is written, and the document.

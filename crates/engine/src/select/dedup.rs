@@ -61,12 +61,12 @@ impl Dedup {
         {
             self.forget();
         }
-        let is_recent = |time: u64| self.newest - time <= self.window;
         let digest = digest(&self.keys, frame, wire);
         match self.kept.entry(digest) {
-            // Of two within the window, only a frame that is late can be farther from the other.
-            Entry::Occupied(entry) if is_recent(*entry.get()) => return entry.get().abs_diff(time.0) <= self.window,
-            _ if !is_recent(time.0) => return false,
+            // Only a frame that is late can be farther from one of the window.
+            Entry::Occupied(entry) if self.newest - entry.get() <= self.window => {
+                return entry.get().abs_diff(time.0) <= self.window;
+            }
             entry => entry.insert_entry(time.0),
         };
         self.order.push_back((time.0, digest));
