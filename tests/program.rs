@@ -6,6 +6,8 @@ mod failures;
 mod files;
 #[path = "program/filters.rs"]
 mod filters;
+#[path = "program/selection.rs"]
+mod selection;
 #[path = "program/usage.rs"]
 mod usage;
 #[path = "program/verbs.rs"]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 22] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
@@ -17,6 +17,14 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["capture", "-r", "x.pcap", "-f", "tcp", "udp"], "given twice"),
         (&["capture", "nosuch0", "tcp", "or"], "syntax error"),
         (&["capture", "-r", "/dev/null", "tcp", "or"], "syntax error"),
+        (&["capture", "-r", "x.pcap", "--shard", "0/4"], "from 1 to 4"),
+        (&["capture", "-r", "x.pcap", "--shard", "5/4"], "no shard 5 of 4"),
+        (&["capture", "-r", "x.pcap", "--shard", "half"], "INDEX/COUNT"),
+        (&["capture", "-r", "x.pcap", "--shard-inner"], "--shard"),
+        (&["capture", "-r", "x.pcap", "--slice", "l5"], "l4+64"),
+        (&["capture", "-r", "x.pcap", "--slice", "l4", "-s", "96"], "--snap"),
+        (&["capture", "-r", "x.pcap", "--dedup=-1"], "no span of time"),
+        (&["capture", "-r", "x.pcap", "--dedup=soon"], "soon"),
         (&["generate", "--udp"], "--to"),
         (&["generate", "--to", "pcap:/dev/null"], "--replay"),
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),

@@ -12,7 +12,7 @@ pub enum Stage {
     Receive,
     /// The merge of all lanes by time.
     Merge,
-    /// Filter text and frame limits.
+    /// Filter text, shards, duplicates and frame limits.
     Select,
     /// From one port to another.
     Forward,
@@ -166,10 +166,16 @@ counters! {
     SelectDelivered = Select, Delivered, "delivered";
     /// Frames the filter text did not select.
     Filtered = Select, Refused, "filtered";
+    /// Frames that belong to another shard than the one asked for.
+    OtherShard = Select, Refused, "other_shard";
+    /// Frames equal to one that was kept within the window of deduplication.
+    Duplicate = Select, Refused, "duplicate";
     /// Frames beyond the count or time asked for.
     PastLimit = Select, Refused, "past_limit";
-    /// Frames cut to the snap length asked for; they are delivered.
+    /// Frames cut to the length, or behind the header, asked for; they are delivered.
     Sliced = Select, Note, "sliced";
+    /// Frames that deduplication forgot before their time, because too many came within the window: copies of them are delivered.
+    DedupForgotten = Select, Note, "dedup_forgotten";
 
     /// Frames taken from the queues of one port.
     ForwardReceived = Forward, Received, "received";

@@ -50,7 +50,9 @@ pub struct CaptureReport {
     pub bytes: u64,
     /// The bytes they had on the wire, without FCS.
     pub wire_bytes: u64,
-    /// The least and the greatest time among them.
+    /// Frames of each shard that the traffic was divided into, whichever of them was kept; none without a shard.
+    pub shards: Vec<u64>,
+    /// The least and the greatest time among the frames handed to the outputs.
     pub span: Option<(Nanos, Nanos)>,
     /// How long the run took.
     pub elapsed: Duration,
@@ -207,6 +209,7 @@ impl Session {
             frames: totals.frames,
             bytes: totals.bytes,
             wire_bytes: totals.wire_bytes,
+            shards: self.selector.shards().to_vec(),
             span: totals.span(),
             elapsed,
             events: self.lanes.events,

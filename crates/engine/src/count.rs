@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Counting {
     /// Where frames come from.
     pub ports: Vec<RxPort>,
-    /// Which frames to count; the snap length means nothing here.
+    /// Which frames to count; the slice means nothing here.
     pub selection: Selection,
     /// Whether to look into the frames for their protocols.
     pub protocols: bool,
@@ -157,7 +157,7 @@ impl Session {
         counting.watch.show(&counts);
         Session {
             lanes,
-            selector: Selector::new(Selection { snap: 0, ..counting.selection }),
+            selector: Selector::new(Selection { slice: None, ..counting.selection }),
             rounds: Rounds::new(counting.waiting, counting.duration, counting.stop),
             counts,
             layers: counting.protocols.then(Layers::new),

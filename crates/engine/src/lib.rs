@@ -3,7 +3,7 @@
 //! - [`clock`]: the time that is handed down as `now`;
 //! - [`control`]: stopping a run, and watching it from another thread;
 //! - [`wait`]: what to do while nothing is ready;
-//! - [`select`]: filter text, snap length and frame limit;
+//! - [`select`]: filter text, shards, duplicates, slices and frame limit;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
 //!   `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
@@ -34,7 +34,7 @@ pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};
 pub use made::Changes;
-pub use select::Selection;
+pub use select::{Selection, Shard, Slice};
 pub use source::Source;
 pub use transmit::{Transmit, TransmitReport};
 pub use wait::Waiting;

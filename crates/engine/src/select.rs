@@ -1,27 +1,60 @@
-//! Filter text, snap length and frame limit, applied to each frame after the merge.
+//! Which frames to keep, and how much of them: applied to each frame after the merge.
+//!
+//! A frame passes the filter, then the [`Shard`], then the search for duplicates, then the limit; what is left of it
+//! is cut.
 
+mod dedup;
+mod shard;
+mod slice;
+
+pub use self::dedup::WINDOW;
+pub use self::shard::{Shard, ShardError, imbalance};
+pub use self::slice::{Header, Slice, SliceError};
+
+use self::dedup::Dedup;
 use linerate_burst::{Account, Count, Desc, Flags, Interface};
 use linerate_filter::{Filter, FilterError};
+use linerate_wire::{Layers, Link};
+use std::time::Duration;
 
 /// Which frames to keep, and how much of them.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// pcap-filter text; empty selects everything.
     pub filter: String,
-    /// Most bytes of a frame to keep; 0 for all.
-    pub snap: u32,
+    /// Which part of the traffic to keep; `None` for all.
+    pub shard: Option<Shard>,
+    /// For how long a frame is remembered, so that it is not kept twice; `None` keeps duplicates.
+    pub dedup: Option<Duration>,
     /// Most frames to keep; `None` for no limit.
     pub frames: Option<u64>,
+    /// How much of a frame to keep; `None` for all.
+    pub slice: Option<Slice>,
+}
+
+impl Selection {
+    /// Most bytes of a frame that a port needs to hand over; 0 for all.
+    pub fn snap(&self) -> u32 {
+        match (self.shard, self.dedup, self.slice) {
+            (None, None, Some(Slice::Bytes(bytes))) => bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// A selection at work.
 pub(crate) struct Selector {
     selection: Selection,
-    /// What each interface's frames have to pass.
-    judges: Vec<Judge>,
+    /// Of each interface: what its frames have to pass, and begin with.
+    interfaces: Vec<(Judge, Option<Link>)>,
+    dedup: Option<Dedup>,
+    layers: Layers,
+    /// Frames of each part that the traffic is divided into.
+    shards: Vec<u64>,
     received: u64,
     delivered: u64,
     filtered: u64,
+    duplicates: u64,
     past_limit: u64,
     sliced: u64,
 }
@@ -37,7 +70,19 @@ enum Judge {
 
 impl Selector {
     pub fn new(selection: Selection) -> Self {
-        Selector { selection, judges: Vec::new(), received: 0, delivered: 0, filtered: 0, past_limit: 0, sliced: 0 }
+        Selector {
+            interfaces: Vec::new(),
+            dedup: selection.dedup.map(Dedup::new),
+            layers: Layers::new(),
+            shards: vec![0; selection.shard.map_or(0, |shard| shard.of() as usize)],
+            selection,
+            received: 0,
+            delivered: 0,
+            filtered: 0,
+            duplicates: 0,
+            past_limit: 0,
+            sliced: 0,
+        }
     }
 
     /// Gets ready for frames of one more interface. After an error none of them is selected.
@@ -49,7 +94,7 @@ impl Selector {
                 Err(error) => (Judge::None, Err(error)),
             },
         };
-        self.judges.push(judge);
+        self.interfaces.push((judge, Link::from_linktype(interface.link.0)));
         result
     }
 
@@ -58,11 +103,16 @@ impl Selector {
         self.selection.frames.is_some_and(|limit| self.delivered >= limit)
     }
 
+    /// Whether all frames are wanted whole.
+    pub fn is_everything(&self) -> bool {
+        let Selection { filter, shard, dedup, frames, slice } = &self.selection;
+        filter.is_empty() && shard.is_none() && dedup.is_none() && frames.is_none() && slice.is_none()
+    }
+
     /// Takes `frames` frames without looking at any, if all frames are wanted whole; else false.
     #[inline]
     pub fn take_all(&mut self, frames: usize) -> bool {
-        let Selection { filter, snap, frames: limit } = &self.selection;
-        let all = filter.is_empty() && *snap == 0 && limit.is_none();
+        let all = self.is_everything();
         if all {
             self.received += frames as u64;
             self.delivered += frames as u64;
@@ -75,7 +125,8 @@ impl Selector {
     #[inline]
     pub fn select(&mut self, desc: &Desc, frame: &[u8], judged: bool) -> Option<(usize, Flags)> {
         self.received += 1;
-        let wanted = match &self.judges[usize::from(desc.interface)] {
+        let (judge, link) = &self.interfaces[usize::from(desc.interface)];
+        let wanted = match judge {
             Judge::All => true,
             Judge::Matching(_) if judged && !desc.flags.contains(Flags::VLAN_RESTORED) => true,
             Judge::Matching(filter) => filter.matches(frame, desc.wire),
@@ -85,37 +136,60 @@ impl Selector {
             self.filtered += 1;
             return None;
         }
+        if let Some(shard) = self.selection.shard {
+            let part = shard.part_of(desc, *link, frame);
+            self.shards[part as usize - 1] += 1;
+            if part != shard.index() {
+                return None;
+            }
+        }
+        if self.dedup.as_mut().is_some_and(|dedup| dedup.is_duplicate(desc.time, frame, desc.wire)) {
+            self.duplicates += 1;
+            return None;
+        }
         if self.is_full() {
             self.past_limit += 1;
             return None;
         }
         self.delivered += 1;
-        let snap = self.selection.snap as usize;
-        // A frame that comes as long as the snap length, and was longer, was cut by the backend.
-        let is_whole = frame.len() < snap || frame.len() == snap && desc.wire as usize <= snap;
-        if snap == 0 || is_whole {
-            return Some((frame.len(), desc.flags));
+        let Some(slice) = self.selection.slice else { return Some((frame.len(), desc.flags)) };
+        let length = slice.length(*link, frame, &mut self.layers);
+        // A frame that comes as long as the slice, and was longer, was cut by the backend.
+        let is_cut = slice == Slice::Bytes(length as u32) && desc.wire as usize > length;
+        if length == frame.len() && !is_cut {
+            return Some((length, desc.flags));
         }
         self.sliced += 1;
-        Some((snap, desc.flags | Flags::SLICED))
+        Some((length, desc.flags | Flags::SLICED))
+    }
+
+    /// Frames of each part that the traffic was divided into, whichever of them was kept; none without a shard.
+    pub fn shards(&self) -> &[u64] {
+        &self.shards
     }
 
     pub fn counters(&self, account: &mut Account) {
         account.add(Count::SelectReceived, self.received).add(Count::SelectDelivered, self.delivered);
-        account.add(Count::Filtered, self.filtered).add(Count::PastLimit, self.past_limit);
+        account.add(Count::Filtered, self.filtered).add(Count::OtherShard, self.other_shards());
+        account.add(Count::Duplicate, self.duplicates).add(Count::PastLimit, self.past_limit);
         account.add(Count::Sliced, self.sliced);
+        account.add(Count::DedupForgotten, self.dedup.as_ref().map_or(0, Dedup::forgotten));
+    }
+
+    fn other_shards(&self) -> u64 {
+        let own = self.selection.shard.and_then(|shard| self.shards.get(shard.index() as usize - 1));
+        self.shards.iter().sum::<u64>() - own.copied().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_burst::{LinkType, Nanos, StampSource};
+    use linerate_burst::{Ledger, LinkType, Nanos, Stage, StampSource};
 
     #[test]
     fn nothing_longer_than_the_snap_length_passes_and_what_was_cut_is_flagged() {
-        let mut selector = Selector::new(Selection { snap: 4, ..Selection::default() });
-        selector.add_interface(&Interface::new("", LinkType::ETHERNET, StampSource::User)).unwrap();
+        let mut selector = ethernet(Selection { slice: Some(Slice::Bytes(4)), ..Selection::default() });
         // Captured and wire length, then what is kept; a file may claim a wire length below the captured one.
         for (captured, wire, kept, sliced) in
             [(3, 9, 3, false), (4, 4, 4, false), (4, 9, 4, true), (5, 5, 4, true), (6, 3, 4, true)]
@@ -124,5 +198,85 @@ mod tests {
             let (length, flags) = selector.select(&desc, &[0; 6][..captured as usize], false).unwrap();
             assert_eq!((length, flags.contains(Flags::SLICED)), (kept, sliced), "{captured} of {wire}");
         }
+    }
+
+    fn ethernet(selection: Selection) -> Selector {
+        let mut selector = Selector::new(selection);
+        selector.add_interface(&Interface::new("", LinkType::ETHERNET, StampSource::User)).unwrap();
+        selector
+    }
+
+    /// A frame of a flow of its own, at a time of its own.
+    fn frame(number: u8) -> (Desc, [u8; 60]) {
+        let mut frame = [0; 60];
+        frame[5] = number;
+        (Desc::new(Nanos(u64::from(number) * 100), 0, 60), frame)
+    }
+
+    #[test]
+    fn each_frame_is_in_one_shard_and_all_shards_are_counted() {
+        let mut kept = [0; 200];
+        for index in 1..=3 {
+            let mut selector = ethernet(Selection { shard: Shard::new(index, 3).ok(), ..Selection::default() });
+            for (number, times) in kept.iter_mut().enumerate() {
+                let (desc, frame) = frame(number as u8);
+                *times += u32::from(selector.select(&desc, &frame, false).is_some());
+            }
+            let shards = selector.shards();
+            assert_eq!((shards.len(), shards.iter().sum::<u64>()), (3, 200));
+            assert_eq!(shards[index as usize - 1], selector.delivered);
+            assert_eq!(selector.other_shards(), 200 - selector.delivered);
+            assert!(shards.iter().all(|frames| *frames > 40), "{shards:?}");
+        }
+        assert_eq!(kept, [1; 200]);
+    }
+
+    #[test]
+    fn what_was_not_kept_has_a_reason() {
+        let selection = Selection {
+            shard: Shard::new(1, 2).ok(),
+            dedup: Some(Duration::from_nanos(50)),
+            frames: Some(20),
+            ..Selection::default()
+        };
+        let mut selector = ethernet(selection);
+        for number in 0..200 {
+            let (desc, frame) = frame(number);
+            for _ in 0..3 {
+                selector.select(&desc, &frame, false);
+            }
+        }
+        let own = selector.shards()[0] / 3;
+        assert!(own > 20);
+        assert_eq!((selector.duplicates, selector.past_limit, selector.delivered), (own * 2, own - 20, 20));
+        let mut ledger = Ledger::new();
+        selector.counters(ledger.account(Stage::Select, ""));
+        assert_eq!(ledger.imbalances(), []);
+        assert_eq!(ledger.total(Count::OtherShard), 600 - own * 3);
+    }
+
+    #[test]
+    fn everything_is_what_asks_for_nothing() {
+        assert!(Selector::new(Selection::default()).is_everything());
+        let none = Selection::default;
+        for selection in [
+            Selection { filter: "ip".into(), ..none() },
+            Selection { shard: Shard::new(1, 1).ok(), ..none() },
+            Selection { dedup: Some(WINDOW), ..none() },
+            Selection { frames: Some(9), ..none() },
+            Selection { slice: Some(Slice::Bytes(9)), ..none() },
+        ] {
+            assert!(!Selector::new(selection.clone()).is_everything(), "{selection:?}");
+        }
+    }
+
+    #[test]
+    fn ports_hand_over_whole_frames_where_more_than_the_beginning_is_looked_at() {
+        let bytes = Selection { slice: Some(Slice::Bytes(96)), ..Selection::default() };
+        assert_eq!(bytes.snap(), 96);
+        assert_eq!(Selection { dedup: Some(WINDOW), ..bytes.clone() }.snap(), 0);
+        assert_eq!(Selection { shard: Shard::new(1, 2).ok(), ..bytes }.snap(), 0);
+        let header = Selection { slice: Some(Slice::Header(Header::Transport, 0)), ..Selection::default() };
+        assert_eq!((header.snap(), Selection::default().snap()), (0, 0));
     }
 }

@@ -1,20 +1,22 @@
 //! `linerate capture`: one or several ports -> one time-ordered stream -> count, file.
 
+mod report;
+mod selection;
+
+pub use self::report::summary;
+
+use self::report::CaptureJson;
+use self::selection::SelectionArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
-use crate::view::ledger;
-use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
-use crate::view::rates::{Rates, frames_per_second, grouped};
 use anyhow::Context;
-use linerate_burst::Kind;
-use linerate_burst::{LinkType, Sink, Stage};
+use linerate_burst::{LinkType, Sink};
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
-use serde::Serialize;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -28,6 +30,7 @@ Examples:
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture --from pcap:old.pcapng.gz --write new.pcap.zst
   linerate capture eth0 -w - | tshark -r -
+  linerate capture eth0,eth1 --dedup --shard 2/8 --slice l4+64 -w part2.pcapng
 The first argument is the ports unless -i or -r names them; the rest is filter text as tcpdump takes it.
 Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout
 faulty:PORT?drop=1%&seed=7 breaks any port by plan: linerate wire --help lists the faults")]
@@ -61,9 +64,8 @@ pub struct Args {
     /// Stop after this many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Keep at most this many bytes of a frame; 0 for all
-    #[arg(short = 's', long = "snap", value_name = "BYTES", default_value_t = 0)]
-    snap: u32,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
@@ -107,7 +109,7 @@ enum FileFormat {
 /// What was asked for, checked.
 struct Asked {
     specs: Vec<Spec>,
-    filter: String,
+    selection: Selection,
     duration: Option<Duration>,
     lag: Option<Duration>,
 }
@@ -134,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let live = Live::start(&progress, "captured", args.quiet || args.json);
     let report = Capture {
         ports,
-        selection: Selection { filter: asked.filter.clone(), snap: args.snap, frames: args.count },
+        selection: asked.selection.clone(),
         sinks,
         waiting: args.waiting(),
         duration: asked.duration,
@@ -182,7 +184,7 @@ impl Args {
         }
         Ok(Asked {
             specs,
-            filter,
+            selection: self.selection.with(filter, self.count)?,
             duration: self.seconds.map(|s| span("--seconds", s)).transpose()?,
             lag: self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?,
         })
@@ -190,12 +192,12 @@ impl Args {
 
     fn open_ports(&self, asked: &Asked) -> anyhow::Result<Vec<RxPort>> {
         let options = RxOptions {
-            snap: self.snap,
+            snap: asked.selection.snap(),
             promiscuous: !self.no_promiscuous,
             lag: asked.lag,
             lossless: self.lossless,
             take: self.take,
-            filter: asked.filter.clone(),
+            filter: asked.selection.filter.clone(),
         };
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
@@ -289,73 +291,4 @@ pub(super) fn is_same_file(read: &str, written: &str) -> bool {
 /// A number of seconds given as an option.
 pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
-}
-
-/// The summary at the end, for people.
-pub fn summary(report: &CaptureReport) -> String {
-    let seconds = report.elapsed.as_secs_f64();
-    let rates = Rates::new(report.frames, report.wire_bytes, seconds);
-    let mut text = String::new();
-    for event in &report.events {
-        text += &format!("  {event}\n");
-    }
-    text += &format!(
-        "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",
-        grouped(report.frames),
-        grouped(report.bytes),
-        frames_per_second(rates.mpps),
-        rates.gbps_l1,
-        grouped(report.ledger.lost()),
-        grouped(report.ledger.total(linerate_burst::Count::Late)),
-    );
-    text + &ledger::print(&report.ledger, report.quiesced)
-}
-
-/// `linerate/capture/1`.
-#[derive(Serialize)]
-struct CaptureJson {
-    schema: &'static str,
-    ports: Vec<String>,
-    filter: String,
-    received: u64,
-    delivered: u64,
-    frames: u64,
-    bytes: u64,
-    wire_bytes: u64,
-    late: u64,
-    first_time_ns: Option<u64>,
-    last_time_ns: Option<u64>,
-    seconds: f64,
-    #[serde(flatten)]
-    rates: Rates,
-    quiesced: bool,
-    events: Vec<String>,
-    failure: Option<String>,
-    #[serde(flatten)]
-    ledger: LedgerJson,
-}
-
-impl CaptureJson {
-    fn new(asked: &Asked, report: &CaptureReport) -> Self {
-        let seconds = report.elapsed.as_secs_f64();
-        CaptureJson {
-            schema: "linerate/capture/1",
-            ports: asked.specs.iter().map(ToString::to_string).collect(),
-            filter: asked.filter.clone(),
-            received: report.ledger.sum(Stage::Receive, Kind::Received),
-            delivered: report.frames,
-            frames: report.frames,
-            bytes: report.bytes,
-            wire_bytes: report.wire_bytes,
-            late: report.ledger.total(linerate_burst::Count::Late),
-            first_time_ns: report.span.map(|(first, _)| first.0),
-            last_time_ns: report.span.map(|(_, last)| last.0),
-            seconds,
-            rates: Rates::new(report.frames, report.wire_bytes, seconds),
-            quiesced: report.quiesced,
-            events: report.events.clone(),
-            failure: report.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&report.ledger),
-        }
-    }
 }

@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let live = args.start_live(&asked, &subject, &watch, &stop);
     let report = Counting {
         ports,
-        selection: Selection { filter: asked.filter.clone(), snap: 0, frames: args.count },
+        selection: Selection { filter: asked.filter.clone(), frames: args.count, ..Selection::default() },
         protocols: args.protocols,
         waiting: args.waiting(),
         duration: asked.duration,

@@ -1,0 +1,151 @@
+//! One of n parts of the traffic, whole flows each.
+
+use linerate_burst::Desc;
+use linerate_wire::{Link, flow};
+use std::fmt;
+use std::str::FromStr;
+
+/// One of several equal parts of the traffic, as text `2/8`. Both directions of a flow are in one part, as are all
+/// fragments of a packet ([`linerate_wire::flow`]); frames that belong to no flow are in the first part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 1.
+    index: u32,
+    /// How many parts there are.
+    of: u32,
+    /// Whether packets in tunnels go by their own addresses and ports, instead of those of the tunnel.
+    inner: bool,
+}
+
+/// Text that is no shard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShardError {
+    /// Not two numbers with a slash between.
+    #[error("{0:?} is no shard: write INDEX/COUNT, as in 1/4 for the first of four")]
+    Form(String),
+    /// Counted from 0, or beyond the last.
+    #[error("there is no shard {index} of {of}: they are counted from 1 to {of}")]
+    Index {
+        /// Which was asked for.
+        index: u32,
+        /// How many there are.
+        of: u32,
+    },
+    /// None, or more than [`Shard::MOST`].
+    #[error("{0} shards: there are 1 to {most}", most = Shard::MOST)]
+    Count(u32),
+}
+
+impl Shard {
+    /// The most parts there can be.
+    pub const MOST: u32 = 4096;
+
+    /// Part `index`, from 1, of `of` parts.
+    pub fn new(index: u32, of: u32) -> Result<Self, ShardError> {
+        match (index, of) {
+            (_, of) if of == 0 || of > Shard::MOST => Err(ShardError::Count(of)),
+            (index, of) if index == 0 || index > of => Err(ShardError::Index { index, of }),
+            (index, of) => Ok(Shard { index, of, inner: false }),
+        }
+    }
+
+    /// The same part, where packets in tunnels go by their own addresses and ports: [`flow::locate_inner`].
+    pub fn by_inner_packet(self) -> Self {
+        Shard { inner: true, ..self }
+    }
+
+    /// Which part, from 1.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// How many parts there are.
+    pub fn of(&self) -> u32 {
+        self.of
+    }
+
+    /// The number of the part that a frame is in, from 1: by the hash in its desc where there is one.
+    #[inline]
+    pub fn part_of(&self, desc: &Desc, link: Option<Link>, frame: &[u8]) -> u32 {
+        let hash = match link {
+            _ if desc.hash != 0 && !self.inner => desc.hash,
+            Some(link) if self.inner => flow::locate_inner(link, frame).hash,
+            Some(link) => flow::locate(link, frame).hash,
+            None => 0,
+        };
+        flow::shard(hash, self.of) + 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = ShardError;
+
+    fn from_str(text: &str) -> Result<Self, ShardError> {
+        let numbers = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        let (index, of) = numbers.ok_or_else(|| ShardError::Form(text.to_owned()))?;
+        Shard::new(index, of)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+/// How uneven shards are, by the frames of each: the most over the mean; 1 where there are no frames.
+pub fn imbalance(frames: &[u64]) -> f64 {
+    let most = frames.iter().copied().max().unwrap_or_default();
+    let all: u64 = frames.iter().sum();
+    if all == 0 { 1.0 } else { most as f64 * frames.len() as f64 / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    #[test]
+    fn text_is_read_and_written() {
+        for text in ["1/1", "1/8", "8/8", "4096/4096"] {
+            assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
+        }
+        for (text, says) in [
+            ("", "INDEX/COUNT"),
+            ("3", "INDEX/COUNT"),
+            ("1/2/3", "INDEX/COUNT"),
+            ("a/2", "INDEX/COUNT"),
+            ("-1/2", "INDEX/COUNT"),
+            ("0/8", "from 1 to 8"),
+            ("9/8", "no shard 9 of 8"),
+            ("1/0", "1 to 4096"),
+            ("1/4097", "1 to 4096"),
+        ] {
+            let error = text.parse::<Shard>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_the_desc_counts_before_that_of_the_frame() {
+        let mut frame = [0; 60];
+        frame[6] = 2;
+        let plain = Desc::new(Nanos(1), 0, 60);
+        let shard = Shard::new(1, 4096).unwrap();
+        let own = shard.part_of(&plain, Some(Link::Ethernet), &frame);
+        let hashed = Desc { hash: u32::MAX, ..plain };
+        assert_eq!(shard.part_of(&hashed, Some(Link::Ethernet), &frame), 4096);
+        assert_ne!(own, 4096);
+        let inner = shard.by_inner_packet();
+        assert_eq!(inner.part_of(&hashed, Some(Link::Ethernet), &frame), own, "the desc knows the outer flow alone");
+        assert_eq!(shard.part_of(&plain, None, &frame), 1);
+    }
+
+    #[test]
+    fn imbalance_is_the_most_over_the_mean() {
+        assert_eq!(imbalance(&[]), 1.0);
+        assert_eq!(imbalance(&[0, 0]), 1.0);
+        assert_eq!(imbalance(&[5, 5]), 1.0);
+        assert_eq!(imbalance(&[1, 0, 2]), 2.0);
+    }
+}
