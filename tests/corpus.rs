@@ -60,6 +60,7 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
             ports: vec![port],
             selection: Selection::default(),
             sinks: vec![Box::new(Counter(Arc::clone(&seen)))],
+            share: None,
             waiting: Waiting::default(),
             duration: None,
             stop: Stop::new(),

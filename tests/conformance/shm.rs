@@ -31,19 +31,16 @@ impl Server {
 
     /// Copies a frame to the open block; false if there is no block for it.
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
-        let Some(writer) = &mut self.writer else { return false };
         let desc = Desc { interface: 0, ..*desc };
-        while let Some(block) = writer.block() {
+        loop {
+            let Some(block) = self.writer.as_mut().and_then(Writer::block) else { return false };
             if block.push(&desc, frame) {
                 self.newest = self.newest.max(desc.time);
                 return true;
             }
             self.commit();
-            let Some(writer) = &mut self.writer else { return false };
-            writer.close_block();
-            return self.take(&desc, frame);
+            self.writer.as_mut().into_iter().for_each(Writer::close_block);
         }
-        false
     }
 
     fn commit(&mut self) {

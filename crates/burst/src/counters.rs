@@ -14,6 +14,10 @@ pub enum Stage {
     Merge,
     /// Filter text, shards, duplicates and frame limits.
     Select,
+    /// The block ring that other processes read.
+    Share,
+    /// One process that reads the block ring.
+    Reader,
     /// From one port to another.
     Forward,
     /// A file or other output.
@@ -30,6 +34,8 @@ impl Stage {
             Stage::Receive => "receive",
             Stage::Merge => "merge",
             Stage::Select => "select",
+            Stage::Share => "share",
+            Stage::Reader => "reader",
             Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Send => "send",
@@ -176,6 +182,30 @@ counters! {
     Sliced = Select, Note, "sliced";
     /// Frames that deduplication forgot before their time, because too many came within the window: copies of them are delivered.
     DedupForgotten = Select, Note, "dedup_forgotten";
+
+    /// Frames for the block ring.
+    ShareReceived = Share, Received, "received";
+    /// Frames that readers may look at.
+    Shared = Share, Delivered, "delivered";
+    /// Frames for which no block came free before the run ended: lossless readers held all.
+    NoBlock = Share, Lost, "no_block";
+
+    /// Frames committed since the reader attached.
+    ReaderReceived = Reader, Received, "received";
+    /// Frames in blocks that the reader gave back.
+    ReaderFinished = Reader, Delivered, "finished";
+    /// Frames in blocks taken back from the reader when it left, died or was put out.
+    ReaderReclaimed = Reader, Refused, "reclaimed";
+    /// Frames in blocks that the reader still held at the end.
+    ReaderOutstanding = Reader, Refused, "outstanding";
+    /// Frames that a lossy reader was not shown, because it was too slow.
+    ReaderSkipped = Reader, Refused, "skipped";
+    /// Times everybody waited until the reader gave a block back.
+    ReaderWaits = Reader, Note, "waits";
+    /// For how long everybody waited for the reader, in microseconds.
+    ReaderWaitedUs = Reader, Note, "waited_us";
+    /// Frames lost in front of the ring while everybody waited for the reader; looked up ten times a second.
+    ReaderLost = Reader, Note, "lost_meanwhile";
 
     /// Frames taken from the queues of one port.
     ForwardReceived = Forward, Received, "received";

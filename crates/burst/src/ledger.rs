@@ -181,7 +181,7 @@ impl Ledger {
     }
 
     /// Where the identity does not hold: within accounts, and between a stage and the next one that has
-    /// accounts. `Write` accounts each receive all that was selected. Exact once the run has quiesced.
+    /// accounts. `Write` and `Share` accounts each receive all that was selected. Exact once the run has quiesced.
     pub fn imbalances(&self) -> Vec<Imbalance> {
         let within = self.accounts.iter().filter(|account| account.unaccounted() != 0).map(|account| {
             Imbalance::Within { stage: account.stage, subject: account.subject.clone(), frames: account.unaccounted() }
@@ -209,8 +209,9 @@ impl Ledger {
             compare(Stage::Forward, Stage::Send, handed, sum(Stage::Send, Kind::Received));
         }
         if let Some(last) = present.last() {
-            for account in self.accounts.iter().filter(|account| account.stage == Stage::Write) {
-                compare(*last, Stage::Write, self.sum(*last, Kind::Delivered), account.sum(Kind::Received));
+            let is_end = |account: &&Account| matches!(account.stage, Stage::Write | Stage::Share);
+            for account in self.accounts.iter().filter(is_end) {
+                compare(*last, account.stage, self.sum(*last, Kind::Delivered), account.sum(Kind::Received));
             }
         }
         found

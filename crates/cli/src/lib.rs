@@ -10,6 +10,7 @@
 //!     ports: vec![port],
 //!     selection: Selection { filter: "udp port 53".into(), ..Selection::default() },
 //!     sinks: Vec::new(),
+//!     share: None,
 //!     waiting: Waiting::default(),
 //!     duration: None,
 //!     stop: Stop::new(),

@@ -65,6 +65,23 @@ pub fn drop_to(identity: Identity) -> anyhow::Result<()> {
     set_capabilities(None, nothing).context("cannot give up capabilities")
 }
 
+/// The number of a group, given by name or number.
+pub fn group_number(group: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
+    for line in groups.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let [name, _, number, ..] = fields[..]
+            && name == group
+        {
+            return Ok(number.parse()?);
+        }
+    }
+    bail!("there is no group {group:?} in /etc/group")
+}
+
 fn look_up(user: &str) -> anyhow::Result<Identity> {
     let passwd = std::fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
     for line in passwd.lines() {

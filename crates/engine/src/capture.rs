@@ -9,10 +9,13 @@ use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::output::Output;
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
+use crate::share::{Shared, Sharing};
 use crate::wait::Waiting;
-use linerate_burst::{Burst, Count, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
+use linerate_burst::{Burst, Count, Desc, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::{PortError, RxPort};
+use linerate_wire::Link;
+use linerate_wire::flow::locate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,6 +28,8 @@ pub struct Capture {
     pub selection: Selection,
     /// Where frames go, all of them to each.
     pub sinks: Vec<Box<dyn Sink>>,
+    /// A ring in shared memory for other processes to read, if there is to be one.
+    pub share: Option<Sharing>,
     /// How to wait for frames.
     pub waiting: Waiting,
     /// After how long to stop.
@@ -71,6 +76,12 @@ pub enum CaptureError {
     /// An output.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// The ring.
+    #[error("sharing: {0}")]
+    Share(#[from] linerate_share::Error),
+    /// The thread that lets readers in.
+    #[error("sharing: no thread can be started: {0}")]
+    Door(std::io::Error),
     /// The filter text does not fit the link type of an interface.
     #[error("interface {interface:?}: {reason}; none of its frames was selected")]
     Filter {
@@ -95,6 +106,8 @@ struct Session {
     merge: Merge,
     picks: Vec<Pick>,
     selector: Selector,
+    /// Finds headers and flows, for whoever reads the ring.
+    locator: Option<Locator>,
     output: Output,
     rounds: Rounds,
     progress: Arc<Progress>,
@@ -107,12 +120,23 @@ struct Session {
 impl Session {
     fn new(capture: Capture) -> Self {
         let lanes = Lanes::new(capture.ports);
+        let mut failure = None;
+        let mut ring = None;
+        if let Some(sharing) = capture.share {
+            match Shared::open(sharing, capture.stop.clone(), capture.duration) {
+                Ok(open) => ring = Some(open),
+                Err(error) => failure = Some(CaptureError::Door(error)),
+            }
+        }
+        let mut output = Output::new(capture.sinks, ring, Arc::clone(&capture.progress));
+        output.fail_if(failure.map_or(Ok(()), Err));
         Session {
             merge: Merge::new(lanes.len()),
             lanes,
             picks: Vec::new(),
             selector: Selector::new(capture.selection),
-            output: Output::new(capture.sinks, Arc::clone(&capture.progress)),
+            locator: output.is_shared().then(Locator::default),
+            output,
             progress: capture.progress,
             rounds: Rounds::new(capture.waiting, capture.duration, capture.stop),
             shown: Vec::new(),
@@ -138,7 +162,7 @@ impl Session {
 
     /// One round of fill, order, select, copy, consume.
     fn move_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, picks, selector, output, .. } = self;
+        let Session { lanes, merge, picks, selector, locator, output, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
         let mut bursts = recycle(std::mem::take(&mut self.bursts));
@@ -149,15 +173,26 @@ impl Session {
         picks.clear();
         merge.order(&inputs, picks);
         let all = table.interfaces();
-        if selector.take_all(picks.len()) {
-            output.gather(&bursts, picks, all, |desc, _, pick| {
-                table.place(&shown[pick.lane()], desc);
+        let everything = selector.take_all(picks.len());
+        if let Some(locator) = locator {
+            locator.learn(all);
+        }
+        let locator = locator.as_ref();
+        let complete = |desc: &mut Desc, frame: &[u8], lane: &Shown<'_>| {
+            table.place(lane, desc);
+            if let Some(locator) = locator {
+                locator.locate(desc, frame);
+            }
+        };
+        if everything {
+            output.gather(&bursts, picks, all, |desc, frame, pick| {
+                complete(desc, frame, &shown[pick.lane()]);
                 true
             });
         } else {
             output.gather(&bursts, picks, all, |desc, frame, pick| {
                 let lane = &shown[pick.lane()];
-                table.place(lane, desc);
+                complete(desc, frame, lane);
                 let selected = selector.select(desc, frame, table.is_filtered(lane));
                 if let Some((length, flags)) = selected {
                     (desc.captured, desc.flags) = (length as u32, flags);
@@ -165,6 +200,9 @@ impl Session {
                 selected.is_some()
             });
         }
+        let horizon = shown.iter().enumerate().map(|(lane, shown)| shown.bound(merge.taken(lane))).min();
+        output.commit(all, horizon.unwrap_or(Nanos::MAX));
+        output.tick(now);
         let over = shown.iter().all(Shown::is_over);
         let held = shown.iter().any(|lane| !lane.burst.is_empty());
         self.inputs = recycle(inputs);
@@ -186,6 +224,7 @@ impl Session {
         let mut ledger = Ledger::new();
         self.lanes.queue_counters(&mut ledger);
         self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        self.output.look_at_losses(ledger.lost());
     }
 
     fn finish(mut self) -> CaptureReport {
@@ -199,7 +238,8 @@ impl Session {
         merge.add(Count::Late, self.merge.late());
         self.selector.counters(ledger.account(Stage::Select, ""));
         let totals = self.output.totals();
-        let failure = self.output.finish(&mut ledger);
+        let (events, failure) = self.output.finish(&mut ledger);
+        self.lanes.events.extend(events);
         self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
         let failure = failure.or(self.lanes.failure.take().map(CaptureError::Port));
         CaptureReport {
@@ -214,6 +254,28 @@ impl Session {
             elapsed,
             events: self.lanes.events,
             failure,
+        }
+    }
+}
+
+/// Finds headers and flows.
+#[derive(Default)]
+struct Locator {
+    /// What frames of each interface begin with.
+    links: Vec<Option<Link>>,
+}
+
+impl Locator {
+    fn learn(&mut self, interfaces: &[Interface]) {
+        let new = &interfaces[self.links.len().min(interfaces.len())..];
+        self.links.extend(new.iter().map(|interface| Link::from_linktype(interface.link.0)));
+    }
+
+    #[inline(always)]
+    fn locate(&self, desc: &mut Desc, frame: &[u8]) {
+        if let Some(Some(link)) = self.links.get(usize::from(desc.interface)) {
+            let located = locate(*link, frame);
+            (desc.l3, desc.l4, desc.hash) = (located.l3, located.l4, located.hash);
         }
     }
 }

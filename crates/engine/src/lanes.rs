@@ -57,6 +57,11 @@ impl<'a> Shown<'a> {
         Input { descs: self.burst.descs(), horizon: self.horizon }
     }
 
+    /// No frame behind the first `taken` is older than this.
+    pub fn bound(&self, taken: usize) -> Nanos {
+        self.burst.descs().get(taken).map_or(self.horizon.time(), |desc| desc.time)
+    }
+
     pub fn is_over(&self) -> bool {
         self.burst.is_empty() && self.horizon == Horizon::Ended
     }

@@ -91,7 +91,11 @@ mod avx512 {
                 _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 2).cast());
                 _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 3).cast());
                 let [a, b, c, d] = [0, 1, 2, 3].map(|number| _mm512_loadu_si512(memory.add(number)));
-                _mm512_mask_blend_epi64(0xf0, _mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(c, high, d))
+                _mm512_mask_blend_epi64(
+                    0xf0,
+                    _mm512_permutex2var_epi64(a, low, b),
+                    _mm512_permutex2var_epi64(c, high, d),
+                )
             };
             back |= _mm512_cmplt_epu64_mask(times, _mm512_alignr_epi64::<7>(times, before));
             before = times;

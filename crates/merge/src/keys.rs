@@ -27,7 +27,7 @@ pub(crate) fn tag(lane: usize, index: usize) -> u64 {
 #[inline]
 pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
     match rank - base {
-        span if span < MAX_SPAN => span << TIME_SHIFT | tag(lane + 1, 0) - 1,
+        span if span < MAX_SPAN => (span << TIME_SHIFT) | (tag(lane + 1, 0) - 1),
         _ => NONE,
     }
 }

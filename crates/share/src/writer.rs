@@ -228,6 +228,11 @@ impl Writer {
 
     /// Ends the stream in order: readers get what is committed, then its end.
     pub fn finish(mut self) {
+        self.end();
+    }
+
+    /// Like [`Writer::finish`], for a writer that goes on to see readers give blocks back, and go.
+    pub fn end(&mut self) {
         self.close_block();
         self.arena.set_horizon(Nanos::MAX);
         self.arena.end();

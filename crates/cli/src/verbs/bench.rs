@@ -1,5 +1,6 @@
 //! `linerate bench`: our figures beside those of peers and the limits of this machine, in the same run.
 
+mod burst;
 mod capture;
 mod dissect;
 mod measure;
@@ -30,6 +31,12 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
+    /// Be the reader of a measurement
+    #[arg(long, hide = true)]
+    burst_reader: Option<String>,
+    /// On this processor
+    #[arg(long, hide = true)]
+    burst_cpu: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +49,8 @@ enum Bench {
     Pcap,
     /// Lanes in memory into one ordered block
     Merge,
+    /// Ports in memory into shared memory, read by another process
+    Burst,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
@@ -67,16 +76,21 @@ impl Effort {
 
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(ring) = &args.burst_reader {
+        burst::read(ring, args.burst_cpu)?;
+        return Ok(Exit::Done);
+    }
     if args.rounds == 0 {
         return Err(usage("--rounds: at least one"));
     }
     let effort = Effort { rounds: if args.quick { 1 } else { args.rounds }, quick: args.quick };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 5] = [
+    let tables: [(Bench, Measure); 6] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
+        (Bench::Burst, burst::run),
         (Bench::Capture, capture::run),
         (Bench::Send, send::run),
     ];

@@ -2,11 +2,13 @@
 
 mod report;
 mod selection;
+mod share;
 
 pub use self::report::summary;
 
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
+use self::share::ShareArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
@@ -66,6 +68,8 @@ pub struct Args {
     seconds: Option<f64>,
     #[command(flatten)]
     selection: SelectionArgs,
+    #[command(flatten)]
+    share: ShareArgs,
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
@@ -125,8 +129,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.write {
         sinks.push(args.open_writer(&asked, path, identity)?);
     }
-    let notes: Vec<String> =
+    let mut notes: Vec<String> =
         ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
+    let share = args.share.open(identity)?.map(|(sharing, lines)| {
+        notes.extend(lines);
+        sharing
+    });
     drop_to(identity)?;
 
     if !args.quiet && !args.json {
@@ -138,6 +146,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports,
         selection: asked.selection.clone(),
         sinks,
+        share,
         waiting: args.waiting(),
         duration: asked.duration,
         stop,

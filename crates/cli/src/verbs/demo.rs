@@ -121,6 +121,7 @@ fn perform(
         ports,
         selection: Selection::default(),
         sinks: vec![Box::new(Writer::new(output, Format::Pcapng))],
+        share: None,
         waiting: Waiting::default(),
         duration: None,
         stop: stop.clone(),

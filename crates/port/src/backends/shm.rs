@@ -41,7 +41,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         if lossless { "which waits for this port" } else { "which skips what this port is too slow for" }
     )];
     let queue = ShmRx { name: name.clone(), reader, told: false };
-    Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, notes })
+    Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, offset_ns: 0, notes })
 }
 
 /// Rings are written by a capture, not by a port.

@@ -26,6 +26,19 @@ pub(super) struct Row {
     pub ratio: Option<f64>,
     pub rounds: usize,
     pub spread_percent: f64,
+    /// Time a frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns: Option<f64>,
+    /// Memory written, in GB/s, and what a plain copy does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gbytes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_gbytes: Option<f64>,
+    /// Delays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }

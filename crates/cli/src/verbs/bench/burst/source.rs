@@ -92,7 +92,8 @@ impl Frames {
         }
     }
 
-    fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         if self.scattered.is_empty() { self.block.len() } else { self.scattered.len() }
     }
 
@@ -121,6 +122,69 @@ pub(super) fn port(number: usize, frames: &Arc<Frames>) -> RxPort {
     };
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
     RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+}
+
+/// A port that makes `count` frames of 60 bytes, `rate` a second, each with the time it is due.
+pub(super) fn paced(rate: u64, count: u64) -> RxPort {
+    let name = "paced".to_owned();
+    let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
+    let block = Block::new(AT_ONCE * 76, AT_ONCE);
+    let gap = 1_000_000_000 / rate;
+    let queue = Paced { block, interfaces, gap, left: count, due: Nanos::ZERO, consumed: 0, made: 0 };
+    let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
+    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+}
+
+/// Frames that may be due at once.
+const AT_ONCE: usize = 4096;
+
+struct Paced {
+    block: Block,
+    interfaces: [Interface; 1],
+    gap: u64,
+    left: u64,
+    due: Nanos,
+    consumed: usize,
+    made: u64,
+}
+
+impl RxQueue for Paced {
+    fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
+        if self.consumed == self.block.len() {
+            self.block.clear();
+            self.consumed = 0;
+            if self.due == Nanos::ZERO {
+                self.due = now;
+            }
+            let frame = frame_of(60);
+            while self.left > 0 && self.due <= now && self.block.push(&Desc::new(self.due, 0, 60), &frame) {
+                self.due = self.due.shifted(self.gap as i64);
+                self.left -= 1;
+                self.made += 1;
+            }
+        }
+        let horizon = if self.left == 0 { Horizon::Ended } else { Horizon::At(self.due) };
+        let burst = self.block.burst().slice(self.consumed..self.block.len());
+        Ok(Head { burst, horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        self.consumed += frames;
+    }
+
+    fn detach(&mut self) {
+        self.left = 0;
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let waiting = (self.block.len() - self.consumed) as u64;
+        let account = ledger.account(Stage::Receive, &self.interfaces[0].name);
+        account.add(Count::Received, self.made).add(Count::Delivered, self.made - waiting);
+    }
 }
 
 struct Replay {

@@ -1,0 +1,179 @@
+//! The main pipeline from ports in memory to another process: order, copy into shared memory with descs and flow hash,
+//! a reader that touches every frame. Beside it the same loop with one port, and a plain copy.
+
+mod reader;
+mod source;
+
+pub(super) use self::reader::read;
+
+use self::reader::{Child, Reading};
+use self::source::{Frames, Placing, Traffic, port, prepare};
+use super::Effort;
+use super::measure::{Rounds, Row};
+use anyhow::{Context, ensure};
+use linerate_engine::{Capture, Progress, Selection, Sharing, SharingOptions, Stop, Waiting};
+use linerate_generate::rate::FCS;
+use linerate_share::{Access, Options};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// Frames of each port: more than caches hold.
+const PORT_BYTES: usize = 32 << 20;
+const MOST_FRAMES: usize = 500_000;
+/// A ring that stays in the last cache, since a block that comes free is used again first.
+const RING: Options = Options { slots: 16, slot_bytes: 1 << 20, huge: true, node: None, lock: false };
+/// Bytes of the plain copy, and of the memory it goes to again and again.
+const COPY_FROM: usize = 256 << 20;
+const COPY_TO: usize = 1 << 20;
+
+pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let cores = Cores::get();
+    let memory = vec![0x5a; effort.of(COPY_FROM).max(2 * COPY_TO)];
+    let mut rows = Vec::new();
+        let (a, b) = v.split_once(',').unwrap();
+        (a.parse().unwrap(), b.parse().unwrap())
+    });
+    for (size, ports) in [(64, 1), (64, 2), (64, 4), (64, 8), (128, 4), (256, 4), (512, 4), (1024, 4), (1518, 4)] {
+            continue;
+        }
+        let captured = size - FCS as usize;
+        let frames = effort.of((PORT_BYTES / (captured + 16)).min(MOST_FRAMES)).max(1000);
+        for placing in [Placing::Contiguous, Placing::Scattered] {
+            for run in if ports == 1 { &[32][..] } else { &[1, 32] } {
+                let traffic = Traffic { placing, ports, captured, run: *run, frames };
+                rows.push(measure(traffic, effort, &cores, &memory)?);
+            }
+        }
+    }
+    if only.is_none() {
+        rows.push(hand_over(effort, &cores, 1_000_000)?);
+    }
+    Ok(rows)
+}
+
+/// One case, with its limits measured in the same rounds.
+fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> anyhow::Result<Row> {
+    let many = prepare(traffic);
+    let single = prepare(Traffic { ports: 1, ..traffic });
+    let (mut ours, mut one, mut copy) = (Rounds::default(), Rounds::default(), Rounds::default());
+    for _ in 0..effort.rounds {
+        pipeline(&many, cores)?.add_to(&mut ours);
+        if traffic.ports > 1 {
+            pipeline(&single, cores)?.add_to(&mut one);
+        }
+        copy.time(|| plain_copy(memory));
+    }
+    let pattern = if traffic.run == 1 { "at random".to_owned() } else { format!("in runs of {}", traffic.run) };
+    let case = if traffic.ports == 1 { "1 port".to_owned() } else { format!("{} ports {pattern}", traffic.ports) };
+    let mut row = ours.row("burst", case, traffic.captured as f64).sized(traffic.captured + FCS as usize);
+    row.layout = match traffic.placing {
+        Placing::Contiguous => "contiguous",
+        Placing::Scattered => "scattered",
+    };
+    row.ports = traffic.ports;
+    // The frame, its record header and its desc.
+    let moved = (traffic.captured + 16 + 32) as f64;
+    let copied = copy.median();
+    row.gbytes = Some(row.mpps * moved / 1e3);
+    row.copy_gbytes = Some(copied);
+    row.ns = Some(1e3 / row.mpps);
+    row.remark =
+        format!("{}, {:.1} GB/s of {copied:.1} (copy), {:.1} ns", row.layout, row.mpps * moved / 1e3, 1e3 / row.mpps);
+    Ok(if traffic.ports > 1 { row.limited("one port", &one) } else { row })
+}
+
+/// Everything that the ports hold, once, into a reader in another process.
+fn pipeline(ports: &[Arc<Frames>], cores: &Cores) -> anyhow::Result<Reading> {
+    let total: u64 = ports.iter().map(|frames| frames.len() as u64).sum();
+    let ports = ports.iter().enumerate().map(|(number, frames)| port(number, frames)).collect();
+    let reading = into_child(ports, cores)?;
+    ensure!(reading.frames == total, "the reader got {} of {total} frames", reading.frames);
+    Ok(reading)
+}
+
+/// Runs a capture of these ports into a ring with a reader in another process.
+fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores) -> anyhow::Result<Reading> {
+    let name = format!("bench-{}", std::process::id());
+    let options =
+        SharingOptions { name: name.clone(), ring: RING, access: Access::default(), wait_for: 1, patience: None };
+    let sharing = Sharing::create(options).with_context(|| format!("cannot share {name}"))?;
+    let child = Child::start(&name, cores.reader)?;
+    cores.pin_writer();
+    let report = Capture {
+        ports,
+        selection: Selection::default(),
+        sinks: Vec::new(),
+        share: Some(sharing),
+        waiting: Waiting::Spin,
+        duration: None,
+        stop: Stop::new(),
+        progress: Progress::new(),
+    }
+    .run();
+    cores.unpin();
+    ensure!(report.failure.is_none(), "{}", report.failure.map(|failure| failure.to_string()).unwrap_or_default());
+    child.end()
+}
+
+/// From the moment a frame is there to be taken until a reader that never sleeps has it.
+fn hand_over(effort: Effort, cores: &Cores, rate: u64) -> anyhow::Result<Row> {
+    let count = effort.of(2_000_000) as u64;
+    let (mut rounds, mut readings) = (Rounds::default(), Vec::new());
+    for _ in 0..effort.rounds.min(5) {
+        let reading = into_child(vec![source::paced(rate, count)], cores)?;
+        reading.clone().add_to(&mut rounds);
+        readings.push(reading);
+    }
+    readings.sort_by_key(|reading| reading.p50_ns);
+    let reading = &readings[readings.len() / 2];
+    let mut row = rounds.row("burst", format!("hand-over at {} M/s", rate / 1_000_000), 60.0).sized(64);
+    row.remark = format!(
+        "spinning: p50 {:.1} us, p99 {:.1} us, max {:.0} us",
+        reading.p50_ns as f64 / 1e3,
+        reading.p99_ns as f64 / 1e3,
+        reading.max_ns as f64 / 1e3
+    );
+    (row.p50_us, row.p99_us) = (Some(reading.p50_ns as f64 / 1e3), Some(reading.p99_ns as f64 / 1e3));
+    Ok(row)
+}
+
+/// Copies memory that no cache holds to a place that one does, as the pipeline does; returns kilobytes, so that millions
+/// of them are gigabytes.
+fn plain_copy(from: &[u8]) -> u64 {
+    let mut to = vec![0; COPY_TO];
+    for part in from.chunks_exact(COPY_TO) {
+        to.copy_from_slice(part);
+        black_box(&mut to);
+    }
+    from.len() as u64 / 1000
+}
+
+/// Where writer and reader run: on a processor each, where there are two.
+struct Cores {
+    all: CpuSet,
+    writer: Option<usize>,
+    reader: Option<usize>,
+}
+
+impl Cores {
+    fn get() -> Self {
+        let all = sched_getaffinity(None).unwrap_or_default();
+        let mut there = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+        let (writer, reader) = (there.next(), there.next());
+        Cores { all, writer: writer.filter(|_| reader.is_some()), reader }
+    }
+
+    fn pin_writer(&self) {
+        if let Some(cpu) = self.writer {
+            let mut set = CpuSet::new();
+            set.set(cpu);
+            // Unpinned it measures as well, only with more spread.
+            let _ = sched_setaffinity(None, &set);
+        }
+    }
+
+    fn unpin(&self) {
+        let _ = sched_setaffinity(None, &self.all);
+    }
+}

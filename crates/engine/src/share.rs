@@ -1,0 +1,300 @@
+//! Sharing the ordered stream: the writer of a block ring beside the capture, its door in a thread of its own.
+
+use crate::clock;
+use crate::control::Stop;
+use linerate_burst::{Account, Block, Committed, Count, Interface, Ledger, Nanos, Stage};
+use linerate_share::{Access, Departure, Door, Error, Report, Visitor, Writer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How to share.
+#[derive(Clone, Debug)]
+pub struct SharingOptions {
+    /// Name of the ring, or the path of its socket.
+    pub name: String,
+    /// How large the ring is, and of what memory.
+    pub ring: linerate_share::Options,
+    /// Who may attach beside root and the user who shares.
+    pub access: Access,
+    /// Begin once so many readers have attached.
+    pub wait_for: usize,
+    /// How long lossless readers may hold everybody up before they become lossy; `None` for ever.
+    pub patience: Option<Duration>,
+}
+
+/// A ring that is shared, before the run that fills it.
+pub struct Sharing {
+    options: SharingOptions,
+    writer: Writer,
+    door: Door,
+}
+
+/// How long the door waits for somebody before it looks whether it should close.
+const DOOR_NAP: Duration = Duration::from_millis(20);
+/// How long the writer sleeps before it looks again for a free block.
+const HOLD_NAP: Duration = Duration::from_micros(20);
+/// How long a run that was asked to stop goes on waiting for a free block.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+/// How long readers have after the end to take what they were promised.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+impl Sharing {
+    /// Makes the ring and its socket; nobody is let in before the run.
+    pub fn create(options: SharingOptions) -> Result<Sharing, Error> {
+        let (writer, door) = Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
+        Ok(Sharing { options, writer, door })
+    }
+
+    /// Of what memory the ring is and why, a line each, for people.
+    pub fn notes(&self) -> &[String] {
+        self.writer.notes()
+    }
+
+    /// Shortest frames that the whole ring holds.
+    pub fn room(&self) -> u64 {
+        self.writer.room()
+    }
+}
+
+/// The ring of a run.
+pub(crate) struct Shared {
+    name: String,
+    writer: Writer,
+    visitors: Receiver<Visitor>,
+    /// Lets the door close when dropped.
+    door: DoorThread,
+    stop: Stop,
+    /// When the run ends by itself.
+    until: Option<Instant>,
+    patience: Option<Duration>,
+    state: Committed,
+    /// Frames lost before they got here, as last looked up.
+    drops: u64,
+    /// Frames that found no free block to the end.
+    no_block: u64,
+    charges: Vec<Charge>,
+    /// Whether the writer had to wait since charges were last made.
+    held: Option<u32>,
+    gone: Vec<Departure>,
+    pub events: Vec<String>,
+}
+
+/// What a lossless reader has cost.
+struct Charge {
+    reader: u32,
+    pid: i32,
+    waits: u64,
+    waited: Duration,
+    lost: u64,
+}
+
+struct DoorThread {
+    close: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for DoorThread {
+    fn drop(&mut self) {
+        self.close.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told already, and concerns nobody else.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Opens the door and waits for as many readers as the run is to begin with.
+    pub fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
+        let Sharing { options, writer, mut door } = sharing;
+        let (let_in, visitors) = channel();
+        let close = Arc::new(AtomicBool::new(false));
+        let closed = Arc::clone(&close);
+        let watch = move || {
+            while !closed.load(Ordering::Relaxed) {
+                door.wait(DOOR_NAP);
+                for visitor in door.step(clock::now()) {
+                    // At the end of the run nobody is admitted any more.
+                    let _ = let_in.send(visitor);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("linerate-door".into()).spawn(watch)?;
+        let mut shared = Shared {
+            name: options.name,
+            writer,
+            visitors,
+            door: DoorThread { close, thread: Some(thread) },
+            stop,
+            until: None,
+            patience: options.patience,
+            state: Committed::default(),
+            drops: 0,
+            no_block: 0,
+            charges: Vec::new(),
+            held: None,
+            gone: Vec::new(),
+            events: Vec::new(),
+        };
+        while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() {
+            std::thread::sleep(HOLD_NAP);
+            shared.tick(clock::now());
+        }
+        shared.until = duration.map(|duration| Instant::now() + duration);
+        Ok(shared)
+    }
+
+    /// The block to fill, with what is said about it; `None` when every block is in use.
+    #[inline]
+    pub fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+        Some((self.writer.block()?, &mut self.state))
+    }
+
+    /// Whether there is a block to fill.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.writer.block().is_some()
+    }
+
+    /// The block being filled, to be read.
+    pub fn current(&self) -> Option<&Block> {
+        self.writer.current()
+    }
+
+    /// Lets readers see what is in the block.
+    pub fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) -> Result<(), Error> {
+        self.writer.set_interfaces(interfaces)?;
+        self.state.horizon = horizon;
+        self.state.drops = self.drops;
+        self.writer.commit(&self.state);
+        Ok(())
+    }
+
+    /// The next frame goes to another block.
+    pub fn turn(&mut self) {
+        self.writer.close_block();
+        self.state = Committed { last_time: self.state.last_time, ..Committed::default() };
+    }
+
+    /// What is to be done once a round: readers come, go, and give blocks back.
+    pub fn tick(&mut self, now: Nanos) {
+        self.writer.tick(now);
+        for visitor in self.visitors.try_iter() {
+            self.writer.admit(visitor);
+        }
+        for departure in self.writer.take_departures() {
+            if let Some(reason) = &departure.put_out {
+                self.events.push(format!("{} was put out: {reason}", named(&departure.report)));
+            }
+            self.gone.push(departure);
+        }
+    }
+
+    /// Waits for a free block; false when the run is over and none came free.
+    pub fn hold(&mut self) -> bool {
+        let started = Instant::now();
+        let culprit = self.writer.waits_for().into_iter().next();
+        let mut over: Option<Instant> = None;
+        let mut demoted = false;
+        let found = loop {
+            std::thread::sleep(HOLD_NAP);
+            self.tick(clock::now());
+            if self.is_ready() {
+                break true;
+            }
+            let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
+            if is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT {
+                break false;
+            }
+            if !demoted && self.patience.is_some_and(|patience| started.elapsed() >= patience) {
+                demoted = true;
+                self.demote_holders();
+            }
+        };
+        if let Some(report) = culprit {
+            self.held = Some(report.reader);
+            let charge = self.charge(&report);
+            charge.waits += 1;
+            charge.waited += started.elapsed();
+        }
+        found
+    }
+
+    /// Frames for which no block came free.
+    pub fn lose(&mut self, frames: usize) {
+        self.no_block += frames as u64;
+    }
+
+    /// Takes note of all frames lost before they got here; those that are new are charged to the reader that held the
+    /// writer up meanwhile.
+    pub fn look_at_losses(&mut self, lost: u64) {
+        let new = lost.saturating_sub(self.drops);
+        self.drops = lost;
+        if let Some(reader) = self.held.take()
+            && let Some(charge) = self.charges.iter_mut().rev().find(|charge| charge.reader == reader)
+        {
+            charge.lost += new;
+        }
+    }
+
+    /// Ends the stream; readers have a while to finish. Adds what was counted.
+    pub fn finish(mut self, ledger: &mut Ledger) -> Vec<String> {
+        self.writer.close_block();
+        let committed = self.writer.committed();
+        let account = ledger.account(Stage::Share, &self.name);
+        account.add(Count::ShareReceived, committed + self.no_block).add(Count::Shared, committed);
+        account.add(Count::NoBlock, self.no_block);
+        // Nobody comes in any more.
+        self.door = DoorThread { close: Arc::new(AtomicBool::new(true)), thread: None };
+        self.writer.end();
+        let since = Instant::now();
+        while self.writer.readers().iter().any(|report| report.tally.outstanding > 0) && since.elapsed() < FAREWELL {
+            std::thread::sleep(HOLD_NAP);
+            self.tick(clock::now());
+        }
+        let present = self.writer.readers();
+        for report in self.gone.iter().map(|departure| &departure.report).chain(&present) {
+            self.count_reader(report, ledger);
+        }
+        self.events
+    }
+
+    fn count_reader(&self, report: &Report, ledger: &mut Ledger) {
+        let tally = &report.tally;
+        let account: &mut Account = ledger.account(Stage::Reader, &named(report));
+        account.add(Count::ReaderReceived, tally.committed).add(Count::ReaderFinished, tally.finished);
+        account.add(Count::ReaderReclaimed, tally.reclaimed).add(Count::ReaderOutstanding, tally.outstanding);
+        account.add(Count::ReaderSkipped, tally.skipped_frames);
+        let own = |charge: &&Charge| charge.reader == report.reader && charge.pid == report.who.pid;
+        for charge in self.charges.iter().filter(own) {
+            account.add(Count::ReaderWaits, charge.waits).add(Count::ReaderLost, charge.lost);
+            account.add(Count::ReaderWaitedUs, charge.waited.as_micros() as u64);
+        }
+    }
+
+    fn charge(&mut self, report: &Report) -> &mut Charge {
+        let own = |charge: &Charge| charge.reader == report.reader && charge.pid == report.who.pid;
+        let place = self.charges.iter().position(own).unwrap_or_else(|| {
+            let (reader, pid) = (report.reader, report.who.pid);
+            self.charges.push(Charge { reader, pid, waits: 0, waited: Duration::ZERO, lost: 0 });
+            self.charges.len() - 1
+        });
+        &mut self.charges[place]
+    }
+
+    fn demote_holders(&mut self) {
+        for report in self.writer.waits_for().into_iter().filter(|report| report.lossless) {
+            self.writer.demote(report.reader);
+            self.events.push(format!("{} held everybody up for too long: it is lossy from now on", named(&report)));
+        }
+    }
+}
+
+fn named(report: &Report) -> String {
+    let who = &report.who;
+    let name = if who.name.is_empty() { "reader" } else { &who.name };
+    format!("{name} (pid {})", who.pid)
+}
