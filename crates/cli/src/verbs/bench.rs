@@ -31,6 +31,12 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
+    /// Of burst, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    #[arg(long, value_name = "BYTES")]
+    size: Option<usize>,
+    /// Of burst, cases with so many ports alone (1, 2, 4, 8)
+    #[arg(long, value_name = "N")]
+    ports: Option<usize>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -65,6 +71,9 @@ type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
 struct Effort {
     rounds: usize,
     quick: bool,
+    /// Of cases with sizes and ports, those to measure.
+    size: Option<usize>,
+    ports: Option<usize>,
 }
 
 impl Effort {
@@ -83,7 +92,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.rounds == 0 {
         return Err(usage("--rounds: at least one"));
     }
-    let effort = Effort { rounds: if args.quick { 1 } else { args.rounds }, quick: args.quick };
+    let effort = Effort {
+        rounds: if args.quick { 1 } else { args.rounds },
+        quick: args.quick,
+        size: args.size,
+        ports: args.ports,
+    };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
     let tables: [(Bench, Measure); 6] = [
