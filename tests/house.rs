@@ -12,6 +12,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/copy.rs",
     "crates/burst/src/memory.rs",
     "crates/filter/src/libpcap.rs",
+    "crates/merge/src/kernel.rs",
     "crates/port/src/backends/sys/bpf.rs",
     "crates/port/src/backends/sys/bpf_live.rs",
     "crates/port/src/backends/sys/ethtool.rs",

@@ -1,9 +1,9 @@
-//! Any lanes come out as a stable sort by (greatest time so far in the lane, lane).
+//! Any lanes come out as a stable sort by (greatest time so far in the lane, lane), run by run and frame by frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_burst::{Desc, Horizon, Nanos};
-use linerate_merge::{Input, Merge};
+use linerate_burst::{Desc, Horizon, Nanos, Pick};
+use linerate_merge::{Input, Merge, Run};
 
 const LANES: usize = 4;
 
@@ -13,12 +13,14 @@ fuzz_target!(|bytes: &[u8]| {
     for byte in bytes {
         lanes[usize::from(byte >> 6)].push(Desc::new(Nanos(u64::from(byte & 63)), 0, 0));
     }
-    let mut merge = Merge::new(LANES);
+    let (mut merge, mut ordered) = (Merge::new(LANES), Merge::new(LANES));
     let (mut shown, mut done) = ([0; LANES], [0; LANES]);
     let mut output = Vec::new();
     while done.iter().zip(&lanes).any(|(done, lane)| *done < lane.len()) {
         for (index, lane) in lanes.iter().enumerate() {
-            shown[index] = lane.len().min(shown[index] + 1 + (index * 7 + output.len()) % 5);
+            // Few at a time, now and then many.
+            let step = 1 + (index * 7 + output.len()) % 5;
+            shown[index] = lane.len().min(shown[index] + if output.len() % 3 == 0 { 40 * step } else { step });
         }
         let inputs: Vec<Input<'_>> = lanes
             .iter()
@@ -31,6 +33,9 @@ fuzz_target!(|bytes: &[u8]| {
             .collect();
         let mut runs = Vec::new();
         merge.round(&inputs, &mut runs);
+        let mut picks = Vec::new();
+        ordered.order(&inputs, &mut picks);
+        assert!(picks.into_iter().eq(runs.iter().flat_map(picks_of)), "frame by frame, the order is another");
         for run in runs {
             let descs = &inputs[run.lane].descs[run.first..run.first + run.count];
             output.extend(descs.iter().map(|desc| (run.lane, desc.time)));
@@ -49,3 +54,11 @@ fuzz_target!(|bytes: &[u8]| {
     let expected: Vec<_> = expected.into_iter().map(|(_, lane, time)| (lane, time)).collect();
     assert_eq!(output, expected);
 });
+
+fn picks_of(run: &Run) -> impl Iterator<Item = Pick> + use<> {
+    let run = *run;
+    (run.first..run.first + run.count).map(move |index| {
+        let pick = Pick::new(run.lane, index);
+        if run.late { pick.late() } else { pick }
+    })
+}
