@@ -1,8 +1,8 @@
 //! Readers that break every rule, writers that write anything anywhere.
 
-mod support;
 #[path = "support/raw.rs"]
 mod raw;
+mod support;
 
 use linerate_share::{Attach, End, Reader};
 use proptest::prelude::*;
