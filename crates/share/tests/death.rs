@@ -236,7 +236,7 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
 }
 
 /// A reader that sleeps as soon as it can, a writer that waits for it as soon as it can: a wake-up that is lost would stop
-/// both.
+/// both. Neither is a frame ever older than the horizon before it.
 #[test]
 fn no_wake_up_is_lost() {
     const FRAMES: u64 = 40_000;
@@ -245,8 +245,13 @@ fn no_wake_up_is_lost() {
     let (seen, mut dice) = (AtomicU64::new(0), Dice(3));
     thread::scope(|scope| {
         scope.spawn(|| {
+            let mut promised = Nanos::ZERO;
             while seen.load(Ordering::Relaxed) < FRAMES {
-                let got = reader.fill(10).len();
+                let burst = reader.fill(10);
+                let got = burst.len();
+                assert!(burst.descs().iter().all(|desc| desc.time >= promised), "older than the horizon promised");
+                promised = reader.horizon();
+                // What is shown is consumed at once, so that the next burst is new.
                 reader.consume(got);
                 seen.fetch_add(got as u64, Ordering::Release);
                 assert!(got > 0 || sleep(&reader, Duration::from_secs(5)), "a reader sleeps and nobody wakes it");
