@@ -146,7 +146,25 @@ impl Door {
 
     /// Does what there is to do at `now`, without waiting; returns those who were let in.
     pub fn step(&mut self, now: Nanos) -> Vec<Visitor> {
+        // Those who have waited too long make room first.
+        let mut visitors = self.hear_all(now);
         self.accept(now);
+        visitors.extend(self.hear_all(now));
+        visitors
+    }
+
+    /// Whether the writer has ended: those who come now are told so.
+    pub fn is_over(&self) -> bool {
+        self.seats.have_ended()
+    }
+
+    /// Readers that were sent away so far, or went by themselves before they had said hello.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Lets in, or sends away, whoever has said something or has waited too long.
+    fn hear_all(&mut self, now: Nanos) -> Vec<Visitor> {
         let mut visitors = Vec::new();
         for one in std::mem::take(&mut self.waiting) {
             match hear(one.socket.as_fd()) {
@@ -165,16 +183,6 @@ impl Door {
             }
         }
         visitors
-    }
-
-    /// Whether the writer has ended: those who come now are told so.
-    pub fn is_over(&self) -> bool {
-        self.seats.have_ended()
-    }
-
-    /// Readers that were sent away so far, or went by themselves before they had said hello.
-    pub fn refused(&self) -> u64 {
-        self.refused
     }
 
     fn accept(&mut self, now: Nanos) {

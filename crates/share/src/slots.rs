@@ -295,3 +295,6 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
         Some(next)
     })
 }
+
+#[cfg(test)]
+mod tests;

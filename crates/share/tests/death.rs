@@ -1,0 +1,275 @@
+//! Processes killed at any moment: readers by the thousand, and the writer. `LINERATE_KILLS` says how many readers.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use linerate_burst::{Committed, Nanos};
+use linerate_share::{Access, Attach, End, Reader, Writer};
+use raw::RawReader;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Ring, assert_balanced, desc, drain, frame, ids, options, unique};
+
+/// Runs a test of this file in a process of its own.
+fn child(test: &str, ring: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env("LINERATE_RING", ring);
+    child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn kill(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Waits for more frames, as a reader that sleeps does; false if nothing came.
+fn sleep(reader: &Reader, limit: Duration) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    poll(&mut polled, Some(&limit)).unwrap() > 0
+}
+
+#[test]
+#[ignore = "a reader to be killed, run by the campaign"]
+fn reader_to_be_killed() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let seed = std::process::id();
+    for round in seed.. {
+        let attach = Attach { lossless: round % 3 == 0, quota: 2, name: "victim".into(), ..Attach::default() };
+        let Ok(mut reader) = attach.to(&name) else { return };
+        for step in round.. {
+            let shown = ids(reader.fill(1 + step as usize % 300)).len();
+            reader.consume(shown - shown * (step as usize % 3) / 4);
+            if shown == 0 {
+                sleep(&reader, Duration::from_millis(5));
+            }
+            if reader.ended().is_some() || step % 400 == 399 {
+                break;
+            }
+        }
+    }
+}
+
+/// A generator of small random numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn readers_killed_at_any_moment_harm_nobody() {
+    let kills: u64 = std::env::var("LINERATE_KILLS").map_or(500, |kills| kills.parse().unwrap());
+    let mut ring = Ring::new(8);
+    let (mut lossless, mut lossy) = (ring.lossless(), ring.lossy(0));
+    let (mut seen, mut lossy_seen, mut dice) = (0, 0, Dice(kills));
+    let mut victims: Vec<(Child, Instant)> = Vec::new();
+    let (mut killed, mut came, mut finished, mut outstanding) = (0, 0, 0, 0);
+    while killed < kills {
+        while victims.len() < 4 {
+            let life = Duration::from_micros(500 + dice.below(12) * dice.below(1500));
+            victims.push((child("reader_to_be_killed", &ring.name), Instant::now() + life));
+        }
+        victims.retain_mut(|(victim, until)| {
+            let lives = Instant::now() < *until;
+            if !lives {
+                kill(victim);
+                killed += 1;
+            }
+            lives
+        });
+        ring.let_in();
+        ring.write(dice.below(200));
+        ring.tick();
+        ring.check();
+        for id in drain(&mut lossless) {
+            assert_eq!(id, seen, "a reader that lives gets every frame");
+            seen += 1;
+        }
+        lossy_seen += drain(&mut lossy).len() as u64;
+        for gone in ring.writer.take_departures() {
+            let tally = gone.report.tally;
+            assert_balanced(&tally);
+            assert_eq!((gone.put_out, tally.held, gone.report.who.name.as_str()), (None, 0, "victim"));
+            came += 1;
+            finished += u64::from(tally.finished > 0);
+            outstanding += u64::from(tally.reclaimed > 0);
+        }
+    }
+    victims.iter_mut().for_each(|(victim, _)| kill(victim));
+    // Whoever was at the door when it was killed goes too.
+    (0..3).for_each(|_| {
+        ring.let_in();
+        ring.tick();
+    });
+    assert_eq!(ring.writer.readers().len(), 2, "the dead are still attached");
+    assert_eq!(ring.write(2000), 2000, "what the dead held is not back");
+    seen += drain(&mut lossless).len() as u64;
+    assert_eq!(seen, ring.writer.committed());
+    ring.writer.finish();
+    lossy_seen += drain(&mut lossy).len() as u64;
+    assert_eq!((lossy_seen + lossy.skipped().0, lossy.ended()), (seen, Some(End::InOrder)));
+    println!("{kills} readers killed: {came} attached, {finished} had finished a block, {outstanding} held frames");
+    assert!(came > kills / 10 && finished > 0 && outstanding > 0, "{came} {finished} {outstanding}");
+}
+
+/// Between any two stores of a reader: to the writer, a reader that was killed there is one that stops there.
+#[test]
+fn a_reader_may_stop_between_any_two_stores() {
+    for steps in 0..40 {
+        for open_block_too in [false, true] {
+            let mut ring = Ring::new(4);
+            let mut other = ring.lossless();
+            let mut reader = RawReader::attach(&mut ring, true, 0);
+            for _ in 0..3 {
+                ring.write(5);
+                ring.writer.close_block();
+            }
+            ring.write(if open_block_too { 5 } else { 0 });
+            let mut left = steps;
+            let mut step = |store: &mut dyn FnMut()| {
+                if left > 0 {
+                    left -= 1;
+                    store();
+                }
+            };
+            for _ in 0..3 {
+                step(&mut || reader.control.word(raw::control::SLEEPING).store(1, Ordering::Release));
+                step(&mut || reader.control.word(raw::control::SLEEPING).store(0, Ordering::Release));
+                let Some((slot, _)) = reader.take() else { panic!("a block is missing") };
+                step(&mut || reader.put(slot.into()));
+                step(&mut || reader.give(slot.into()));
+                ring.tick();
+                ring.check();
+            }
+            drop(reader);
+            ring.tick();
+            let gone = ring.writer.take_departures();
+            assert_eq!(gone[0].put_out, None);
+            assert_balanced(&gone[0].report.tally);
+            assert_eq!(drain(&mut other).len() as u64, ring.writer.committed());
+            drop(other);
+            ring.tick();
+            assert_eq!(ring.write(20_000), 20_000, "blocks did not come back");
+            ring.check();
+        }
+    }
+}
+
+#[test]
+#[ignore = "a writer to be killed, run by another test"]
+fn writer_to_be_killed() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let now = Nanos(1);
+    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now).unwrap();
+    let interface = linerate_burst::Interface::new("x", linerate_burst::LinkType(1), linerate_burst::StampSource::User);
+    writer.set_interfaces(&[interface]).unwrap();
+    for id in 0.. {
+        loop {
+            door.step(now).into_iter().for_each(|visitor| writer.admit(visitor));
+            writer.tick(now);
+            let pushed = writer.block().map(|block| block.push(&desc(id), &frame(id)));
+            match pushed {
+                Some(true) => break,
+                Some(false) => {
+                    writer.commit(&Committed::default());
+                    writer.close_block();
+                }
+                None => {}
+            }
+        }
+        if id % 3 == 0 {
+            writer.commit(&Committed { horizon: support::time(id), ..Committed::default() });
+        }
+        if id % 700 == 0 {
+            writer.commit(&Committed::default());
+            writer.close_block();
+        }
+    }
+}
+
+#[test]
+fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again() {
+    let name = unique();
+    let mut dice = Dice(7);
+    let mut shown = 0;
+    for round in 0..40 {
+        let mut writer = child("writer_to_be_killed", &name);
+        let lossless = Attach { lossless: true, ..Attach::default() };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut reader = loop {
+            match lossless.to(&name) {
+                Ok(reader) => break reader,
+                Err(error) => assert!(Instant::now() < deadline, "round {round}: {error}"),
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        let until = Instant::now() + Duration::from_micros(dice.below(15_000));
+        let (mut next, mut killed) = (None, false);
+        while reader.ended().is_none() {
+            if Instant::now() >= until && !killed {
+                kill(&mut writer);
+                killed = true;
+            }
+            let got = ids(reader.fill(500));
+            for id in &got {
+                assert!(next.is_none_or(|next| next == *id), "frame {id} instead of {next:?}");
+                next = Some(id + 1);
+            }
+            if got.is_empty() {
+                sleep(&reader, Duration::from_millis(20));
+            }
+            shown += got.len();
+            reader.consume(got.len());
+            assert!(Instant::now() < deadline, "round {round}: a reader of a dead writer does not end");
+        }
+        assert_eq!((reader.ended(), reader.bad(), killed), (Some(End::Died), 0, true));
+    }
+    assert!(shown > 10_000, "{shown} frames");
+}
+
+/// A reader that sleeps as soon as it can, a writer that waits for it as soon as it can: a wake-up that is lost would stop
+/// both. Neither is a frame ever older than the horizon before it.
+#[test]
+fn no_wake_up_is_lost() {
+    const FRAMES: u64 = 40_000;
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    let (seen, mut dice) = (AtomicU64::new(0), Dice(3));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut promised = Nanos::ZERO;
+            while seen.load(Ordering::Relaxed) < FRAMES {
+                let burst = reader.fill(10);
+                let got = burst.len();
+                assert!(burst.descs().iter().all(|desc| desc.time >= promised), "older than the horizon promised");
+                promised = reader.horizon();
+                // What is shown is consumed at once, so that the next burst is new.
+                reader.consume(got);
+                seen.fetch_add(got as u64, Ordering::Release);
+                assert!(got > 0 || sleep(&reader, Duration::from_secs(5)), "a reader sleeps and nobody wakes it");
+            }
+        });
+        let deadline = Instant::now() + Duration::from_secs(100);
+        while ring.writer.committed() < FRAMES {
+            // Anything between nothing and falling asleep.
+            (0..dice.below(3) * dice.below(400)).for_each(|_| std::hint::spin_loop());
+            let left = FRAMES - ring.writer.committed();
+            ring.write((1 + dice.below(3)).min(left));
+            if dice.below(50) == 0 {
+                ring.writer.close_block();
+            }
+            while seen.load(Ordering::Acquire) < ring.writer.committed() {
+                assert!(Instant::now() < deadline);
+                thread::yield_now();
+            }
+        }
+    });
+}

@@ -1,0 +1,62 @@
+//! Whoever comes and goes, and however: no descriptor and no mapping stays behind. Alone in its process, to count them.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use linerate_share::Attach;
+use raw::RawWriter;
+use std::fs;
+use std::os::fd::AsFd;
+use support::{Ring, drain, unique};
+
+/// Descriptors and mappings of shared memory.
+fn counts() -> (usize, usize) {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    (fs::read_dir("/proc/self/fd").unwrap().count(), maps.lines().filter(|line| line.contains("memfd:")).count())
+}
+
+#[test]
+fn nothing_stays_behind() {
+    let before = counts();
+    let mut ring = Ring::new(4);
+    let with_ring = counts();
+    for round in 0..100 {
+        let silent = raw::connected(&ring.name);
+        let half = raw::connected(&ring.name);
+        raw::say(&half, b"half a hello", &[]);
+        let full = raw::connected(&ring.name);
+        raw::say(&full, &raw::hello(1, false, 0), &[silent.as_fd(), half.as_fd(), full.as_fd()]);
+        let gone = raw::connected(&ring.name);
+        raw::say(&gone, &raw::hello(1, true, 0), &[]);
+        drop(gone);
+        drop(ring.door.step(ring.now));
+        let mut reader = ring.lossy(0);
+        let not_admitted = Attach::default().begin(&ring.name).unwrap();
+        drop(ring.door.step(ring.now));
+        drop(not_admitted.finish().unwrap());
+        ring.write(round);
+        drain(&mut reader);
+        if round % 2 == 0 {
+            ring.writer.put_out(0, "a test");
+        }
+        drop((reader, silent, half, full));
+        ring.now.0 += 2_000_000_000;
+        ring.let_in();
+        ring.tick();
+        ring.writer.take_departures();
+    }
+    assert_eq!((counts(), ring.writer.readers().len()), (with_ring, 0));
+    for round in 0..100 {
+        let name = unique();
+        let mut writer = RawWriter::new(&name);
+        let attaching = Attach::default().begin(&name).unwrap();
+        writer.accept();
+        let (arena, control) = (writer.arena_fd.as_fd(), writer.control_fd.as_fd());
+        let fds = [&[][..], &[arena, arena, control, control], &[arena, arena], &[control], &[arena, control]];
+        raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), fds[round % fds.len()]);
+        assert_eq!(attaching.finish().is_ok(), round % fds.len() == 4);
+    }
+    drop(ring);
+    assert_eq!(counts(), before);
+}
