@@ -18,8 +18,8 @@ pub const WINDOW: Duration = Duration::from_millis(10);
 /// late, after its own time. Remembered are the frames of the window up to the newest time, so what comes later than
 /// that is compared with those alone.
 ///
-/// Frames are compared by 128 bits of hash: two different ones are taken for the same with odds of 1 in 10^32 for a
-/// million frames in the window. Its keys are drawn for each run, so that nobody can make frames that hide others.
+/// Frames are compared by 128 bits of hash: two different ones are taken for the same with odds of some 1 in 10^32 for a
+/// million frames in the window. Its keys are drawn for each run, so that frames that hide others cannot be made beforehand.
 ///
 /// Memory is bounded: at most [`MOST`] frames, some 50 MiB. Where there are more the oldest is forgotten, and counted.
 pub(super) struct Dedup {
