@@ -6,7 +6,7 @@
 
 pub use crate::slot::RECORD_HEADER;
 
-use crate::copy::{self, Copied};
+use crate::copy::{self, Copied, Finish};
 use crate::memory::Memory;
 use crate::slot::Layout;
 use crate::{Burst, Desc, Interface, LinkType, Nanos, Pick, TAIL};
@@ -75,19 +75,14 @@ impl Block {
         true
     }
 
-    /// Copies the frames that `picks` name, in that order, out of what `lanes` show. `finish` may change what a desc
-    /// says, cut the frame by a smaller `captured`, or leave it out by returning false. Returns how many picks are done
+    /// Copies the frames that `picks` name, in that order, out of what `lanes` show. `finish` completes each
+    /// desc, or leaves its frame out. Returns how many picks are done
     /// with; fewer than there are when the block has no room for the next frame.
     ///
     /// # Panics
     /// If a pick names a frame that is not there.
     #[inline]
-    pub fn gather(
-        &mut self,
-        lanes: &[Burst<'_>],
-        picks: &[Pick],
-        finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
-    ) -> usize {
+    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: &mut impl Finish) -> usize {
         let from = Copied { picks: 0, frames: self.frames, next: self.next };
         let copied = copy::gather(&mut self.memory, from, lanes, picks, finish);
         (self.frames, self.next) = (copied.frames, copied.next);

@@ -9,6 +9,21 @@ use crate::memory::Memory;
 use crate::slot::{Layout, RECORD_HEADER};
 use crate::{Burst, Desc, Pick, TAIL};
 
+/// Completes descs while their frames are copied.
+pub trait Finish {
+    /// May change what a desc says, cut the frame by a smaller `captured`, or leave it out by returning false. For the
+    /// hottest loop there is: to be marked `#[inline(always)]`.
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool;
+}
+
+/// Leaves descs as they are.
+impl Finish for () {
+    #[inline(always)]
+    fn finish(&mut self, _: &mut Desc, _: &[u8], _: Pick) -> bool {
+        true
+    }
+}
+
 /// How far a copy went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copied {
@@ -28,7 +43,7 @@ pub(crate) fn gather(
     from: Copied,
     lanes: &[Burst<'_>],
     picks: &[Pick],
-    finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
+    finish: &mut impl Finish,
 ) -> Copied {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
@@ -46,7 +61,7 @@ fn gather_avx512(
     from: Copied,
     lanes: &[Burst<'_>],
     picks: &[Pick],
-    finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
+    finish: &mut impl Finish,
 ) -> Copied {
     gather_anywhere(memory, from, lanes, picks, finish)
 }
@@ -57,7 +72,7 @@ fn gather_anywhere(
     from: Copied,
     lanes: &[Burst<'_>],
     picks: &[Pick],
-    mut finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
+    finish: &mut impl Finish,
 ) -> Copied {
     let layout = *memory.layout();
     let base = memory.base();
@@ -81,7 +96,7 @@ fn gather_anywhere(
             place.write(*source);
             &mut *place
         };
-        if !finish(desc, frame, *pick) {
+        if !finish.finish(desc, frame, *pick) {
             continue;
         }
         let captured = desc.captured.min(source.captured);

@@ -30,6 +30,7 @@ pub mod time;
 
 pub use block::{Block, Committed, RECORD_HEADER};
 pub use burst::{Burst, Misplaced};
+pub use copy::Finish;
 pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};
 pub use interface::{Interface, LinkType, StampSource};

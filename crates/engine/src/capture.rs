@@ -4,6 +4,7 @@
 //! each frame once. A round takes what every lane has ready; virtual calls are paid per round.
 
 use crate::clock;
+use crate::complete::{Complete, Locator, Select};
 use crate::control::{Progress, Stop};
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::output::Output;
@@ -11,11 +12,9 @@ use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
 use crate::share::{Shared, Sharing};
 use crate::wait::Waiting;
-use linerate_burst::{Burst, Count, Desc, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
+use linerate_burst::{Burst, Count, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::{PortError, RxPort};
-use linerate_wire::Link;
-use linerate_wire::flow::locate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -115,6 +114,8 @@ struct Session {
     shown: Vec<Shown<'static>>,
     inputs: Vec<Input<'static>>,
     bursts: Vec<Burst<'static>>,
+    maps: Vec<&'static [u16]>,
+    filtered: Vec<bool>,
 }
 
 impl Session {
@@ -142,6 +143,8 @@ impl Session {
             shown: Vec::new(),
             inputs: Vec::new(),
             bursts: Vec::new(),
+            maps: Vec::new(),
+            filtered: Vec::new(),
         }
     }
 
@@ -162,10 +165,11 @@ impl Session {
 
     /// One round of fill, order, select, copy, consume.
     fn move_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, picks, selector, locator, output, .. } = self;
+        let Session { lanes, merge, picks, selector, locator, output, filtered, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
         let mut bursts = recycle(std::mem::take(&mut self.bursts));
+        let mut maps = recycle(std::mem::take(&mut self.maps));
         let mut table = lanes.fill(now, &mut shown);
         output.fail_if(learn(&mut table, &shown, selector).map_or(Ok(()), Err));
         inputs.extend(shown.iter().map(Shown::input));
@@ -173,32 +177,17 @@ impl Session {
         picks.clear();
         merge.order(&inputs, picks);
         let all = table.interfaces();
-        let everything = selector.take_all(picks.len());
         if let Some(locator) = locator {
             locator.learn(all);
         }
-        let locator = locator.as_ref();
-        let complete = |desc: &mut Desc, frame: &[u8], lane: &Shown<'_>| {
-            table.place(lane, desc);
-            if let Some(locator) = locator {
-                locator.locate(desc, frame);
-            }
-        };
-        if everything {
-            output.gather(&bursts, picks, all, |desc, frame, pick| {
-                complete(desc, frame, &shown[pick.lane()]);
-                true
-            });
+        maps.extend(shown.iter().map(|lane| table.map(lane)));
+        let mut complete = Complete { maps: &maps, locator: locator.as_ref() };
+        if selector.take_all(picks.len()) {
+            output.gather(&bursts, picks, all, &mut complete);
         } else {
-            output.gather(&bursts, picks, all, |desc, frame, pick| {
-                let lane = &shown[pick.lane()];
-                complete(desc, frame, lane);
-                let selected = selector.select(desc, frame, table.is_filtered(lane));
-                if let Some((length, flags)) = selected {
-                    (desc.captured, desc.flags) = (length as u32, flags);
-                }
-                selected.is_some()
-            });
+            filtered.clear();
+            filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
+            output.gather(&bursts, picks, all, &mut Select { complete, selector, filtered });
         }
         let horizon = shown.iter().enumerate().map(|(lane, shown)| shown.bound(merge.taken(lane))).min();
         output.commit(all, horizon.unwrap_or(Nanos::MAX));
@@ -208,6 +197,7 @@ impl Session {
         self.inputs = recycle(inputs);
         self.shown = recycle(shown);
         self.bursts = recycle(bursts);
+        self.maps = recycle(maps);
         for lane in 0..self.lanes.len() {
             self.lanes.consume(lane, self.merge.taken(lane));
         }
@@ -254,28 +244,6 @@ impl Session {
             elapsed,
             events: self.lanes.events,
             failure,
-        }
-    }
-}
-
-/// Finds headers and flows.
-#[derive(Default)]
-struct Locator {
-    /// What frames of each interface begin with.
-    links: Vec<Option<Link>>,
-}
-
-impl Locator {
-    fn learn(&mut self, interfaces: &[Interface]) {
-        let new = &interfaces[self.links.len().min(interfaces.len())..];
-        self.links.extend(new.iter().map(|interface| Link::from_linktype(interface.link.0)));
-    }
-
-    #[inline(always)]
-    fn locate(&self, desc: &mut Desc, frame: &[u8]) {
-        if let Some(Some(link)) = self.links.get(usize::from(desc.interface)) {
-            let located = locate(*link, frame);
-            (desc.l3, desc.l4, desc.hash) = (located.l3, located.l4, located.hash);
         }
     }
 }

@@ -223,6 +223,11 @@ impl Table<'_> {
         desc.interface = interface.unwrap_or_default();
     }
 
+    /// The place of each interface of a lane in the list of all.
+    pub fn map(&self, shown: &Shown<'_>) -> &[u16] {
+        &self.ports[shown.port].map
+    }
+
     /// The interfaces of all ports.
     pub fn interfaces(&self) -> &[Interface] {
         self.interfaces

@@ -1,10 +1,11 @@
 //! Where the ordered stream of a capture goes: the block being filled, and the sinks that see it.
 
 use crate::capture::CaptureError;
+use crate::complete::{Count, Totals};
 use crate::control::Progress;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
-use linerate_burst::{Block, Burst, Committed, Desc, Flags, Interface, Ledger, Nanos, Pick, Sink};
+use linerate_burst::{Block, Burst, Committed, Finish, Interface, Ledger, Nanos, Pick, Sink};
 use std::sync::Arc;
 
 /// Frames are gathered into blocks of this size.
@@ -29,34 +30,6 @@ enum Store {
     Shared { ring: Box<Shared>, taker: Taker, seen: usize },
 }
 
-/// What went to the sinks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
-    pub frames: u64,
-    pub bytes: u64,
-    pub wire_bytes: u64,
-    pub first: Nanos,
-    pub last: Nanos,
-}
-
-impl Totals {
-    const NONE: Totals = Totals { frames: 0, bytes: 0, wire_bytes: 0, first: Nanos::MAX, last: Nanos::ZERO };
-
-    /// The least and the greatest time.
-    pub fn span(&self) -> Option<(Nanos, Nanos)> {
-        (self.frames > 0).then_some((self.first, self.last))
-    }
-
-    #[inline(always)]
-    fn add(&mut self, desc: &Desc) {
-        self.frames += 1;
-        self.bytes += u64::from(desc.captured);
-        self.wire_bytes += u64::from(desc.wire);
-        self.first = self.first.min(desc.time);
-        self.last = self.last.max(desc.time);
-    }
-}
-
 impl Output {
     pub fn new(sinks: Vec<Box<dyn Sink>>, ring: Option<Shared>, progress: Arc<Progress>) -> Self {
         let store = match ring {
@@ -69,13 +42,7 @@ impl Output {
     /// Copies the frames that `picks` name out of `lanes` and hands full blocks on. `finish` completes each desc, or
     /// leaves the frame out. `all` are the interfaces that finished descs point to.
     #[inline]
-    pub fn gather(
-        &mut self,
-        lanes: &[Burst<'_>],
-        picks: &[Pick],
-        all: &[Interface],
-        mut finish: impl FnMut(&mut Desc, &[u8], Pick) -> bool,
-    ) {
+    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], all: &[Interface], finish: &mut impl Finish) {
         let (mut done, mut unused) = (0, Committed::default());
         while done < picks.len() {
             let (block, state) = match &mut self.store {
@@ -89,21 +56,10 @@ impl Output {
                 }
             };
             // Copies, which need not be stored for every frame.
-            let (mut totals, mut now) = (self.totals, *state);
-            done += block.gather(lanes, &picks[done..], |desc, frame, pick| {
-                if pick.is_late() {
-                    desc.flags |= Flags::LATE;
-                }
-                let wanted = finish(desc, frame, pick);
-                if wanted {
-                    totals.add(desc);
-                    now.late += u32::from(desc.flags.contains(Flags::LATE));
-                    now.sliced += u32::from(desc.flags.contains(Flags::SLICED));
-                }
-                wanted
-            });
-            *state = Committed { last_time: totals.last, ..now };
-            self.totals = totals;
+            let mut count = Count { inner: finish, totals: self.totals, state: *state };
+            done += block.gather(lanes, &picks[done..], &mut count);
+            *state = Committed { last_time: count.totals.last, ..count.state };
+            self.totals = count.totals;
             if done < picks.len() {
                 // Every frame still to come is at least as young, but for late ones.
                 self.commit(all, self.totals.last);
