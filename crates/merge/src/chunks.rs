@@ -1,14 +1,16 @@
 //! Chunks: what the lanes show, as keys, merged as far as it is complete.
 
 use crate::kernel::Kernel;
-use crate::keys;
+use crate::keys::{self, PADDING};
 use crate::{Input, Merge};
 use linerate_burst::{Horizon, Nanos, Pick};
 use std::mem;
 use std::ops::Range;
 
-/// Keys held of each lane.
-const HELD: usize = 128;
+/// Most keys held of each lane.
+const HELD: usize = 256;
+/// Room for them in a row of keys.
+const LANE: usize = HELD + PADDING;
 /// A lane that holds fewer is filled up: those that bring few frames keep what they hold.
 const FEW: usize = HELD / 2;
 
@@ -17,7 +19,7 @@ const FEW: usize = HELD / 2;
 pub(crate) struct Chunks {
     kernel: Kernel,
     lanes: Vec<Held>,
-    /// [`HELD`] keys of each lane.
+    /// Those of each lane, with padding behind them.
     keys: Vec<u64>,
     merged: Vec<u64>,
     room: Vec<u64>,
@@ -73,10 +75,11 @@ impl Merge {
         // A horizon before all frames has the key 0, which is that of no frame.
         *base = least.saturating_sub(1);
         for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
-            *held = Held { keys: number * HELD..number * HELD, read: lane.done, newest: lane.newest.0, late: false };
+            *held = Held { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
         }
         for row in [keys, merged, room] {
-            row.resize(self.lanes.len() * HELD, 0);
+            // Each merge writes whole steps of 16 keys.
+            row.resize(self.lanes.len() * (LANE + 16), 0);
         }
         *base < u64::MAX - (1 << 33)
     }
@@ -106,14 +109,14 @@ impl Merge {
                 held.keys.start += count;
             }
         }
-        let base = chunks.base;
+        let (kernel, base) = (chunks.kernel, chunks.base);
         let row = chunks.merge();
         if let Some(last) = row.last() {
             self.emitted = self.emitted.max(Nanos(keys::rank(*last, base)));
         }
         self.frames += row.len() as u64;
         self.late += if late { row.iter().map(|key| key & 1).sum() } else { 0 };
-        picks.extend(row.iter().map(|key| keys::pick(*key)));
+        kernel.append(row, picks);
         match cut {
             _ if horizon == cut => End::Round,
             keys::LAST if chunks.is_empty(inputs) => End::Round,
@@ -130,13 +133,14 @@ impl Chunks {
         if held.keys.len() >= FEW || held.read == input.descs.len() {
             return held.late;
         }
-        let start = lane * HELD;
+        let start = lane * LANE;
         let kept = held.keys.len();
         self.keys.copy_within(held.keys.clone(), start);
         let descs = &input.descs[held.read..];
         let descs = &descs[..descs.len().min(HELD - kept)];
         held.keys = start..start + kept + descs.len();
-        let keys = &mut self.keys[start + kept..start + kept + descs.len()];
+        self.keys[held.keys.end..held.keys.end + PADDING].fill(keys::NONE);
+        let keys = &mut self.keys[start + kept..held.keys.end];
         let tag = keys::tag(lane, held.read);
         let floor = held.newest.max(emitted);
         held.late &= kept > 0;
@@ -171,16 +175,18 @@ impl Chunks {
     fn merge(&mut self) -> &[u64] {
         let mut is_merged = false;
         while self.parts.len() > 1 {
-            let pairs = self.parts.len().div_ceil(2);
             let source = if is_merged { &self.merged } else { &self.keys };
+            let pairs = self.parts.len().div_ceil(2);
             let mut at = 0;
             for pair in 0..pairs {
-                let a = &source[self.parts[2 * pair].clone()];
-                let b = self.parts.get(2 * pair + 1).map_or(&[][..], |part| &source[part.clone()]);
-                let end = at + a.len() + b.len();
-                self.kernel.merge(a, b, &mut self.room[at..end]);
-                self.parts[pair] = at..end;
-                at = end;
+                let a = self.parts[2 * pair].clone();
+                let b = self.parts.get(2 * pair + 1).cloned().unwrap_or(a.end..a.end);
+                let count = a.len() + b.len();
+                let room = &mut self.room[at..at + count.next_multiple_of(16)];
+                self.kernel.merge(&source[a.start..a.end + PADDING], &source[b.start..b.end + PADDING], room);
+                self.room[at + count..at + count + PADDING].fill(keys::NONE);
+                self.parts[pair] = at..at + count;
+                at += count + PADDING;
             }
             self.parts.truncate(pairs);
             mem::swap(&mut self.merged, &mut self.room);

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::keys;
-use linerate_burst::Desc;
+use linerate_burst::{Desc, Pick};
 
 /// The fastest way this processor has.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ impl Kernel {
     /// Asks the processor.
     #[cfg(target_arch = "x86_64")]
     pub fn detect() -> Self {
-        Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") }
+        Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") }
     }
 
     /// Asks nobody: there are no vectors for this kind of processor.
@@ -43,23 +43,34 @@ impl Kernel {
         keys::ascending(descs, base, floor, tag, keys)
     }
 
-    /// [`keys::merge`]; `out` is as long as both.
+    /// [`keys::merge`]; both rows end with as much padding as said there.
     #[inline]
     pub fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
-        assert_eq!(a.len() + b.len(), out.len(), "room for both");
+        assert!(a.len() >= keys::PADDING && b.len() >= keys::PADDING && out.len() % 16 == 0, "no padding");
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
-            // SAFETY: the processor has the instructions, and `out` is as long as `a` and `b` together.
+            // SAFETY: the processor has the instructions, and the lengths are as promised.
             return unsafe { avx512::merge(a, b, out) };
         }
         keys::merge(a, b, out);
+    }
+
+    /// [`keys::append`].
+    #[inline]
+    pub fn append(self, keys: &[u64], picks: &mut Vec<Pick>) {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            // SAFETY: the processor has the instructions.
+            return unsafe { avx512::append(keys, picks) };
+        }
+        keys::append(keys, picks);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::keys;
-    use linerate_burst::Desc;
+    use linerate_burst::{Desc, Pick};
     use std::arch::x86_64::*;
     use std::hint::select_unpredictable;
 
@@ -72,7 +83,7 @@ mod avx512 {
 
     /// # Safety
     /// The processor has these features; `keys` is as long as `descs`.
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     pub unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
         let whole = descs.len() / WIDE * WIDE;
         let (bases, most) = (splat(base), splat(u32::MAX.into()));
@@ -109,46 +120,39 @@ mod avx512 {
     const AHEAD: usize = 64;
 
     /// # Safety
-    /// The processor has these features; `out` is as long as `a` and `b` together.
-    #[target_feature(enable = "avx512f,bmi2")]
+    /// The processor has these features; `a` and `b` have 16 keys at least, `out` a multiple of that.
+    #[target_feature(enable = "avx512f,avx512vl")]
     pub unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
-        let (mut i, mut j, mut at) = (STEP, STEP, 0);
-        let (mut low, mut high) = (load(a, 0), load(b, 0));
-        // What was not emitted yet is the greater half of all that was read, so the next to read is the row with the lower head.
-        while i + STEP <= a.len() && j + STEP <= b.len() {
-            (low, high) = sorted(low, high);
-            // SAFETY: `i`, `j` and 16 more keys lie in their rows; 16 of those read were not yet written, so they have room in `out`.
-            unsafe {
-                store_all(low, out.as_mut_ptr().add(at));
-                let first = *a.get_unchecked(i) <= *b.get_unchecked(j);
-                low = load_all(select_unpredictable(first, a.as_ptr().wrapping_add(i), b.as_ptr().wrapping_add(j)));
-                i += select_unpredictable(first, STEP, 0);
-                j += select_unpredictable(first, 0, STEP);
-            }
-            at += STEP;
-        }
-        loop {
-            (low, high) = sorted(low, high);
-            store(low, &mut out[at..]);
-            at += STEP;
-            if at >= out.len() {
-                return;
-            }
-            let head = |row: &[u64], at: usize| row.get(at).copied().unwrap_or(keys::NONE);
-            if head(a, i) <= head(b, j) {
-                low = load(a, i);
-                i += STEP;
-            } else {
-                low = load(b, j);
-                j += STEP;
+        // With padding these ends are not reached; they keep reads inside where rows are not what they should be.
+        let (a_end, b_end) = (a.len() - STEP, b.len() - STEP);
+        let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
+        // SAFETY: `i` and `j` leave 16 keys to read in their rows, and `out` is written in whole steps.
+        unsafe {
+            let (mut low, mut high) = (load(a.as_ptr()), load(b.as_ptr()));
+            for out in out.chunks_exact_mut(STEP) {
+                (low, high) = sorted(low, high);
+                store(low, out.as_mut_ptr());
+                // What is not written yet is the greater half of all that was read: the row with the lower head is next.
+                let (x, y) = (a.as_ptr().add(i), b.as_ptr().add(j));
+                let first = *x <= *y;
+                low = load(select_unpredictable(first, x, y));
+                i = (i + select_unpredictable(first, STEP, 0)).min(a_end);
+                j = (j + select_unpredictable(first, 0, STEP)).min(b_end);
             }
         }
+    }
+
+    /// # Safety
+    /// The processor has these features.
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub unsafe fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+        keys::append(keys, picks);
     }
 
     /// Two ascending pairs as the lower and the greater half of both, each ascending: a bitonic merge (Batcher, Sorting networks and their
     /// applications, 1968).
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn sorted(a: Pair, b: Pair) -> (Pair, Pair) {
         let turn = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
         let (c, d) = (_mm512_permutexvar_epi64(turn, b[1]), _mm512_permutexvar_epi64(turn, b[0]));
@@ -159,7 +163,7 @@ mod avx512 {
 
     /// 16 keys that go up and then down, or turned, ascending.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn bitonic(row: Pair) -> Pair {
         [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])].map(|half| {
             let half = halves(half, _mm512_shuffle_i64x2::<0x4e>(half, half), 0xf0);
@@ -170,7 +174,7 @@ mod avx512 {
 
     /// The lesser of both at the places that `upper` leaves out, the greater at the others.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn halves(a: __m512i, b: __m512i, upper: __mmask8) -> __m512i {
         _mm512_mask_max_epu64(_mm512_min_epu64(a, b), upper, a, b)
     }
@@ -178,8 +182,8 @@ mod avx512 {
     /// # Safety
     /// 16 keys can be read there.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn load_all(from: *const u64) -> Pair {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn load(from: *const u64) -> Pair {
         // SAFETY: the caller's promise.
         unsafe { [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(WIDE).cast())] }
     }
@@ -187,8 +191,8 @@ mod avx512 {
     /// # Safety
     /// 16 keys can be written there.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn store_all(pair: Pair, to: *mut u64) {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn store(pair: Pair, to: *mut u64) {
         // SAFETY: the caller's promise.
         unsafe {
             _mm512_storeu_si512(to.cast(), pair[0]);
@@ -196,43 +200,8 @@ mod avx512 {
         }
     }
 
-    /// The 16 keys of `row` from `at` on, with [`keys::NONE`] behind its end.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn load(row: &[u64], at: usize) -> Pair {
-        let rest = row.get(at..).unwrap_or_default();
-        let mask = places(rest.len());
-        let none = splat(keys::NONE);
-        // SAFETY: no more is read than the row has.
-        unsafe {
-            [
-                _mm512_mask_loadu_epi64(none, mask as u8, rest.as_ptr().cast()),
-                _mm512_mask_loadu_epi64(none, (mask >> WIDE) as u8, rest.as_ptr().wrapping_add(WIDE).cast()),
-            ]
-        }
-    }
-
-    /// As many of the 16 keys as have room.
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn store(pair: Pair, to: &mut [u64]) {
-        let mask = places(to.len());
-        // SAFETY: no more is written than there is room for.
-        unsafe {
-            _mm512_mask_storeu_epi64(to.as_mut_ptr().cast(), mask as u8, pair[0]);
-            _mm512_mask_storeu_epi64(to.as_mut_ptr().wrapping_add(WIDE).cast(), (mask >> WIDE) as u8, pair[1]);
-        }
-    }
-
-    /// A bit for each of the first `count` of 16 places.
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn places(count: usize) -> u32 {
-        _bzhi_u32(0xffff, count.min(STEP) as u32)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn splat(value: u64) -> __m512i {
         _mm512_set1_epi64(value as i64)
     }
@@ -264,20 +233,21 @@ mod tests {
         let mut state = 1;
         for kernel in [Some(Kernel::PORTABLE), vectors()].into_iter().flatten() {
             for (a, b) in (0..80).flat_map(|a| (0..80).map(move |b| (a, b))) {
-                // Few values: equal keys, also the greatest; then many.
+                // Few values, so that some are equal; then many.
                 for most in [3, 40, u64::MAX] {
                     let mut row = |count| {
                         let mut row: Vec<u64> = (0..count).map(|_| random(&mut state) % most).collect();
-                        row.iter_mut().for_each(|key| *key = if *key == 2 { keys::NONE } else { *key });
                         row.sort_unstable();
                         row
                     };
                     let (a, b) = (row(a), row(b));
-                    let mut out = vec![7; a.len() + b.len()];
-                    kernel.merge(&a, &b, &mut out);
-                    let mut expected = [a, b].concat();
+                    let mut expected = [&a[..], &b[..]].concat();
                     expected.sort_unstable();
-                    assert_eq!(out, expected);
+                    // Behind what counts come keys above all of it, or none.
+                    let pad = |row: Vec<u64>| [row, vec![most; most as usize % 2], vec![keys::NONE; keys::PADDING]].concat();
+                    let mut out = vec![7; expected.len().next_multiple_of(16)];
+                    kernel.merge(&pad(a), &pad(b), &mut out);
+                    assert_eq!(out[..expected.len()], expected);
                 }
             }
         }
