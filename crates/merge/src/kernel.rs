@@ -128,14 +128,16 @@ mod avx512 {
         let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
         // SAFETY: `i` and `j` leave 16 keys to read in their rows, and `out` is written in whole steps.
         unsafe {
-            let (mut low, mut high) = (load(a.as_ptr()), load(b.as_ptr()));
+            let (mut next, first) = (load(a.as_ptr()), load(b.as_ptr()));
+            let mut greater = turned(first, [[15, 14, 13, 12, 11, 10, 9, 8], [7, 6, 5, 4, 3, 2, 1, 0]]);
             for out in out.chunks_exact_mut(STEP) {
-                (low, high) = sorted(low, high);
-                store(low, out.as_mut_ptr());
-                // What is not written yet is the greater half of all that was read: the row with the lower head is next.
+                let (lower, rest) = halves(next, greater);
+                greater = rest;
+                store(lower, out.as_mut_ptr());
+                // All that was read and not written is in `greater`, so the row with the lower head is read next.
                 let (x, y) = (a.as_ptr().add(i), b.as_ptr().add(j));
                 let first = *x <= *y;
-                low = load(select_unpredictable(first, x, y));
+                next = load(select_unpredictable(first, x, y));
                 i = (i + select_unpredictable(first, STEP, 0)).min(a_end);
                 j = (j + select_unpredictable(first, 0, STEP)).min(b_end);
             }
@@ -149,34 +151,40 @@ mod avx512 {
         keys::append(keys, picks);
     }
 
-    /// Two ascending pairs as the lower and the greater half of both, each ascending: a bitonic merge (Batcher, Sorting networks and their
-    /// applications, 1968).
+    /// The lower half of an ascending and a descending pair, ascending, and the greater half, descending: a bitonic merge (Batcher, Sorting networks and
+    /// their applications, 1968).
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
-    fn sorted(a: Pair, b: Pair) -> (Pair, Pair) {
-        let turn = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-        let (c, d) = (_mm512_permutexvar_epi64(turn, b[1]), _mm512_permutexvar_epi64(turn, b[0]));
-        let low = [_mm512_min_epu64(a[0], c), _mm512_min_epu64(a[1], d)];
-        let high = [_mm512_max_epu64(a[0], c), _mm512_max_epu64(a[1], d)];
-        (bitonic(low), bitonic(high))
+    fn halves(up: Pair, down: Pair) -> (Pair, Pair) {
+        let low = bitonic([_mm512_min_epu64(up[0], down[0]), _mm512_min_epu64(up[1], down[1])]);
+        let high = bitonic([_mm512_max_epu64(up[0], down[0]), _mm512_max_epu64(up[1], down[1])]);
+        (
+            turned(low, [[0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]]),
+            turned(high, [[15, 7, 14, 6, 11, 3, 10, 2], [13, 5, 12, 4, 9, 1, 8, 0]]),
+        )
     }
 
-    /// 16 keys that go up and then down, or turned, ascending.
+    /// 16 keys that go up and then down, sorted, but at other places: keys 0 2 8 10 4 6 12 14, then 1 3 9 11 5 7 13 15.
+    /// Between two comparisons keys move as little as brings partners to the same place.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn bitonic(row: Pair) -> Pair {
-        [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])].map(|half| {
-            let half = halves(half, _mm512_shuffle_i64x2::<0x4e>(half, half), 0xf0);
-            let half = halves(half, _mm512_permutex_epi64::<0x4e>(half), 0xcc);
-            halves(half, _mm512_permutex_epi64::<0xb1>(half), 0xaa)
-        })
+        let [a, b] = [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])];
+        let [a, b] = [_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0xee>(a, b)];
+        let [a, b] = [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)];
+        let [a, b] = [_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)];
+        let [a, b] = [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)];
+        let [a, b] = [_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)];
+        [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)]
     }
 
-    /// The lesser of both at the places that `upper` leaves out, the greater at the others.
+    /// The keys at these places, 8 to 15 being those of the second vector.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
-    fn halves(a: __m512i, b: __m512i, upper: __mmask8) -> __m512i {
-        _mm512_mask_max_epu64(_mm512_min_epu64(a, b), upper, a, b)
+    fn turned(pair: Pair, places: [[i64; 8]; 2]) -> Pair {
+        places.map(|[a, b, c, d, e, f, g, h]| {
+            _mm512_permutex2var_epi64(pair[0], _mm512_setr_epi64(a, b, c, d, e, f, g, h), pair[1])
+        })
     }
 
     /// # Safety
