@@ -7,13 +7,12 @@ use linerate_burst::{Horizon, Nanos, Pick};
 use std::mem;
 use std::ops::Range;
 
-/// Most keys held of each lane.
-const HELD: usize = 256;
+/// Most keys held of a lane.
+const HELD: usize = 512;
+/// Keys held of a lane in rounds that emit few frames and leave many, as while a horizon moves on slowly.
+const FEW: usize = 64;
 /// Room for them in a row of keys.
 const LANE: usize = HELD + PADDING;
-/// A lane that holds fewer is filled up: those that bring few frames keep what they hold.
-const FEW: usize = HELD / 2;
-
 /// What the lanes of a merge hold as keys, and the room to merge them in.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
@@ -27,6 +26,8 @@ pub(crate) struct Chunks {
     parts: Vec<Range<usize>>,
     /// The time that keys count from.
     base: u64,
+    /// A lane is filled up to so many keys once it holds less than half of them.
+    level: usize,
 }
 
 /// One lane's keys.
@@ -63,6 +64,7 @@ impl Chunks {
             room: Vec::new(),
             parts: Vec::with_capacity(lanes),
             base: 0,
+            level: FEW,
         }
     }
 }
@@ -117,12 +119,15 @@ impl Merge {
         self.frames += row.len() as u64;
         self.late += if late { row.iter().map(|key| key & 1).sum() } else { 0 };
         kernel.append(row, picks);
-        match cut {
+        let end = match cut {
             _ if horizon == cut => End::Round,
             keys::LAST if chunks.is_empty(inputs) => End::Round,
             keys::LAST => End::Span,
             _ => End::More,
-        }
+        };
+        let most = self.lanes.iter().map(|lane| lane.done).max().unwrap_or(0);
+        chunks.level = if end == End::More { HELD } else { (2 * most).clamp(FEW, HELD) };
+        end
     }
 }
 
@@ -130,14 +135,14 @@ impl Chunks {
     /// Makes keys of more frames of a lane that holds few; whether some of what it holds may be late.
     fn fill(&mut self, lane: usize, input: &Input<'_>, emitted: u64) -> bool {
         let held = &mut self.lanes[lane];
-        if held.keys.len() >= FEW || held.read == input.descs.len() {
+        if held.keys.len() >= self.level / 2 || held.read == input.descs.len() {
             return held.late;
         }
         let start = lane * LANE;
         let kept = held.keys.len();
         self.keys.copy_within(held.keys.clone(), start);
         let descs = &input.descs[held.read..];
-        let descs = &descs[..descs.len().min(HELD - kept)];
+        let descs = &descs[..descs.len().min(self.level - kept)];
         held.keys = start..start + kept + descs.len();
         self.keys[held.keys.end..held.keys.end + PADDING].fill(keys::NONE);
         let keys = &mut self.keys[start + kept..held.keys.end];

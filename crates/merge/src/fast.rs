@@ -22,7 +22,7 @@ const SHORT: usize = 3;
 /// Runs of more are better emitted whole.
 const LONG: usize = 5;
 /// A round that shows fewer frames a lane is over before a chunk would pay.
-const ROUND: usize = 8;
+const ROUND: usize = 4;
 
 impl Pace {
     /// Takes so many frames of so many runs; what is better may change with it.
