@@ -50,7 +50,7 @@ pub(crate) enum End {
     More,
     /// Nothing else can be emitted in this round.
     Round,
-    /// What comes next is too far away in time for keys.
+    /// What comes next, if anything, is too far away in time for keys.
     Span,
 }
 
@@ -80,8 +80,8 @@ impl Merge {
             *held = Held { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
         }
         for row in [keys, merged, room] {
-            // Each merge writes whole steps of 16 keys.
-            row.resize(self.lanes.len() * (LANE + 16), 0);
+            // Each merge writes whole steps, of as many keys as the padding has.
+            row.resize(self.lanes.len() * (LANE + PADDING), 0);
         }
         *base < u64::MAX - (1 << 33)
     }
@@ -121,7 +121,6 @@ impl Merge {
         kernel.append(row, picks);
         let end = match cut {
             _ if horizon == cut => End::Round,
-            keys::LAST if chunks.is_empty(inputs) => End::Round,
             keys::LAST => End::Span,
             _ => End::More,
         };
@@ -187,7 +186,7 @@ impl Chunks {
                 let a = self.parts[2 * pair].clone();
                 let b = self.parts.get(2 * pair + 1).cloned().unwrap_or(a.end..a.end);
                 let count = a.len() + b.len();
-                let room = &mut self.room[at..at + count.next_multiple_of(16)];
+                let room = &mut self.room[at..at + count.next_multiple_of(PADDING)];
                 self.kernel.merge(&source[a.start..a.end + PADDING], &source[b.start..b.end + PADDING], room);
                 self.room[at + count..at + count + PADDING].fill(keys::NONE);
                 self.parts[pair] = at..at + count;
@@ -199,11 +198,5 @@ impl Chunks {
         }
         let source = if is_merged { &self.merged } else { &self.keys };
         self.parts.pop().map_or(&[], |part| &source[part])
-    }
-
-    /// Whether all frames are emitted.
-    fn is_empty(&self, inputs: &[Input<'_>]) -> bool {
-        let all = |(held, input): (&Held, &Input<'_>)| held.keys.is_empty() && held.read == input.shown().descs.len();
-        self.lanes.iter().zip(inputs).all(all)
     }
 }

@@ -46,7 +46,10 @@ impl Kernel {
     /// [`keys::merge`]; both rows end with as much padding as said there.
     #[inline]
     pub fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
-        assert!(a.len() >= keys::PADDING && b.len() >= keys::PADDING && out.len() % 16 == 0, "no padding");
+        assert!(
+            a.len() >= keys::PADDING && b.len() >= keys::PADDING && out.len().is_multiple_of(keys::PADDING),
+            "rows without padding"
+        );
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
             // SAFETY: the processor has the instructions, and the lengths are as promised.
@@ -78,6 +81,7 @@ mod avx512 {
     const WIDE: usize = 8;
     /// Keys merged in one step: two vectors, so that there is work while the first one's results are waited for.
     const STEP: usize = 2 * WIDE;
+    const _: () = assert!(STEP == keys::PADDING);
 
     type Pair = [__m512i; 2];
 
@@ -102,7 +106,11 @@ mod avx512 {
                 _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 2).cast());
                 _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(AHEAD + 3).cast());
                 let [a, b, c, d] = [0, 1, 2, 3].map(|number| _mm512_loadu_si512(memory.add(number)));
-                _mm512_mask_blend_epi64(0xf0, _mm512_permutex2var_epi64(a, low, b), _mm512_permutex2var_epi64(c, high, d))
+                _mm512_mask_blend_epi64(
+                    0xf0,
+                    _mm512_permutex2var_epi64(a, low, b),
+                    _mm512_permutex2var_epi64(c, high, d),
+                )
             };
             back |= _mm512_cmplt_epu64_mask(times, _mm512_alignr_epi64::<7>(times, before));
             before = times;
@@ -123,7 +131,7 @@ mod avx512 {
     /// The processor has these features; `a` and `b` have 16 keys at least, `out` a multiple of that.
     #[target_feature(enable = "avx512f,avx512vl")]
     pub unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
-        // With padding these ends are not reached; they keep reads inside where rows are not what they should be.
+        // Behind these ends there is nothing but padding.
         let (a_end, b_end) = (a.len() - STEP, b.len() - STEP);
         let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
         // SAFETY: `i` and `j` leave 16 keys to read in their rows, and `out` is written in whole steps.
@@ -252,8 +260,9 @@ mod tests {
                     let mut expected = [&a[..], &b[..]].concat();
                     expected.sort_unstable();
                     // Behind what counts come keys above all of it, or none.
-                    let pad = |row: Vec<u64>| [row, vec![most; most as usize % 2], vec![keys::NONE; keys::PADDING]].concat();
-                    let mut out = vec![7; expected.len().next_multiple_of(16)];
+                    let pad =
+                        |row: Vec<u64>| [row, vec![most; most as usize % 2], vec![keys::NONE; keys::PADDING]].concat();
+                    let mut out = vec![7; expected.len().next_multiple_of(keys::PADDING)];
                     kernel.merge(&pad(a), &pad(b), &mut out);
                     assert_eq!(out[..expected.len()], expected);
                 }

@@ -27,7 +27,7 @@ pub(crate) fn tag(lane: usize, index: usize) -> u64 {
 #[inline]
 pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
     match rank - base {
-        span if span < MAX_SPAN => span << TIME_SHIFT | tag(lane + 1, 0) - 1,
+        span if span < MAX_SPAN => (span << TIME_SHIFT) + tag(lane + 1, 0) - 1,
         _ => NONE,
     }
 }
@@ -69,10 +69,10 @@ pub(crate) fn any(descs: &[Desc], base: u64, emitted: u64, newest: &mut u64, tag
     }
 }
 
-/// Keys that [`merge`] may read behind those that count: as many of these, or keys above all that are wanted, end each row.
-pub(crate) const PADDING: usize = 32;
+/// Keys are merged in steps of so many. As many of [`NONE`], or keys above all that are wanted, end each row.
+pub(crate) const PADDING: usize = 16;
 
-/// The lowest keys of two ascending rows, as many as there is room for: a multiple of 16.
+/// The lowest keys of two ascending rows, as many as there is room for: whole steps.
 pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
     let (mut i, mut j) = (0, 0);
     for key in out {

@@ -23,7 +23,13 @@ fn shape() -> impl Strategy<Value = Shape> {
     let run = prop_oneof![Just(1usize), Just(4), Just(40)];
     let pause = prop_oneof![8 => 0..200u64, 2 => 0..50_000u64, 1 => Just(1 << 31), 1 => Just(5_000_000_000)];
     let back = prop_oneof![4 => Just((0, 0)), 1 => (2..300u64, 1..100u64), 1 => (100..2000u64, 1..10_000_000_000u64)];
-    (frames, step, run, pause, back).prop_map(|(frames, step, run, pause, back)| Shape { frames, step, run, pause, back })
+    (frames, step, run, pause, back).prop_map(|(frames, step, run, pause, back)| Shape {
+        frames,
+        step,
+        run,
+        pause,
+        back,
+    })
 }
 
 /// Small lanes in number, or a few of any size.
