@@ -17,7 +17,7 @@ pub(crate) struct Pace {
 
 /// Frames to judge by.
 const SAMPLE: usize = 256;
-/// Runs of fewer frames on average are better ordered by chunks (measured with 2 to 64 lanes); so many more for every lane.
+/// Runs of fewer frames on average are better ordered by chunks (measured with 2 to 64 lanes); one more for every 16 lanes.
 const SHORT: usize = 3;
 /// Runs of more are better emitted whole.
 const LONG: usize = 5;
