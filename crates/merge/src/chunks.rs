@@ -1,23 +1,24 @@
 //! Chunks: what the lanes show, as keys, merged as far as it is complete.
 
 use crate::kernel::Kernel;
-use crate::keys;
+use crate::keys::{self, PADDING};
 use crate::{Input, Merge};
 use linerate_burst::{Horizon, Nanos, Pick};
 use std::mem;
 use std::ops::Range;
 
-/// Keys held of each lane.
-const HELD: usize = 128;
-/// A lane that holds fewer is filled up: those that bring few frames keep what they hold.
-const FEW: usize = HELD / 2;
-
+/// Most keys held of a lane.
+const HELD: usize = 512;
+/// Keys held of a lane in rounds that emit few frames and leave many, as while a horizon moves on slowly.
+const FEW: usize = 64;
+/// Room for them in a row of keys.
+const LANE: usize = HELD + PADDING;
 /// What the lanes of a merge hold as keys, and the room to merge them in.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     kernel: Kernel,
     lanes: Vec<Held>,
-    /// [`HELD`] keys of each lane.
+    /// Those of each lane, with padding behind them.
     keys: Vec<u64>,
     merged: Vec<u64>,
     room: Vec<u64>,
@@ -25,6 +26,8 @@ pub(crate) struct Chunks {
     parts: Vec<Range<usize>>,
     /// The time that keys count from.
     base: u64,
+    /// A lane is filled up to so many keys once it holds less than half of them.
+    level: usize,
 }
 
 /// One lane's keys.
@@ -47,7 +50,7 @@ pub(crate) enum End {
     More,
     /// Nothing else can be emitted in this round.
     Round,
-    /// What comes next is too far away in time for keys.
+    /// What comes next, if anything, is too far away in time for keys.
     Span,
 }
 
@@ -61,6 +64,7 @@ impl Chunks {
             room: Vec::new(),
             parts: Vec::with_capacity(lanes),
             base: 0,
+            level: FEW,
         }
     }
 }
@@ -73,10 +77,11 @@ impl Merge {
         // A horizon before all frames has the key 0, which is that of no frame.
         *base = least.saturating_sub(1);
         for (number, (held, lane)) in held.iter_mut().zip(&self.lanes).enumerate() {
-            *held = Held { keys: number * HELD..number * HELD, read: lane.done, newest: lane.newest.0, late: false };
+            *held = Held { keys: number * LANE..number * LANE, read: lane.done, newest: lane.newest.0, late: false };
         }
         for row in [keys, merged, room] {
-            row.resize(self.lanes.len() * HELD, 0);
+            // Each merge writes whole steps, of as many keys as the padding has.
+            row.resize(self.lanes.len() * (LANE + PADDING), 0);
         }
         *base < u64::MAX - (1 << 33)
     }
@@ -106,20 +111,22 @@ impl Merge {
                 held.keys.start += count;
             }
         }
-        let base = chunks.base;
+        let (kernel, base) = (chunks.kernel, chunks.base);
         let row = chunks.merge();
         if let Some(last) = row.last() {
             self.emitted = self.emitted.max(Nanos(keys::rank(*last, base)));
         }
         self.frames += row.len() as u64;
         self.late += if late { row.iter().map(|key| key & 1).sum() } else { 0 };
-        picks.extend(row.iter().map(|key| keys::pick(*key)));
-        match cut {
+        kernel.append(row, picks);
+        let end = match cut {
             _ if horizon == cut => End::Round,
-            keys::LAST if chunks.is_empty(inputs) => End::Round,
             keys::LAST => End::Span,
             _ => End::More,
-        }
+        };
+        let most = self.lanes.iter().map(|lane| lane.done).max().unwrap_or(0);
+        chunks.level = if end == End::More { HELD } else { (2 * most).clamp(FEW, HELD) };
+        end
     }
 }
 
@@ -127,16 +134,17 @@ impl Chunks {
     /// Makes keys of more frames of a lane that holds few; whether some of what it holds may be late.
     fn fill(&mut self, lane: usize, input: &Input<'_>, emitted: u64) -> bool {
         let held = &mut self.lanes[lane];
-        if held.keys.len() >= FEW || held.read == input.descs.len() {
+        if held.keys.len() >= self.level / 2 || held.read == input.descs.len() {
             return held.late;
         }
-        let start = lane * HELD;
+        let start = lane * LANE;
         let kept = held.keys.len();
         self.keys.copy_within(held.keys.clone(), start);
         let descs = &input.descs[held.read..];
-        let descs = &descs[..descs.len().min(HELD - kept)];
+        let descs = &descs[..descs.len().min(self.level - kept)];
         held.keys = start..start + kept + descs.len();
-        let keys = &mut self.keys[start + kept..start + kept + descs.len()];
+        self.keys[held.keys.end..held.keys.end + PADDING].fill(keys::NONE);
+        let keys = &mut self.keys[start + kept..held.keys.end];
         let tag = keys::tag(lane, held.read);
         let floor = held.newest.max(emitted);
         held.late &= kept > 0;
@@ -171,16 +179,18 @@ impl Chunks {
     fn merge(&mut self) -> &[u64] {
         let mut is_merged = false;
         while self.parts.len() > 1 {
-            let pairs = self.parts.len().div_ceil(2);
             let source = if is_merged { &self.merged } else { &self.keys };
+            let pairs = self.parts.len().div_ceil(2);
             let mut at = 0;
             for pair in 0..pairs {
-                let a = &source[self.parts[2 * pair].clone()];
-                let b = self.parts.get(2 * pair + 1).map_or(&[][..], |part| &source[part.clone()]);
-                let end = at + a.len() + b.len();
-                self.kernel.merge(a, b, &mut self.room[at..end]);
-                self.parts[pair] = at..end;
-                at = end;
+                let a = self.parts[2 * pair].clone();
+                let b = self.parts.get(2 * pair + 1).cloned().unwrap_or(a.end..a.end);
+                let count = a.len() + b.len();
+                let room = &mut self.room[at..at + count.next_multiple_of(PADDING)];
+                self.kernel.merge(&source[a.start..a.end + PADDING], &source[b.start..b.end + PADDING], room);
+                self.room[at + count..at + count + PADDING].fill(keys::NONE);
+                self.parts[pair] = at..at + count;
+                at += count + PADDING;
             }
             self.parts.truncate(pairs);
             mem::swap(&mut self.merged, &mut self.room);
@@ -188,11 +198,5 @@ impl Chunks {
         }
         let source = if is_merged { &self.merged } else { &self.keys };
         self.parts.pop().map_or(&[], |part| &source[part])
-    }
-
-    /// Whether all frames are emitted.
-    fn is_empty(&self, inputs: &[Input<'_>]) -> bool {
-        let all = |(held, input): (&Held, &Input<'_>)| held.keys.is_empty() && held.read == input.shown().descs.len();
-        self.lanes.iter().zip(inputs).all(all)
     }
 }

@@ -17,12 +17,12 @@ pub(crate) struct Pace {
 
 /// Frames to judge by.
 const SAMPLE: usize = 256;
-/// Runs of fewer frames on average are better ordered by chunks (measured with 2 to 64 lanes); so many more for every lane.
+/// Runs of fewer frames on average are better ordered by chunks (measured with 2 to 64 lanes); one more for every 16 lanes.
 const SHORT: usize = 3;
 /// Runs of more are better emitted whole.
 const LONG: usize = 5;
 /// A round that shows fewer frames a lane is over before a chunk would pay.
-const ROUND: usize = 8;
+const ROUND: usize = 4;
 
 impl Pace {
     /// Takes so many frames of so many runs; what is better may change with it.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::keys;
-use linerate_burst::Desc;
+use linerate_burst::{Desc, Pick};
 
 /// The fastest way this processor has.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ impl Kernel {
     /// Asks the processor.
     #[cfg(target_arch = "x86_64")]
     pub fn detect() -> Self {
-        Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") }
+        Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") }
     }
 
     /// Asks nobody: there are no vectors for this kind of processor.
@@ -43,23 +43,37 @@ impl Kernel {
         keys::ascending(descs, base, floor, tag, keys)
     }
 
-    /// [`keys::merge`]; `out` is as long as both.
+    /// [`keys::merge`]; both rows end with as much padding as said there.
     #[inline]
     pub fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
-        assert_eq!(a.len() + b.len(), out.len(), "room for both");
+        assert!(
+            a.len() >= keys::PADDING && b.len() >= keys::PADDING && out.len().is_multiple_of(keys::PADDING),
+            "rows without padding"
+        );
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
-            // SAFETY: the processor has the instructions, and `out` is as long as `a` and `b` together.
+            // SAFETY: the processor has the instructions, and the lengths are as promised.
             return unsafe { avx512::merge(a, b, out) };
         }
         keys::merge(a, b, out);
+    }
+
+    /// [`keys::append`].
+    #[inline]
+    pub fn append(self, keys: &[u64], picks: &mut Vec<Pick>) {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            // SAFETY: the processor has the instructions.
+            return unsafe { avx512::append(keys, picks) };
+        }
+        keys::append(keys, picks);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::keys;
-    use linerate_burst::Desc;
+    use linerate_burst::{Desc, Pick};
     use std::arch::x86_64::*;
     use std::hint::select_unpredictable;
 
@@ -67,12 +81,13 @@ mod avx512 {
     const WIDE: usize = 8;
     /// Keys merged in one step: two vectors, so that there is work while the first one's results are waited for.
     const STEP: usize = 2 * WIDE;
+    const _: () = assert!(STEP == keys::PADDING);
 
     type Pair = [__m512i; 2];
 
     /// # Safety
     /// The processor has these features; `keys` is as long as `descs`.
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     pub unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
         let whole = descs.len() / WIDE * WIDE;
         let (bases, most) = (splat(base), splat(u32::MAX.into()));
@@ -113,77 +128,78 @@ mod avx512 {
     const AHEAD: usize = 64;
 
     /// # Safety
-    /// The processor has these features; `out` is as long as `a` and `b` together.
-    #[target_feature(enable = "avx512f,bmi2")]
+    /// The processor has these features; `a` and `b` have 16 keys at least, `out` a multiple of that.
+    #[target_feature(enable = "avx512f,avx512vl")]
     pub unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
-        let (mut i, mut j, mut at) = (STEP, STEP, 0);
-        let (mut low, mut high) = (load(a, 0), load(b, 0));
-        // What was not emitted yet is the greater half of all that was read, so the next to read is the row with the lower head.
-        while i + STEP <= a.len() && j + STEP <= b.len() {
-            (low, high) = sorted(low, high);
-            // SAFETY: `i`, `j` and 16 more keys lie in their rows; 16 of those read were not yet written, so they have room in `out`.
-            unsafe {
-                store_all(low, out.as_mut_ptr().add(at));
-                let first = *a.get_unchecked(i) <= *b.get_unchecked(j);
-                low = load_all(select_unpredictable(first, a.as_ptr().wrapping_add(i), b.as_ptr().wrapping_add(j)));
-                i += select_unpredictable(first, STEP, 0);
-                j += select_unpredictable(first, 0, STEP);
-            }
-            at += STEP;
-        }
-        loop {
-            (low, high) = sorted(low, high);
-            store(low, &mut out[at..]);
-            at += STEP;
-            if at >= out.len() {
-                return;
-            }
-            let head = |row: &[u64], at: usize| row.get(at).copied().unwrap_or(keys::NONE);
-            if head(a, i) <= head(b, j) {
-                low = load(a, i);
-                i += STEP;
-            } else {
-                low = load(b, j);
-                j += STEP;
+        // Behind these ends there is nothing but padding.
+        let (a_end, b_end) = (a.len() - STEP, b.len() - STEP);
+        let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
+        // SAFETY: `i` and `j` leave 16 keys to read in their rows, and `out` is written in whole steps.
+        unsafe {
+            let (mut next, first) = (load(a.as_ptr()), load(b.as_ptr()));
+            let mut greater = turned(first, [[15, 14, 13, 12, 11, 10, 9, 8], [7, 6, 5, 4, 3, 2, 1, 0]]);
+            for out in out.chunks_exact_mut(STEP) {
+                let (lower, rest) = halves(next, greater);
+                greater = rest;
+                store(lower, out.as_mut_ptr());
+                // All that was read and not written is in `greater`, so the row with the lower head is read next.
+                let (x, y) = (a.as_ptr().add(i), b.as_ptr().add(j));
+                let first = *x <= *y;
+                next = load(select_unpredictable(first, x, y));
+                i = (i + select_unpredictable(first, STEP, 0)).min(a_end);
+                j = (j + select_unpredictable(first, 0, STEP)).min(b_end);
             }
         }
     }
 
-    /// Two ascending pairs as the lower and the greater half of both, each ascending: a bitonic merge (Batcher, Sorting networks and their
-    /// applications, 1968).
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn sorted(a: Pair, b: Pair) -> (Pair, Pair) {
-        let turn = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-        let (c, d) = (_mm512_permutexvar_epi64(turn, b[1]), _mm512_permutexvar_epi64(turn, b[0]));
-        let low = [_mm512_min_epu64(a[0], c), _mm512_min_epu64(a[1], d)];
-        let high = [_mm512_max_epu64(a[0], c), _mm512_max_epu64(a[1], d)];
-        (bitonic(low), bitonic(high))
+    /// # Safety
+    /// The processor has these features.
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub unsafe fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+        keys::append(keys, picks);
     }
 
-    /// 16 keys that go up and then down, or turned, ascending.
+    /// The lower half of an ascending and a descending pair, ascending, and the greater half, descending: a bitonic merge (Batcher, Sorting networks and
+    /// their applications, 1968).
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    fn halves(up: Pair, down: Pair) -> (Pair, Pair) {
+        let low = bitonic([_mm512_min_epu64(up[0], down[0]), _mm512_min_epu64(up[1], down[1])]);
+        let high = bitonic([_mm512_max_epu64(up[0], down[0]), _mm512_max_epu64(up[1], down[1])]);
+        (
+            turned(low, [[0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]]),
+            turned(high, [[15, 7, 14, 6, 11, 3, 10, 2], [13, 5, 12, 4, 9, 1, 8, 0]]),
+        )
+    }
+
+    /// 16 keys that go up and then down, sorted, but at other places: keys 0 2 8 10 4 6 12 14, then 1 3 9 11 5 7 13 15.
+    /// Between two comparisons keys move as little as brings partners to the same place.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn bitonic(row: Pair) -> Pair {
-        [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])].map(|half| {
-            let half = halves(half, _mm512_shuffle_i64x2::<0x4e>(half, half), 0xf0);
-            let half = halves(half, _mm512_permutex_epi64::<0x4e>(half), 0xcc);
-            halves(half, _mm512_permutex_epi64::<0xb1>(half), 0xaa)
-        })
+        let [a, b] = [_mm512_min_epu64(row[0], row[1]), _mm512_max_epu64(row[0], row[1])];
+        let [a, b] = [_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0xee>(a, b)];
+        let [a, b] = [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)];
+        let [a, b] = [_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)];
+        let [a, b] = [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)];
+        let [a, b] = [_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)];
+        [_mm512_min_epu64(a, b), _mm512_max_epu64(a, b)]
     }
 
-    /// The lesser of both at the places that `upper` leaves out, the greater at the others.
+    /// The keys at these places, 8 to 15 being those of the second vector.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn halves(a: __m512i, b: __m512i, upper: __mmask8) -> __m512i {
-        _mm512_mask_max_epu64(_mm512_min_epu64(a, b), upper, a, b)
+    #[target_feature(enable = "avx512f,avx512vl")]
+    fn turned(pair: Pair, places: [[i64; 8]; 2]) -> Pair {
+        places.map(|[a, b, c, d, e, f, g, h]| {
+            _mm512_permutex2var_epi64(pair[0], _mm512_setr_epi64(a, b, c, d, e, f, g, h), pair[1])
+        })
     }
 
     /// # Safety
     /// 16 keys can be read there.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn load_all(from: *const u64) -> Pair {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn load(from: *const u64) -> Pair {
         // SAFETY: the caller's promise.
         unsafe { [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(WIDE).cast())] }
     }
@@ -191,8 +207,8 @@ mod avx512 {
     /// # Safety
     /// 16 keys can be written there.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn store_all(pair: Pair, to: *mut u64) {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn store(pair: Pair, to: *mut u64) {
         // SAFETY: the caller's promise.
         unsafe {
             _mm512_storeu_si512(to.cast(), pair[0]);
@@ -200,43 +216,8 @@ mod avx512 {
         }
     }
 
-    /// The 16 keys of `row` from `at` on, with [`keys::NONE`] behind its end.
     #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn load(row: &[u64], at: usize) -> Pair {
-        let rest = row.get(at..).unwrap_or_default();
-        let mask = places(rest.len());
-        let none = splat(keys::NONE);
-        // SAFETY: no more is read than the row has.
-        unsafe {
-            [
-                _mm512_mask_loadu_epi64(none, mask as u8, rest.as_ptr().cast()),
-                _mm512_mask_loadu_epi64(none, (mask >> WIDE) as u8, rest.as_ptr().wrapping_add(WIDE).cast()),
-            ]
-        }
-    }
-
-    /// As many of the 16 keys as have room.
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn store(pair: Pair, to: &mut [u64]) {
-        let mask = places(to.len());
-        // SAFETY: no more is written than there is room for.
-        unsafe {
-            _mm512_mask_storeu_epi64(to.as_mut_ptr().cast(), mask as u8, pair[0]);
-            _mm512_mask_storeu_epi64(to.as_mut_ptr().wrapping_add(WIDE).cast(), (mask >> WIDE) as u8, pair[1]);
-        }
-    }
-
-    /// A bit for each of the first `count` of 16 places.
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    fn places(count: usize) -> u32 {
-        _bzhi_u32(0xffff, count.min(STEP) as u32)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl")]
     fn splat(value: u64) -> __m512i {
         _mm512_set1_epi64(value as i64)
     }
@@ -268,20 +249,22 @@ mod tests {
         let mut state = 1;
         for kernel in [Some(Kernel::PORTABLE), vectors()].into_iter().flatten() {
             for (a, b) in (0..80).flat_map(|a| (0..80).map(move |b| (a, b))) {
-                // Few values: equal keys, also the greatest; then many.
+                // Few values, so that some are equal; then many.
                 for most in [3, 40, u64::MAX] {
                     let mut row = |count| {
                         let mut row: Vec<u64> = (0..count).map(|_| random(&mut state) % most).collect();
-                        row.iter_mut().for_each(|key| *key = if *key == 2 { keys::NONE } else { *key });
                         row.sort_unstable();
                         row
                     };
                     let (a, b) = (row(a), row(b));
-                    let mut out = vec![7; a.len() + b.len()];
-                    kernel.merge(&a, &b, &mut out);
-                    let mut expected = [a, b].concat();
+                    let mut expected = [&a[..], &b[..]].concat();
                     expected.sort_unstable();
-                    assert_eq!(out, expected);
+                    // Behind what counts come keys above all of it, or none.
+                    let pad =
+                        |row: Vec<u64>| [row, vec![most; most as usize % 2], vec![keys::NONE; keys::PADDING]].concat();
+                    let mut out = vec![7; expected.len().next_multiple_of(keys::PADDING)];
+                    kernel.merge(&pad(a), &pad(b), &mut out);
+                    assert_eq!(out[..expected.len()], expected);
                 }
             }
         }

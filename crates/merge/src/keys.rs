@@ -27,7 +27,7 @@ pub(crate) fn tag(lane: usize, index: usize) -> u64 {
 #[inline]
 pub(crate) fn bound(rank: u64, base: u64, lane: usize) -> u64 {
     match rank - base {
-        span if span < MAX_SPAN => (span << TIME_SHIFT) | (tag(lane + 1, 0) - 1),
+        span if span < MAX_SPAN => (span << TIME_SHIFT) + tag(lane + 1, 0) - 1,
         _ => NONE,
     }
 }
@@ -69,17 +69,28 @@ pub(crate) fn any(descs: &[Desc], base: u64, emitted: u64, newest: &mut u64, tag
     }
 }
 
-/// Merges two ascending rows of keys into one; `out` is as long as both.
+/// Keys are merged in steps of so many. As many of [`NONE`], or keys above all that are wanted, end each row.
+pub(crate) const PADDING: usize = 16;
+
+/// The lowest keys of two ascending rows, as many as there is room for: whole steps.
 pub(crate) fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
     let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        let first = a[i] <= b[j];
-        out[i + j] = if first { a[i] } else { b[j] };
-        i += usize::from(first);
-        j += usize::from(!first);
+    for key in out {
+        let (first, second) = (a.get(i).copied().unwrap_or(NONE), b.get(j).copied().unwrap_or(NONE));
+        *key = first.min(second);
+        i += usize::from(first <= second);
+        j += usize::from(first > second);
     }
-    out[i + j..b.len() + i].copy_from_slice(&b[j..]);
-    out[b.len() + i..].copy_from_slice(&a[i..]);
+}
+
+/// Appends what keys say beside the time.
+#[inline]
+pub(crate) fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+    let start = picks.len();
+    picks.resize(start + keys.len(), Pick::new(0, 0));
+    for (picked, key) in picks[start..].iter_mut().zip(keys) {
+        *picked = pick(*key);
+    }
 }
 
 #[cfg(test)]

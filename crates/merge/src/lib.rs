@@ -176,6 +176,21 @@ mod tests {
 
     #[test]
     fn the_end_of_time_comes_out_too() {
-        assert_eq!(order(&[(&[u64::MAX], Horizon::Ended), (&[u64::MAX], Horizon::Ended)]).len(), 2);
+        let out = order(&[(&[u64::MAX], Horizon::Ended), (&[u64::MAX], Horizon::Ended)]);
+        assert_eq!(out, [(0, 0, false), (1, 0, false)]);
+    }
+
+    #[test]
+    fn a_frame_that_went_back_does_not_take_its_lane_back() {
+        let mut merge = Merge::new(2);
+        let (held, promised) = (descs(&[7, 6]), descs(&[7]));
+        let idle = |time| Input { descs: &[], horizon: Horizon::At(Nanos(time)) };
+        let mut runs = Vec::new();
+        merge.round(&[idle(9), Input { descs: &held, horizon: Horizon::At(Nanos(5)) }], &mut runs);
+        assert_eq!(runs.iter().map(|run| run.count).sum::<usize>(), 2);
+        // Lane 0 breaks its promise; lane 1 is complete up to 7 whatever its horizon says.
+        runs.clear();
+        merge.round(&[Input { descs: &promised, horizon: Horizon::Ended }, idle(5)], &mut runs);
+        assert_eq!(runs, [Run { lane: 0, first: 0, count: 1, late: false }]);
     }
 }
