@@ -123,6 +123,33 @@ impl<'a> Burst<'a> {
         Burst { base: self.base, descs, memory: PhantomData }
     }
 
+    /// Whether frames lie one behind the other with little between, so far as a few samples tell: then the processor
+    /// finds the next one by itself.
+    pub fn is_dense(&self) -> bool {
+        let step = (self.descs.len() / 8).max(1);
+        let mut samples = self.descs.iter().step_by(step);
+        let Some(mut last) = samples.next() else { return true };
+        samples.all(|desc| {
+            let apart = desc.offset.checked_sub(last.offset);
+            let longest = last.captured.max(desc.captured) as usize + BETWEEN;
+            last = desc;
+            apart.is_some_and(|apart| apart as usize <= step * longest)
+        })
+    }
+
+    /// Asks the processor for a desc, which will be read soon; harmless whatever `index` is.
+    #[inline(always)]
+    pub fn prefetch_desc(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and cannot fault.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.descs.as_ptr().wrapping_add(index).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = index;
+    }
+
     /// Asks the processor for the beginning of frame `index`, which will be read soon.
     ///
     /// # Panics
@@ -154,6 +181,9 @@ impl fmt::Debug for Burst<'_> {
         f.debug_struct("Burst").field("descs", &self.descs).finish_non_exhaustive()
     }
 }
+
+/// Bytes between dense frames, headers of a kernel ring among them.
+const BETWEEN: usize = 192;
 
 fn fits(desc: &Desc, length: usize) -> bool {
     desc.offset as usize + desc.captured as usize + TAIL <= length

@@ -45,29 +45,38 @@ pub(crate) fn gather(
     picks: &[Pick],
     finish: &mut impl Finish,
 ) -> Copied {
+    let dense = lanes.iter().all(Burst::is_dense);
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
-        // SAFETY: the processor has what the function needs.
-        return unsafe { gather_avx512(memory, from, lanes, picks, finish) };
+        // SAFETY: the processor has what the functions need.
+        return unsafe {
+            match dense {
+                true => gather_avx512::<false>(memory, from, lanes, picks, finish),
+                false => gather_avx512::<true>(memory, from, lanes, picks, finish),
+            }
+        };
     }
-    gather_anywhere(memory, from, lanes, picks, finish)
+    match dense {
+        true => gather_anywhere::<false>(memory, from, lanes, picks, finish),
+        false => gather_anywhere::<true>(memory, from, lanes, picks, finish),
+    }
 }
 
 /// The same loop, compiled for 64-byte vectors: a short frame is one load and one store.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,bmi2")]
-fn gather_avx512(
+fn gather_avx512<const PREFETCH: bool>(
     memory: &mut Memory,
     from: Copied,
     lanes: &[Burst<'_>],
     picks: &[Pick],
     finish: &mut impl Finish,
 ) -> Copied {
-    gather_anywhere(memory, from, lanes, picks, finish)
+    gather_anywhere::<PREFETCH>(memory, from, lanes, picks, finish)
 }
 
 #[inline(always)]
-fn gather_anywhere(
+fn gather_anywhere<const PREFETCH: bool>(
     memory: &mut Memory,
     from: Copied,
     lanes: &[Burst<'_>],
@@ -80,8 +89,13 @@ fn gather_anywhere(
     assert!(frames <= layout.frames && layout.body <= at && at + TAIL <= layout.bytes);
     let mut clock = Clock::default();
     for (index, pick) in picks.iter().enumerate() {
-        if let Some(ahead) = picks.get(index + AHEAD) {
-            lanes[ahead.lane()].prefetch(ahead.index());
+        if PREFETCH {
+            if let Some(far) = picks.get(index + 2 * AHEAD) {
+                lanes[far.lane()].prefetch_desc(far.index());
+            }
+            if let Some(ahead) = picks.get(index + AHEAD) {
+                lanes[ahead.lane()].prefetch(ahead.index());
+            }
         }
         let burst = &lanes[pick.lane()];
         let source = &burst.descs()[pick.index()];
@@ -118,7 +132,7 @@ fn gather_anywhere(
 }
 
 /// How many picks ahead frames are asked for: enough to hide a miss, few enough to stay in the first cache.
-const AHEAD: usize = 12;
+const AHEAD: usize = 16;
 /// How far ahead the block is asked for.
 const WRITE_AHEAD: usize = 512;
 /// Bytes copied at a time.

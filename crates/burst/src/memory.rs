@@ -8,6 +8,7 @@
 use crate::block::Committed;
 use crate::slot::{Header, Layout, MIXED, RECORD_HEADER, record_header};
 use crate::{Burst, Desc, LinkType, Nanos, TAIL};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::fmt;
@@ -17,11 +18,49 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
+/// Pages of this process alone, asked for as huge ones before the first is touched.
+struct Pages {
+    map: NonNull<std::ffi::c_void>,
+    bytes: usize,
+}
+
+// SAFETY: nobody reaches the pages through this value.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// `bytes` from a multiple of [`HUGE_PAGE`] on; `None` where the system has none.
+    fn new(bytes: usize) -> Option<Pages> {
+        let bytes = bytes.checked_next_multiple_of(HUGE_PAGE)?.checked_add(HUGE_PAGE)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping, wherever there is room.
+        let map = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }.ok()?;
+        // SAFETY: what was just mapped. The advice changes nothing but the size of its pages; where it is not taken the
+        // memory is as good, only slower.
+        let _ = unsafe { madvise(map, bytes, Advice::LinuxHugepage) };
+        Some(Pages { map: NonNull::new(map)?, bytes })
+    }
+
+    fn base(&self) -> NonNull<u8> {
+        let start = self.map.as_ptr() as usize;
+        // SAFETY: the mapping is longer by one huge page than what is used of it.
+        unsafe { self.map.cast::<u8>().add(start.next_multiple_of(HUGE_PAGE) - start) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; whoever used it held this value.
+        let _ = unsafe { munmap(self.map.as_ptr(), self.bytes) };
+    }
+}
+
 /// Zeroed memory with the layout of one block, which this process alone writes.
 pub struct Memory {
     base: NonNull<u8>,
     layout: Layout,
-    /// Who owns the memory; `None` for memory of its own.
+    /// Who owns the memory; `None` for an allocation of its own.
     owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -37,16 +76,14 @@ const HUGE_PAGE: usize = 2 << 20;
 impl Memory {
     /// Memory of this process alone; in huge pages where that is worth it and the system has them.
     pub fn private(layout: Layout) -> Self {
+        let owner = if layout.bytes >= HUGE_PAGE { Pages::new(layout.bytes) } else { None };
+        if let Some(pages) = owner {
+            return Memory { base: pages.base(), layout, owner: Some(Arc::new(pages)) };
+        }
         let memory = Memory::allocation(layout);
         // SAFETY: a layout has more than no bytes.
         let base = unsafe { alloc_zeroed(memory) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(memory) };
-        if layout.bytes >= HUGE_PAGE {
-            // SAFETY: the range is part of what was just allocated; the advice changes nothing but its pages. Where it
-            // is not taken the memory is as good, only slower.
-            let _ =
-                unsafe { rustix::mm::madvise(base.as_ptr().cast(), layout.bytes, rustix::mm::Advice::LinuxHugepage) };
-        }
         Memory { base, layout, owner: None }
     }
 
@@ -72,8 +109,7 @@ impl Memory {
     }
 
     fn allocation(layout: Layout) -> std::alloc::Layout {
-        let align = if layout.bytes >= HUGE_PAGE { HUGE_PAGE } else { Layout::ALIGN };
-        std::alloc::Layout::from_size_align(layout.bytes, align).expect("a layout fits 32 bits")
+        std::alloc::Layout::from_size_align(layout.bytes, Layout::ALIGN).expect("a layout fits 32 bits")
     }
 
     /// The first `frames` descs, which are written.
@@ -199,8 +235,7 @@ impl Drop for Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = self.owner.is_some();
-        f.debug_struct("Memory").field("layout", &self.layout).field("shared", &shared).finish()
+        f.debug_struct("Memory").field("layout", &self.layout).finish_non_exhaustive()
     }
 }
 

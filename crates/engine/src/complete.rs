@@ -50,28 +50,6 @@ impl Finish for Select<'_> {
     }
 }
 
-/// Adds up what `inner` keeps.
-pub(crate) struct Count<'a, F> {
-    pub inner: &'a mut F,
-    pub totals: Totals,
-    pub state: Committed,
-}
-
-impl<F: Finish> Finish for Count<'_, F> {
-    #[inline(always)]
-    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
-        let wanted = self.inner.finish(desc, frame, pick);
-        if wanted {
-            self.totals.add(desc);
-            if desc.flags.0 & (Flags::LATE.0 | Flags::SLICED.0) != 0 {
-                self.state.late += u32::from(desc.flags.contains(Flags::LATE));
-                self.state.sliced += u32::from(desc.flags.contains(Flags::SLICED));
-            }
-        }
-        wanted
-    }
-}
-
 /// What was kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Totals {
@@ -90,13 +68,26 @@ impl Totals {
         (self.frames > 0).then_some((self.first, self.last))
     }
 
-    #[inline(always)]
-    fn add(&mut self, desc: &Desc) {
-        self.frames += 1;
-        self.bytes += u64::from(desc.captured);
-        self.wire_bytes += u64::from(desc.wire);
-        self.first = self.first.min(desc.time);
-        self.last = self.last.max(desc.time);
+    /// Adds up frames that were just copied; a loop of its own, since the copy loop has enough to keep in mind.
+    pub fn add(&mut self, descs: &[Desc], state: &mut Committed) {
+        let (mut bytes, mut wire_bytes, mut flags) = (0, 0, 0);
+        let (mut first, mut last) = (self.first, self.last);
+        for desc in descs {
+            bytes += u64::from(desc.captured);
+            wire_bytes += u64::from(desc.wire);
+            flags |= desc.flags.0;
+            (first, last) = (first.min(desc.time), last.max(desc.time));
+        }
+        self.frames += descs.len() as u64;
+        self.bytes += bytes;
+        self.wire_bytes += wire_bytes;
+        (self.first, self.last) = (first, last);
+        state.last_time = state.last_time.max(last);
+        if flags & (Flags::LATE.0 | Flags::SLICED.0) != 0 {
+            let with = |flag| descs.iter().filter(|desc| desc.flags.contains(flag)).count() as u32;
+            state.late += with(Flags::LATE);
+            state.sliced += with(Flags::SLICED);
+        }
     }
 }
 
@@ -105,6 +96,8 @@ impl Totals {
 pub(crate) struct Locator {
     /// What frames of each interface begin with.
     links: Vec<Option<Link>>,
+    /// Whether all of them begin with an Ethernet header.
+    ethernet: bool,
 }
 
 impl Locator {
@@ -112,13 +105,20 @@ impl Locator {
     pub fn learn(&mut self, interfaces: &[Interface]) {
         let new = &interfaces[self.links.len().min(interfaces.len())..];
         self.links.extend(new.iter().map(|interface| Link::from_linktype(interface.link.0)));
+        self.ethernet = self.links.iter().all(|link| *link == Some(Link::Ethernet));
     }
 
     #[inline(always)]
     fn locate(&self, desc: &mut Desc, frame: &[u8]) {
-        if let Some(Some(link)) = self.links.get(usize::from(desc.interface)) {
-            let located = locate(*link, frame);
+        let link = if self.ethernet { Some(Link::Ethernet) } else { self.link_of(desc) };
+        if let Some(link) = link {
+            let located = locate(link, frame);
             (desc.l3, desc.l4, desc.hash) = (located.l3, located.l4, located.hash);
         }
+    }
+
+    #[inline(never)]
+    fn link_of(&self, desc: &Desc) -> Option<Link> {
+        self.links.get(usize::from(desc.interface)).copied().flatten()
     }
 }

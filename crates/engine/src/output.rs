@@ -1,7 +1,7 @@
 //! Where the ordered stream of a capture goes: the block being filled, and the sinks that see it.
 
 use crate::capture::CaptureError;
-use crate::complete::{Count, Totals};
+use crate::complete::Totals;
 use crate::control::Progress;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
@@ -55,11 +55,9 @@ impl Output {
                     open
                 }
             };
-            // Copies, which need not be stored for every frame.
-            let mut count = Count { inner: finish, totals: self.totals, state: *state };
-            done += block.gather(lanes, &picks[done..], &mut count);
-            *state = Committed { last_time: count.totals.last, ..count.state };
-            self.totals = count.totals;
+            let before = block.len();
+            done += block.gather(lanes, &picks[done..], finish);
+            self.totals.add(&block.descs()[before..], state);
             if done < picks.len() {
                 // Every frame still to come is at least as young, but for late ones.
                 self.commit(all, self.totals.last);

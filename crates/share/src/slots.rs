@@ -1,10 +1,12 @@
 //! Who holds which block: the writer's own truth, in private memory. Pure: it moves no bytes.
 //!
-//! Free blocks are a stack: the one freed last is still in the cache. A block is free when it is closed and nobody holds
-//! it. Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows,
-//! and all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
+//! Free blocks are a queue: the one freed last is still in the cache of its reader, which would have to give every line
+//! of it up again (measured: 45 instead of 51 M frames/s). A block is free when it is closed and nobody holds it.
+//! Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows, and
+//! all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
 
 use crate::layout::READERS;
+use std::collections::VecDeque;
 
 /// A block and where in it something begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ struct Reader {
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    free: VecDeque<u32>,
     open: Option<u32>,
     readers: [Option<Reader>; READERS as usize],
     present: u64,
@@ -89,7 +91,7 @@ impl Slots {
     pub fn new(slots: u32) -> Self {
         Slots {
             slots: (0..slots).map(|_| Slot::default()).collect(),
-            free: (0..slots).rev().collect(),
+            free: (0..slots).collect(),
             open: None,
             readers: [const { None }; READERS as usize],
             present: 0,
@@ -152,7 +154,7 @@ impl Slots {
     /// Takes a free block to be filled; `None` if there is none.
     pub fn open(&mut self) -> Option<u32> {
         debug_assert!(self.open.is_none());
-        let slot = self.free.pop()?;
+        let slot = self.free.pop_front()?;
         self.slots[slot as usize].frames = 0;
         self.readers.iter_mut().flatten().for_each(|reader| reader.skips = false);
         self.open = Some(slot);
@@ -191,7 +193,7 @@ impl Slots {
         if let Some(slot) = self.open.take()
             && self.slots[slot as usize].holders == 0
         {
-            self.free.push(slot);
+            self.free.push_back(slot);
         }
     }
 
@@ -274,7 +276,7 @@ impl Slots {
         state.holders &= !bit(number);
         self.pinned -= u32::from(before & self.lossy != 0 && state.holders & self.lossy == 0);
         if state.holders == 0 && self.open != Some(slot) {
-            self.free.push(slot);
+            self.free.push_back(slot);
         }
         let frames = state.frames;
         let Some(reader) = &mut self.readers[number as usize] else { return 0 };

@@ -10,6 +10,7 @@ const BUFFERS: usize = 32_768;
 const BUFFER: usize = 2048;
 /// Frames a port shows at a time.
 const SHOWN: usize = 2048;
+
 /// The time of the first frame.
 const START: u64 = 1_700_000_000_000_000_000;
 
