@@ -330,7 +330,7 @@ fn finish(ring: Ring, readers: Vec<Watched>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn every_reader_sees_every_frame_or_is_told(steps in prop::collection::vec(step(), 1..120)) {
