@@ -31,19 +31,16 @@ impl Server {
 
     /// Copies a frame to the open block; false if there is no block for it.
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
-        let Some(writer) = &mut self.writer else { return false };
         let desc = Desc { interface: 0, ..*desc };
-        while let Some(block) = writer.block() {
-            if block.push(&desc, frame) {
-                self.newest = self.newest.max(desc.time);
-                return true;
+        loop {
+            match self.writer.as_mut().and_then(Writer::block).map(|block| block.push(&desc, frame)) {
+                Some(true) => break self.newest = self.newest.max(desc.time),
+                Some(false) => self.commit(),
+                None => return false,
             }
-            self.commit();
-            let Some(writer) = &mut self.writer else { return false };
-            writer.close_block();
-            return self.take(&desc, frame);
+            self.writer.as_mut().into_iter().for_each(Writer::close_block);
         }
-        false
+        true
     }
 
     fn commit(&mut self) {

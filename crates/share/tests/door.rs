@@ -101,7 +101,31 @@ fn memory_is_of_the_kind_asked_for_or_the_reason_is_said() {
         Ok((writer, _)) => assert_eq!(writer.bytes(), 10 << 20),
         Err(error) => assert!(error.to_string().contains("ulimit -l"), "{error}"),
     }
+    match Writer::create(&unique(), Access::default(), &Options { node: Some(0), ..small }, Default::default()) {
+        Ok((writer, _)) => assert_eq!(writer.notes().len(), 1),
+        Err(error) => assert!(error.to_string().contains("NUMA node 0"), "{error}"),
+    }
     assert_eq!(make(small).room(), 8 * (((1 << 20) - 192) / 108));
+}
+
+/// Page faults of this thread so far that cost no reading from disk (proc(5), minflt).
+fn faults() -> u64 {
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit(')').next().unwrap().split(' ').nth(8).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_page_is_there_before_the_first_frame() {
+    let mut ring = Ring::new(16);
+    let mut reader = ring.lossless();
+    drain(&mut reader);
+    let before = faults();
+    let written = ring.write(u64::MAX);
+    let writing = faults() - before;
+    let read = drain(&mut reader).len() as u64;
+    let reading = faults() - before - writing;
+    // 8 MiB have 2048 pages; the lists of the test itself have some.
+    assert!(written == read && written > 5000 && writing < 100 && reading < 500, "{writing} {reading} faults");
 }
 
 #[test]
@@ -194,7 +218,7 @@ fn a_visitor_that_is_not_admitted_gives_its_number_back() {
         (0..300).for_each(|_| assert!(reader.fill(1).is_empty()));
         assert!(reader.ended().is_some());
     }
-    assert_eq!(ring.lossless().is_lossless(), true);
+    assert!(ring.lossless().is_lossless());
 }
 
 #[test]
