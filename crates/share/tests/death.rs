@@ -14,16 +14,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{Ring, assert_balanced, desc, drain, frame, ids, options, unique};
 
-/// Runs a test of this file in a process of its own.
-fn child(test: &str, ring: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env("LINERATE_RING", ring);
-    child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+/// A process that is killed when dropped.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
-fn kill(child: &mut Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+/// Runs a test of this file in a process of its own.
+fn child(test: &str, ring: &str) -> Victim {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env("LINERATE_RING", ring);
+    let child = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Victim(child.spawn().unwrap())
 }
 
 /// Waits for more frames, as a reader that sleeps does; false if nothing came.
@@ -70,21 +76,16 @@ fn readers_killed_at_any_moment_harm_nobody() {
     let mut ring = Ring::new(8);
     let (mut lossless, mut lossy) = (ring.lossless(), ring.lossy(0));
     let (mut seen, mut lossy_seen, mut dice) = (0, 0, Dice(kills));
-    let mut victims: Vec<(Child, Instant)> = Vec::new();
+    let mut victims: Vec<(Victim, Instant)> = Vec::new();
     let (mut killed, mut came, mut finished, mut outstanding) = (0, 0, 0, 0);
     while killed < kills {
         while victims.len() < 4 {
             let life = Duration::from_micros(500 + dice.below(12) * dice.below(1500));
             victims.push((child("reader_to_be_killed", &ring.name), Instant::now() + life));
         }
-        victims.retain_mut(|(victim, until)| {
-            let lives = Instant::now() < *until;
-            if !lives {
-                kill(victim);
-                killed += 1;
-            }
-            lives
-        });
+        let alive = victims.len();
+        victims.retain(|(_, until)| Instant::now() < *until);
+        killed += (alive - victims.len()) as u64;
         ring.let_in();
         ring.write(dice.below(200));
         ring.tick();
@@ -103,7 +104,7 @@ fn readers_killed_at_any_moment_harm_nobody() {
             outstanding += u64::from(tally.reclaimed > 0);
         }
     }
-    victims.iter_mut().for_each(|(victim, _)| kill(victim));
+    drop(victims);
     // Whoever was at the door when it was killed goes too.
     (0..3).for_each(|_| ring.let_in());
     ring.wait_for(2);
@@ -198,7 +199,7 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
     let mut dice = Dice(7);
     let mut shown = 0;
     for round in 0..40 {
-        let mut writer = child("writer_to_be_killed", &name);
+        let mut writer = Some(child("writer_to_be_killed", &name));
         let lossless = Attach { lossless: true, ..Attach::default() };
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut reader = loop {
@@ -209,11 +210,10 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
             thread::sleep(Duration::from_millis(1));
         };
         let until = Instant::now() + Duration::from_micros(dice.below(15_000));
-        let (mut next, mut killed) = (None, false);
+        let mut next = None;
         while reader.ended().is_none() {
-            if Instant::now() >= until && !killed {
-                kill(&mut writer);
-                killed = true;
+            if Instant::now() >= until {
+                drop(writer.take());
             }
             let got = ids(reader.fill(500));
             for id in &got {
@@ -227,7 +227,7 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
             reader.consume(got.len());
             assert!(Instant::now() < deadline, "round {round}: a reader of a dead writer does not end");
         }
-        assert_eq!((reader.ended(), reader.bad(), killed), (Some(End::Died), 0, true));
+        assert_eq!((reader.ended(), reader.bad(), writer.is_none()), (Some(End::Died), 0, true));
     }
     assert!(shown > 10_000, "{shown} frames");
 }
