@@ -165,14 +165,15 @@ fn a_reader_may_stop_between_any_two_stores() {
 #[ignore = "a writer to be killed, run by another test"]
 fn writer_to_be_killed() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
-    let now = Nanos(1);
-    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now).unwrap();
+    let began = Instant::now();
+    let now = || Nanos(began.elapsed().as_nanos() as u64);
+    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now()).unwrap();
     let interface = linerate_burst::Interface::new("x", linerate_burst::LinkType(1), linerate_burst::StampSource::User);
     writer.set_interfaces(&[interface]).unwrap();
     for id in 0.. {
         loop {
-            door.step(now).into_iter().for_each(|visitor| writer.admit(visitor));
-            writer.tick(now);
+            door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+            writer.tick(now());
             let pushed = writer.block().map(|block| block.push(&desc(id), &frame(id)));
             match pushed {
                 Some(true) => break,
