@@ -33,14 +33,14 @@ impl Server {
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> bool {
         let desc = Desc { interface: 0, ..*desc };
         loop {
-            let Some(block) = self.writer.as_mut().and_then(Writer::block) else { return false };
-            if block.push(&desc, frame) {
-                self.newest = self.newest.max(desc.time);
-                return true;
+            match self.writer.as_mut().and_then(Writer::block).map(|block| block.push(&desc, frame)) {
+                Some(true) => break self.newest = self.newest.max(desc.time),
+                Some(false) => self.commit(),
+                None => return false,
             }
-            self.commit();
             self.writer.as_mut().into_iter().for_each(Writer::close_block);
         }
+        true
     }
 
     fn commit(&mut self) {

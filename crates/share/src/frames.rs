@@ -84,9 +84,10 @@ impl Frames {
             self.descs.drain(..self.consumed);
             self.consumed = 0;
         }
-        let descs = self.shape.slot(self.slot) + Layout::DESCS;
-        for index in first as usize..end as usize {
-            let desc = self.mapping.load_desc(descs + index * size_of::<Desc>());
+        let offset = self.shape.slot(self.slot) + Layout::DESCS + first as usize * size_of::<Desc>();
+        let count = (end - first) as usize;
+        self.descs.reserve(count);
+        for desc in self.mapping.load_descs(offset, count) {
             if is_sound(&desc, layout, interfaces) {
                 if !desc.flags.contains(Flags::LATE) {
                     self.newest = self.newest.max(desc.time);

@@ -102,17 +102,21 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.load(order)
     }
 
-    /// A desc, copied out once.
+    /// Descs, each copied out once.
     ///
     /// # Panics
-    /// If it does not lie inside at a multiple of 8.
+    /// If they do not lie inside at a multiple of 8.
     #[inline]
-    pub fn load_desc(&self, offset: usize) -> Desc {
-        let first = self.at(offset, size_of::<Desc>()).cast::<u64>();
-        // SAFETY: `at` has checked all four numbers; they are loaded as atomics.
-        let words = [0, 1, 2, 3].map(|at| unsafe { AtomicU64::from_ptr(first.add(at)) }.load(Ordering::Relaxed));
-        // SAFETY: a desc is plain data of 32 bytes, of which every pattern of bits is one.
-        unsafe { std::mem::transmute::<[u64; 4], Desc>(words) }
+    pub fn load_descs(&self, offset: usize, count: usize) -> impl Iterator<Item = Desc> {
+        assert!(offset.is_multiple_of(8) && offset <= self.bytes);
+        assert!(count <= (self.bytes - offset) / size_of::<Desc>());
+        (0..count).map(move |index| {
+            let first = self.base.as_ptr().wrapping_add(offset + index * size_of::<Desc>()).cast::<u64>();
+            // SAFETY: all four numbers lie inside, as checked above; they are loaded as atomics.
+            let words = [0, 1, 2, 3].map(|at| unsafe { AtomicU64::from_ptr(first.add(at)) }.load(Ordering::Relaxed));
+            // SAFETY: a desc is plain data of 32 bytes, of which every pattern of bits is one.
+            unsafe { std::mem::transmute::<[u64; 4], Desc>(words) }
+        })
     }
 
     /// Bytes, copied out one by one.

@@ -166,10 +166,10 @@ fn bear(deeds: Vec<(Deed, u64)>) {
     let (mut seen, mut lossy_seen) = (0, 0);
     for (deed, frames) in deeds {
         let leaves = matches!(deed, Deed::Leave);
-        if let Some(reader) = &mut hostile {
-            if sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)) {
-                misbehave(reader, deed);
-            }
+        if let Some(reader) = &mut hostile
+            && (sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)))
+        {
+            misbehave(reader, deed);
         }
         if leaves {
             drop(hostile.take());
@@ -207,7 +207,7 @@ fn bear(deeds: Vec<(Deed, u64)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
     fn a_hostile_reader_harms_nobody(deeds in prop::collection::vec((deed(), 0u64..900), 1..60)) {
@@ -400,7 +400,7 @@ fn survive(deeds: Vec<(Madness, usize, usize)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
     fn a_mad_writer_is_survived(deeds in prop::collection::vec((madness(), 0usize..200, 0usize..4), 1..40)) {

@@ -5,6 +5,7 @@ mod support;
 use linerate_burst::{Committed, Interface, LinkType, Nanos, StampSource};
 use linerate_share::{Attach, End, Reader};
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use support::{Ring, assert_balanced, drain, ids, time};
 
 #[test]
@@ -177,6 +178,64 @@ fn the_horizon_moves_without_frames_and_never_beyond_what_is_shown() {
     assert_eq!((reader.fill(50).len(), reader.horizon()), (20, time(20)));
 }
 
+/// Whether a wait for more would end at once.
+fn ready(reader: &Reader) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+}
+
+#[test]
+fn a_wait_ends_at_once_if_there_is_anything_to_do() {
+    let mut ring = Ring::new(4);
+    let mut reader = ring.lossless();
+    assert!(reader.fill(9).is_empty() && !ready(&reader));
+    ring.write(5);
+    assert!(ready(&reader), "woken while it sleeps");
+    assert_eq!(drain(&mut reader).len(), 5);
+    // Between the look that found nothing and the wait.
+    ring.write(1);
+    assert!(ready(&reader), "frames of the block that it has");
+    assert!(reader.fill(9).len() == 1 && !ready(&reader), "what is shown is nothing new");
+    reader.consume(1);
+    assert!(!ready(&reader));
+    reader.fill(9);
+    ring.writer.close_block();
+    assert!(ready(&reader), "a block to be given back");
+    assert!(reader.fill(9).is_empty() && !ready(&reader));
+    reader.fill(9);
+    ring.write(3);
+    assert!(ready(&reader), "a new block");
+    assert!(reader.fill(2).len() == 2 && ready(&reader), "more than was asked for");
+    assert!(reader.fill(3).len() == 3 && !ready(&reader));
+    // Nobody is woken for the horizon alone.
+    ring.writer.commit(&Committed { horizon: time(999), ..Committed::default() });
+    assert!(!ready(&reader));
+    let mut other = ring.lossy(2);
+    other.fill(1);
+    ring.writer.put_out(1, "a test");
+    assert!(ready(&other) && other.fill(1).is_empty() && other.ended() == Some(End::PutOut) && ready(&other));
+    ring.writer.finish();
+    assert!(ready(&reader));
+    reader.detach();
+    assert!(ready(&reader));
+}
+
+/// It may have something to give back.
+#[test]
+fn a_reader_that_is_skipped_is_woken_too() {
+    let mut ring = Ring::new(4);
+    let _stopped = ring.lossy(2);
+    for _ in 0..2 {
+        ring.write(5);
+        ring.writer.close_block();
+    }
+    let mut reader = ring.lossy(2);
+    assert!(reader.fill(9).is_empty() && !ready(&reader));
+    ring.write(5);
+    assert!(ready(&reader));
+    assert!(reader.fill(9).is_empty() && reader.skipped() == (5, 1));
+}
+
 /// One step of a random life.
 #[derive(Clone, Debug)]
 enum Step {
@@ -330,7 +389,7 @@ fn finish(ring: Ring, readers: Vec<Watched>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn every_reader_sees_every_frame_or_is_told(steps in prop::collection::vec(step(), 1..120)) {

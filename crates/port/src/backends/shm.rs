@@ -36,7 +36,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     let attach = Attach { lossless, quota, trust, name: "linerate".into(), ..Attach::default() };
     let reader = attach.to(&spec.target).map_err(|error| broken(error.to_string()))?;
     let notes = vec![format!(
-        "{name}: attached to pid {}, {}",
+        "attached to pid {}, {}",
         reader.writer(),
         if lossless { "which waits for this port" } else { "which skips what this port is too slow for" }
     )];

@@ -1,0 +1,49 @@
+//! Who may attach. A test of its own: the processes it begins hold sockets of others open for a moment.
+
+mod support;
+
+use linerate_share::{Access, Attach};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{Ring, unique};
+
+/// Another user comes in only if it is named. A test that runs as root can be that user, in a process of its own.
+#[test]
+fn other_users_come_in_if_they_are_named() {
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: other users: needs root and setpriv");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let attach = |access: Access| {
+        let mut ring = Ring::with(&unique(), access, 4).unwrap();
+        let mut child = Command::new("setpriv");
+        child.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--groups=4321".into()]);
+        child.arg(std::env::current_exe().unwrap());
+        child.args(["--exact", "attach_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &ring.name);
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        loop {
+            ring.let_in();
+            ring.write(1);
+            if let Some(status) = child.try_wait().unwrap() {
+                return status.success();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert!(!attach(Access::default()));
+    assert!(!attach(Access { users: vec![1000], groups: vec![1000] }));
+    assert!(attach(Access { users: vec![NOBODY], groups: vec![] }));
+    assert!(attach(Access { users: vec![], groups: vec![NOBODY] }));
+    assert!(attach(Access { users: vec![], groups: vec![4321] }));
+}
+
+#[test]
+#[ignore = "run by other_users_come_in_if_they_are_named, as another user"]
+fn attach_as_another() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let mut reader = Attach::default().to(&name).unwrap_or_else(|error| panic!("{error}"));
+    while reader.fill(1).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
