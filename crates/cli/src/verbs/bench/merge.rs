@@ -130,7 +130,10 @@ fn merge(lanes: &[Burst<'_>]) -> u64 {
         let inputs: Vec<Input<'_>> = shown
             .iter()
             .zip(lanes.iter().zip(&done))
-            .map(|(burst, (lane, done))| Input { descs: burst.descs(), horizon: horizon(lane.descs(), done + burst.len()) })
+            .map(|(burst, (lane, done))| Input {
+                descs: burst.descs(),
+                horizon: horizon(lane.descs(), done + burst.len()),
+            })
             .collect();
         runs.clear();
         merge.round(&inputs, &mut runs);
