@@ -22,7 +22,9 @@ static int print_lines(const struct linerate_ring *ring, const struct linerate_b
     for (uint32_t at = 0; at < burst->frames; at++) {
         const struct linerate_desc *desc = &burst->descs[at];
         struct linerate_interface interface;
-        const char *name = linerate_interface(ring, desc->interface, &interface) ? interface.name : "?";
+        /* Those of files have no name. */
+        const int named = linerate_interface(ring, desc->interface, &interface) && interface.name[0];
+        const char *name = named ? interface.name : "-";
         printf("%" PRIu64 ".%09" PRIu64 " %s captured %" PRIu32 " wire %" PRIu32 " flags 0x%04x hash 0x%08" PRIx32 "\n",
                desc->time / 1000000000, desc->time % 1000000000, name, desc->captured, desc->wire, desc->flags, desc->hash);
     }

@@ -101,7 +101,9 @@ fn a_ring_cannot_be_sent_into() {
     let port = format!("shm:{name}");
     let advice = format!("`linerate capture PORT --share {name}` writes one");
     run(&["generate", "--to", &port, "--replay", &file]).with_status(1).says(&advice);
-    run(&["wire", &port, &format!("pcap:{file}")]).with_status(1).says(&port);
+    let other = ring_name();
+    let _writers = [&name, &other].map(|name| crate::stage::Feed::start(name, 0, &[]));
+    run(&["wire", &port, &format!("shm:{other}")]).with_status(1).says("a ring is read as a port");
 }
 
 /// A ring in the file system, from there to a file that grows as frames come.

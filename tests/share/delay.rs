@@ -6,6 +6,7 @@ use crate::stage::{
 use linerate_tests::support::Scratch;
 use linerate_tests::support::records::{self, Record};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -99,7 +100,41 @@ fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
 }
 
 #[test]
-fn patience_ends_and_the_writer_goes_on_without_it() {
+fn a_reader_that_comes_back_after_patience_has_ended_is_lossy() {
+    let (scratch, name) = (Scratch::new(), ring_name());
+    let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
+    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "1"]].concat());
+    let (stopped, running) = (read_ring(&lossless(&name), &held, &[]), read_ring(&lossless(&name), &other, &[]));
+    feed.send(PARTS[0]);
+    wait_for_frames(&held, feed.sent());
+    stopped.signal(Signal::STOP);
+    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(1400));
+    assert!(!in_time, "the writer goes on without a reader that holds all blocks");
+    stopped.signal(Signal::CONT);
+    let mut feed = feed();
+    stopped.signal(Signal::STOP);
+    feed.send(PARTS[1]);
+    wait_for_frames(&other, feed.sent());
+    stopped.signal(Signal::CONT);
+    let (pid, other_pid, sent) = (stopped.pid(), running.pid(), feed.sent());
+    let json = feed.end().good().json();
+    let read = stopped.end().good().json();
+    running.end().good();
+    assert_all("other", &records::read(&other), 0..sent);
+    assert_eq!(account_of(&json, other_pid).finished, u64::from(sent));
+    assert_eq!(
+        events(&json),
+        [format!("linerate (pid {pid}) held everybody up for too long: it is lossy from now on")]
+    );
+    let (account, got) = (account_of(&json, pid), records::read(&held));
+    assert!(account.skipped > 20_000 && account.reclaimed == 0, "{account:?}");
+    assert_eq!(got.len() as u64 + account.skipped, u64::from(sent));
+    assert_eq!(read["drops"]["skipped"].as_u64(), Some(account.skipped));
+    assert_some(&got);
+}
+
+#[test]
+fn a_reader_that_does_not_come_back_is_put_out() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "0.2"]].concat());
@@ -107,27 +142,29 @@ fn patience_ends_and_the_writer_goes_on_without_it() {
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_secs(20));
-    assert!(in_time, "the writer still waits");
+    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_secs(10));
+    assert!(in_time, "the writer waits for ever");
     let mut feed = feed();
-    wait_for_frames(&other, feed.sent());
     stopped.signal(Signal::CONT);
     feed.send(PARTS[2]);
-    let (pid, other_pid) = (stopped.pid(), running.pid());
+    let (pid, writer, other_pid) = (stopped.pid(), feed.running.pid(), running.pid());
     let json = feed.end().good().json();
-    let read = stopped.end().good().json();
+    stopped.end().with_status(1).says(&format!("its writer (pid {writer}) put this reader out"));
     running.end().good();
     assert_all("other", &records::read(&other), 0..ALL);
+    assert_all("held", &records::read(&held), 0..PARTS[0]);
     assert_eq!(account_of(&json, other_pid).finished, u64::from(ALL));
-    let events: Vec<&str> = json["events"].as_array().unwrap().iter().filter_map(|event| event.as_str()).collect();
-    let named = |event: &&str| event.contains(&format!("(pid {pid}) held everybody up for too long"));
-    assert_eq!(events.iter().filter(|event| named(event)).count(), 1, "{events:?}");
-    assert_eq!(events.len(), 1, "nobody else was in the way: {events:?}");
-    let (account, got) = (account_of(&json, pid), records::read(&held));
-    assert!(account.skipped > 20_000, "{account:?}");
-    assert_eq!(got.len() as u64 + account.skipped, u64::from(ALL));
-    assert_eq!(read["drops"]["skipped"].as_u64(), Some(account.skipped));
-    assert_some(&got);
+    let wanted = [
+        format!("linerate (pid {pid}) held everybody up for too long: it is lossy from now on"),
+        format!("linerate (pid {pid}) was put out: it holds blocks and gives none back"),
+    ];
+    assert_eq!(events(&json), wanted);
+    let account = account_of(&json, pid);
+    assert!(account.reclaimed > 1000 && account.received < u64::from(ALL), "{account:?}");
+}
+
+fn events(json: &Value) -> Vec<&str> {
+    json["events"].as_array().expect("events").iter().filter_map(Value::as_str).collect()
 }
 
 #[test]

@@ -10,12 +10,13 @@ use rustix::process::Signal;
 
 #[test]
 fn what_a_killed_writer_had_committed_is_read_to_its_end() {
-    let scratch = Scratch::new();
-    for name in [ring_name(), scratch.file("ring.sock")] {
+    let place = Scratch::new();
+    for name in [ring_name(), place.file("ring.sock")] {
+        let scratch = Scratch::new();
         let files = ["ours.pcap", "late.pcap", "c.pcap"].map(|file| scratch.file(file));
         let [ours, late, c] = &files;
         let mut feed = Feed::start(&name, 3, &["--share-memory", "8MiB"]);
-        let readers = [read_ring(&lossless(&name), ours, &[]), read_ring(&format!("shm:{name}"), late, &[])];
+        let readers = [read_ring(&lossless(&name), ours, &[]), read_ring(&lossless(&name), late, &[])];
         let cat = cat_into(c, &["-l", "-w", &name]);
         feed.send(10);
         wait_for_frames(late, 10);

@@ -75,8 +75,12 @@ fn kill_readers(kills: u32, name: &str, scratch: &Scratch) {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Some die while they attach, some while they read.
-        thread::sleep(Duration::from_micros(random % 12_000));
+        if kill % 3 == 0 {
+            // While it begins, or attaches.
+            thread::sleep(Duration::from_micros(random % 4000));
+            end_by_kill(living.pop_back());
+        }
+        thread::sleep(Duration::from_micros(random / 4096 % 12_000));
         if living.len() > random as usize / 64 % TOGETHER {
             end_by_kill(living.pop_front());
         }

@@ -37,7 +37,7 @@ fn a_name_is_taken_while_its_writer_lives() {
 }
 
 #[test]
-fn sizes_that_no_ring_has_are_wrong_usage() {
+fn sizes_that_no_ring_has_are_named() {
     let scratch = Scratch::new();
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
@@ -52,13 +52,12 @@ fn sizes_that_no_ring_has_are_wrong_usage() {
         (&["--share-memory", "70000MiB", "--share-block", "512KiB"], "blocks"),
         (&["--share-memory", "16000GiB", "--share-block", "64MiB"], "blocks"),
         (&["--share-memory", "4000GiB", "--share-block", "64MiB"], "memory"),
-        (&["--share-patience", "-1"], "--share-patience"),
+        (&["--share-patience=-1"], "--share-patience"),
         (&["--share-group", "no-such-group"], "no-such-group"),
         (&["--share-node", "4000"], "4000"),
     ] {
         let name = ring_name();
         let said = run(&[&["capture", "-r", &file, "--share", &name], options].concat());
-        eprintln!("{options:?}: {} {}", said.status, said.errors.trim());
         assert!(said.status == 1 || said.status == 2, "{options:?}: {} {}", said.status, said.errors);
         said.says(part);
     }

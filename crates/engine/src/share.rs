@@ -21,7 +21,8 @@ pub struct SharingOptions {
     pub access: Access,
     /// Begin once so many readers have attached.
     pub wait_for: usize,
-    /// How long lossless readers may hold everybody up before they become lossy; `None` for ever.
+    /// How long lossless readers may hold everybody up before they become lossy, and after that before they are put
+    /// out; `None` for ever.
     pub patience: Option<Duration>,
 }
 
@@ -209,9 +210,14 @@ impl Shared {
             if is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT {
                 break false;
             }
-            if !demoted && self.patience.is_some_and(|patience| started.elapsed() >= patience) {
-                demoted = true;
-                self.demote_holders();
+            match self.patience {
+                Some(patience) if !demoted && started.elapsed() >= patience => {
+                    demoted = true;
+                    self.demote_holders();
+                }
+                // A demoted reader keeps what it holds; one that gives none of it back is stopped, or as good as that.
+                Some(patience) if demoted && started.elapsed() >= patience * 2 => self.put_out_holder(),
+                _ => {}
             }
         };
         if let Some(report) = culprit {
@@ -289,6 +295,12 @@ impl Shared {
         for report in self.writer.waits_for().into_iter().filter(|report| report.lossless) {
             self.writer.demote(report.reader);
             self.events.push(format!("{} held everybody up for too long: it is lossy from now on", named(&report)));
+        }
+    }
+
+    fn put_out_holder(&mut self) {
+        if let Some(report) = self.writer.waits_for().first() {
+            self.writer.put_out(report.reader, "it holds blocks and gives none back");
         }
     }
 }
