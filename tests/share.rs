@@ -8,6 +8,8 @@ mod chains;
 mod delay;
 #[path = "share/ends.rs"]
 mod ends;
+#[path = "share/hostile.rs"]
+mod hostile;
 #[path = "share/kills.rs"]
 mod kills;
 #[path = "share/many.rs"]

@@ -108,6 +108,7 @@ fn a_reader_that_is_interrupted_may_come_again() {
     let [all, part] = ["all.pcap", "part.pcap"].map(|file| scratch.file(file));
     let mut feed = Feed::start(&name, 1, &["--share-memory", "2MiB", "--share-block", "512KiB"]);
     let lasting = read_ring(&lossless(&name), &all, &[]);
+    lasting.wait_until_open();
     for _ in 0..5 {
         let reader = read_ring(&lossless(&name), &part, &[]);
         reader.wait_until_open();

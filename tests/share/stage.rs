@@ -166,20 +166,21 @@ pub fn account_of(json: &Value, pid: u32) -> Account {
     found.unwrap_or_else(|| panic!("{pid} has no account in {json:#}"))
 }
 
-/// The reader in C, compiled by the strictest rules.
+/// The reader in C.
 pub fn ring_cat() -> &'static Path {
-    static PROGRAM: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
-    let compile = || {
-        let scratch = Scratch::new();
-        let program = scratch.file("ring_cat");
-        let folder = examples();
-        let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-o", &program];
-        let cc = Command::new("cc").args(flags).args(["ring_cat.c", "linerate_ring.c"]).current_dir(folder).output();
-        let said = cc.expect("cc, which is there wherever Rust links: is it on the PATH?");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        (scratch, program.into())
-    };
-    &PROGRAM.get_or_init(compile).1
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|said| panic!("{said}")))
+}
+
+/// Compiles the reader in C by the strictest rules, with further options; what the compiler says if it fails.
+pub fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
+    static PLACE: OnceLock<Scratch> = OnceLock::new();
+    let program = PLACE.get_or_init(Scratch::new).file(name);
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-o", &program];
+    let sources = ["ring_cat.c", "linerate_ring.c"];
+    let said = Command::new("cc").args(flags).args(options).args(sources).current_dir(examples()).output();
+    let said = said.expect("cc, which is there wherever Rust links: is it on the PATH?");
+    if said.status.success() { Ok(program.into()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
 }
 
 /// Where the reader in C is.
