@@ -1,12 +1,15 @@
 //! The writer dies: what it had committed is read, its end is said, and another may take its place at once.
 
 use crate::stage::{
-    Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
+    Feed, account_of, assert_all, cat_into, frame, frames, lossless, number, read_ring, ring_name, wait_for_frames,
 };
 use linerate_tests::support::Scratch;
-use linerate_tests::support::program::launch;
+use linerate_tests::support::may_make_labs;
+use linerate_tests::support::program::{launch, start};
 use linerate_tests::support::records;
+use linerate_tests::support::wire::{ROOMY, Wire};
 use rustix::process::Signal;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_a_killed_writer_had_committed_is_read_to_its_end() {
@@ -129,4 +132,44 @@ fn a_reader_that_is_interrupted_may_come_again() {
     lasting.end().good();
     assert_eq!(crate::stage::accounts(&json).len(), 6);
     assert_all("all", &records::read(&all), 0..sent);
+}
+
+/// A reader that is stopped, and that the writer should wait for, holds up neither Ctrl-C nor the account of every frame.
+#[test]
+fn an_interrupted_writer_does_not_wait_for_ever() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, name) = (Wire::new(), Scratch::new(), ring_name());
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    records::write(&file, &frames(0..60_000));
+    let port = wire.port("b", "eth0", ROOMY);
+    let small = ["--share-memory", "2MiB", "--share-block", "512KiB", "--json"];
+    let writer = start(&[&["capture", "-i", &port, "--share", &name][..], &small].concat());
+    let reader = read_ring(&lossless(&name), &output, &[]);
+    reader.wait_until_open();
+    reader.signal(Signal::STOP);
+    wire.replay(&file);
+    let (pid, asked) = (reader.pid(), Instant::now());
+    let json = writer.interrupt().json();
+    assert!(asked.elapsed() < Duration::from_secs(14), "it took {:?} to end", asked.elapsed());
+    let (lost, account) = (json["drops"]["no_block"].as_u64().unwrap(), account_of(&json, pid));
+    assert_eq!(
+        (json["frames"].as_u64(), json["received"].as_u64()),
+        (Some(account.received), Some(60_000)),
+        "{json:#}"
+    );
+    assert_eq!(account.received + lost, 60_000);
+    assert!(lost > 10_000 && account.outstanding > 1000 && account.outstanding == account.received, "{account:?}");
+    assert_eq!(json["lost"], lost);
+}
+
+#[test]
+fn a_writer_that_waits_for_its_readers_can_be_interrupted() {
+    let name = ring_name();
+    let feed = Feed::start(&name, 3, &[]);
+    let asked = Instant::now();
+    feed.running.signal(Signal::INT);
+    feed.end().good();
+    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?} to end", asked.elapsed());
 }

@@ -1,6 +1,6 @@
 //! The reader in C attaches to a writer whose every number may be wrong: it says so, and does nothing else.
 
-use crate::stage::{compile_cat, ring_name};
+use crate::stage::{compile_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
 use linerate_tests::support::skip;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -171,6 +171,8 @@ fn strict_cat() -> Option<&'static PathBuf> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compile = || {
         let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
+        // Whatever else is wrong with it is told here.
+        ring_cat();
         compile_cat("strict_cat", &flags).inspect_err(|_| skip("the compiler has no sanitizers")).ok()
     };
     PROGRAM.get_or_init(compile).as_ref()

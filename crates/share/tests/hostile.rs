@@ -166,10 +166,10 @@ fn bear(deeds: Vec<(Deed, u64)>) {
     let (mut seen, mut lossy_seen) = (0, 0);
     for (deed, frames) in deeds {
         let leaves = matches!(deed, Deed::Leave);
-        if let Some(reader) = &mut hostile {
-            if sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)) {
-                misbehave(reader, deed);
-            }
+        if let Some(reader) = &mut hostile
+            && (sane(reader) || !matches!(deed, Deed::Give(_) | Deed::Put(_)))
+        {
+            misbehave(reader, deed);
         }
         if leaves {
             drop(hostile.take());
