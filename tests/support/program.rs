@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// The program, built from these sources; `LINERATE_PROGRAM` names another one to test instead.
@@ -48,9 +48,12 @@ pub fn start(arguments: &[&str]) -> Running {
 
 /// Starts the program.
 pub fn launch(arguments: &[&str]) -> Running {
-    let command = &mut linerate(arguments);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
-    Running(Some(child))
+    spawn(linerate(arguments).stdout(Stdio::piped()))
+}
+
+/// Starts a program as it was prepared; its standard error is read at its end.
+pub fn spawn(command: &mut Command) -> Running {
+    Running(Some(command.stderr(Stdio::piped()).spawn().expect("the program")))
 }
 
 /// The program while it runs; killed if it still does when this is dropped.
@@ -72,6 +75,16 @@ impl Running {
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.0.as_ref().expect("a running program").id()
+    }
+
+    /// Its standard input, if that is a pipe.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.0.as_mut()?.stdin.take()
+    }
+
+    /// Its standard output, if that is a pipe.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.0.as_mut()?.stdout.take()
     }
 
     /// Waits until its ports and files are open: it gives up its privileges right after that.

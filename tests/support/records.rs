@@ -58,17 +58,25 @@ pub fn parse(file: &[u8]) -> Vec<Record> {
 /// # Panics
 /// If it cannot be written.
 pub fn write(path: &str, records: &[Record]) {
-    let mut file = Vec::new();
-    for word in [NANOSECONDS, 4 << 16 | 2, 0, 0, 262_144, 1] {
-        file.extend(u32::to_le_bytes(word));
-    }
+    let file = [header(), body(records)].concat();
+    std::fs::write(path, file).unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
+/// What a nanosecond pcap file of Ethernet begins with.
+pub fn header() -> Vec<u8> {
+    [NANOSECONDS, 4 << 16 | 2, 0, 0, 262_144, 1].map(u32::to_le_bytes).concat()
+}
+
+/// Frames as they follow in such a file.
+pub fn body(records: &[Record]) -> Vec<u8> {
+    let mut body = Vec::new();
     for Record { time, wire, bytes } in records {
         for word in [(time / 1_000_000_000) as u32, (time % 1_000_000_000) as u32, bytes.len() as u32, *wire] {
-            file.extend(word.to_le_bytes());
+            body.extend(word.to_le_bytes());
         }
-        file.extend(bytes);
+        body.extend(bytes);
     }
-    std::fs::write(path, file).unwrap_or_else(|error| panic!("{path}: {error}"));
+    body
 }
 
 /// The size of a pcap file of these frames.

@@ -21,7 +21,8 @@ pub struct SharingOptions {
     pub access: Access,
     /// Begin once so many readers have attached.
     pub wait_for: usize,
-    /// How long lossless readers may hold everybody up before they become lossy; `None` for ever.
+    /// How long lossless readers may hold everybody up before they become lossy, and after that before they are put
+    /// out; `None` for ever.
     pub patience: Option<Duration>,
 }
 
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     drops: u64,
     /// Frames that found no free block to the end.
     no_block: u64,
+    /// Whether the run was asked to stop and has waited long enough for a block.
+    tired: bool,
     charges: Vec<Charge>,
     /// Whether the writer had to wait since charges were last made.
     held: Option<u32>,
@@ -134,6 +137,7 @@ impl Shared {
             state: Committed::default(),
             drops: 0,
             no_block: 0,
+            tired: false,
             charges: Vec::new(),
             held: None,
             gone: Vec::new(),
@@ -166,6 +170,8 @@ impl Shared {
 
     /// Lets readers see what is in the block.
     pub fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) -> Result<(), Error> {
+        // Whoever was let in before gets what is committed now.
+        self.admit();
         self.writer.set_interfaces(interfaces)?;
         self.state.horizon = horizon;
         self.state.drops = self.drops;
@@ -182,9 +188,7 @@ impl Shared {
     /// What is to be done once a round: readers come, go, and give blocks back.
     pub fn tick(&mut self, now: Nanos) {
         self.writer.tick(now);
-        for visitor in self.visitors.try_iter() {
-            self.writer.admit(visitor);
-        }
+        self.admit();
         for departure in self.writer.take_departures() {
             if let Some(reason) = &departure.put_out {
                 self.events.push(format!("{} was put out: {reason}", named(&departure.report)));
@@ -206,12 +210,19 @@ impl Shared {
                 break true;
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
-            if is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT {
+            // What is left in the ports may come in many rounds: they wait once, all together.
+            self.tired |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
+            if self.tired {
                 break false;
             }
-            if !demoted && self.patience.is_some_and(|patience| started.elapsed() >= patience) {
-                demoted = true;
-                self.demote_holders();
+            match self.patience {
+                Some(patience) if !demoted && started.elapsed() >= patience => {
+                    demoted = true;
+                    self.demote_holders();
+                }
+                // A demoted reader keeps what it holds; one that gives none of it back is stopped, or as good as that.
+                Some(patience) if demoted && started.elapsed() >= patience * 2 => self.put_out_holder(),
+                _ => {}
             }
         };
         if let Some(report) = culprit {
@@ -285,10 +296,22 @@ impl Shared {
         &mut self.charges[place]
     }
 
+    fn admit(&mut self) {
+        for visitor in self.visitors.try_iter() {
+            self.writer.admit(visitor);
+        }
+    }
+
     fn demote_holders(&mut self) {
         for report in self.writer.waits_for().into_iter().filter(|report| report.lossless) {
             self.writer.demote(report.reader);
             self.events.push(format!("{} held everybody up for too long: it is lossy from now on", named(&report)));
+        }
+    }
+
+    fn put_out_holder(&mut self) {
+        if let Some(report) = self.writer.waits_for().first() {
+            self.writer.put_out(report.reader, "it holds blocks and gives none back");
         }
     }
 }

@@ -44,13 +44,13 @@ impl Options {
     /// Checks the limits.
     pub(crate) fn shape(&self) -> Result<Shape, Error> {
         let Options { slots, slot_bytes, .. } = *self;
-        if !(LEAST_SLOTS..=MOST_SLOTS).contains(&slots) {
-            return Err(Error::Invalid(format!("{slots} blocks: a ring has {LEAST_SLOTS} to {MOST_SLOTS}")));
-        }
         let layout = Layout::slot(slot_bytes).filter(|_| slot_bytes.is_power_of_two() && slot_bytes <= MOST_SLOT_BYTES);
         let layout = layout.ok_or_else(|| {
             Error::Invalid(format!("blocks of {slot_bytes} bytes: it is a power of two, 512 KiB to 64 MiB"))
         })?;
+        if !(LEAST_SLOTS..=MOST_SLOTS).contains(&slots) {
+            return Err(Error::Invalid(format!("{slots} blocks: a ring has {LEAST_SLOTS} to {MOST_SLOTS}")));
+        }
         Ok(Shape { slots, layout })
     }
 }

@@ -28,7 +28,8 @@ pub(super) struct ShareArgs {
     /// Let members of this group attach too, beside root and the user of this program
     #[arg(long, value_name = "GROUP", requires = "share")]
     share_group: Option<String>,
-    /// Go on without a lossless reader that has held everybody up for so many seconds: it becomes a lossy one
+    /// Go on without a lossless reader that has held everybody up for so many seconds: it becomes a lossy one, and is
+    /// put out if it gives nothing back for as long again
     #[arg(long, value_name = "S", requires = "share")]
     share_patience: Option<f64>,
     /// The NUMA node to put the memory on

@@ -1,0 +1,476 @@
+/* The reader of block rings; linerate_ring.h says what its functions do, docs/block-ring.md why it works. */
+#define _GNU_SOURCE
+#include "linerate_ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint64_t) == 8, "atomics as wide as what they hold");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "memory for reading alone needs plain loads");
+
+enum {
+    PAGE = 4096,
+    PATIENCE_S = 5,
+    QUIET = 256, /* looks that found nothing until the socket is looked at */
+    WAKES = 64,  /* wake-ups taken out of the socket at a time */
+};
+
+/* A block that came, and its first frame that was not shown yet. */
+struct held {
+    uint32_t slot, from;
+};
+
+struct linerate_ring {
+    int socket;
+    const unsigned char *arena;
+    unsigned char *control;
+    size_t arena_bytes, control_bytes;
+    /* Copied out of the arena once, and checked. */
+    uint64_t slot_bytes, generation;
+    uint32_t slots, frames, body, capacity;
+    /* Own counts of both rings. */
+    uint64_t taken, given;
+    /* Blocks in the order they came, a circle of `capacity`, and which they are. */
+    struct held *held;
+    uint32_t first, holds;
+    unsigned char *is_held;
+    /* Of the first of them: what is shown. */
+    struct linerate_desc *descs;
+    uint32_t shown, quiet;
+    uint64_t bad;
+    int hung_up;
+    enum linerate_end end;
+};
+
+/* Shared memory is loaded and stored number by number. */
+
+static uint32_t word(const void *base, size_t offset, memory_order order) {
+    return atomic_load_explicit((const _Atomic uint32_t *)((const char *)base + offset), order);
+}
+
+static uint64_t doubleword(const void *base, size_t offset, memory_order order) {
+    return atomic_load_explicit((const _Atomic uint64_t *)((const char *)base + offset), order);
+}
+
+#define ARENA(load, field, order) load(ring->arena, offsetof(struct linerate_arena, field), order)
+#define CONTROL(load, field, order) load(ring->control, offsetof(struct linerate_control, field), order)
+
+static const unsigned char *block_at(const struct linerate_ring *ring, uint32_t slot) {
+    return ring->arena + LINERATE_SLOTS_OFFSET + slot * ring->slot_bytes;
+}
+
+/* Attaching. */
+
+/* A socket connected to the writer; -1 with errno. */
+static int connect_to(const char *name) {
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    const size_t length = strlen(name), base = offsetof(struct sockaddr_un, sun_path);
+    socklen_t bytes;
+    if (length == 0 || length > 90) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (strchr(name, '/')) {
+        memcpy(address.sun_path, name, length + 1);
+        bytes = (socklen_t)(base + length + 1);
+    } else {
+        /* An abstract name begins with a zero, and ends with its length. */
+        bytes = (socklen_t)(base + 1 + (size_t)snprintf(address.sun_path + 1, 107, "linerate/%s", name));
+    }
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    const struct timeval patience = { .tv_sec = PATIENCE_S };
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const struct sockaddr *)&address, bytes) != 0) {
+        const int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+/* Whether root or this user shares. */
+static int is_trusted(int fd) {
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return 0;
+    return peer.uid == 0 || peer.uid == geteuid();
+}
+
+/* The writer's answer and the two descriptors that come with it; 0, or -1 with nothing left open. */
+static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+    } rights;
+    struct iovec into = { .iov_base = welcome, .iov_len = sizeof *welcome };
+    struct msghdr message = { .msg_iov = &into, .msg_iovlen = 1 };
+    ssize_t got = -1;
+    for (int tries = 0; tries < 8 && got < 0; tries++) {
+        message.msg_control = rights.bytes;
+        message.msg_controllen = sizeof rights.bytes;
+        got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+        /* A writer that hung up without reading has spoken before: its words are behind this error. */
+        if (got < 0 && errno != EINTR && errno != ECONNRESET)
+            return -1;
+    }
+    int count = 0;
+    for (struct cmsghdr *part = got < 0 ? NULL : CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int); at++) {
+            int one;
+            memcpy(&one, CMSG_DATA(part) + at * sizeof one, sizeof one);
+            if (count < 2)
+                fds[count++] = one;
+            else
+                close(one);
+        }
+    }
+    const int whole = got == (ssize_t)sizeof *welcome && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (whole && memcmp(welcome->magic, "LRWe", 4) == 0 && (count == 2) == (welcome->status == 0))
+        return 0;
+    while (count > 0)
+        close(fds[--count]);
+    errno = EPROTO;
+    return -1;
+}
+
+/* Maps a descriptor of exactly so many bytes that cannot be cut; NULL if it is another. */
+static void *map(int fd, uint64_t bytes, int protection) {
+    struct stat stat;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) != 0 || (uint64_t)stat.st_size != bytes)
+        return NULL;
+    void *memory = mmap(NULL, (size_t)bytes, protection, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Copies the shape of the arena and checks that it fits together, and to the control memory. */
+static const char *check(struct linerate_ring *ring, const struct linerate_welcome *welcome) {
+    const memory_order relaxed = memory_order_relaxed;
+    if (memcmp(ring->arena, "LINERATE", 8) != 0 || ARENA(word, byte_order, relaxed) != LINERATE_BYTE_ORDER)
+        return "its memory does not begin as a ring does";
+    if (ARENA(word, major, relaxed) != LINERATE_MAJOR)
+        return "it has another version of the format";
+    ring->slots = ARENA(word, slots, relaxed);
+    ring->slot_bytes = ARENA(doubleword, slot_bytes, relaxed);
+    ring->frames = ARENA(word, frames, relaxed);
+    ring->body = ARENA(word, body, relaxed);
+    ring->generation = ARENA(doubleword, generation, relaxed);
+    const uint64_t size = ring->slot_bytes;
+    if (ring->slots < LINERATE_LEAST_SLOTS || ring->slots > LINERATE_MOST_SLOTS || size < LINERATE_LEAST_SLOT ||
+        size > LINERATE_MOST_SLOT || (size & (size - 1)) != 0)
+        return "it has blocks of a size or number that no ring has";
+    const uint64_t least = ring->body + (uint64_t)LINERATE_RECORD_HEADER + LINERATE_MAX_FRAME + LINERATE_TAIL;
+    const uint64_t descs = sizeof(struct linerate_block) + ring->frames * (uint64_t)sizeof(struct linerate_desc);
+    if (ring->frames == 0 || ring->body % PAGE != 0 || descs > ring->body || least > size)
+        return "its blocks are laid out in another way than version 1 says";
+    const uint64_t end = LINERATE_SLOTS_OFFSET + ring->slots * size;
+    const uint64_t huge = LINERATE_SLOTS_OFFSET;
+    if (ARENA(doubleword, slots_offset, relaxed) != LINERATE_SLOTS_OFFSET || ARENA(word, interface_offset, relaxed) != PAGE ||
+        ARENA(word, interface_bytes, relaxed) != sizeof(struct linerate_interface) ||
+        (end + huge - 1) / huge * huge != ring->arena_bytes)
+        return "its memory is laid out in another way than version 1 says";
+    for (ring->capacity = LINERATE_LEAST_SLOTS; ring->capacity < ring->slots;)
+        ring->capacity *= 2;
+    const uint64_t rings = sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity;
+    if ((rings + PAGE - 1) / PAGE * PAGE != ring->control_bytes || CONTROL(word, capacity, relaxed) != ring->capacity ||
+        CONTROL(word, published_offset, relaxed) != sizeof(struct linerate_control) ||
+        CONTROL(word, returned_offset, relaxed) != sizeof(struct linerate_control) + 8 * ring->capacity)
+        return "its control memory does not fit its arena";
+    if (ring->generation != welcome->generation || CONTROL(doubleword, generation, relaxed) != ring->generation)
+        return "it handed over the memory of another ring";
+    return NULL;
+}
+
+/* Takes over what the writer has handed over; what is wrong with it, or NULL. */
+static const char *take_over(struct linerate_ring *ring, const struct linerate_welcome *welcome, const int fds[2]) {
+    /* Smaller than its header, an arena could not be looked at; larger than any, its size could overflow. */
+    if (welcome->arena_bytes < 2 * LINERATE_SLOTS_OFFSET || welcome->arena_bytes > (uint64_t)1 << 43 ||
+        welcome->control_bytes < PAGE || welcome->control_bytes > (uint64_t)1 << 21)
+        return "it has sizes that no ring has";
+    ring->arena_bytes = (size_t)welcome->arena_bytes;
+    ring->control_bytes = (size_t)welcome->control_bytes;
+    ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ);
+    ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE);
+    if (!ring->arena || !ring->control)
+        return "its memory cannot be mapped, has another size than it says, or may be cut";
+    const char *wrong = check(ring, welcome);
+    if (wrong)
+        return wrong;
+    ring->held = calloc(ring->capacity, sizeof *ring->held);
+    ring->is_held = calloc(ring->slots, 1);
+    ring->descs = calloc(ring->frames, sizeof *ring->descs);
+    return ring->held && ring->is_held && ring->descs ? NULL : "there is no memory for descs";
+}
+
+/* Text of the other side, fit to be shown. */
+static void say_text(char *why, size_t room, const struct linerate_welcome *welcome) {
+    uint32_t length = welcome->text_bytes < sizeof welcome->text ? welcome->text_bytes : sizeof welcome->text;
+    if (room == 0)
+        return;
+    length = length < room - 1 ? length : (uint32_t)(room - 1);
+    for (uint32_t at = 0; at < length; at++) {
+        const unsigned char byte = (unsigned char)welcome->text[at];
+        why[at] = byte < ' ' || byte == 127 ? '?' : (char)byte;
+    }
+    why[length] = 0;
+}
+
+struct linerate_ring *linerate_attach(const char *name, const struct linerate_options *options, char *why, size_t room) {
+    struct linerate_hello hello = { .magic = { 'L', 'R', 'H', 'i' }, .major = LINERATE_MAJOR };
+    struct linerate_welcome welcome;
+    int fds[2];
+    struct linerate_ring *ring = calloc(1, sizeof *ring);
+    if (!ring || (ring->socket = connect_to(name)) < 0) {
+        const int absent = ring && (errno == ECONNREFUSED || errno == ENOENT);
+        snprintf(why, room, "%s", absent ? "nobody shares it" : strerror(errno));
+        free(ring);
+        return NULL;
+    }
+    hello.lossless = options->lossless != 0;
+    hello.quota = options->quota;
+    hello.name_bytes = options->name ? (uint32_t)strnlen(options->name, sizeof hello.name) : 0;
+    memcpy(hello.name, options->name ? options->name : "", hello.name_bytes);
+    if (!options->trust && !is_trusted(ring->socket)) {
+        snprintf(why, room, "neither root nor this user shares it");
+    } else if (send(ring->socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET) {
+        snprintf(why, room, "%s", strerror(errno));
+    } else if (hear(ring->socket, &welcome, fds) != 0) {
+        snprintf(why, room, "what answers is no block ring: %s", strerror(errno));
+    } else if (welcome.status != 0) {
+        say_text(why, room, &welcome);
+    } else {
+        const char *wrong = take_over(ring, &welcome, fds);
+        close(fds[0]);
+        close(fds[1]);
+        if (!wrong)
+            return ring;
+        snprintf(why, room, "what answers is no block ring: %s", wrong);
+    }
+    linerate_detach(ring);
+    return NULL;
+}
+
+void linerate_detach(struct linerate_ring *ring) {
+    if (!ring)
+        return;
+    /* The writer takes back what is held once the socket is closed. */
+    close(ring->socket);
+    if (ring->arena)
+        munmap((void *)(uintptr_t)ring->arena, ring->arena_bytes);
+    if (ring->control)
+        munmap(ring->control, ring->control_bytes);
+    free(ring->held);
+    free(ring->is_held);
+    free(ring->descs);
+    free(ring);
+}
+
+/* Reading. */
+
+static void stop(struct linerate_ring *ring, enum linerate_end end) {
+    ring->end = end;
+    ring->shown = ring->holds = 0;
+    shutdown(ring->socket, SHUT_RDWR);
+}
+
+/* Takes wake-ups out of the socket, and notices when the writer is gone. */
+static void listen_to(struct linerate_ring *ring) {
+    char bytes[16];
+    for (int wake = 0; wake < WAKES; wake++) {
+        const ssize_t got = recv(ring->socket, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            ring->hung_up |= got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+            return;
+        }
+    }
+}
+
+/* Takes in the blocks that were published; 0 if what is written there cannot be right. */
+static int take_published(struct linerate_ring *ring) {
+    for (;;) {
+        const uint64_t there = CONTROL(doubleword, published, memory_order_acquire) - ring->taken;
+        if (there == 0)
+            return 1;
+        if (there > ring->capacity)
+            return 0;
+        const size_t at = sizeof(struct linerate_control) + 8 * (size_t)(ring->taken & (ring->capacity - 1));
+        const uint64_t entry = doubleword(ring->control, at, memory_order_relaxed);
+        const struct held block = { .slot = (uint32_t)entry, .from = (uint32_t)(entry >> 32) };
+        if (block.slot >= ring->slots || ring->is_held[block.slot])
+            return 0;
+        ring->is_held[block.slot] = 1;
+        ring->held[(ring->first + ring->holds++) & (ring->capacity - 1)] = block;
+        ring->taken++;
+    }
+}
+
+/* Gives the first block up; back to the writer if it is closed. */
+static void give_up(struct linerate_ring *ring, int closed) {
+    const uint32_t slot = ring->held[ring->first].slot;
+    ring->first = (ring->first + 1) & (ring->capacity - 1);
+    ring->holds--;
+    ring->is_held[slot] = 0;
+    if (closed) {
+        const size_t entries = sizeof(struct linerate_control) + 8 * (size_t)ring->capacity;
+        unsigned char *entry = ring->control + entries + 8 * (size_t)(ring->given & (ring->capacity - 1));
+        unsigned char *count = ring->control + offsetof(struct linerate_control, returned);
+        atomic_store_explicit((_Atomic uint64_t *)entry, slot, memory_order_relaxed);
+        atomic_store_explicit((_Atomic uint64_t *)count, ++ring->given, memory_order_release);
+    }
+}
+
+/* Copies a desc word by word, and checks that the frame lies among the records of its block, with its tail. */
+static int copy_desc(const struct linerate_ring *ring, const unsigned char *from, uint32_t interfaces,
+                     struct linerate_desc *into) {
+    uint64_t words[sizeof *into / 8];
+    for (size_t at = 0; at < sizeof *into / 8; at++)
+        words[at] = doubleword(from, 8 * at, memory_order_relaxed);
+    memcpy(into, words, sizeof *into);
+    return into->captured <= LINERATE_MAX_FRAME && into->offset >= ring->body + LINERATE_RECORD_HEADER &&
+           (uint64_t)into->offset + into->captured + LINERATE_TAIL <= ring->slot_bytes && into->interface < interfaces;
+}
+
+/* How many interfaces may be named. */
+static uint32_t interfaces(const struct linerate_ring *ring) {
+    const uint32_t count = ARENA(word, interfaces, memory_order_acquire);
+    return count < LINERATE_INTERFACES ? count : LINERATE_INTERFACES;
+}
+
+/* Shows frames `from` to `to` of a block. */
+static void show(struct linerate_ring *ring, const unsigned char *block, uint32_t from, uint32_t to) {
+    const unsigned char *descs = block + sizeof(struct linerate_block);
+    /* New interfaces are there before the first frame that names them. */
+    const uint32_t known = interfaces(ring);
+    for (uint32_t at = from; at < to; at++) {
+        const int sound = copy_desc(ring, descs + at * sizeof *ring->descs, known, &ring->descs[ring->shown]);
+        ring->shown += (uint32_t)sound;
+        ring->bad += !sound;
+    }
+}
+
+int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
+    linerate_release(ring);
+    if (ring->end != LINERATE_RUNNING)
+        return 0;
+    if (CONTROL(word, status, memory_order_acquire) == 1) {
+        stop(ring, LINERATE_PUT_OUT);
+        return 0;
+    }
+    /* These come first: the frames in front of the end are found by the looks that follow. */
+    const int ended = ARENA(word, state, memory_order_acquire) == 2;
+    const int over = ended || ring->hung_up;
+    if (!take_published(ring)) {
+        stop(ring, LINERATE_BROKEN);
+        return 0;
+    }
+    while (ring->holds > 0) {
+        struct held *first = &ring->held[ring->first];
+        const unsigned char *block = block_at(ring, first->slot);
+        const int closed = word(block, offsetof(struct linerate_block, closed), memory_order_acquire) != 0;
+        const uint32_t committed = word(block, offsetof(struct linerate_block, committed), memory_order_acquire);
+        if (committed < first->from || committed > ring->frames) {
+            stop(ring, LINERATE_BROKEN);
+            return 0;
+        }
+        show(ring, block, first->from, committed);
+        first->from = committed;
+        if (ring->shown > 0) {
+            *burst = (struct linerate_burst){ .block = block, .descs = ring->descs, .frames = ring->shown };
+            ring->quiet = 0;
+            return 1;
+        }
+        if (!closed && !over)
+            break;
+        give_up(ring, closed);
+    }
+    if (over && ring->holds == 0)
+        stop(ring, ended || ARENA(word, state, memory_order_acquire) == 2 ? LINERATE_ENDED : LINERATE_DIED);
+    else if (++ring->quiet % QUIET == 0)
+        listen_to(ring);
+    return 0;
+}
+
+void linerate_release(struct linerate_ring *ring) {
+    if (ring->shown == 0)
+        return;
+    ring->shown = 0;
+    /* Given back as soon as it is finished, whenever the next look comes. */
+    const unsigned char *block = block_at(ring, ring->held[ring->first].slot);
+    const int closed = word(block, offsetof(struct linerate_block, closed), memory_order_acquire) != 0;
+    const uint32_t committed = word(block, offsetof(struct linerate_block, committed), memory_order_acquire);
+    if (closed && committed == ring->held[ring->first].from)
+        give_up(ring, 1);
+}
+
+static int is_anything_new(const struct linerate_ring *ring) {
+    if (ring->hung_up || ARENA(word, state, memory_order_acquire) == 2 || CONTROL(word, status, memory_order_acquire) == 1 ||
+        CONTROL(doubleword, published, memory_order_acquire) != ring->taken)
+        return 1;
+    if (ring->holds == 0)
+        return 0;
+    const struct held *first = &ring->held[ring->first];
+    const unsigned char *block = block_at(ring, first->slot);
+    return word(block, offsetof(struct linerate_block, closed), memory_order_acquire) != 0 ||
+           word(block, offsetof(struct linerate_block, committed), memory_order_acquire) != first->from;
+}
+
+void linerate_wait(struct linerate_ring *ring, int milliseconds) {
+    _Atomic uint32_t *sleeping = (_Atomic uint32_t *)(ring->control + offsetof(struct linerate_control, sleeping));
+    if (ring->end != LINERATE_RUNNING)
+        return;
+    atomic_store_explicit(sleeping, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!is_anything_new(ring)) {
+        struct pollfd wake = { .fd = ring->socket, .events = POLLIN };
+        poll(&wake, 1, milliseconds);
+    }
+    atomic_store_explicit(sleeping, 0, memory_order_relaxed);
+    listen_to(ring);
+}
+
+enum linerate_end linerate_end(const struct linerate_ring *ring) {
+    return ring->end;
+}
+
+const struct linerate_arena *linerate_arena(const struct linerate_ring *ring) {
+    return (const struct linerate_arena *)(const void *)ring->arena;
+}
+
+int linerate_interface(const struct linerate_ring *ring, uint32_t index, struct linerate_interface *into) {
+    if (index >= interfaces(ring))
+        return 0;
+    memcpy(into, ring->arena + PAGE + index * sizeof *into, sizeof *into);
+    /* The last byte of each is given up for the end of the text. */
+    const uint32_t name = sizeof into->name - 1, description = sizeof into->description - 1;
+    into->name[into->name_bytes < name ? into->name_bytes : name] = 0;
+    into->description[into->description_bytes < description ? into->description_bytes : description] = 0;
+    return 1;
+}
+
+uint64_t linerate_skipped(const struct linerate_ring *ring) {
+    return CONTROL(doubleword, skipped_frames, memory_order_relaxed);
+}
+
+uint64_t linerate_bad(const struct linerate_ring *ring) {
+    return ring->bad;
+}

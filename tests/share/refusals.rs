@@ -1,0 +1,133 @@
+//! What is refused, and what is then said.
+
+use crate::stage::{Feed, cat_into, frames, lossless, read_ring, ring_name};
+use linerate_tests::support::program::{program, run, spawn};
+use linerate_tests::support::{Scratch, has_tools, is_root, records, skip};
+use std::process::{Command, Stdio};
+
+/// A user and a group without rights.
+const NOBODY: &str = "65534";
+
+#[test]
+fn a_name_that_nobody_shares_comes_with_advice() {
+    for name in ["nobody-shares-this", "/nowhere/ring.sock"] {
+        for verb in ["capture", "count"] {
+            let said = run(&[verb, &format!("shm:{name}")]).with_status(1);
+            said.says("nobody shares").says(&format!("`linerate capture PORT --share {name}` would"));
+        }
+    }
+}
+
+#[test]
+fn a_name_is_taken_while_its_writer_lives() {
+    let scratch = Scratch::new();
+    let file = scratch.file("in.pcap");
+    records::write(&file, &frames(0..10));
+    for name in [ring_name(), scratch.file("ring.sock")] {
+        let feed = Feed::start(&name, 0, &[]);
+        let taken = run(&["capture", "-r", &file, "--share", &name]).with_status(1);
+        taken.says(&format!("{name} is being shared by pid {}", feed.running.pid()));
+        feed.end().good();
+        run(&["capture", "-q", "-r", &file, "--share", &name]).good();
+    }
+    // What is in the way, and is no socket, stays.
+    run(&["capture", "-r", &file, "--share", &file]).with_status(1).says("is no socket");
+    assert_eq!(records::read(&file), frames(0..10));
+    run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1).says("/nowhere/ring.sock");
+}
+
+#[test]
+fn sizes_that_no_ring_has_are_named() {
+    let scratch = Scratch::new();
+    let file = scratch.file("in.pcap");
+    records::write(&file, &frames(0..10));
+    for (options, part) in [
+        (&["--share-memory", "many"][..], "--share-memory many: not a size"),
+        (&["--share-block", "1MiBs"], "--share-block 1MiBs: not a size"),
+        (&["--share-memory", "1MiB"], "blocks"),
+        (&["--share-block", "700KiB"], "power of two"),
+        (&["--share-block", "256KiB"], "power of two"),
+        (&["--share-block", "128MiB", "--share-memory", "1GiB"], "power of two"),
+        (&["--share-block", "0"], "power of two"),
+        (&["--share-memory", "70000MiB", "--share-block", "512KiB"], "blocks"),
+        (&["--share-memory", "16000GiB", "--share-block", "64MiB"], "blocks"),
+        (&["--share-memory", "4000GiB", "--share-block", "64MiB"], "memory"),
+        (&["--share-patience=-1"], "--share-patience"),
+        (&["--share-group", "no-such-group"], "no-such-group"),
+        (&["--share-node", "4000"], "4000"),
+    ] {
+        let name = ring_name();
+        let said = run(&[&["capture", "-r", &file, "--share", &name], options].concat());
+        assert!(said.status == 1 || said.status == 2, "{options:?}: {} {}", said.status, said.errors);
+        said.says(part);
+    }
+    run(&["capture", "-r", &file, "--share-memory", "8MiB"]).with_status(2).says("--share");
+    run(&["capture", "-r", &file, "--share", ""]).with_status(1).says("1 to 90 bytes");
+    run(&["capture", "-r", &file, "--share", &"x".repeat(91)]).with_status(1).says("1 to 90 bytes");
+}
+
+/// The program as a user without rights, who can reach this copy of it.
+fn as_nobody(copy: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", copy]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+#[test]
+fn users_without_rights_stay_outside_unless_their_group_is_named() {
+    if !is_root() {
+        return skip("other users need root");
+    }
+    if !has_tools(&["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let copy = scratch.file("linerate");
+    std::fs::copy(program(), &copy).unwrap();
+    for name in [ring_name(), scratch.file("ring.sock")] {
+        let port = format!("shm:{name}");
+        let feed = Feed::start(&name, 0, &[]);
+        let refused = spawn(&mut as_nobody(&copy, &["count", &port])).end().with_status(1);
+        if !name.contains('/') {
+            refused.says("user 65534 may not attach; the owner and root may");
+        } else {
+            refused.says("denied");
+        }
+        feed.end().good();
+
+        let mut feed = Feed::start(&name, 1, &["--share-group", NOBODY]);
+        let allowed = spawn(&mut as_nobody(&copy, &["count", &lossless(&name), "--json"]));
+        feed.send(1000);
+        feed.end().good();
+        let last = allowed.end().good().output;
+        let last: serde_json::Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+        assert_eq!(last["frames"].as_u64(), Some(1000));
+    }
+}
+
+/// Root attaches to what a user without rights shares only if told to trust it.
+#[test]
+fn a_ring_of_another_user_has_to_be_trusted() {
+    if !is_root() {
+        return skip("other users need root");
+    }
+    if !has_tools(&["setpriv"]) {
+        return;
+    }
+    let (scratch, name) = (Scratch::new(), ring_name());
+    let [copy, file, output] = ["linerate", "in.pcap", "out.pcap"].map(|file| scratch.file(file));
+    std::fs::copy(program(), &copy).unwrap();
+    records::write(&file, &frames(0..1000));
+    let writer = spawn(&mut as_nobody(&copy, &["capture", "-r", &file, "--share", &name, "--share-wait", "2"]));
+    writer.wait_until_open();
+    run(&["count", &format!("shm:{name}")]).with_status(1).says("it is shared by user 65534, neither root nor you");
+    cat_into(&output, &[&name]).end().with_status(1).says("neither root nor this user shares it");
+    let cat = cat_into(&output, &["-t", "-l", "-w", &name]);
+    let ours = scratch.file("ours.pcap");
+    read_ring(&format!("shm:{name}?mode=lossless&trust=yes"), &ours, &[]).end().good();
+    cat.end().good();
+    writer.end().good();
+    assert!(std::fs::read(&ours).unwrap() == std::fs::read(&output).unwrap());
+    assert_eq!(records::read(&ours), frames(0..1000));
+}

@@ -1,0 +1,194 @@
+//! Writers and readers of rings, and frames that tell their own number.
+
+use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, wait_until};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Flows, each in both directions.
+pub const FLOWS: u32 = 61;
+/// Where a frame has its number.
+const NUMBER: usize = 42;
+/// Bytes of the frames between one frame and the one that has its length again.
+const LENGTHS: u32 = 190;
+/// The time of the first: 2023-11-14 22:13:20 UTC.
+const START: u64 = 1_700_000_000_000_000_000;
+
+/// A name that no other ring has.
+pub fn ring_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    format!("tests-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A UDP frame with its number in it, of one of [`FLOWS`] flows and many lengths.
+pub fn frame(number: u32) -> Record {
+    let (flow, back) = ((number % FLOWS) as u8, number / FLOWS % 2 == 1);
+    let ends = [([10, 0, 0, flow], 1000 + u16::from(flow)), ([10, 1, 0, flow], 53)];
+    let (from, to) = if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
+    let payload = 18 + (number % LENGTHS) as u16;
+    let mut bytes = [0x02, 0, 0, 0, 0, 0x0b, 0x02, 0, 0, 0, 0, 0x0a, 0x08, 0, 0x45, 0].to_vec();
+    bytes.extend((28 + payload).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 17, 0, 0]);
+    bytes.extend([from.0, to.0].concat());
+    bytes.extend([from.1, to.1, 8 + payload, 0].map(u16::to_be_bytes).concat());
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((4..payload).map(|at| (at ^ number as u16) as u8));
+    Record { time: START + u64::from(number) * 1000, wire: bytes.len() as u32, bytes }
+}
+
+/// Frames of these numbers.
+pub fn frames(numbers: Range<u32>) -> Vec<Record> {
+    numbers.map(frame).collect()
+}
+
+/// The number in a frame.
+pub fn number(record: &Record) -> u32 {
+    u32::from_be_bytes(record.bytes[NUMBER..NUMBER + 4].try_into().unwrap())
+}
+
+/// Fails unless these are all frames of these numbers, in order, with their times.
+pub fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
+    for (got, wanted) in got.iter().zip(numbers.clone()) {
+        assert!(*got == frame(wanted), "{what}: number {} in place of {wanted}", number(got));
+    }
+    assert_eq!(got.len(), numbers.len(), "{what}: the number of frames");
+}
+
+/// A writer of what a file has, which waits for so many readers.
+pub fn share_file(file: &str, name: &str, readers: u32, arguments: &[&str]) -> Running {
+    let wait = readers.to_string();
+    start(&[&["capture", "-r", file, "--share", name, "--share-wait", &wait, "--json"], arguments].concat())
+}
+
+/// A reader of a ring into a file.
+pub fn read_ring(port: &str, file: &str, arguments: &[&str]) -> Running {
+    launch(&[&["capture", "-i", port, "-w", file, "--json"], arguments].concat())
+}
+
+/// The port of a ring, for a reader that the writer waits for.
+pub fn lossless(name: &str) -> String {
+    format!("shm:{name}?mode=lossless")
+}
+
+/// A writer that this test feeds with frames, in the order of their numbers.
+pub struct Feed {
+    pub running: Running,
+    input: ChildStdin,
+    sent: u32,
+}
+
+impl Feed {
+    /// Waits until its ring can be attached to.
+    pub fn start(name: &str, readers: u32, arguments: &[&str]) -> Feed {
+        let wait = readers.to_string();
+        let base = ["capture", "-r", "-", "--share", name, "--share-wait", &wait, "--json"];
+        let mut command = linerate(&[&base, arguments].concat());
+        let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        running.wait_until_open();
+        let mut input = running.take_input().expect("a pipe");
+        input.write_all(&records::header()).expect("a running program");
+        Feed { running, input, sent: 0 }
+    }
+
+    /// Frames sent so far.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Sends the next so many frames; waits while the writer takes none.
+    pub fn send(&mut self, count: u32) {
+        self.input.write_all(&records::body(&frames(self.sent..self.sent + count))).expect("a running program");
+        self.sent += count;
+    }
+
+    /// No more frames come: waits for the writer's end.
+    pub fn end(self) -> Ended {
+        drop(self.input);
+        self.running.end()
+    }
+}
+
+/// Waits until a pcap file holds frames `0..count`.
+pub fn wait_for_frames(file: &str, count: u32) {
+    let size = records::file_size(&frames(0..count));
+    wait_until(&format!("{count} frames are in {file}"), || {
+        std::fs::metadata(file).is_ok_and(|data| data.len() >= size)
+    });
+}
+
+/// What a writer says of one of its readers.
+#[derive(Debug)]
+pub struct Account {
+    pub subject: String,
+    pub received: u64,
+    pub finished: u64,
+    pub reclaimed: u64,
+    pub outstanding: u64,
+    pub skipped: u64,
+    pub waits: u64,
+}
+
+/// The accounts of a writer's readers; all identities are checked.
+pub fn accounts(json: &Value) -> Vec<Account> {
+    assert_eq!((&json["balanced"], &json["quiesced"]), (&Value::Bool(true), &Value::Bool(true)), "{json:#}");
+    let of = |value: &Value| value.as_u64().unwrap_or(0);
+    let accounts = json["accounts"].as_array().expect("accounts").iter().filter(|account| account["stage"] == "reader");
+    accounts
+        .map(|account| {
+            let drops = &account["drops"];
+            let account = Account {
+                subject: account["subject"].as_str().expect("a subject").to_owned(),
+                received: of(&account["received"]),
+                finished: of(&account["delivered"]),
+                reclaimed: of(&drops["reclaimed"]),
+                outstanding: of(&drops["outstanding"]),
+                skipped: of(&drops["skipped"]),
+                waits: of(&account["notes"]["waits"]),
+            };
+            let Account { received, finished, reclaimed, outstanding, skipped, .. } = account;
+            assert_eq!(received, finished + reclaimed + outstanding + skipped, "{account:?}");
+            account
+        })
+        .collect()
+}
+
+/// The account of the reader with this process number.
+pub fn account_of(json: &Value, pid: u32) -> Account {
+    let own = format!("(pid {pid})");
+    let found = accounts(json).into_iter().find(|account| account.subject.ends_with(&own));
+    found.unwrap_or_else(|| panic!("{pid} has no account in {json:#}"))
+}
+
+/// The reader in C.
+pub fn ring_cat() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|said| panic!("{said}")))
+}
+
+/// Compiles the reader in C by the strictest rules, with further options; what the compiler says if it fails.
+pub fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
+    static PLACE: OnceLock<Scratch> = OnceLock::new();
+    let program = PLACE.get_or_init(Scratch::new).file(name);
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-o", &program];
+    let sources = ["ring_cat.c", "linerate_ring.c"];
+    let said = Command::new("cc").args(flags).args(options).args(sources).current_dir(examples()).output();
+    let said = said.expect("cc, which is there wherever Rust links: is it on the PATH?");
+    if said.status.success() { Ok(program.into()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
+}
+
+/// Where the reader in C is.
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("examples/c")
+}
+
+/// Starts the reader in C, its standard output into a file.
+pub fn cat_into(file: &str, arguments: &[&str]) -> Running {
+    spawn(Command::new(ring_cat()).args(arguments).stdout(File::create(file).expect("a file")))
+}
