@@ -1,12 +1,16 @@
 //! Who holds which block: the writer's own truth, in private memory. Pure: it moves no bytes.
 //!
-//! Free blocks are a queue: the one freed last is still in the cache of its reader, which would have to give every line
-//! of it up again (measured: 45 instead of 51 M frames/s). A block is free when it is closed and nobody holds it.
+//! Free blocks are used again in the order they came free, but no more than [`WARM`] of them in turn: the last one is
+//! in the cache of its reader, which would have to give every line of it up again; the oldest is in no cache any more.
+//! A block is free when it is closed and nobody holds it.
 //! Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows, and
 //! all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
 
 use crate::layout::READERS;
 use std::collections::VecDeque;
+
+/// Free blocks that are used in turn: more than one core's cache holds, fewer than all cores share.
+const WARM: usize = 8;
 
 /// A block and where in it something begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +158,7 @@ impl Slots {
     /// Takes a free block to be filled; `None` if there is none.
     pub fn open(&mut self) -> Option<u32> {
         debug_assert!(self.open.is_none());
-        let slot = self.free.pop_front()?;
+        let slot = self.free.remove(self.free.len().saturating_sub(WARM))?;
         self.slots[slot as usize].frames = 0;
         self.readers.iter_mut().flatten().for_each(|reader| reader.skips = false);
         self.open = Some(slot);

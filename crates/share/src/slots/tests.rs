@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SLOTS: u32 = 6;
@@ -11,7 +12,7 @@ const SLOTS: u32 = 6;
 struct Model {
     /// Frames of each block by their number in the stream.
     blocks: BTreeMap<u32, Vec<u64>>,
-    free: Vec<u32>,
+    free: VecDeque<u32>,
     open: Option<u32>,
     committed: u64,
     readers: BTreeMap<u32, ModelReader>,
@@ -36,7 +37,7 @@ impl Model {
 
     fn free_unless_held(&mut self, slot: u32) {
         if self.open != Some(slot) && !self.readers.values().any(|one| one.holds.contains_key(&slot)) {
-            self.free.push(slot);
+            self.free.push_back(slot);
         }
     }
 
@@ -115,7 +116,7 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
         }
         Step::Open => {
             if model.open.is_none() {
-                model.open = model.free.pop();
+                model.open = model.free.remove(model.free.len().saturating_sub(8));
                 model.open.iter().for_each(|slot| _ = model.blocks.insert(*slot, Vec::new()));
                 assert_eq!(slots.open(), model.open);
             }
@@ -180,7 +181,7 @@ proptest! {
     #[test]
     fn what_is_known_is_what_happened(steps in prop::collection::vec(step(), 1..300)) {
         let mut slots = Slots::new(SLOTS);
-        let mut model = Model { free: (0..SLOTS).rev().collect(), ..Model::default() };
+        let mut model = Model { free: (0..SLOTS).collect(), ..Model::default() };
         for step in &steps {
             take(&mut slots, &mut model, step);
             compare(&slots, &model);
