@@ -75,6 +75,12 @@ pub enum CaptureError {
     /// An output.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// More lanes than can be merged.
+    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
+    Lanes {
+        /// How many there are.
+        found: usize,
+    },
     /// The ring.
     #[error("sharing: {0}")]
     Share(#[from] linerate_share::Error),
@@ -120,13 +126,18 @@ struct Session {
 
 impl Session {
     fn new(capture: Capture) -> Self {
-        let lanes = Lanes::new(capture.ports);
+        let mut lanes = Lanes::new(capture.ports);
         let mut failure = None;
+        if lanes.len() > Pick::MAX_LANES {
+            let found = lanes.len();
+            failure = Some(CaptureError::Lanes { found });
+            lanes.keep(Pick::MAX_LANES);
+        }
         let mut ring = None;
         if let Some(sharing) = capture.share {
             match Shared::open(sharing, capture.stop.clone(), capture.duration) {
                 Ok(open) => ring = Some(open),
-                Err(error) => failure = Some(CaptureError::Door(error)),
+                Err(error) => failure = failure.or(Some(CaptureError::Door(error))),
             }
         }
         let mut output = Output::new(capture.sinks, ring, Arc::clone(&capture.progress));

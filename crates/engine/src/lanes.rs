@@ -88,6 +88,11 @@ impl Lanes {
         self.queues.len()
     }
 
+    /// Leaves out all lanes but the first `most`.
+    pub fn keep(&mut self, most: usize) {
+        self.queues.truncate(most);
+    }
+
     /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
     pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
         let Lanes { queues, ports, interfaces, events, failure } = self;

@@ -43,6 +43,9 @@ pub struct Args {
     /// On this processor
     #[arg(long, hide = true)]
     burst_cpu: Option<usize>,
+    /// Sleeping while there is nothing
+    #[arg(long, hide = true)]
+    burst_sleep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,6 +60,8 @@ enum Bench {
     Merge,
     /// Ports in memory into shared memory, read by another process
     Burst,
+    /// Time from a port to a reader in another process
+    HandOver,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
@@ -86,7 +91,7 @@ impl Effort {
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(ring) = &args.burst_reader {
-        burst::read(ring, args.burst_cpu)?;
+        burst::read(ring, args.burst_cpu, args.burst_sleep)?;
         return Ok(Exit::Done);
     }
     if args.rounds == 0 {
@@ -100,11 +105,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 6] = [
+    let tables: [(Bench, Measure); 7] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
+        (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Send, send::run),
     ];

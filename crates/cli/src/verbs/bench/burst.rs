@@ -44,10 +44,14 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             }
         }
     }
-    if effort.size.is_none() && effort.ports.is_none() {
-        rows.push(hand_over(effort, &cores, 1_000_000)?);
-    }
     Ok(rows)
+}
+
+/// How long frames take from a port to a reader in another process.
+pub(super) fn hand_overs(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let cores = Cores::get();
+    let cases = [(1_000_000, false), (1_000, false), (1_000, true)];
+    cases.into_iter().map(|(rate, sleeps)| hand_over(effort, &cores, rate, sleeps)).collect()
 }
 
 /// One case, with its limits measured in the same rounds.
@@ -85,18 +89,18 @@ fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> an
 fn pipeline(ports: &[Arc<Frames>], cores: &Cores) -> anyhow::Result<Reading> {
     let total: u64 = ports.iter().map(|frames| frames.len() as u64).sum();
     let ports = ports.iter().enumerate().map(|(number, frames)| port(number, frames)).collect();
-    let reading = into_child(ports, cores)?;
+    let reading = into_child(ports, cores, false)?;
     ensure!(reading.frames == total, "the reader got {} of {total} frames", reading.frames);
     Ok(reading)
 }
 
 /// Runs a capture of these ports into a ring with a reader in another process.
-fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores) -> anyhow::Result<Reading> {
+fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores, sleeps: bool) -> anyhow::Result<Reading> {
     let name = format!("bench-{}", std::process::id());
     let options =
         SharingOptions { name: name.clone(), ring: RING, access: Access::default(), wait_for: 1, patience: None };
     let sharing = Sharing::create(options).with_context(|| format!("cannot share {name}"))?;
-    let child = Child::start(&name, cores.reader)?;
+    let child = Child::start(&name, cores.reader, sleeps)?;
     cores.pin_writer();
     let report = Capture {
         ports,
@@ -114,20 +118,22 @@ fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores) -> anyhow::Resul
     child.end()
 }
 
-/// From the moment a frame is there to be taken until a reader that never sleeps has it.
-fn hand_over(effort: Effort, cores: &Cores, rate: u64) -> anyhow::Result<Row> {
-    let count = effort.of(2_000_000) as u64;
+/// From the moment a frame is there to be taken until a reader has it, one that never sleeps or one that always does.
+fn hand_over(effort: Effort, cores: &Cores, rate: u64, sleeps: bool) -> anyhow::Result<Row> {
+    // Two seconds.
+    let count = effort.of(2 * rate as usize) as u64;
     let (mut rounds, mut readings) = (Rounds::default(), Vec::new());
     for _ in 0..effort.rounds.min(5) {
-        let reading = into_child(vec![source::paced(rate, count)], cores)?;
+        let reading = into_child(vec![source::paced(rate, count)], cores, sleeps)?;
         reading.clone().add_to(&mut rounds);
         readings.push(reading);
     }
     readings.sort_by_key(|reading| reading.p50_ns);
     let reading = &readings[readings.len() / 2];
-    let mut row = rounds.row("burst", format!("hand-over at {} M/s", rate / 1_000_000), 60.0).sized(64);
+    let how = if sleeps { "asleep" } else { "spinning" };
+    let mut row = rounds.row("hand-over", format!("{rate} frames/s, reader {how}"), 60.0).sized(64);
     row.remark = format!(
-        "spinning: p50 {:.1} us, p99 {:.1} us, max {:.0} us",
+        "p50 {:.1} us, p99 {:.1} us, max {:.0} us",
         reading.p50_ns as f64 / 1e3,
         reading.p99_ns as f64 / 1e3,
         reading.max_ns as f64 / 1e3

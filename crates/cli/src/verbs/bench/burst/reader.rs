@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use linerate_burst::Nanos;
 use linerate_engine::clock;
 use linerate_share::{Attach, End};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
@@ -34,9 +35,12 @@ pub(super) struct Child(std::process::Child);
 
 impl Child {
     /// Starts a reader of this ring, on a processor of its own where one is named.
-    pub fn start(ring: &str, cpu: Option<usize>) -> anyhow::Result<Child> {
+    pub fn start(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Result<Child> {
         let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
         command.args(["bench", "burst", "--burst-reader", ring]);
+        if sleeps {
+            command.arg("--burst-sleep");
+        }
         if let Some(cpu) = cpu {
             command.args(["--burst-cpu", &cpu.to_string()]);
         }
@@ -54,7 +58,7 @@ impl Child {
 }
 
 /// Reads a ring to its end, touching every frame; prints what was seen.
-pub(in super::super) fn read(ring: &str, cpu: Option<usize>) -> anyhow::Result<()> {
+pub(in super::super) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Result<()> {
     if let Some(cpu) = cpu {
         let mut set = CpuSet::new();
         set.set(cpu);
@@ -71,6 +75,10 @@ pub(in super::super) fn read(ring: &str, cpu: Option<usize>) -> anyhow::Result<(
             match reader.ended() {
                 Some(End::InOrder) => break,
                 Some(end) => bail!("the ring ended: {end:?}"),
+                None if sleeps => {
+                    let mut wake = [PollFd::from_borrowed_fd(reader.wake(), PollFlags::IN)];
+                    poll(&mut wake, None)?;
+                }
                 None => std::hint::spin_loop(),
             }
             continue;
