@@ -132,13 +132,10 @@ fn hand_over(effort: Effort, cores: &Cores, rate: u64, sleeps: bool) -> anyhow::
     let reading = &readings[readings.len() / 2];
     let how = if sleeps { "asleep" } else { "spinning" };
     let mut row = rounds.row("hand-over", format!("{rate} frames/s, reader {how}"), 60.0).sized(64);
-    row.remark = format!(
-        "p50 {:.1} us, p99 {:.1} us, max {:.0} us",
-        reading.p50_ns as f64 / 1e3,
-        reading.p99_ns as f64 / 1e3,
-        reading.max_ns as f64 / 1e3
-    );
-    (row.p50_us, row.p99_us) = (Some(reading.p50_ns as f64 / 1e3), Some(reading.p99_ns as f64 / 1e3));
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let [p50, p90, p99] = [reading.p50_ns, reading.p90_ns, reading.p99_ns].map(micros);
+    row.remark = format!("p50 {p50:.1} us, p90 {p90:.1} us, p99 {p99:.1} us, max {:.0} us", micros(reading.max_ns));
+    (row.p50_us, row.p99_us) = (Some(p50), Some(p99));
     Ok(row)
 }
 

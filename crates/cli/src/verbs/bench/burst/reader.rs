@@ -20,6 +20,7 @@ pub(in super::super) struct Reading {
     pub sum: u64,
     /// From the time of a frame until it was seen.
     pub p50_ns: u64,
+    pub p90_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
 }
@@ -95,7 +96,8 @@ pub(in super::super) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> an
         last = clock::now();
     }
     reading.seconds = last.since(first.unwrap_or(last)).as_secs_f64();
-    (reading.p50_ns, reading.p99_ns, reading.max_ns) = (delays.at(0.5), delays.at(0.99), delays.max);
+    (reading.p50_ns, reading.p90_ns) = (delays.at(0.5), delays.at(0.9));
+    (reading.p99_ns, reading.max_ns) = (delays.at(0.99), delays.max);
     println!("{}", serde_json::to_string(&reading)?);
     Ok(())
 }
