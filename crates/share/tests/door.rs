@@ -195,7 +195,7 @@ fn a_visitor_that_is_not_admitted_gives_its_number_back() {
         (0..300).for_each(|_| assert!(reader.fill(1).is_empty()));
         assert!(reader.ended().is_some());
     }
-    assert_eq!(ring.lossless().is_lossless(), true);
+    assert!(ring.lossless().is_lossless());
 }
 
 /// Another user comes in only if it is named. A test that runs as root can be that user, in a process of its own.

@@ -84,7 +84,9 @@ impl Ring {
     }
 
     pub fn commit(&mut self) {
-        let horizon = time(self.writer.committed() + self.writer.current().map_or(0, |block| block.len() as u64));
+        // The frame that comes next is the one behind the last of the block, whether that was committed before or not.
+        let last = self.writer.current().and_then(|block| block.descs().last());
+        let horizon = last.map_or(time(self.writer.committed()), |last| Nanos(last.time.0 + 1000));
         self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
     }
 
