@@ -104,6 +104,10 @@ fn gather_anywhere<const PREFETCH: bool>(
             return Copied { picks: index, frames, next: at };
         }
         let frame = burst.frame(pick.index());
+        if !PREFETCH {
+            prefetch(frame.as_ptr().wrapping_add(DENSE_AHEAD));
+            prefetch((&raw const *source).wrapping_add(DENSE_AHEAD / size_of::<Desc>()).cast());
+        }
         // SAFETY: there is room for one more desc, which nobody looks at before it is committed.
         let desc = unsafe {
             let place = base.add(Layout::DESCS).cast::<Desc>().add(frames);
@@ -135,6 +139,9 @@ fn gather_anywhere<const PREFETCH: bool>(
 const AHEAD: usize = 16;
 /// How far ahead the block is asked for.
 const WRITE_AHEAD: usize = 512;
+/// How far ahead dense frames and their descs are asked for, in bytes: the processor finds the next lines by itself, but
+/// not beyond a page.
+const DENSE_AHEAD: usize = 1024;
 /// Bytes copied at a time.
 const VECTOR: usize = 64;
 
@@ -157,6 +164,19 @@ unsafe fn copy_over(from: *const u8, to: *mut u8, length: usize) {
             return;
         }
     }
+}
+
+/// Asks for a cache line that will be read; harmless wherever it points.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and cannot fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Asks for a cache line that will be written; harmless wherever it points.
