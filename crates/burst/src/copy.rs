@@ -206,10 +206,11 @@ impl Clock {
         const SECOND: u64 = 1_000_000_000;
         let mut within = desc.time.0.wrapping_sub(self.begins);
         if within >= SECOND {
-            self.second = desc.time.0 / SECOND;
+            let second = desc.time.0 / SECOND;
+            within = desc.time.0 - second * SECOND;
+            self.second = second.min(u32::MAX.into());
+            // In 2106 at the latest: the last second of all is a short one, which the difference to 0 would fall into.
             self.begins = self.second * SECOND;
-            within = desc.time.0 - self.begins;
-            self.second = self.second.min(u32::MAX.into());
         }
         crate::slot::record_header(self.second as u32, within as u32, desc.captured, desc.wire)
     }
