@@ -198,7 +198,9 @@ impl Session {
         } else {
             filtered.clear();
             filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
+            let before = selector.duplicates();
             output.gather(&bursts, picks, all, &mut Select { complete, selector, filtered });
+            output.leave_out(selector.duplicates() - before);
         }
         let horizon = shown.iter().enumerate().map(|(lane, shown)| shown.bound(merge.taken(lane))).min();
         output.commit(all, horizon.unwrap_or(Nanos::MAX));

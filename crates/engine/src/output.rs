@@ -5,7 +5,7 @@ use crate::complete::Totals;
 use crate::control::Progress;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
-use linerate_burst::{Block, Burst, Committed, Finish, Interface, Ledger, Nanos, Pick, Sink};
+use linerate_burst::{Block, Burst, Committed, Desc, Finish, Interface, Ledger, Nanos, Pick, Sink};
 use std::sync::Arc;
 
 /// Frames are gathered into blocks of this size.
@@ -58,12 +58,20 @@ impl Output {
             let before = block.len();
             done += block.gather(lanes, &picks[done..], finish);
             self.totals.add(&block.descs()[before..], state);
+            state.mixed |= is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {
                 // Every frame still to come is at least as young, but for late ones.
                 self.commit(all, self.totals.last);
                 self.pass_on(all, false);
                 self.turn();
             }
+        }
+    }
+
+    /// So many frames were left out because they came a second time.
+    pub fn leave_out(&mut self, duplicates: u64) {
+        if let Store::Shared { ring, .. } = &mut self.store {
+            ring.leave_out(duplicates);
         }
     }
 
@@ -164,6 +172,42 @@ impl Output {
     }
 }
 
+/// Whether there are frames of more than one link type.
+fn is_mixed(descs: &[Desc], interfaces: &[Interface]) -> bool {
+    if interfaces.windows(2).all(|pair| pair[0].link == pair[1].link) {
+        return false;
+    }
+    let link = |desc: &Desc| interfaces.get(usize::from(desc.interface)).map(|interface| interface.link);
+    descs.windows(2).any(|pair| link(&pair[0]) != link(&pair[1]))
+}
+
 fn new_block() -> Block {
     Block::new(BLOCK_BYTES, BLOCK_FRAMES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::{Flags, LinkType, StampSource};
+
+    #[test]
+    fn frames_of_two_link_types_are_noticed() {
+        let interface = |link| Interface::new("", link, StampSource::User);
+        let descs = [0, 0, 1].map(|interface| Desc { interface, ..Desc::new(Nanos(1), 0, 0) });
+        let two = [interface(LinkType::ETHERNET), interface(LinkType::RAW)];
+        assert!(is_mixed(&descs, &two) && !is_mixed(&descs[..2], &two) && !is_mixed(&[], &two));
+        assert!(!is_mixed(&descs, &[interface(LinkType::RAW), interface(LinkType::RAW)]));
+    }
+
+    #[test]
+    fn totals_know_late_and_cut_frames_and_the_span_of_times() {
+        let frame = |time, flags| Desc { wire: 100, flags, ..Desc::new(Nanos(time), 0, 60) };
+        let descs = [frame(7, Flags::NONE), frame(5, Flags::LATE | Flags::SLICED), frame(8, Flags::SLICED)];
+        let (mut totals, mut state) = (Totals::NONE, Committed::default());
+        totals.add(&descs, &mut state);
+        totals.add(&[], &mut state);
+        assert_eq!((totals.frames, totals.bytes, totals.wire_bytes), (3, 180, 300));
+        assert_eq!((totals.span(), state.last_time), (Some((Nanos(5), Nanos(8))), Nanos(8)));
+        assert_eq!((state.late, state.sliced), (1, 2));
+    }
 }

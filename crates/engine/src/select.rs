@@ -168,6 +168,11 @@ impl Selector {
         &self.shards
     }
 
+    /// Frames left out so far because they came a second time.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
     pub fn counters(&self, account: &mut Account) {
         account.add(Count::SelectReceived, self.received).add(Count::SelectDelivered, self.delivered);
         account.add(Count::Filtered, self.filtered).add(Count::OtherShard, self.other_shards());

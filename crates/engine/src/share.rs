@@ -179,6 +179,11 @@ impl Shared {
         Ok(())
     }
 
+    /// So many frames were left out of the block because they came a second time.
+    pub fn leave_out(&mut self, duplicates: u64) {
+        self.state.duplicates = self.state.duplicates.saturating_add(duplicates.min(u32::MAX.into()) as u32);
+    }
+
     /// The next frame goes to another block.
     pub fn turn(&mut self) {
         self.writer.close_block();
