@@ -5,7 +5,7 @@ mod raw;
 mod support;
 
 use linerate_burst::{Committed, Nanos};
-use linerate_share::{Access, Attach, Departure, End, Reader, Writer};
+use linerate_share::{Access, Attach, End, Reader, Writer};
 use raw::RawReader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::{Child, Command, Stdio};
@@ -14,28 +14,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{Ring, assert_balanced, desc, drain, frame, ids, options, unique};
 
+/// A process that is killed when dropped.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// Runs a test of this file in a process of its own.
-fn child(test: &str, ring: &str) -> Child {
+fn child(test: &str, ring: &str) -> Victim {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env("LINERATE_RING", ring);
-    child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-fn kill(child: &mut Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-/// Waits until a reader has gone. A child that another test has just begun may hold its socket until it runs.
-fn departure(ring: &mut Ring) -> Departure {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        ring.tick();
-        if let Some(gone) = ring.writer.take_departures().pop() {
-            return gone;
-        }
-        assert!(Instant::now() < deadline, "nobody has gone");
-    }
+    let child = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Victim(child.spawn().unwrap())
 }
 
 /// Waits for more frames, as a reader that sleeps does; false if nothing came.
@@ -82,21 +76,16 @@ fn readers_killed_at_any_moment_harm_nobody() {
     let mut ring = Ring::new(8);
     let (mut lossless, mut lossy) = (ring.lossless(), ring.lossy(0));
     let (mut seen, mut lossy_seen, mut dice) = (0, 0, Dice(kills));
-    let mut victims: Vec<(Child, Instant)> = Vec::new();
+    let mut victims: Vec<(Victim, Instant)> = Vec::new();
     let (mut killed, mut came, mut finished, mut outstanding) = (0, 0, 0, 0);
     while killed < kills {
         while victims.len() < 4 {
             let life = Duration::from_micros(500 + dice.below(12) * dice.below(1500));
             victims.push((child("reader_to_be_killed", &ring.name), Instant::now() + life));
         }
-        victims.retain_mut(|(victim, until)| {
-            let lives = Instant::now() < *until;
-            if !lives {
-                kill(victim);
-                killed += 1;
-            }
-            lives
-        });
+        let alive = victims.len();
+        victims.retain(|(_, until)| Instant::now() < *until);
+        killed += (alive - victims.len()) as u64;
         ring.let_in();
         ring.write(dice.below(200));
         ring.tick();
@@ -115,13 +104,10 @@ fn readers_killed_at_any_moment_harm_nobody() {
             outstanding += u64::from(tally.reclaimed > 0);
         }
     }
-    victims.iter_mut().for_each(|(victim, _)| kill(victim));
+    drop(victims);
     // Whoever was at the door when it was killed goes too.
-    (0..3).for_each(|_| {
-        ring.let_in();
-        ring.tick();
-    });
-    assert_eq!(ring.writer.readers().len(), 2, "the dead are still attached");
+    (0..3).for_each(|_| ring.let_in());
+    ring.wait_for(2);
     assert_eq!(ring.write(2000), 2000, "what the dead held is not back");
     seen += drain(&mut lossless).len() as u64;
     assert_eq!(seen, ring.writer.committed());
@@ -129,7 +115,7 @@ fn readers_killed_at_any_moment_harm_nobody() {
     lossy_seen += drain(&mut lossy).len() as u64;
     assert_eq!((lossy_seen + lossy.skipped().0, lossy.ended()), (seen, Some(End::InOrder)));
     println!("{kills} readers killed: {came} attached, {finished} had finished a block, {outstanding} held frames");
-    assert!(came > kills / 10 && finished > 0 && outstanding > 0, "{came} {finished} {outstanding}");
+    assert!(kills < 100 || (came > kills / 10 && finished > 0 && outstanding > 0), "{came} {finished} {outstanding}");
 }
 
 /// Between any two stores of a reader: to the writer, a reader that was killed there is one that stops there.
@@ -162,12 +148,13 @@ fn a_reader_may_stop_between_any_two_stores() {
                 ring.check();
             }
             drop(reader);
-            let gone = departure(&mut ring);
-            assert_eq!(gone.put_out, None);
-            assert_balanced(&gone.report.tally);
+            ring.wait_for(1);
+            let gone = ring.writer.take_departures();
+            assert_eq!(gone[0].put_out, None);
+            assert_balanced(&gone[0].report.tally);
             assert_eq!(drain(&mut other).len() as u64, ring.writer.committed());
             drop(other);
-            departure(&mut ring);
+            ring.wait_for(0);
             assert_eq!(ring.write(20_000), 20_000, "blocks did not come back");
             ring.check();
         }
@@ -178,14 +165,15 @@ fn a_reader_may_stop_between_any_two_stores() {
 #[ignore = "a writer to be killed, run by another test"]
 fn writer_to_be_killed() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
-    let now = Nanos(1);
-    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now).unwrap();
+    let began = Instant::now();
+    let now = || Nanos(began.elapsed().as_nanos() as u64);
+    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now()).unwrap();
     let interface = linerate_burst::Interface::new("x", linerate_burst::LinkType(1), linerate_burst::StampSource::User);
     writer.set_interfaces(&[interface]).unwrap();
     for id in 0.. {
         loop {
-            door.step(now).into_iter().for_each(|visitor| writer.admit(visitor));
-            writer.tick(now);
+            door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+            writer.tick(now());
             let pushed = writer.block().map(|block| block.push(&desc(id), &frame(id)));
             match pushed {
                 Some(true) => break,
@@ -212,7 +200,7 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
     let mut dice = Dice(7);
     let mut shown = 0;
     for round in 0..40 {
-        let mut writer = child("writer_to_be_killed", &name);
+        let mut writer = Some(child("writer_to_be_killed", &name));
         let lossless = Attach { lossless: true, ..Attach::default() };
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut reader = loop {
@@ -223,11 +211,10 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
             thread::sleep(Duration::from_millis(1));
         };
         let until = Instant::now() + Duration::from_micros(dice.below(15_000));
-        let (mut next, mut killed) = (None, false);
+        let mut next = None;
         while reader.ended().is_none() {
-            if Instant::now() >= until && !killed {
-                kill(&mut writer);
-                killed = true;
+            if Instant::now() >= until {
+                drop(writer.take());
             }
             let got = ids(reader.fill(500));
             for id in &got {
@@ -241,8 +228,7 @@ fn a_writer_killed_at_any_moment_leaves_what_it_had_committed_and_can_come_again
             reader.consume(got.len());
             assert!(Instant::now() < deadline, "round {round}: a reader of a dead writer does not end");
         }
-        assert_eq!((reader.ended(), reader.bad(), killed), (Some(End::Died), 0, true));
-        writer.wait().unwrap();
+        assert_eq!((reader.ended(), reader.bad(), writer.is_none()), (Some(End::Died), 0, true));
     }
     assert!(shown > 10_000, "{shown} frames");
 }

@@ -13,7 +13,6 @@ use rustix::mm::{MprotectFlags, mprotect};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Ring, drain, options, unique};
 
@@ -102,7 +101,31 @@ fn memory_is_of_the_kind_asked_for_or_the_reason_is_said() {
         Ok((writer, _)) => assert_eq!(writer.bytes(), 10 << 20),
         Err(error) => assert!(error.to_string().contains("ulimit -l"), "{error}"),
     }
+    match Writer::create(&unique(), Access::default(), &Options { node: Some(0), ..small }, Default::default()) {
+        Ok((writer, _)) => assert_eq!(writer.notes().len(), 1),
+        Err(error) => assert!(error.to_string().contains("NUMA node 0"), "{error}"),
+    }
     assert_eq!(make(small).room(), 8 * (((1 << 20) - 192) / 108));
+}
+
+/// Page faults of this thread so far that cost no reading from disk (proc(5), minflt).
+fn faults() -> u64 {
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit(')').next().unwrap().split(' ').nth(8).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_page_is_there_before_the_first_frame() {
+    let mut ring = Ring::new(16);
+    let mut reader = ring.lossless();
+    drain(&mut reader);
+    let before = faults();
+    let written = ring.write(u64::MAX);
+    let writing = faults() - before;
+    let read = drain(&mut reader).len() as u64;
+    let reading = faults() - before - writing;
+    // 8 MiB have 2048 pages; the lists of the test itself have some.
+    assert!(written == read && written > 5000 && writing < 100 && reading < 500, "{writing} {reading} faults");
 }
 
 #[test]
@@ -174,7 +197,7 @@ fn refusals_are_a_number_and_a_sentence() {
     ring.check();
     assert_eq!(ring.writer.readers().len(), 64);
     drop(readers);
-    ring.tick();
+    ring.wait_for(0);
     drop(ring.lossy(2));
     let Ring { name, writer, mut door, now } = ring;
     writer.finish();
@@ -196,47 +219,6 @@ fn a_visitor_that_is_not_admitted_gives_its_number_back() {
         assert!(reader.ended().is_some());
     }
     assert!(ring.lossless().is_lossless());
-}
-
-/// Another user comes in only if it is named. A test that runs as root can be that user, in a process of its own.
-#[test]
-fn other_users_come_in_if_they_are_named() {
-    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: other users: needs root and setpriv");
-        return;
-    }
-    const NOBODY: u32 = 65_534;
-    let attach = |access: Access| {
-        let mut ring = Ring::with(&unique(), access, 4).unwrap();
-        let mut child = Command::new("setpriv");
-        child.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--groups=4321".into()]);
-        child.arg(std::env::current_exe().unwrap());
-        child.args(["--exact", "attach_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &ring.name);
-        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        loop {
-            ring.let_in();
-            ring.write(1);
-            if let Some(status) = child.try_wait().unwrap() {
-                return status.success();
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    assert!(!attach(Access::default()));
-    assert!(!attach(Access { users: vec![1000], groups: vec![1000] }));
-    assert!(attach(Access { users: vec![NOBODY], groups: vec![] }));
-    assert!(attach(Access { users: vec![], groups: vec![NOBODY] }));
-    assert!(attach(Access { users: vec![], groups: vec![4321] }));
-}
-
-#[test]
-#[ignore = "run by other_users_come_in_if_they_are_named, as another user"]
-fn attach_as_another() {
-    let Ok(name) = std::env::var("LINERATE_RING") else { return };
-    let mut reader = Attach::default().to(&name).unwrap_or_else(|error| panic!("{error}"));
-    while reader.fill(1).is_empty() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

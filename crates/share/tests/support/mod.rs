@@ -4,6 +4,7 @@
 use linerate_burst::{Burst, Committed, Desc, Interface, LinkType, Nanos, StampSource};
 use linerate_share::{Access, Attach, Door, Error, Options, Reader, Writer};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The smallest ring there can be, unless told otherwise.
 pub fn options(slots: u32) -> Options {
@@ -65,6 +66,18 @@ impl Ring {
         self.writer.tick(self.now);
     }
 
+    /// Time passes until so many readers are left: a process that another test has just begun may hold a socket open for
+    /// a moment.
+    pub fn wait_for(&mut self, readers: usize) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.writer.readers().len() != readers {
+            assert!(Instant::now() < deadline, "{} readers instead of {readers}", self.writer.readers().len());
+            self.let_in();
+            self.tick();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
     /// Writes and commits as many of `frames` frames as there is room for; how many.
     pub fn write(&mut self, frames: u64) -> u64 {
         let first = self.writer.committed();
@@ -75,18 +88,17 @@ impl Ring {
             if block.push(&desc(id), &frame(id)) {
                 pushed += 1;
             } else {
-                self.commit();
+                self.commit(id);
                 self.writer.close_block();
             }
         }
-        self.commit();
+        self.commit(first + pushed);
         pushed
     }
 
-    pub fn commit(&mut self) {
-        // The frame that comes next is the one behind the last of the block, whether that was committed before or not.
-        let last = self.writer.current().and_then(|block| block.descs().last());
-        let horizon = last.map_or(time(self.writer.committed()), |last| Nanos(last.time.0 + 1000));
+    /// Commits all frames in front of this one.
+    pub fn commit(&mut self, next: u64) {
+        let horizon = time(next);
         self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
     }
 
