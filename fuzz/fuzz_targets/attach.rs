@@ -36,10 +36,14 @@ fuzz_target!(|bytes: &[u8]| {
     let (ring, honest) = &mut *guard;
     let mut bytes = Bytes(bytes);
     if let Some(reader) = come_in(ring, &mut bytes) {
-        let mut stranger = Stranger { reader, held: Vec::new(), is_sound: true };
+        let mut stranger = Stranger { reader, held: Vec::new(), conduct: Conduct::Sound };
         while !bytes.0.is_empty() {
             let deed = bytes.byte();
             stranger.act(deed % 8, &mut bytes);
+            ring.tick();
+            let is_out = ring.writer.readers().len() == 1;
+            assert!(is_out || stranger.conduct != Conduct::Broken, "what it gave back went unnoticed");
+            assert!(!is_out || stranger.conduct != Conduct::Sound, "it was put out for nothing");
             if deed & 0x80 != 0 {
                 ring.writer.close_block();
             }
@@ -54,14 +58,18 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Says something to the door: a sound hello with changed bits, or any bytes, with a descriptor or without.
+/// Says something to the door: a sound hello with changed bits, of this length or another, or any bytes; with a
+/// descriptor or without.
 fn come_in(ring: &mut Ring, bytes: &mut Bytes<'_>) -> Option<RawReader> {
     let choice = bytes.byte();
     let mut message = bytes.some(160).to_vec();
-    if choice & 1 == 0 {
-        let mut hello = raw::hello(1, choice & 2 != 0, u32::from(choice >> 4));
+    if choice & 3 != 3 {
+        let mut hello = raw::hello(1, choice & 32 != 0, u32::from(choice >> 6));
         hello.iter_mut().zip(&message).for_each(|(byte, change)| *byte ^= change);
         message = hello.to_vec();
+    }
+    if choice & 3 == 2 {
+        message.resize(usize::from(bytes.byte()), 0);
     }
     let socket = raw::connected(&ring.name);
     let fds = if choice & 12 == 12 { vec![socket.as_fd()] } else { Vec::new() };
@@ -100,47 +108,68 @@ struct Stranger {
     reader: RawReader,
     /// Blocks it has taken and not given back.
     held: Vec<u32>,
-    /// It has done nothing yet that a reader may not do.
-    is_sound: bool,
+    conduct: Conduct,
+}
+
+/// What a stranger has done so far.
+#[derive(Clone, Copy, PartialEq)]
+enum Conduct {
+    /// Nothing that a reader may not do.
+    Sound,
+    /// It gave back what it could not, before anything else went wrong.
+    Broken,
+    /// Anything.
+    Wild,
 }
 
 impl Stranger {
     fn act(&mut self, deed: u8, bytes: &mut Bytes<'_>) {
-        let Stranger { reader, held, is_sound } = self;
+        let Stranger { reader, held, conduct } = self;
         // Only where it has not overwritten what tells it where its rings lie.
         let knows_its_rings = reader.control.word(control::CAPACITY).load(Relaxed) == BLOCKS;
         match deed {
-            0 if knows_its_rings => {
-                if let Some((slot, _)) = reader.take() {
-                    held.push(slot);
-                }
-            }
-            1 if *is_sound => {
+            0 if knows_its_rings => held.extend(reader.take().map(|(slot, _)| slot)),
+            1 if *conduct == Conduct::Sound => {
                 if let Some(at) = held.iter().position(|slot| reader.progress(*slot).0) {
                     reader.give(held.remove(at).into());
                 }
             }
             2 => reader.control.word(control::SLEEPING).store(1, Release),
             3 => raw::say(&reader.socket, bytes.some(200), &[]),
-            4 if knows_its_rings => {
-                *is_sound = false;
-                reader.give(u64::from(bytes.byte() % 8));
-            }
-            5 if knows_its_rings => {
-                *is_sound = false;
-                reader.give(bytes.long());
-            }
+            4 if knows_its_rings => self.give_any(u64::from(bytes.byte() % 8)),
+            5 if knows_its_rings => self.give_any(bytes.long()),
             6 => {
-                *is_sound = false;
+                conduct.go_wild();
                 reader.control.long(control::RETURNED).store(bytes.long(), Release);
             }
             7 => {
-                *is_sound = false;
+                conduct.go_wild();
                 let at = usize::from(bytes.byte()) * CONTROL / 256;
                 let scribble = bytes.some(64);
                 reader.control.put(at, &scribble[..scribble.len().min(CONTROL - at)]);
             }
             _ => {}
+        }
+    }
+
+    /// Gives back what may be no block of its own, or one still being filled.
+    fn give_any(&mut self, entry: u64) {
+        let Stranger { reader, held, conduct } = self;
+        if *conduct == Conduct::Sound {
+            held.extend(std::iter::from_fn(|| reader.take()).map(|(slot, _)| slot));
+            match held.iter().position(|slot| u64::from(*slot) == entry && reader.progress(*slot).0) {
+                Some(at) => drop(held.remove(at)),
+                None => *conduct = Conduct::Broken,
+            }
+        }
+        reader.give(entry);
+    }
+}
+
+impl Conduct {
+    fn go_wild(&mut self) {
+        if *self == Conduct::Sound {
+            *self = Conduct::Wild;
         }
     }
 }
@@ -162,16 +191,13 @@ fn write(ring: &mut Ring, honest: &mut Reader, frames: u64) -> u64 {
 }
 
 fn leave(ring: &mut Ring, stranger: Stranger) {
-    let is_sound = stranger.is_sound;
     drop(stranger);
     ring.tick();
     assert_eq!(ring.writer.readers().len(), 1);
     let gone = ring.writer.take_departures();
     assert_eq!(gone.len(), 1);
     support::assert_balanced(&gone[0].report.tally);
-    if let Some(reason) = &gone[0].put_out {
-        assert!(!is_sound && reason.contains("it broke the protocol"), "{reason}");
-    }
+    assert!(gone[0].put_out.as_ref().is_none_or(|reason| reason.contains("it broke the protocol")));
 }
 
 /// What is left of the input; zeros behind its end.

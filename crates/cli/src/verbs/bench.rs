@@ -3,6 +3,7 @@
 mod burst;
 mod capture;
 mod dissect;
+mod files;
 mod measure;
 mod merge;
 mod pcap;
@@ -56,7 +57,7 @@ enum Bench {
     Dissect,
     /// Reading capture files from the page cache
     Pcap,
-    /// Lanes in memory into one ordered block
+    /// Lanes in memory into one ordered block, and capture files into one
     Merge,
     /// Ports in memory into shared memory, read by another process
     Burst,

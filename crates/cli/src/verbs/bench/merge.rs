@@ -1,4 +1,5 @@
-//! Lanes in memory into one ordered block, frames copied, beside one lane through the same loop; and their order alone.
+//! Lanes in memory into one ordered block, frames copied, beside one lane through the same loop; their order alone; and,
+//! in `files`, capture files.
 
 use super::Effort;
 use super::measure::{Rounds, Row};
@@ -43,6 +44,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     }
     rows.push(order_row(effort, 4, 1, 64));
     rows.push(order_row(effort, 4, 1, 4));
+    rows.push(super::files::run(effort)?);
     Ok(rows)
 }
 
@@ -172,14 +174,18 @@ fn alternating(lanes: usize, run: usize, frames: usize, mut push: impl FnMut(usi
     let mut state = 88_172_645_463_325_252u64;
     let mut time = 1_700_000_000_000_000_000;
     for _ in 0..frames / run {
-        // Marsaglia's xorshift64 (Journal of Statistical Software 8, 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        state = xorshift(state);
         let lane = (state >> 30) as usize % lanes;
         for _ in 0..run {
             time += 7;
             push(lane, Desc::new(Nanos(time), 0, FRAME as u32));
         }
     }
+}
+
+/// The next number at random: Marsaglia's xorshift64 (Journal of Statistical Software 8, 2003).
+pub(super) fn xorshift(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ state << 17
 }
