@@ -4,7 +4,7 @@
 use super::Effort;
 use super::measure::{Rounds, Row};
 use linerate_burst::{Block, Burst, Desc, Horizon, Nanos, Pick};
-use linerate_merge::{Input, Merge, Run};
+use linerate_merge::{Input, Merge};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -124,7 +124,7 @@ fn merge(lanes: &[Burst<'_>]) -> u64 {
     let mut merge = Merge::new(lanes.len());
     let mut block = Block::new(1 << 20, 8192);
     let mut done = vec![0; lanes.len()];
-    let mut runs: Vec<Run> = Vec::new();
+    let mut picks: Vec<Pick> = Vec::new();
     let mut frames = 0;
     loop {
         let shown: Vec<Burst<'_>> =
@@ -137,20 +137,21 @@ fn merge(lanes: &[Burst<'_>]) -> u64 {
                 horizon: horizon(lane.descs(), done + burst.len()),
             })
             .collect();
-        runs.clear();
-        merge.round(&inputs, &mut runs);
-        if runs.is_empty() {
+        picks.clear();
+        merge.order(&inputs, &mut picks);
+        if picks.is_empty() {
             return frames;
         }
-        for run in &runs {
-            for (desc, frame) in shown[run.lane].slice(run.first..run.first + run.count).iter() {
-                if !block.push(desc, frame) {
-                    block.clear();
-                    block.push(desc, frame);
-                }
-                frames += 1;
+        let mut copied = 0;
+        while copied < picks.len() {
+            copied += block.gather(&shown, &picks[copied..], &mut ());
+            if copied < picks.len() {
+                block.clear();
             }
-            done[run.lane] += run.count;
+        }
+        frames += picks.len() as u64;
+        for (lane, done) in done.iter_mut().enumerate() {
+            *done += merge.taken(lane);
         }
     }
 }
