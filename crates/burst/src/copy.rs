@@ -105,7 +105,6 @@ fn gather_anywhere<const PREFETCH: bool>(
         }
         let frame = burst.frame(pick.index());
         if !PREFETCH {
-            prefetch(frame.as_ptr().wrapping_add(DENSE_AHEAD));
             prefetch((&raw const *source).wrapping_add(DENSE_AHEAD / size_of::<Desc>()).cast());
         }
         // SAFETY: there is room for one more desc, which nobody looks at before it is committed.
@@ -127,7 +126,7 @@ fn gather_anywhere<const PREFETCH: bool>(
             let record = base.add(at);
             prefetch_to_write(record.wrapping_add(WRITE_AHEAD));
             record.cast::<[u8; RECORD_HEADER]>().write_unaligned(header);
-            copy_over(frame.as_ptr(), record.add(RECORD_HEADER), captured as usize);
+            copy_over::<PREFETCH>(frame.as_ptr(), record.add(RECORD_HEADER), captured as usize);
         }
         at += RECORD_HEADER + captured as usize;
         frames += 1;
@@ -150,10 +149,13 @@ const VECTOR: usize = 64;
 /// # Safety
 /// `length` and [`TAIL`] more bytes are readable at `from` and writable at `to`, and do not overlap.
 #[inline(always)]
-unsafe fn copy_over(from: *const u8, to: *mut u8, length: usize) {
+unsafe fn copy_over<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
     const { assert!(TAIL >= VECTOR) };
     let mut done = 0;
     loop {
+        if !PREFETCH {
+            prefetch(from.wrapping_add(done + DENSE_AHEAD));
+        }
         // SAFETY: `done` is below `length`, or both are 0; TAIL bytes behind are there too.
         unsafe {
             let bytes = from.add(done).cast::<[u8; VECTOR]>().read_unaligned();
