@@ -29,10 +29,11 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         let (many, single) = (lanes_of(lanes, run), lanes_of(1, 1));
         let many: Vec<Burst<'_>> = many.iter().map(Block::burst).collect();
         let single: Vec<Burst<'_>> = single.iter().map(Block::burst).collect();
+        let mut block = Block::new(1 << 20, 8192);
         let (mut ours, mut copy) = (Rounds::default(), Rounds::default());
         for _ in 0..effort.rounds {
-            ours.time(|| (0..passes).map(|_| merge(&many)).sum());
-            copy.time(|| (0..passes * lanes).map(|_| merge(&single)).sum());
+            ours.time(|| (0..passes).map(|_| merge(&many, &mut block)).sum());
+            copy.time(|| (0..passes * lanes).map(|_| merge(&single, &mut block)).sum());
         }
         let mut row = ours.row("merge", case, FRAME as f64).sized(FRAME + 4).limited("one lane", &copy);
         row.ports = lanes;
@@ -120,9 +121,9 @@ fn read_times(lanes: &[Vec<Desc>]) -> u64 {
 }
 
 /// Merges and copies all frames of all lanes once.
-fn merge(lanes: &[Burst<'_>]) -> u64 {
+fn merge(lanes: &[Burst<'_>], block: &mut Block) -> u64 {
+    block.clear();
     let mut merge = Merge::new(lanes.len());
-    let mut block = Block::new(1 << 20, 8192);
     let mut done = vec![0; lanes.len()];
     let mut picks: Vec<Pick> = Vec::new();
     let mut frames = 0;
