@@ -5,7 +5,7 @@
 //! frames are handed out as they lie, by [`crate::frames`].
 #![allow(unsafe_code)]
 
-use crate::layout::{HUGE, PAGE};
+use crate::layout::PAGE;
 use linerate_burst::{Block, Desc, Layout, Memory};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -30,28 +30,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of a file, to be written too where that is asked for, at a multiple of [`HUGE`] if it is that large.
+    /// Maps `bytes` of a file, to be written too where that is asked for. Where is the kernel's choice: a place of our own
+    /// would have to be reserved, and mapping over it (`MAP_FIXED`) may fail after having given it up to other threads.
     pub fn new(fd: BorrowedFd<'_>, bytes: usize, writable: bool) -> io::Result<Self> {
-        let align = if bytes >= HUGE { HUGE } else { PAGE };
         let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
-        // SAFETY: a new mapping at a place of the kernel's choice, of which a part is mapped over and the rest is
-        // unmapped; nobody else knows of it.
-        let base = unsafe {
-            let reserve = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let place = rustix::mm::mmap_anonymous(null_mut(), bytes + align, ProtFlags::empty(), reserve)?;
-            let before = place.align_offset(align);
-            let base = place.byte_add(before);
-            let flags = MapFlags::SHARED | MapFlags::FIXED;
-            let mapped = rustix::mm::mmap(base, bytes, ProtFlags::READ | write, flags, fd, 0);
-            let (front, behind) = if mapped.is_ok() { (before, align - before) } else { (bytes + align, 0) };
-            if front > 0 {
-                rustix::mm::munmap(place, front)?;
-            }
-            if behind > 0 {
-                rustix::mm::munmap(base.byte_add(bytes), behind)?;
-            }
-            mapped?
-        };
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let base = unsafe { rustix::mm::mmap(null_mut(), bytes, ProtFlags::READ | write, MapFlags::SHARED, fd, 0)? };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at 0");
         Ok(Mapping { base, bytes, writable })
     }
