@@ -36,9 +36,9 @@ pub struct BadRate(String);
 
 impl Rate {
     /// Nanoseconds that frames of these captured lengths take at this rate, from the number of frames and
-    /// the sum of their lengths; 0 at top speed.
+    /// the sum of their lengths, to the nearest, so that what is a whole number comes out as that; 0 at top speed.
     pub fn nanos(&self, frames: u64, bytes: u64) -> u64 {
-        self.exact_nanos(frames, bytes) as u64
+        self.exact_nanos(frames, bytes).round() as u64
     }
 
     /// The same, with fractions of a nanosecond.

@@ -109,8 +109,7 @@ mod tests {
                 }
                 free = free.max(arrival) + length as u64 + 4;
                 left.push(free);
-                // The rate is a float: a nanosecond is allowed.
-                prop_assert!(got.is_some_and(|got| got.abs_diff(free) <= 1), "{:?} {}", got, free);
+                prop_assert_eq!(got, Some(free));
             }
         }
     }
