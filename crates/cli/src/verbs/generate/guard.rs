@@ -1,0 +1,56 @@
+//! What is looked at before anything is sent.
+
+use crate::exit::usage;
+use crate::view::rates::grouped;
+use linerate_generate::Rate;
+use linerate_generate::rate::Asked;
+use linerate_port::Spec;
+use linerate_port::inventory::{Found, interfaces, is_default_route};
+use linerate_port::registry::sends_into_interface;
+
+/// An Ethernet header with one VLAN tag: what a frame may be longer than the MTU.
+const LINK_OVERHEAD: usize = 18;
+
+/// The interface that frames to a port leave through, if that is one of this machine.
+pub fn interface(spec: &Spec) -> Option<Found> {
+    let (scheme, target) = spec.innermost();
+    let name = target.split('@').next().unwrap_or(target);
+    let found = sends_into_interface(scheme).then(|| interfaces(spec.option("netns")).ok()).flatten()?;
+    found.into_iter().find(|found| found.name == name)
+}
+
+/// Refuses to send into the interface of the default route, unless that was said to be meant.
+pub fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
+    let (scheme, target) = spec.innermost();
+    if sends_into_interface(scheme) && spec.option("netns").is_none() && !yes && is_default_route(target) {
+        return Err(usage(format!(
+            "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses frames that the interface cannot send; `longest` counts no FCS.
+pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()> {
+    let Some(found) = found.filter(|found| found.mtu > 0) else { return Ok(()) };
+    let mtu = found.mtu as usize;
+    if longest > mtu + LINK_OVERHEAD {
+        let need = longest - 14;
+        return Err(usage(format!(
+            "frames of {} bytes (with FCS) do not fit {}, whose MTU is {}: shorter frames, or ip link set {} mtu {need}",
+            grouped(longest as u64 + 4),
+            found.name,
+            grouped(mtu as u64),
+            found.name,
+        )));
+    }
+    Ok(())
+}
+
+/// The rate asked for, on the line given or that of the interface.
+pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
+    let link = found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6);
+    asked.on_line(line.or(link)).ok_or_else(|| {
+        usage("a share of the line needs its rate, which this port does not know: give --line, as in --line 10gbps")
+    })
+}
