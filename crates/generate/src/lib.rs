@@ -3,13 +3,17 @@
 //! - [`rate`]: rates as users write them;
 //! - [`schedule`]: when each frame is due, in nanoseconds, from a start time;
 //! - [`template`]: frames made from fields; in this form one UDP datagram;
-//! - [`split`]: one stream of frames over several senders.
+//! - [`split`]: one stream of frames over several senders;
+//! - [`stream`]: streams of frames and what changes in them;
+//! - [`trailer`]: what a receiver knows a frame by.
 #![forbid(unsafe_code)]
 
 pub mod rate;
 pub mod schedule;
 pub mod split;
+pub mod stream;
 pub mod template;
+pub mod trailer;
 
 pub use rate::{Layer, Rate};
 pub use schedule::{Pacing, Schedule};

@@ -1,4 +1,4 @@
-//! Rates as users write them: `1mpps`, `500kpps`, `10gbps`, `10gbpsl1`, `top`.
+//! Rates as users write them: `1mpps`, `500kpps`, `10gbps`, `10gbpsl1`, `50%`, `top`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,9 +29,40 @@ pub enum Rate {
     Top,
 }
 
+/// A rate, or a share of the line rate that only a port knows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Asked {
+    /// This.
+    Rate(Rate),
+    /// So much of the line rate: 1 is all of it.
+    OfLine(f64),
+}
+
+impl Asked {
+    /// The rate, on a line of so many bits per second at layer 1; `None` where the line's is needed and not known.
+    pub fn on_line(self, line: Option<f64>) -> Option<Rate> {
+        match self {
+            Asked::Rate(rate) => Some(rate),
+            Asked::OfLine(share) => line.map(|line| Rate::Bits(line * share, Layer::L1)),
+        }
+    }
+}
+
+impl FromStr for Asked {
+    type Err = BadRate;
+
+    fn from_str(text: &str) -> Result<Self, BadRate> {
+        let Some(percent) = text.trim().strip_suffix('%') else { return text.parse().map(Asked::Rate) };
+        let percent = percent.parse().ok().filter(|percent: &f64| percent.is_finite() && *percent > 0.0);
+        percent.map(|percent| Asked::OfLine(percent / 100.0)).ok_or_else(|| BadRate(text.to_owned()))
+    }
+}
+
 /// A rate that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap) or top")]
+#[error(
+    "{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line) or top"
+)]
 pub struct BadRate(String);
 
 impl Rate {
@@ -114,6 +145,17 @@ mod tests {
         }
         for wrong in ["", "10", "pps", "0pps", "-1pps", "1xpps", "1gbpsl3", "1.2.3mpps", "NaNpps", "50%"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_of_a_line_need_the_line() {
+        let half: Asked = "50%".parse().unwrap();
+        assert_eq!(half.on_line(Some(1e10)), Some(Rate::Bits(5e9, Layer::L1)));
+        assert_eq!(half.on_line(None), None);
+        assert_eq!("7pps".parse::<Asked>().unwrap().on_line(None), Some(Rate::Frames(7.0)));
+        for wrong in ["%", "0%", "-1%", "NaN%", "x%"] {
+            assert!(wrong.parse::<Asked>().is_err(), "{wrong}");
         }
     }
 

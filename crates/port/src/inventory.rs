@@ -49,7 +49,6 @@ pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {
             .into_iter()
             .map(|name| {
                 let mut one = look(&name, socket.as_fd());
-                one.speed_mbps = netns.is_none().then(|| speed(&name)).flatten();
                 one.netns = netns.unwrap_or_default().to_owned();
                 one
             })
@@ -76,6 +75,7 @@ pub(crate) fn look(name: &str, socket: BorrowedFd<'_>) -> Found {
         }
     }
     found.driver = ask.driver().unwrap_or_default();
+    found.speed_mbps = ask.speed().ok().flatten();
     found.queues = ask.queues().unwrap_or((1, 1));
     found.offloads = ask.features().unwrap_or_default();
     found
@@ -143,11 +143,6 @@ fn has_row(table: &str, column: usize, interface: &str, holds: fn(&[&str]) -> bo
 /// The name of the BPF program with a number, if there is one and this process may ask.
 pub fn program_name(id: u32) -> Option<String> {
     Program::name_of(id).ok()
-}
-
-/// sysfs shows the namespace it was mounted in, so this is for that one alone.
-fn speed(name: &str) -> Option<u64> {
-    fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?.trim().parse().ok()
 }
 
 fn names(table: &str) -> Vec<String> {

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const GSET: u32 = 0x01;
 const GDRVINFO: u32 = 0x03;
 const GSTRINGS: u32 = 0x1b;
 const GSTATS: u32 = 0x1d;
@@ -83,6 +84,18 @@ impl<'a> Ethtool<'a> {
         info[0] = GDRVINFO;
         self.ask(&mut info)?;
         Ok(text(&bytes_of(&info)[4..4 + STRING]))
+    }
+
+    /// The speed of the link in Mb/s; `None` where the driver does not know it.
+    pub fn speed(&self) -> io::Result<Option<u64>> {
+        // struct ethtool_cmd: 44 bytes, with the lower half of the speed at 12 and the upper one at 28; all ones: unknown.
+        let mut settings = [0u32; 11];
+        settings[0] = GSET;
+        self.ask(&mut settings)?;
+        let bytes = bytes_of(&settings);
+        let half = |at: usize| u32::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
+        let speed = half(12) | half(28) << 16;
+        Ok(Some(speed.into()).filter(|speed| ![0, 0xffff, 0xffff_ffff].contains(speed)))
     }
 
     /// Receive and send queues in use: those of their own kind and those that are combined.

@@ -1,0 +1,177 @@
+//! What to send: streams of frames, what changes in them, how fast they go and what follows.
+//!
+//! Frame number n of a stream is a function of the stream and of n alone (and, with a trailer, of the time it is sent
+//! at): so runs repeat, several threads or paths send the same frames, and a receiver can tell what it should have
+//! seen. [`Stream::frame`] is that function, plainly; whoever makes frames fast has to equal it.
+
+mod frame;
+mod map;
+mod select;
+
+pub use map::Map;
+pub use select::{Alias, Pick, Selector};
+
+use crate::Rate;
+use crate::trailer::Key;
+
+/// The streams of one port.
+#[derive(Clone, Debug)]
+pub struct StreamSet {
+    /// The streams; not empty.
+    pub streams: Vec<Stream>,
+    /// One after the other, or all at once.
+    pub order: Order,
+    /// The rate of all together: their own rates then only say how they share it. `None`: each has its own.
+    pub rate: Option<Rate>,
+    /// Of the trailers.
+    pub key: Key,
+}
+
+/// How the streams of a port follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other, as [`Stream::next`] says.
+    Sequential,
+    /// All at once, each at its own rate. Of frames due at the same time the one with the lower number
+    /// within its stream goes first, then the one of the earlier stream: at top speed streams take turns.
+    Interleaved,
+}
+
+/// One stream of frames.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// As the user named it.
+    pub name: String,
+    /// Its number in trailers, below 2^24; no other stream of the set has it.
+    pub id: u32,
+    /// The lengths its frames have; not empty.
+    pub variants: Vec<Variant>,
+    /// Which variant frame n has; its count is that of the variants.
+    pub size: Selector,
+    /// What decides on the values of changing fields. Fields that are to move together share one.
+    pub selectors: Vec<Selector>,
+    /// How fast.
+    pub rate: Rate,
+    /// How the frames of that rate lie in time.
+    pub shape: Shape,
+    /// How many frames; `None` without end.
+    pub count: Option<u64>,
+    /// What follows in a sequence.
+    pub next: Next,
+    /// What a receiver knows its frames by.
+    pub mark: Mark,
+}
+
+/// One length that the frames of a stream have, with everything in the frame as it is where nothing changes it.
+#[derive(Clone, Debug, Default)]
+pub struct Variant {
+    /// The frame without FCS.
+    pub frame: Vec<u8>,
+    /// Fields that change; none overlaps another, a fill, a checksum or the trailer.
+    pub changes: Vec<Change>,
+    /// Bytes that are new in every frame.
+    pub fills: Vec<Fill>,
+    /// Checksums over what changes, in the order in which they are computed: an inner one before an outer one that covers it.
+    pub checksums: Vec<Checksum>,
+    /// Where the trailer's 16 bytes lie, if there is one.
+    pub trailer: Option<usize>,
+}
+
+/// A field that changes.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Where its first byte lies.
+    pub offset: usize,
+    /// How many bytes it touches, 1 to 16.
+    pub width: usize,
+    /// Which of their bits it has, in one run, as a number in network byte order; not 0. The lowest bit of a value
+    /// goes to the lowest of these, what is too large loses its upper bits, all other bits stay.
+    pub mask: u128,
+    /// Which of [`Stream::selectors`] it follows.
+    pub selector: usize,
+    /// What value that means.
+    pub map: Map,
+}
+
+/// Bytes that are new in every frame: SplitMix64 of the seed and the frame's number.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    /// Where the first one lies.
+    pub offset: usize,
+    /// How many.
+    pub length: usize,
+    /// Other fills have others.
+    pub seed: u64,
+}
+
+/// A checksum of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// Where its bytes lie, 2 of an Internet checksum and 4 of a CRC; they count as 0.
+    pub offset: usize,
+    /// How it is computed.
+    pub kind: ChecksumKind,
+    /// First byte and end of each part that it covers, in order. A part of odd length is padded with a zero byte.
+    pub parts: Vec<(usize, usize)>,
+}
+
+/// How a checksum is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumKind {
+    /// RFC 1071.
+    Internet {
+        /// A sum to add: what it covers that is not in the frame.
+        plus: u16,
+        /// Written as 0xffff where it is 0, as UDP has it (RFC 768).
+        no_zero: bool,
+    },
+    /// CRC32c, as SCTP has it (RFC 9260, section 6.8 and appendix A).
+    Crc32c,
+}
+
+/// How the frames of a rate lie in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// As far apart as the rate says.
+    Even,
+    /// So many frames at the rate, then nothing for so long, again and again. The gap lies between the last frame of a
+    /// burst, with the time it takes at the rate, and the first one of the next.
+    Bursts {
+        /// Frames of a burst, 1 or more.
+        frames: u64,
+        /// Nanoseconds between two bursts.
+        gap: u64,
+    },
+    /// Gaps drawn from an exponential distribution whose mean is that of the rate: a Poisson process.
+    Poisson {
+        /// Other streams have others.
+        seed: u64,
+    },
+}
+
+/// What follows when a stream of a sequence has sent its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The stream behind it; behind the last one the run ends.
+    Following,
+    /// Another one, from its beginning: fields and sequence numbers go on where they were.
+    Goto {
+        /// Which, from 0.
+        stream: usize,
+        /// How often; then what follows is the stream behind this one. `None`: always.
+        times: Option<u64>,
+    },
+    /// Nothing: the run ends.
+    Stop,
+}
+
+/// What a receiver knows the frames of a stream by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing.
+    None,
+    /// What is constant in them: it counts them.
+    Count,
+    /// A trailer in each.
+    Trailer,
+}

@@ -1,0 +1,158 @@
+//! Which of its values a field has in frame n.
+
+use std::sync::Arc;
+
+/// Picks an index for each frame of a stream.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// How many indices there are, from 0; 0 stands for 2^64.
+    pub count: u64,
+    /// How one is picked.
+    pub pick: Pick,
+}
+
+/// How an index is picked.
+#[derive(Clone, Debug)]
+pub enum Pick {
+    /// One after the other, each for so many frames (1 or more), and from the first again.
+    InTurn {
+        /// Frames that have the same index in a row.
+        every: u64,
+    },
+    /// Any, all as likely.
+    Random {
+        /// Other selectors have others.
+        seed: u64,
+    },
+    /// Some more likely than others.
+    Weighted {
+        /// How likely each is; it has as many as there are indices.
+        table: Arc<Alias>,
+        /// Other selectors have others.
+        seed: u64,
+    },
+}
+
+/// Likelihoods as an alias table (Walker 1974, in the form of Vose 1991): one draw, whatever they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// For each index, below which of 2^32 it is kept, and what is taken instead. Always kept: itself instead.
+    rows: Vec<(u32, u32)>,
+}
+
+/// The most indices that may have likelihoods of their own: a table of 8 MiB.
+pub const MOST_WEIGHTED: usize = 1 << 20;
+
+impl Selector {
+    /// Always 0.
+    pub const ONE: Selector = Selector { count: 1, pick: Pick::InTurn { every: 1 } };
+
+    /// The index of frame `n`.
+    pub fn at(&self, n: u64) -> u64 {
+        match &self.pick {
+            Pick::InTurn { every } => {
+                let turn = n / (*every).max(1);
+                if self.count == 0 { turn } else { turn % self.count }
+            }
+            Pick::Random { seed } => scale(draw(*seed, n), self.count),
+            Pick::Weighted { table, seed } => table.pick(draw(*seed, n)),
+        }
+    }
+}
+
+impl Alias {
+    /// Of likelihoods that need not add up to anything; `None` if there are none or too many, one is negative or no
+    /// number, or all are 0.
+    pub fn new(weights: &[f64]) -> Option<Self> {
+        let sum: f64 = weights.iter().sum();
+        let wrong = weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0);
+        if wrong || !sum.is_finite() || sum <= 0.0 || weights.len() > MOST_WEIGHTED {
+            return None;
+        }
+        let mut share: Vec<f64> = weights.iter().map(|weight| weight / sum * weights.len() as f64).collect();
+        let mut rows: Vec<(u32, u32)> = (0..weights.len() as u32).map(|index| (u32::MAX, index)).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..share.len()).partition(|index| share[*index] < 1.0);
+        while let (Some(little), Some(&much)) = (small.pop(), large.last()) {
+            rows[little] = ((share[little] * 4_294_967_296.0) as u32, much as u32);
+            share[much] -= 1.0 - share[little];
+            if share[much] < 1.0 {
+                large.pop();
+                small.push(much);
+            }
+        }
+        Some(Alias { rows })
+    }
+
+    /// Of Zipf's law: index i is as likely as 1 / (i + 1)^exponent.
+    pub fn zipf(count: usize, exponent: f64) -> Option<Self> {
+        if count > MOST_WEIGHTED {
+            return None;
+        }
+        Alias::new(&(1..=count).map(|rank| (rank as f64).powf(-exponent)).collect::<Vec<_>>())
+    }
+
+    /// The index that a draw means.
+    pub fn pick(&self, draw: u64) -> u64 {
+        let slot = scale(draw, self.rows.len() as u64);
+        let (below, other) = self.rows[slot as usize];
+        if (draw as u32) < below { slot } else { u64::from(other) }
+    }
+
+    /// For each index, below which of 2^32 it is kept, and what is taken instead.
+    pub fn rows(&self) -> &[(u32, u32)] {
+        &self.rows
+    }
+}
+
+/// Output `n` of SplitMix64 (Steele, Lea and Flood, 2014) from a seed.
+pub(crate) fn draw(seed: u64, n: u64) -> u64 {
+    let mut word = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// A draw as one of `count` indices (0: 2^64). Of few by the upper half of the draw alone, which a machine without
+/// 128-bit products can do too.
+pub(crate) fn scale(draw: u64, count: u64) -> u64 {
+    match count {
+        0 => draw,
+        1..=0xffff_ffff => (draw >> 32).wrapping_mul(count) >> 32,
+        _ => draw % count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_in_turn_start_over() {
+        let selector = Selector { count: 3, pick: Pick::InTurn { every: 2 } };
+        assert_eq!((0..8).map(|n| selector.at(n)).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2, 0, 0]);
+        assert_eq!(Selector { count: 0, pick: Pick::InTurn { every: 1 } }.at(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn picks_are_as_likely_as_asked() {
+        let weights = [1.0, 0.0, 5.0, 2.0];
+        let table = Alias::new(&weights).unwrap();
+        let mut seen = [0u32; 4];
+        (0..80_000).for_each(|n| seen[table.pick(draw(7, n)) as usize] += 1);
+        for (seen, weight) in seen.iter().zip(weights) {
+            assert!((f64::from(*seen) / 10_000.0 - weight).abs() < 0.1, "{seen} {weight}");
+        }
+        let random = Selector { count: 10, pick: Pick::Random { seed: 1 } };
+        let mut seen = [0u32; 10];
+        (0..100_000).for_each(|n| seen[random.at(n) as usize] += 1);
+        assert!(seen.iter().all(|seen| (9_000..11_000).contains(seen)), "{seen:?}");
+    }
+
+    #[test]
+    fn likelihoods_that_mean_nothing_are_none() {
+        for wrong in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert_eq!(Alias::new(wrong), None);
+        }
+        assert_eq!(Alias::zipf(MOST_WEIGHTED + 1, 1.0), None);
+    }
+}
