@@ -45,7 +45,11 @@ mod tunnel;
 
 pub use error::{Problem, Unbuilt};
 pub use extension::Extension;
+pub(crate) use extension::last_segment;
+pub use link::ServiceTag;
+pub use transport::Echo6;
 
+use crate::cover::{self, Coverage, Placed};
 use crate::registry::Role;
 use crate::{Number, Protocol, Pseudo, Unfit};
 use std::net::Ipv6Addr;
@@ -154,6 +158,31 @@ impl<'a> Frame<'a> {
         let mut frame = vec![0; self.length()?];
         self.write(&mut frame)?;
         Ok(frame)
+    }
+
+    /// Where each header lies, the outermost first.
+    pub fn placed(&self) -> Result<Vec<Placed>, Unbuilt> {
+        let end = self.length()?;
+        let mut offset = 0;
+        let mut place = |index: usize| {
+            let length = self.header_length(index)?;
+            offset += length;
+            Ok(Placed { protocol: self.headers[index].protocol(), offset: offset - length, length, end })
+        };
+        (0..self.headers.len()).map(&mut place).collect()
+    }
+
+    /// Which bytes each checksum covers, an inner one before an outer one that covers it. Checksums that are not there
+    /// are left out, and so are those that were patched.
+    pub fn checksums(&self) -> Result<Vec<Coverage>, Unbuilt> {
+        let (frame, placed) = (self.to_vec()?, self.placed()?);
+        let mut checksums = cover::checksums(&frame, &placed);
+        for patch in self.patches {
+            let header = placed.get(patch.header).ok_or(Unbuilt::NoSuchHeader { header: patch.header })?;
+            let (start, end) = (header.offset + patch.offset, header.offset + patch.offset + patch.bytes.len());
+            checksums.retain(|checksum| end <= checksum.offset || checksum.offset + checksum.length() <= start);
+        }
+        Ok(checksums)
     }
 
     /// Writes one header in front of what `message` holds behind it already.

@@ -18,7 +18,8 @@
 //! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
 //! - [`dissect`](mod@dissect): the walk, its findings in [`layers`];
 //! - [`flow`]: which flow a frame belongs to, by a hash that is the same for both directions;
-//! - [`build`]: frames from headers, all that follows from others computed;
+//! - [`build`]: frames from headers, all that follows from others computed; [`cover`]: what each checksum covers;
+//! - [`named`]: headers and fields by the names that users write;
 //! - [`error`]: what is wrong with bytes, or with a value that does not fit.
 //!
 //! # How long a payload is
@@ -49,6 +50,7 @@ pub mod build;
 pub mod chdlc;
 pub mod checksum;
 mod common;
+pub mod cover;
 pub mod crc32c;
 pub mod dissect;
 pub mod error;
@@ -74,6 +76,7 @@ mod lookup;
 pub mod mac;
 pub mod mobility;
 pub mod mpls;
+pub mod named;
 pub mod null;
 pub mod number;
 pub mod options;
@@ -94,6 +97,7 @@ pub mod vlan;
 pub mod vxlan;
 
 pub use checksum::{Pseudo, Sum};
+pub use cover::{Coverage, Placed};
 pub use crc32c::Crc32c;
 pub use dissect::dissect;
 pub use error::{Flaw, Malformed, Unfit};

@@ -15,7 +15,7 @@ pub const MULTICAST: u16 = 0x8848;
 pub const MAX_LABEL: u32 = 0xf_ffff;
 
 /// The bit that marks the last entry.
-const BOTTOM: u8 = 1;
+pub(crate) const BOTTOM: u8 = 1;
 
 /// A label stack and what it carries.
 #[derive(Clone, Copy, Debug)]

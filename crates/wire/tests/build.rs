@@ -52,7 +52,95 @@ proptest! {
         expected.pop_if(|(protocol, ..)| *protocol == Protocol::Teredo);
         let found: Vec<_> = layers.as_slice().iter().map(|layer| (layer.protocol, layer.offset, layer.length)).collect();
         prop_assert_eq!(found, expected, "{}", layers.stop());
+        prop_assert_eq!(cover::checksums(&bytes, &cover::placed(&bytes, &layers)), frame.checksums().unwrap());
     }
+
+    #[test]
+    fn checksums_are_put_right_after_any_change(
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 1..MAX_LAYERS),
+        text in prop::collection::vec(any::<u8>(), 0..40),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    ) {
+        let samples = samples();
+        let (_, headers) = stack(&samples, &choices);
+        let frame = Frame::new(&headers, &text);
+        let (mut bytes, placed) = (frame.to_vec().unwrap(), frame.placed().unwrap());
+        let before = frame.checksums().unwrap();
+        let mut patches = Vec::new();
+        for (header, offset, byte) in &changes {
+            let (header, byte) = (header.index(headers.len()), std::slice::from_ref(byte));
+            let offset = offset.index(placed[header].length.max(1));
+            let at = placed[header].offset + offset;
+            let summed = before.iter().any(|sum| (sum.offset..sum.offset + sum.length()).contains(&at));
+            if offset < placed[header].length && !summed && !is_form(placed[header].protocol, offset) {
+                bytes[at] = byte[0];
+                patches.push(Patch { header, offset, bytes: byte });
+            }
+        }
+        let expected = Frame { patches: &patches, ..frame }.to_vec().unwrap();
+        let checksums = cover::checksums(&bytes, &placed);
+        for sum in &before {
+            // Where a coverage became too long there is no checksum.
+            let is_there = checksums.iter().any(|now| now.offset == sum.offset);
+            bytes[sum.offset..sum.offset + sum.length()].fill(if is_there { 0x5a } else { 0 });
+        }
+        checksums.iter().for_each(|sum| sum.fill(&mut bytes));
+        prop_assert_eq!(bytes, expected, "{:?} {:?}", names(&headers), patches);
+    }
+}
+
+/// Whether a byte decides on the addresses that checksums cover, or on whether there is a checksum: a patch of it is
+/// only seen in the bytes.
+fn is_form(protocol: Protocol, offset: usize) -> bool {
+    match protocol {
+        Protocol::Ipv4 => (12..20).contains(&offset),
+        Protocol::Ipv6 => offset >= 8,
+        Protocol::Routing => true,
+        Protocol::Gre => offset < 2,
+        Protocol::Shim6 => offset == 2,
+        _ => false,
+    }
+}
+
+#[test]
+fn addresses_that_change_are_in_the_checksums() {
+    let mut data = [0; 22];
+    (data[1], data[21]) = (1, 9);
+    let mut other = data;
+    other[20] = 7;
+    let route = |data| Extension::Routing(ipv6_extension::Header { next_header: 0, data });
+    let (four, six) =
+        (ipv4::Header { source: [1, 2, 3, 4].into(), ..v4() }, ipv6::Header { destination: 77.into(), ..v6() });
+    let pairs: [[&[&dyn Header]; 2]; 4] = [
+        [&[&v4(), &PORTS], &[&four, &PORTS]],
+        [&[&v6(), &PORTS], &[&six, &PORTS]],
+        [&[&v6(), &route(&data), &PORTS], &[&v6(), &route(&other), &PORTS]],
+        [&[&v6(), &route(&data), &PORTS], &[&six, &route(&data), &PORTS]],
+    ];
+    for [before, after] in pairs {
+        let frame = Frame::new(before, b"hello");
+        let checksums = frame.checksums().unwrap();
+        let mut bytes = Frame::new(after, b"hello").to_vec().unwrap();
+        let expected = bytes.clone();
+        for sum in &checksums {
+            bytes[sum.offset..sum.offset + sum.length()].copy_from_slice(&[0x12, 0x34]);
+        }
+        checksums.iter().for_each(|sum| sum.fill(&mut bytes));
+        assert_eq!(bytes, expected, "{:?}", names(before));
+    }
+}
+
+#[test]
+fn checksums_that_are_not_there_or_wrong_on_purpose_are_not_listed() {
+    let headers: [&dyn Header; 2] = [&v4(), &PORTS];
+    let offsets = |patches: &[Patch<'_>]| -> Vec<usize> {
+        let frame = Frame { patches, ..Frame::new(&headers, b"hello") };
+        frame.checksums().unwrap().iter().map(|sum| sum.offset).collect()
+    };
+    assert_eq!(offsets(&[]), [26, 10]);
+    assert_eq!(offsets(&[Patch { header: 1, offset: 6, bytes: &[0, 0] }]), [10]);
+    assert_eq!(offsets(&[Patch { header: 0, offset: 9, bytes: &[1, 2] }]), [26]);
+    assert_eq!(offsets(&[Patch { header: 0, offset: 8, bytes: &[1] }]), [26, 10]);
 }
 
 const LINK: ethernet::Header =

@@ -33,24 +33,26 @@ impl Header for Extension<'_> {
 
     fn final_destination(&self) -> Option<Ipv6Addr> {
         match self {
-            Extension::Routing(header) => last_segment(header.data),
+            Extension::Routing(header) => {
+                let segment = header.data.get(last_segment(header.data)?..)?;
+                segment.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets))
+            }
             _ => None,
         }
     }
 }
 
-/// Where a routing header with this data sends the packet in the end, if it is not there yet: the last address of
-/// types 0 and 2 (RFC 8200, RFC 6275), the first of a segment list, which is reversed (RFC 8754).
-fn last_segment(data: &[u8]) -> Option<Ipv6Addr> {
+/// Where in this data of a routing header the address stands that the packet is for in the end, if it is not there yet:
+/// the last one of types 0 and 2 (RFC 8200, RFC 6275), the first of a segment list, which is reversed (RFC 8754).
+pub(crate) fn last_segment(data: &[u8]) -> Option<usize> {
     let [kind, left, _, _, _, _, addresses @ ..] = data else { return None };
-    let (addresses, _) = addresses.as_chunks::<16>();
-    let last = match kind {
+    let last = (addresses.len() / 16).checked_sub(1)?;
+    match kind {
         _ if *left == 0 => None,
-        0 | 2 => addresses.last(),
-        4 => addresses.first(),
+        0 | 2 => Some(6 + 16 * last),
+        4 => Some(6),
         _ => None,
-    };
-    last.map(|octets| Ipv6Addr::from(*octets))
+    }
 }
 
 impl Header for ipv6_fragment::Header {

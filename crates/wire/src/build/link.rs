@@ -68,6 +68,40 @@ impl Header for &[mpls::Entry] {
     }
 }
 
+/// A label of its own, so that a stack is built of one header after the other. The last one is the bottom.
+impl Header for mpls::Entry {
+    fn protocol(&self) -> Protocol {
+        Protocol::Mpls
+    }
+
+    fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
+        if behind.protocol != Some(Protocol::Mpls) {
+            return (&[*self][..]).write(behind, out);
+        }
+        let length = mpls::emit(&[*self], out)?;
+        out[length - 2] &= !mpls::BOTTOM;
+        Ok(length)
+    }
+}
+
+/// A service tag (802.1ad): the same as a customer tag, but for the number that announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceTag(pub vlan::Header);
+
+impl Header for ServiceTag {
+    fn protocol(&self) -> Protocol {
+        Protocol::Vlan
+    }
+
+    fn numbers(&self) -> &'static [Number] {
+        &[Number::EtherType(vlan::SERVICE), Number::EtherType(vlan::OLD_SERVICE)]
+    }
+
+    fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
+        self.0.write(behind, out)
+    }
+}
+
 impl Header for pseudowire::Header {
     fn protocol(&self) -> Protocol {
         Protocol::Pseudowire

@@ -1,6 +1,7 @@
 //! What IP packets carry.
 
 use super::{Behind, Header, Problem};
+use crate::error::room;
 use crate::{Number, Protocol, Pseudo, esp, icmp, icmpv6, igmp, sctp, tcp, udp, udp_lite};
 
 impl Header for tcp::Header {
@@ -95,6 +96,34 @@ impl Header for icmpv6::Header {
 
     fn complete(&self, message: &mut [u8], addresses: Option<Pseudo>) -> Result<(), Problem> {
         Ok(icmpv6::fill_checksum(message, &addresses.ok_or(Problem::NoAddresses)?)?)
+    }
+}
+
+/// An ICMPv6 message whose first four bytes of body are part of the header, as those of an echo are (RFC 4443
+/// section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo6 {
+    /// Type and code.
+    pub header: icmpv6::Header,
+    /// Identifier and sequence number.
+    pub echo: icmp::Echo,
+}
+
+impl Header for Echo6 {
+    fn protocol(&self) -> Protocol {
+        Protocol::Icmpv6
+    }
+
+    fn write(&self, behind: Behind, out: &mut [u8]) -> Result<usize, Problem> {
+        behind.only(&[])?;
+        let (front, body) = room::<{ icmpv6::LEN }>(out, icmpv6::LEN + 4)?;
+        self.header.emit(front)?;
+        body.copy_from_slice(&<[u8; 4]>::from(self.echo));
+        Ok(icmpv6::LEN + 4)
+    }
+
+    fn complete(&self, message: &mut [u8], addresses: Option<Pseudo>) -> Result<(), Problem> {
+        self.header.complete(message, addresses)
     }
 }
 

@@ -1,0 +1,284 @@
+//! Headers and their fields by the names that users write: to make a header, to find a field in one, to show it.
+//!
+//! A [`Kind`] is a header as users know it: `ip`, `udp`, `qinq`. Some headers have two, as `llc` and `snap`. It says
+//! what can be chosen about the header's form, makes one with usual values, and lists its fields. Fields are then
+//! set in the bytes of a frame, so that any of them can change from frame to frame; checksums follow by
+//! [`crate::cover`].
+//!
+//! To add a protocol, give it a row in the file of its group; to add a field, a row in the table of its kind.
+//!
+//! ```
+//! use linerate_wire::build::Frame;
+//! use linerate_wire::named::{Given, Kind};
+//! let kind = Kind::named("vlan").unwrap();
+//! let header = (kind.make)(Given(&[]))?;
+//! let mut bytes = Frame::new(&[header.as_ref()], &[]).to_vec()?;
+//! let priority = kind.field("prio", &bytes).unwrap();
+//! assert!(priority.set(&mut bytes, 5));
+//! assert_eq!((bytes[0], priority.get(&bytes)), (0xa0, Some(5)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod extension;
+mod format;
+mod link;
+mod network;
+mod transport;
+mod tunnel;
+
+pub use format::Format;
+
+use crate::build::Header;
+use crate::{Protocol, Unfit};
+
+/// A header as users know it.
+pub struct Kind {
+    /// Its name, then others that mean the same.
+    pub names: &'static [&'static str],
+    /// What it is.
+    pub protocol: Protocol,
+    /// The name of the header it usually stands behind; empty for one that a frame begins with.
+    pub below: &'static str,
+    /// What can be chosen about its form.
+    pub parts: &'static [Part],
+    /// Its fields, in the order of the header. Of those with one name the first that is there counts.
+    pub fields: &'static [Field],
+    /// Whether these bytes of a header of its protocol are one of this kind.
+    pub fits: fn(&[u8]) -> bool,
+    /// Makes one, with usual values in all fields.
+    pub make: for<'a> fn(Given<'a>) -> Result<Box<dyn Header + 'a>, Unfit>,
+}
+
+/// Something about the form of a header that can be chosen.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// Its name; there may be a field of that name.
+    pub name: &'static str,
+    /// What it is.
+    pub form: Form,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// Whether something is there; it is if its field is given.
+    Present,
+    /// The same, for something that is also within the bytes of another part.
+    Within,
+    /// A number on which the form depends.
+    Number,
+    /// Bytes of any length; the function finds them in a header.
+    Bytes(fn(&[u8]) -> Option<&[u8]>),
+}
+
+/// What was chosen: names of parts with their values.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a>(pub &'a [(&'a str, Value<'a>)]);
+
+/// The value of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// It is there.
+    Present,
+    /// A number.
+    Number(u128),
+    /// Bytes.
+    Bytes(&'a [u8]),
+}
+
+/// A field of a header.
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its bits: 1 to 128.
+    pub bits: u32,
+    /// How it is written.
+    pub format: Format,
+    /// Whether it shows bits that no field above it has.
+    pub own: bool,
+    /// Its first bit, from what `base` finds.
+    at: usize,
+    /// Where in the header what it belongs to begins, in bytes; `None` where that is not there.
+    base: fn(&[u8]) -> Option<usize>,
+}
+
+impl Kind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = &'static Kind> {
+        [link::KINDS, network::KINDS, extension::KINDS, transport::KINDS, tunnel::KINDS].into_iter().flatten()
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<&'static Kind> {
+        Kind::all().find(|kind| kind.names.contains(&name))
+    }
+
+    /// The kind of a header that was found in a frame.
+    pub fn of(protocol: Protocol, header: &[u8]) -> Option<&'static Kind> {
+        Kind::all().find(|kind| kind.protocol == protocol && (kind.fits)(header))
+    }
+
+    /// The name users see.
+    pub fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+
+    /// The field of this name, if this header has it.
+    pub fn field(&self, name: &str, header: &[u8]) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name && field.start(header).is_some())
+    }
+
+    /// The part of this name.
+    pub fn part(&self, name: &str) -> Option<&'static Part> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+}
+
+impl<'a> Given<'a> {
+    /// Whether a part was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// The number given for a part.
+    pub fn number(&self, name: &str) -> Option<u128> {
+        match self.value(name)? {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The bytes given for a part.
+    pub fn bytes(&self, name: &str) -> Option<&'a [u8]> {
+        match self.value(name)? {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<Value<'a>> {
+        self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
+    }
+}
+
+impl Field {
+    /// Its first bit from the start of the header; `None` if the header has none, or ends before it.
+    pub fn start(&self, header: &[u8]) -> Option<usize> {
+        let start = (self.base)(header)? * 8 + self.at;
+        (start + self.bits as usize <= header.len() * 8).then_some(start)
+    }
+
+    /// Its value.
+    pub fn get(&self, header: &[u8]) -> Option<u128> {
+        let start = self.start(header)?;
+        let bits = start..start + self.bits as usize;
+        Some(bits.fold(0, |value, bit| value << 1 | u128::from(header[bit / 8] >> (7 - bit % 8) & 1)))
+    }
+
+    /// Writes the lower bits of a value; `false` if the header has no such field.
+    pub fn set(&self, header: &mut [u8], value: u128) -> bool {
+        let Some(start) = self.start(header) else { return false };
+        for index in 0..self.bits as usize {
+            let (bit, one) = (start + index, 1 << (7 - (start + index) % 8));
+            match value >> (self.bits as usize - 1 - index) & 1 {
+                0 => header[bit / 8] &= !one,
+                _ => header[bit / 8] |= one,
+            }
+        }
+        true
+    }
+
+    /// The largest value.
+    pub fn most(&self) -> u128 {
+        u128::MAX >> (128 - self.bits)
+    }
+}
+
+/// A field at a bit that is the same in all headers.
+const fn field(name: &'static str, at: usize, bits: u32, format: Format) -> Field {
+    Field { name, bits, format, own: true, at, base: |_| Some(0) }
+}
+
+/// A field of something that is not in all headers, or not at the same place.
+const fn found(name: &'static str, base: fn(&[u8]) -> Option<usize>, at: usize, bits: u32, format: Format) -> Field {
+    Field { name, bits, format, own: true, at, base }
+}
+
+/// Another way to see bits of other fields.
+const fn also(field: Field) -> Field {
+    Field { own: false, ..field }
+}
+
+const fn part(name: &'static str, form: Form) -> Part {
+    Part { name, form }
+}
+
+fn always(_header: &[u8]) -> bool {
+    true
+}
+
+/// What lies behind the first `from` bytes.
+fn behind(header: &[u8], from: usize) -> Option<&[u8]> {
+    header.get(from..).filter(|bytes| !bytes.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::ROWS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_used_once_and_every_protocol_has_one() {
+        let names: Vec<&str> = Kind::all().flat_map(|kind| kind.names).copied().collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for row in ROWS {
+            assert!(Kind::all().any(|kind| kind.protocol == row.protocol), "{}", row.protocol.name());
+        }
+        for kind in Kind::all() {
+            assert!(kind.below.is_empty() || Kind::named(kind.below).is_some(), "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn fields_take_values_and_give_them_back() {
+        for kind in Kind::all() {
+            let mut header = [0xa5; 128];
+            for field in kind.fields {
+                let Some(start) = field.start(&header) else { continue };
+                let before = header;
+                for value in [0, field.most(), field.most() / 3] {
+                    assert!(field.set(&mut header, value));
+                    let end = start + field.bits as usize;
+                    let other = (0..header.len() * 8).filter(|bit| !(start..end).contains(bit));
+                    let changed = other.filter(|bit| (header[bit / 8] ^ before[bit / 8]) >> (7 - bit % 8) & 1 != 0);
+                    assert_eq!(changed.count(), 0, "{} {}", kind.name(), field.name);
+                    if field.start(&header) == Some(start) {
+                        assert_eq!(field.get(&header), Some(value), "{} {}", kind.name(), field.name);
+                    }
+                }
+                header = before;
+            }
+        }
+    }
+
+    #[test]
+    fn own_fields_of_a_kind_do_not_overlap() {
+        for kind in Kind::all() {
+            let Ok(header) = (kind.make)(Given(&[])) else { panic!("{} has no usual form", kind.name()) };
+            let bytes = crate::build::Frame::new(&[header.as_ref()], &[]).length().unwrap_or(0);
+            let mut bytes = vec![0; bytes];
+            // Checksums that cover addresses are an error without them, but the header is written.
+            let _ = crate::build::Frame::new(&[header.as_ref()], &[]).write(&mut bytes);
+            assert!((kind.fits)(&bytes), "{} is not of its own kind", kind.name());
+            let mut taken = BTreeSet::new();
+            let is_there = |field: &&Field| kind.field(field.name, &bytes).is_some_and(|it| std::ptr::eq(it, *field));
+            for field in kind.fields.iter().filter(|field| field.own).filter(is_there) {
+                for bit in field.start(&bytes).into_iter().flat_map(|start| start..start + field.bits as usize) {
+                    assert!(taken.insert(bit), "{} {} overlaps", kind.name(), field.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How the values of fields are written.
+
+use crate::MacAddr;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// How the value of a field is written. Any of them can be written as a number too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A decimal number.
+    Number,
+    /// A hexadecimal number.
+    Hex,
+    /// Six pairs of hexadecimal digits.
+    Mac,
+    /// Four decimal numbers.
+    Ipv4,
+    /// As RFC 5952 has it.
+    Ipv6,
+    /// Names of bits, the lowest first, with `+` between those that are set; `none`.
+    Flags(&'static [&'static str]),
+}
+
+impl Format {
+    /// A value as text.
+    pub fn show(self, value: u128) -> impl fmt::Display {
+        Shown { format: self, value }
+    }
+
+    /// The value of a text: in this format, or as a decimal number, or a hexadecimal one behind `0x`.
+    pub fn parse(self, text: &str) -> Option<u128> {
+        let written = match self {
+            Format::Mac => text
+                .parse::<MacAddr>()
+                .ok()
+                .map(|MacAddr([a, b, c, d, e, f])| u128::from(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))),
+            Format::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(address.to_bits())),
+            Format::Ipv6 => text.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
+            Format::Flags(names) => flags(names, text),
+            Format::Number | Format::Hex => None,
+        };
+        written.or_else(|| number(text))
+    }
+
+    /// A value to show what is meant.
+    pub fn example(self) -> &'static str {
+        match self {
+            Format::Number => "a number such as 7 or 0x1f",
+            Format::Hex => "a number such as 0x0800",
+            Format::Mac => "a MAC address such as 02:00:00:00:00:01",
+            Format::Ipv4 => "an IPv4 address such as 198.18.0.1",
+            Format::Ipv6 => "an IPv6 address such as 2001:2::1",
+            Format::Flags(_) => "names of flags such as syn+ack, or a number",
+        }
+    }
+}
+
+/// A number as users write them: decimal, or hexadecimal behind `0x`; `_` may stand between digits.
+fn number(text: &str) -> Option<u128> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let begins = digits.starts_with(|first: char| first.is_digit(radix));
+    begins.then(|| u128::from_str_radix(&digits.replace('_', ""), radix).ok()).flatten()
+}
+
+fn flags(names: &[&str], text: &str) -> Option<u128> {
+    if text == "none" {
+        return Some(0);
+    }
+    let bit = |name: &str| names.iter().position(|of| *of == name).map(|bit| 1u128 << bit);
+    text.split('+').try_fold(0, |value, name| Some(value | bit(name)?))
+}
+
+struct Shown {
+    format: Format,
+    value: u128,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value;
+        match self.format {
+            Format::Number => write!(f, "{value}"),
+            Format::Hex => write!(f, "{value:#06x}"),
+            Format::Mac => {
+                let [_, _, mac @ ..] = (value as u64).to_be_bytes();
+                MacAddr(mac).fmt(f)
+            }
+            Format::Ipv4 => Ipv4Addr::from_bits(value as u32).fmt(f),
+            Format::Ipv6 => Ipv6Addr::from_bits(value).fmt(f),
+            Format::Flags(names) if value >> names.len() != 0 => write!(f, "{value:#x}"),
+            Format::Flags(_) if value == 0 => f.write_str("none"),
+            Format::Flags(names) => {
+                let set = names.iter().enumerate().filter(|(bit, _)| value >> bit & 1 != 0);
+                for (index, (_, name)) in set.enumerate() {
+                    write!(f, "{}{name}", if index > 0 { "+" } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMATS: [(Format, u32); 6] = [
+        (Format::Number, 128),
+        (Format::Hex, 128),
+        (Format::Mac, 48),
+        (Format::Ipv4, 32),
+        (Format::Ipv6, 128),
+        (Format::Flags(&["a", "b", "c"]), 16),
+    ];
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for (format, bits) in FORMATS {
+            for value in [0, 1, 5, 8, u128::MAX, 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10] {
+                let value = value & (u128::MAX >> (128 - bits));
+                assert_eq!(format.parse(&format.show(value).to_string()), Some(value), "{format:?}");
+                assert_eq!(format.parse(&value.to_string()), Some(value), "{format:?} as a number");
+            }
+            for bad in ["", "x", "0x", "_1", "1.2.3", "+1", "-1", "a+", "zz+a", "1:2"] {
+                assert_eq!(format.parse(bad), None, "{format:?} {bad}");
+            }
+        }
+    }
+}
