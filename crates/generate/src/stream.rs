@@ -4,12 +4,15 @@
 //! at): so runs repeat, several threads or paths send the same frames, and a receiver can tell what it should have
 //! seen. [`Stream::frame`] is that function, plainly; whoever makes frames fast has to equal it.
 
+pub mod check;
 mod frame;
 mod map;
 mod select;
 
+pub use check::Wrong;
 pub use map::Map;
 pub use select::{Alias, Pick, Selector};
+pub(crate) use select::{draw, scale};
 
 use crate::Rate;
 use crate::trailer::Key;

@@ -1,0 +1,157 @@
+//! Frames of a set of streams as bursts, when they are due: fast, and equal to what [`Stream::frame`](crate::stream::Stream::frame)
+//! says.
+//!
+//! The frames of a burst that have one variant are made together: the template is copied where it does not lie already, then
+//! each thing that changes goes through all of them in a loop of its own. Checksums are not computed over
+//! frames: to the sum of a template, made once, the numbers that changed are added (RFC 1624).
+
+mod column;
+mod fresh;
+mod groups;
+mod kept;
+mod program;
+
+use crate::stream::{Shape, StreamSet, Wrong};
+use crate::{Part, Rate, Slot, Timeline};
+use column::FRAMES;
+use fresh::Fresh;
+use kept::Kept;
+use linerate_burst::{Burst, Desc, Nanos};
+
+/// What one sender of a set of streams has to send.
+///
+/// ```
+/// # use linerate_generate::{Part, Traffic, stream::*, trailer::Key, Rate};
+/// # use linerate_burst::Nanos;
+/// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
+/// # let stream = Stream { name: "one".into(), id: 0, variants, size: Selector::ONE, selectors: vec![], rate: Rate::Frames(1e6),
+/// #     shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
+/// # let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
+/// let mut traffic = Traffic::new(&set, Part::WHOLE)?;
+/// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000));
+/// assert_eq!(burst.len(), 3, "a frame each microsecond, the first one at 0");
+/// traffic.consume(3);
+/// assert_eq!((traffic.next_due(), traffic.sent_per_stream()), (Some(3_000), &[3][..]));
+/// # Ok::<(), Wrong>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    timeline: Timeline,
+    frames: Source,
+    /// At top speed frames have the time at which they are made, otherwise that at which they are due.
+    paced: bool,
+    /// The most frames of a burst.
+    room: usize,
+    /// When the run began, UTC.
+    start: Option<Nanos>,
+    slots: Vec<Slot>,
+    descs: Vec<Desc>,
+    /// How many of those were consumed.
+    consumed: usize,
+    sent: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Fresh(Box<Fresh>),
+    Kept(Kept),
+}
+
+impl Traffic {
+    /// What is this part's of a set, which is checked.
+    pub fn new(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
+        let timeline = Timeline::new(set, part)?;
+        let fresh = Fresh::new(set);
+        let room = fresh.room();
+        Ok(Traffic::of(set, timeline, Source::Fresh(Box::new(fresh)), room))
+    }
+
+    /// The same from frames that are made once: frame n of a stream is its frame `n % frames` again. They may take 1 GiB;
+    /// with trailers it is an error.
+    pub fn kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
+        let frames = frames.max(1);
+        let timeline = Timeline::cycling(set, part, frames)?;
+        let kept = Kept::new(set, frames)?;
+        Ok(Traffic::of(set, timeline, Source::Kept(kept), FRAMES))
+    }
+
+    fn of(set: &StreamSet, timeline: Timeline, frames: Source, room: usize) -> Self {
+        let top = set.streams.iter().all(|stream| stream.rate == Rate::Top && stream.shape == Shape::Even);
+        Traffic {
+            timeline,
+            frames,
+            paced: !matches!((set.rate, top), (Some(Rate::Top), _) | (None, true)),
+            room,
+            start: None,
+            slots: Vec::with_capacity(room),
+            descs: Vec::with_capacity(room),
+            consumed: 0,
+            sent: vec![0; set.streams.len()],
+        }
+    }
+
+    /// Sets the most frames of a burst, at least 1: the fewer, the nearer to sending they are made. At first, and at
+    /// most, it is 256, or fewer of long frames.
+    pub fn set_room(&mut self, frames: usize) {
+        let most = match &self.frames {
+            Source::Fresh(fresh) => fresh.room(),
+            Source::Kept(_) => FRAMES,
+        };
+        self.room = frames.clamp(1, most);
+    }
+
+    /// The frames that are due `elapsed` nanoseconds after the start, or the first of them, at `now` (UTC). What was offered and
+    /// not consumed is offered again as it was. Trailers say `now`; descs say when the frame is due, or `now` at top speed.
+    pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Burst<'_> {
+        if self.consumed == self.slots.len() {
+            self.refill(elapsed, now);
+        }
+        let memory = match &self.frames {
+            Source::Fresh(fresh) => fresh.memory(),
+            Source::Kept(kept) => kept.memory(),
+        };
+        Burst::over(memory, &self.descs[self.consumed..]).unwrap_or(Burst::EMPTY)
+    }
+
+    /// The first `frames` of what was offered last were sent.
+    pub fn consume(&mut self, frames: usize) {
+        let end = (self.consumed + frames).min(self.slots.len());
+        for slot in &self.slots[self.consumed..end] {
+            self.sent[slot.stream as usize] += 1;
+        }
+        self.consumed = end;
+    }
+
+    /// When the first frame that was not consumed is due, in nanoseconds from the start; none behind the last.
+    pub fn next_due(&self) -> Option<u64> {
+        let next = self.slots.get(self.consumed).copied();
+        next.or_else(|| self.timeline.peek()).map(|slot| slot.due)
+    }
+
+    /// Whether all frames were consumed.
+    pub fn is_over(&self) -> bool {
+        self.next_due().is_none()
+    }
+
+    /// How many frames of each stream were consumed.
+    pub fn sent_per_stream(&self) -> &[u64] {
+        &self.sent
+    }
+
+    fn refill(&mut self, elapsed: u64, now: Nanos) {
+        self.consumed = 0;
+        self.slots.clear();
+        self.descs.clear();
+        self.timeline.take(elapsed, self.room, &mut self.slots);
+        let start = *self.start.get_or_insert(Nanos(now.0.saturating_sub(elapsed)));
+        match &mut self.frames {
+            Source::Fresh(fresh) => fresh.make(&self.slots, now, &mut self.descs),
+            Source::Kept(kept) => kept.show(&self.slots, now, &mut self.descs),
+        }
+        if self.paced {
+            for (slot, desc) in self.slots.iter().zip(&mut self.descs) {
+                desc.time = Nanos(start.0.saturating_add(slot.due));
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Frames made once and shown again and again.
+
+use crate::Slot;
+use crate::stream::{StreamSet, Wrong};
+use linerate_burst::{Desc, Nanos, TAIL};
+
+/// The first frames of each stream.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    memory: Vec<u8>,
+    /// Where they lie, and how long they are.
+    frames: Vec<(u32, u32)>,
+    /// Which of those are a stream's: the first one, and how many.
+    streams: Vec<(usize, u64)>,
+}
+
+/// The most memory that kept frames may take, in bytes.
+const MEMORY: usize = 1 << 30;
+
+impl Kept {
+    /// Of a set that was checked: `frames` of each stream.
+    pub fn new(set: &StreamSet, frames: u64) -> Result<Self, Wrong> {
+        let mut kept = Kept { memory: Vec::new(), frames: Vec::new(), streams: Vec::new() };
+        for (index, stream) in set.streams.iter().enumerate() {
+            let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
+            if stream.variants.iter().any(|variant| variant.trailer.is_some()) {
+                return Err(wrong("its frames have a trailer, which is new in each: none can be kept".to_owned()));
+            }
+            let count = stream.count.unwrap_or(frames).min(frames);
+            kept.streams.push((kept.frames.len(), count));
+            for number in 0..count {
+                let frame = stream.frame(number, 0, &set.key);
+                let start = kept.memory.len().next_multiple_of(64);
+                if start + frame.len() > MEMORY {
+                    return Err(wrong(format!("kept frames take more than {} MiB: keep fewer", MEMORY >> 20)));
+                }
+                kept.memory.resize(start, 0);
+                kept.memory.extend_from_slice(&frame);
+                kept.frames.push((start as u32, frame.len() as u32));
+            }
+        }
+        kept.memory.resize(kept.memory.len() + TAIL, 0);
+        Ok(kept)
+    }
+
+    /// Where the frames are.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Shows the frames of these slots.
+    pub fn show(&self, slots: &[Slot], now: Nanos, descs: &mut Vec<Desc>) {
+        let (mut stream, mut last, mut within) = (u32::MAX, 0, 0);
+        let desc = |slot: &Slot| {
+            let (first, count) = self.streams[slot.stream as usize];
+            within = if slot.stream == stream && slot.number == last + 1 { within + 1 } else { slot.number % count };
+            if within == count {
+                within = 0;
+            }
+            (stream, last) = (slot.stream, slot.number);
+            let (offset, length) = self.frames[first + within as usize];
+            Desc::new(now, offset, length)
+        };
+        descs.extend(slots.iter().map(desc));
+    }
+}

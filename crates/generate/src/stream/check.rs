@@ -1,0 +1,239 @@
+//! What a set of streams has to be before anything is made of it.
+
+use super::{
+    Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
+};
+use crate::{Rate, trailer};
+use linerate_burst::MAX_FRAME;
+use std::collections::HashMap;
+
+/// One more than the highest number that a stream may have in trailers.
+pub const IDS: u32 = 1 << 24;
+
+/// What is wrong with a set of streams.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// With all of it.
+    #[error("{0}")]
+    Set(String),
+    /// With one stream.
+    #[error("stream {name:?}: {what}")]
+    Stream {
+        /// Which, from 0.
+        index: usize,
+        /// As the user named it.
+        name: String,
+        /// What is wrong with it, and what it may be.
+        what: String,
+    },
+}
+
+impl StreamSet {
+    /// Says what is wrong first. Where nothing is, [`Stream::frame`] and whatever is made of this set cannot fail.
+    pub fn check(&self) -> Result<(), Wrong> {
+        if self.streams.is_empty() {
+            return Err(Wrong::Set("there is no stream: at least one".to_owned()));
+        }
+        if let Some(rate) = self.rate {
+            check_rate(&rate).map_err(Wrong::Set)?;
+        }
+        let mut ids = HashMap::new();
+        for (index, stream) in self.streams.iter().enumerate() {
+            let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
+            stream.check(self.streams.len()).map_err(wrong)?;
+            if let Some(other) = ids.insert(stream.id, index) {
+                let what = format!("it has the number {} of stream {:?}", stream.id, self.streams[other].name);
+                return Err(wrong(what));
+            }
+        }
+        self.check_speeds()
+    }
+
+    /// Streams at top speed would keep the others waiting for ever.
+    fn check_speeds(&self) -> Result<(), Wrong> {
+        let top = self.streams.iter().find(|stream| stream.rate == Rate::Top);
+        let paced = self.streams.iter().find(|stream| stream.rate != Rate::Top);
+        match (self.order, top, paced) {
+            (Order::Interleaved, Some(top), Some(paced)) => Err(Wrong::Set(format!(
+                "stream {:?} goes at top speed and {:?} at a rate: interleaved streams have either all a rate or none",
+                top.name, paced.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_rate(rate: &Rate) -> Result<(), String> {
+    match rate {
+        Rate::Frames(number) | Rate::Bits(number, _) if !(number.is_finite() && *number > 0.0) => {
+            Err(format!("{number} is not a rate: above 0"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Stream {
+    fn check(&self, streams: usize) -> Result<(), String> {
+        if self.id >= IDS {
+            return Err(format!("its number {} is too high: below {IDS}", self.id));
+        }
+        if self.count == Some(0) {
+            return Err("it has no frame: leave it out, or count = 1 and more".to_owned());
+        }
+        check_rate(&self.rate)?;
+        match self.shape {
+            Shape::Bursts { frames: 0, .. } => return Err("a burst has at least one frame".to_owned()),
+            Shape::Poisson { .. } if self.rate == Rate::Top => return Err("a Poisson process has a rate".to_owned()),
+            _ => {}
+        }
+        match self.next {
+            Next::Goto { stream, .. } if stream >= streams => {
+                return Err(format!("goto stream number {stream}: there are {streams}, from 0"));
+            }
+            _ => {}
+        }
+        if self.variants.is_empty() || self.size.count != self.variants.len() as u64 {
+            let variants = self.variants.len();
+            return Err(format!("its size chooses from {} lengths, and it has {variants}", self.size.count));
+        }
+        check_selector(&self.size).map_err(|what| format!("size: {what}"))?;
+        for (index, selector) in self.selectors.iter().enumerate() {
+            check_selector(selector).map_err(|what| format!("selector {index}: {what}"))?;
+        }
+        for variant in &self.variants {
+            let of = |what| format!("frame of {} bytes: {what}", variant.frame.len());
+            variant.check(self.selectors.len()).map_err(of)?;
+            if variant.trailer.is_some() != (self.mark == Mark::Trailer) {
+                return Err(of("each frame has a trailer or none has, as its mark says".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_selector(selector: &Selector) -> Result<(), String> {
+    match &selector.pick {
+        Pick::InTurn { every: 0 } => Err("each index for 0 frames: 1 and more".to_owned()),
+        Pick::Weighted { table, .. } if table.rows().len() as u64 != selector.count => {
+            Err(format!("{} likelihoods for {} indices", table.rows().len(), selector.count))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Variant {
+    fn check(&self, selectors: usize) -> Result<(), String> {
+        if self.frame.is_empty() || self.frame.len() > MAX_FRAME {
+            return Err(format!("1 to {MAX_FRAME} bytes"));
+        }
+        for change in &self.changes {
+            change.check(selectors).map_err(|what| format!("field at byte {}: {what}", change.offset))?;
+        }
+        let places = self.places();
+        self.check_places(&places)?;
+        for (index, checksum) in self.checksums.iter().enumerate() {
+            let of = |what| format!("checksum at byte {}: {what}", checksum.offset);
+            self.check_parts(checksum, &places).map_err(of)?;
+            for later in &self.checksums[index + 1..] {
+                if checksum.parts.iter().any(|(first, end)| (*first..*end).contains(&later.offset)) {
+                    return Err(of(format!("it covers the one at byte {}, so that has to come first", later.offset)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that is not always the same.
+    fn places(&self) -> Vec<Place> {
+        let changes = self.changes.iter().map(|change| Place::new("field", change.offset, change.width, change.mask));
+        let fills = self.fills.iter().map(|fill| Place::new("fill", fill.offset, fill.length, u128::MAX));
+        let checksums =
+            self.checksums.iter().map(|sum| Place::new("checksum", sum.offset, sum.kind.width(), u128::MAX));
+        let trailer = self.trailer.iter().map(|at| Place::new("trailer", *at, trailer::LEN, u128::MAX));
+        changes.chain(fills).chain(checksums).chain(trailer).collect()
+    }
+
+    /// Inside the frame, and no bit in two of them.
+    fn check_places(&self, places: &[Place]) -> Result<(), String> {
+        let mut taken = vec![0u8; self.frame.len()];
+        for place in places {
+            let Some(bytes) = taken.get_mut(place.first..place.end) else {
+                return Err(format!("{} at byte {} reaches beyond the end", place.what, place.first));
+            };
+            let length = bytes.len();
+            for (index, byte) in bytes.iter_mut().enumerate() {
+                let bits = if length > 16 { 0xff } else { (place.mask >> (8 * (length - 1 - index))) as u8 };
+                if *byte & bits != 0 {
+                    return Err(format!("{} at byte {} overlaps something else", place.what, place.first));
+                }
+                *byte |= bits;
+            }
+        }
+        Ok(())
+    }
+
+    /// Parts in order and inside the frame, and whatever changes wholly in one or wholly outside.
+    fn check_parts(&self, checksum: &Checksum, places: &[Place]) -> Result<(), String> {
+        let mut from = 0;
+        for (first, end) in &checksum.parts {
+            if *first < from || end < first || *end > self.frame.len() {
+                return Err(format!("part {first} to {end} is out of order or reaches beyond the end"));
+            }
+            from = *end;
+            for place in places {
+                let outside = place.end <= *first || *end <= place.first;
+                let inside = *first <= place.first && place.end <= *end;
+                if !outside && !inside {
+                    let Place { what, first: at, .. } = place;
+                    return Err(format!("part {first} to {end} ends within the {what} at byte {at}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a frame that are not always the same; of at most 16 those bits that the mask has.
+struct Place {
+    what: &'static str,
+    first: usize,
+    end: usize,
+    mask: u128,
+}
+
+impl Place {
+    fn new(what: &'static str, offset: usize, length: usize, mask: u128) -> Self {
+        Place { what, first: offset, end: offset.saturating_add(length), mask }
+    }
+}
+
+impl ChecksumKind {
+    /// Bytes that it has in a frame.
+    pub fn width(&self) -> usize {
+        match self {
+            ChecksumKind::Internet { .. } => 2,
+            ChecksumKind::Crc32c => 4,
+        }
+    }
+}
+
+impl Change {
+    fn check(&self, selectors: usize) -> Result<(), String> {
+        if !(1..=16).contains(&self.width) {
+            return Err(format!("{} bytes wide: 1 to 16", self.width));
+        }
+        let run = self.mask.checked_shr(self.mask.trailing_zeros()).unwrap_or(0);
+        let outside = self.mask.checked_shr(8 * self.width as u32).unwrap_or(0);
+        if run == 0 || run & run.wrapping_add(1) != 0 || outside != 0 {
+            return Err(format!("mask {:#x}: one run of bits within {} bytes", self.mask, self.width));
+        }
+        if self.selector >= selectors {
+            return Err(format!("it follows selector {}, and there are {selectors}", self.selector));
+        }
+        match &self.map {
+            Map::Range { divide: 0, .. } => Err("its index is divided by 0: 1 and more".to_owned()),
+            Map::List(values) if values.is_empty() => Err("a list without values".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! When the frames of one stream are due.
+
+use crate::stream::draw;
+use crate::stream::{Selector, Shape, Stream};
+use crate::{Layer, Rate};
+
+/// Fractions of a nanosecond in one.
+pub(super) const FRACTION: f64 = 65536.0;
+
+/// The next frame of a stream, and when it is due if the stream starts at 0.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    rate: Rate,
+    shape: Shape,
+    lengths: Lengths,
+    /// Frames before the next one, and their bytes where the rate asks for them.
+    frames: u64,
+    bytes: u64,
+    /// Nanoseconds of the gaps drawn so far.
+    drawn: f64,
+}
+
+/// How long the frames of a stream are.
+#[derive(Clone, Debug)]
+pub(super) enum Lengths {
+    /// All as long.
+    One(u64),
+    /// Frame n as the selector says of `n` modulo `cycle`.
+    Picked { size: Selector, lengths: Box<[u32]>, cycle: u64 },
+}
+
+impl Clock {
+    /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
+    pub fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
+        let lengths = Lengths::of(stream, cycle);
+        Clock { rate, shape: stream.shape, lengths, frames: 0, bytes: 0, drawn: 0.0 }
+    }
+
+    /// The number of the next frame.
+    pub fn number(&self) -> u64 {
+        self.frames
+    }
+
+    /// When the next frame is due, in nanoseconds.
+    pub fn due(&self) -> f64 {
+        match self.shape {
+            Shape::Even => self.rate.exact_nanos(self.frames, self.bytes),
+            Shape::Bursts { frames, gap } => {
+                self.rate.exact_nanos(self.frames, self.bytes) + (self.frames / frames.max(1)) as f64 * gap as f64
+            }
+            Shape::Poisson { .. } => self.drawn,
+        }
+    }
+
+    /// The same as a whole number of fractions.
+    pub fn fractions(&self) -> i128 {
+        (self.due() * FRACTION).round() as i128
+    }
+
+    /// Goes on by so many frames.
+    pub fn advance(&mut self, by: u64) {
+        match (&self.lengths, self.shape) {
+            (Lengths::One(length), Shape::Even | Shape::Bursts { .. }) => {
+                self.bytes = self.bytes.wrapping_add(length.wrapping_mul(by));
+                self.frames = self.frames.wrapping_add(by);
+            }
+            (_, Shape::Even | Shape::Bursts { .. }) if !matches!(self.rate, Rate::Bits(..)) => {
+                self.frames = self.frames.wrapping_add(by);
+            }
+            _ => (0..by).for_each(|_| self.step()),
+        }
+    }
+
+    fn step(&mut self) {
+        let length = self.lengths.at(self.frames);
+        if let Shape::Poisson { seed } = self.shape {
+            self.drawn += self.rate.exact_nanos(1, length) * exponential(draw(seed, self.frames));
+        }
+        self.bytes = self.bytes.wrapping_add(length);
+        self.frames = self.frames.wrapping_add(1);
+    }
+
+    /// Whether all frames are due at once.
+    pub fn is_idle(&self) -> bool {
+        self.rate == Rate::Top && !matches!(self.shape, Shape::Bursts { .. })
+    }
+
+    /// What two clocks that always show the same have in common; `None` if this one is like no other.
+    pub fn kind(&self) -> Option<[u64; 5]> {
+        let (kind, number, length) = match (self.rate, &self.lengths) {
+            (Rate::Top, _) => (0, 0.0, 0),
+            (Rate::Frames(number), _) => (1, number, 0),
+            (Rate::Bits(number, Layer::L1), Lengths::One(length)) => (2, number, *length),
+            (Rate::Bits(number, Layer::L2), Lengths::One(length)) => (3, number, *length),
+            (Rate::Bits(..), Lengths::Picked { .. }) => return None,
+        };
+        let (frames, gap) = match self.shape {
+            Shape::Even => (0, 0),
+            Shape::Bursts { frames, gap } => (frames, gap),
+            Shape::Poisson { .. } => return None,
+        };
+        Some([kind, number.to_bits(), length, frames, gap])
+    }
+}
+
+impl Lengths {
+    pub fn of(stream: &Stream, cycle: u64) -> Self {
+        let lengths: Box<[u32]> = stream.variants.iter().map(|variant| variant.frame.len() as u32).collect();
+        match lengths.iter().all(|length| *length == lengths[0]) {
+            true => Lengths::One(u64::from(lengths[0])),
+            false => Lengths::Picked { size: stream.size.clone(), lengths, cycle },
+        }
+    }
+
+    /// The length of frame `n`.
+    pub fn at(&self, n: u64) -> u64 {
+        match self {
+            Lengths::One(length) => *length,
+            Lengths::Picked { size, lengths, cycle } => {
+                let picked = size.at(if n < *cycle { n } else { n % cycle });
+                lengths.get(picked as usize).copied().unwrap_or(0).into()
+            }
+        }
+    }
+}
+
+/// A draw from the exponential distribution of mean 1: its upper 53 bits as a number above 0, up to 1.
+fn exponential(draw: u64) -> f64 {
+    let uniform = ((draw >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    -uniform.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_the_mean_and_the_spread_of_their_distribution() {
+        let gaps: Vec<f64> = (0..100_000).map(|n| exponential(draw(3, n))).collect();
+        let mean = gaps.iter().sum::<f64>() / 1e5;
+        let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 1e5;
+        let short = gaps.iter().filter(|gap| **gap < std::f64::consts::LN_2).count();
+        assert!((mean - 1.0).abs() < 0.02 && (spread - 1.0).abs() < 0.05, "{mean} {spread}");
+        assert!((49_000..51_000).contains(&short), "half of the gaps are below ln 2: {short}");
+        assert!(exponential(0).is_finite() && exponential(u64::MAX) == 0.0);
+    }
+}
