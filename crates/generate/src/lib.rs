@@ -5,9 +5,11 @@
 //! - [`template`]: frames made from fields; in this form one UDP datagram;
 //! - [`split`]: one stream of frames over several senders;
 //! - [`stream`]: streams of frames and what changes in them;
-//! - [`trailer`]: what a receiver knows a frame by.
+//! - [`trailer`]: what a receiver knows a frame by;
+//! - [`check`]: the receiver, which accounts for every frame of every stream.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod rate;
 pub mod schedule;
 pub mod split;
@@ -15,6 +17,7 @@ pub mod stream;
 pub mod template;
 pub mod trailer;
 
+pub use check::Check;
 pub use rate::{Layer, Rate};
 pub use schedule::{Pacing, Schedule};
 pub use split::Split;
