@@ -29,7 +29,7 @@ pub mod slot;
 pub mod time;
 
 pub use block::{Block, Committed, RECORD_HEADER};
-pub use burst::{Burst, Misplaced};
+pub use burst::{Burst, Misplaced, prefetch};
 pub use copy::Finish;
 pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};

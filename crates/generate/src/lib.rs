@@ -7,9 +7,11 @@
 //! - [`stream`]: streams of frames and what changes in them;
 //! - [`timeline`]: which frame of which stream goes when;
 //! - [`render`]: the frames of a set, made fast;
-//! - [`trailer`]: what a receiver knows a frame by.
+//! - [`trailer`]: what a receiver knows a frame by;
+//! - [`check`]: the receiver, which accounts for every frame of every stream.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod rate;
 pub mod render;
 pub mod schedule;
@@ -19,6 +21,7 @@ pub mod template;
 pub mod timeline;
 pub mod trailer;
 
+pub use check::Check;
 pub use rate::{Layer, Rate};
 pub use render::Traffic;
 pub use schedule::{Pacing, Schedule};

@@ -1,0 +1,260 @@
+//! The receiver: accounts for every frame of every stream, by the trailers.
+//!
+//! What a burst brings is looked at in the order of the burst, so whoever calls says what the order of arrival is. Of up to 32
+//! frames the trailers are read first and the memory of their streams is asked for, then they are counted: with 100,000
+//! streams that memory is in no cache.
+//!
+//! A frame is one of these, and counted as such:
+//!
+//! - *received*: it has a trailer with a right check. *Corrupted* too if a checksum over it is wrong; what is under MAC
+//!   addresses and tags no checksum covers, and no router keeps.
+//! - *counted*: it has none, and is as one of the streams without trailers should be;
+//! - *damaged*: it has none, but is ours: a checksum or a length in it is wrong, and it is as long as one of ours (or, without
+//!   any checksum over the trailer: the trailer is right but for one bit). Which stream it was of is not known, where it is lost;
+//! - *cut*: its end was not captured; *over the limit*: of a stream that there is no memory for;
+//! - *foreign*: anything else.
+//!
+//! Within a stream a frame is *duplicated* if it had come before, else *reordered* if one with a greater number had come before
+//! (RFC 4737, section 3.3); the *extent* is how many of those there were. This is known of the last 1,024 numbers: a frame from
+//! before these is *stale*, which is neither, and does not make up for the loss of that number.
+//!
+//! - `stream`: what is known of one; `streams`: all of them; `histogram`: latencies; `matcher`: streams without trailers;
+//! - `verify`: checksums; `damage`: frames that lost their trailer; [`report`]: what came of all.
+
+mod damage;
+mod histogram;
+mod matcher;
+pub mod report;
+mod stream;
+mod streams;
+mod verify;
+
+pub use histogram::LIMIT;
+pub use matcher::Matcher;
+pub use report::{Report, StreamRow, Summary};
+pub use stream::WINDOW;
+
+use self::damage::Damage;
+use self::matcher::Matchers;
+use self::report::Counted;
+use self::stream::Arrival;
+use self::streams::Streams;
+use self::verify::{Verdict, verify};
+use crate::trailer::{Key, LEN, Tail, Trailer};
+use linerate_burst::{Burst, Desc, Flags, prefetch};
+use linerate_wire::{Layers, Link};
+use std::collections::BTreeMap;
+
+/// What to check.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The most streams with trailers that there is memory for, 2 KiB each.
+    pub streams: usize,
+    /// Whether the checksums of frames with a trailer are verified too.
+    pub verify: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { streams: 1 << 20, verify: true }
+    }
+}
+
+/// What was counted of all streams together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames that were looked at.
+    pub frames: u64,
+    /// Their bytes on the wire, without FCS.
+    pub bytes: u64,
+    /// Frames with a trailer.
+    pub received: u64,
+    /// Frames of streams without trailers.
+    pub counted: u64,
+    /// Sequence numbers below the highest of their stream that did not come, or not yet.
+    pub missing: u64,
+    /// Frames that had come before.
+    pub duplicated: u64,
+    /// Frames that came after one with a greater number.
+    pub reordered: u64,
+    /// Frames from so long ago that it is not known whether they had come before.
+    pub stale: u64,
+    /// Frames with a wrong checksum.
+    pub corrupted: u64,
+    /// Frames of ours that lost their trailer.
+    pub damaged: u64,
+    /// Frames whose end was not captured.
+    pub cut: u64,
+    /// Frames with a trailer, of streams that there is no memory for.
+    pub over_limit: u64,
+}
+
+impl Totals {
+    /// Frames that are not ours.
+    pub fn foreign(&self) -> u64 {
+        self.frames - self.received - self.counted - self.damaged - self.cut - self.over_limit
+    }
+}
+
+/// The receiver's account.
+#[derive(Debug)]
+pub struct Check {
+    key: Key,
+    verify: bool,
+    streams: Streams,
+    matchers: Matchers,
+    counted: BTreeMap<u32, Counted>,
+    damage: Damage,
+    totals: Totals,
+    layers: Layers,
+}
+
+/// Frames whose trailers are read before they are counted.
+const BATCH: usize = 32;
+/// So many frames ahead the next one is asked for.
+const AHEAD: usize = 8;
+
+impl Check {
+    /// Nothing came yet.
+    pub fn new(key: Key, options: Options) -> Self {
+        Check {
+            key,
+            verify: options.verify,
+            streams: Streams::new(options.streams),
+            matchers: Matchers::default(),
+            counted: BTreeMap::new(),
+            damage: Damage::new(),
+            totals: Totals::default(),
+            layers: Layers::new(),
+        }
+    }
+
+    /// Frames without a trailer that `matcher` fits are those of stream `id`, which has none; there may be several for a
+    /// stream.
+    pub fn count_only(&mut self, id: u32, matcher: Matcher) {
+        self.counted.entry(id).or_default();
+        self.matchers.add(id, matcher);
+    }
+
+    /// Takes frames, in the order in which they came. `links` says how the frames of each interface begin, by the number that
+    /// descs have; `None` where that is not known: such a frame may only have a trailer at its end.
+    pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
+        let mut batch = [(0, Arrival::default()); BATCH];
+        let last = burst.len().saturating_sub(1);
+        for first in (0..burst.len()).step_by(BATCH) {
+            let mut found = 0;
+            for index in first..(first + BATCH).min(burst.len()) {
+                burst.prefetch((index + AHEAD).min(last));
+                let desc = &burst.descs()[index];
+                self.totals.bytes += u64::from(desc.wire);
+                let link = links.get(usize::from(desc.interface)).copied().flatten();
+                if let Some(one) = self.look(desc, burst.frame(index), link) {
+                    batch[found] = one;
+                    found += 1;
+                }
+            }
+            self.totals.received += found as u64;
+            for (place, arrival) in &batch[..found] {
+                if let Some(change) = self.streams.at(*place).take(arrival) {
+                    let totals = &mut self.totals;
+                    totals.missing = totals.missing.wrapping_add_signed(change.missing);
+                    totals.duplicated += u64::from(change.duplicated);
+                    totals.reordered += u64::from(change.reordered);
+                    totals.stale += u64::from(change.stale);
+                    totals.corrupted += u64::from(arrival.corrupted);
+                }
+            }
+        }
+        self.totals.frames += burst.len() as u64;
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        Totals { damaged: self.damage.count(), ..self.totals }
+    }
+
+    /// How many streams with trailers there are.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes of memory that these take.
+    pub fn memory(&self) -> usize {
+        self.streams.memory()
+    }
+
+    /// What came of all streams. `sent` says how many frames each has sent, by its number, where that is known: else what did
+    /// not come is known up to the highest sequence number alone.
+    pub fn report<'a>(&'a self, sent: Option<&'a [u64]>) -> Report<'a> {
+        Report::new(self, sent)
+    }
+
+    /// The stream of a frame, and what the frame says; `None` where it is of none.
+    #[inline(always)]
+    fn look(&mut self, desc: &Desc, frame: &[u8], link: Option<Link>) -> Option<(u32, Arrival)> {
+        let tail = match link {
+            Some(link) => Tail::of(link, frame, &mut self.layers),
+            None => Tail { packet: None, end: frame.len() },
+        };
+        let link = link.unwrap_or(Link::Ethernet);
+        let trailer = tail.bytes(frame).and_then(|bytes| Trailer::read(bytes, &self.key));
+        let Some(trailer) = trailer else { return self.look_again(desc, frame, link, &tail) };
+        self.damage.note(frame.len(), tail.end);
+        let corrupted = self.verify
+            && (desc.flags.contains(Flags::DAMAGED)
+                || verify(link, frame, &tail, desc.flags, &mut self.layers) == Verdict::Wrong);
+        self.arrive(desc, &trailer, corrupted)
+    }
+
+    /// Finds the stream, and asks for its memory.
+    #[inline(always)]
+    fn arrive(&mut self, desc: &Desc, trailer: &Trailer, corrupted: bool) -> Option<(u32, Arrival)> {
+        let Some(place) = self.streams.place(trailer.stream) else {
+            self.totals.over_limit += 1;
+            return None;
+        };
+        let latency = trailer.latency(desc.time);
+        let (sequence, bucket) = (trailer.sequence, histogram::bucket(latency));
+        let stream = self.streams.at(place);
+        prefetch(stream);
+        prefetch(stream.latencies.place(bucket));
+        Some((place, Arrival { sequence, time: desc.time.0, latency, bucket, bytes: desc.wire, corrupted }))
+    }
+
+    /// A frame without a trailer where that should be.
+    #[inline(never)]
+    fn look_again(&mut self, desc: &Desc, frame: &[u8], link: Link, tail: &Tail) -> Option<(u32, Arrival)> {
+        if desc.is_truncated() && (tail.packet.is_none() || tail.end > frame.len()) {
+            self.totals.cut += 1;
+            return None;
+        }
+        let verdict = verify(link, frame, tail, desc.flags, &mut self.layers);
+        if !self.matchers.is_empty()
+            && let Some(id) = self.matchers.find(frame, tail)
+        {
+            let corrupted = verdict == Verdict::Wrong && self.verify;
+            self.counted.entry(id).or_default().add(desc, corrupted);
+            self.totals.counted += 1;
+            self.totals.corrupted += u64::from(corrupted);
+            return None;
+        }
+        match verdict {
+            Verdict::Right => None,
+            Verdict::Wrong => {
+                // Its length may be what is wrong.
+                let trailer = frame.last_chunk::<LEN>().and_then(|bytes| Trailer::read(bytes, &self.key));
+                if trailer.is_none() {
+                    self.damage.suspect(frame.len(), tail.end);
+                }
+                self.arrive(desc, &trailer?, true)
+            }
+            Verdict::Open => {
+                let mended = Trailer::mend(tail.bytes(frame)?, &self.key)?;
+                if self.streams.get(mended.stream).is_some() {
+                    self.damage.certain();
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What came of all streams: a summary, and a row for each.
+
+use super::Check;
+use super::histogram::Sums;
+use super::stream::Stream;
+use crate::rate::{FCS, L1_OVERHEAD};
+use linerate_burst::{Desc, Nanos};
+use serde::Serialize;
+
+/// What came, seen from the end of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    check: &'a Check,
+    sent: Option<&'a [u64]>,
+}
+
+/// One stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StreamRow {
+    /// Its number.
+    pub stream: u32,
+    /// What its frames are known by: `trailer`, or `count`.
+    pub mark: &'static str,
+    /// What came of it.
+    #[serde(flatten)]
+    pub fate: Fate,
+    /// When and how fast.
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// How long its frames took.
+    #[serde(flatten)]
+    pub delay: Delay,
+}
+
+/// All streams together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Streams that sent or of which anything came.
+    pub streams: u64,
+    /// Streams with a loss.
+    pub streams_with_loss: u64,
+    /// Where `lost` is from: `sent` counts, or `sequence` numbers alone, up to the highest of each stream.
+    pub lost_by: &'static str,
+    /// What came of them.
+    #[serde(flatten)]
+    pub fate: Fate,
+    /// Frames of ours that lost their trailer: whose they were is not known.
+    pub damaged: u64,
+    /// Frames that are not ours.
+    pub foreign: u64,
+    /// Frames whose end was not captured.
+    pub cut: u64,
+    /// Frames of streams that there is no memory for.
+    pub over_limit: u64,
+    /// When and how fast.
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// How long frames took.
+    #[serde(flatten)]
+    pub delay: Delay,
+}
+
+/// How many frames there were, and what happened to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fate {
+    /// Sent; where the sender says.
+    pub sent: Option<u64>,
+    /// Received, repeated ones included.
+    pub received: u64,
+    /// Their bytes on the wire, without FCS.
+    pub bytes: u64,
+    /// Not received: of those sent, else of all up to the highest number.
+    pub lost: u64,
+    /// How many of the lost ones have numbers below the lowest that came: where the first frames were sent before anybody
+    /// counted, it is these.
+    pub lost_before_first: u64,
+    /// Received again.
+    pub duplicated: u64,
+    /// Received after one with a greater number (RFC 4737).
+    pub reordered: u64,
+    /// The most frames with greater numbers that came before such a one.
+    pub reorder_extent: u64,
+    /// Received so late that it is not known whether they had come before: they count as lost.
+    pub stale: u64,
+    /// Received with a wrong checksum.
+    pub corrupted: u64,
+}
+
+/// When frames came, and how fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pace {
+    /// The time of the first one, UTC.
+    pub first_time_ns: Option<u64>,
+    /// The time of the last one.
+    pub last_time_ns: Option<u64>,
+    /// From the first to the last.
+    pub seconds: f64,
+    /// M frames a second in that time: as many gaps as there are frames but one.
+    pub mpps: f64,
+    /// With preamble, FCS and gap.
+    pub gbps_l1: f64,
+    /// With FCS.
+    pub gbps_l2: f64,
+}
+
+/// Latencies, in nanoseconds: percentiles to 3.1 %, extremes exact. Of all frames but repeated and stale ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Delay {
+    /// The least.
+    pub latency_min_ns: Option<i64>,
+    /// Half of the frames took no longer.
+    pub latency_p50_ns: Option<i64>,
+    /// Nine in ten.
+    pub latency_p90_ns: Option<i64>,
+    /// 99 in 100.
+    pub latency_p99_ns: Option<i64>,
+    /// 999 in 1,000.
+    pub latency_p999_ns: Option<i64>,
+    /// The greatest.
+    pub latency_max_ns: Option<i64>,
+    /// Delay variation as in RFC 5481, section 4.2: p99.9 over the least.
+    pub pdv_p999_ns: Option<i64>,
+    /// Delay variation as in RFC 3393: the mean difference between a frame and its predecessor, whichever took longer; of
+    /// frames whose predecessor came right before them.
+    pub ipdv_mean_ns: Option<f64>,
+    /// The greatest such difference; 4,294,967,295 stands for all above.
+    pub ipdv_max_ns: Option<u32>,
+}
+
+/// Frames of a stream without trailers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    frames: u64,
+    bytes: u64,
+    corrupted: u64,
+    span: Option<(Nanos, Nanos)>,
+}
+
+impl Counted {
+    pub fn add(&mut self, desc: &Desc, corrupted: bool) {
+        self.frames += 1;
+        self.bytes += u64::from(desc.wire);
+        self.corrupted += u64::from(corrupted);
+        let (first, last) = self.span.unwrap_or((desc.time, desc.time));
+        self.span = Some((first.min(desc.time), last.max(desc.time)));
+    }
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(check: &'a Check, sent: Option<&'a [u64]>) -> Self {
+        Report { check, sent }
+    }
+
+    /// A row for each stream of which anything was sent or came, by their numbers.
+    pub fn rows(&self) -> impl Iterator<Item = StreamRow> + use<'a> {
+        let Report { check, sent } = *self;
+        let counted = check.counted.last_key_value().map_or(0, |(id, _)| *id as usize + 1);
+        let end = check.streams.end().max(sent.map_or(0, <[u64]>::len)).max(counted);
+        (0..end as u32)
+            .filter_map(move |id| row(check, id, sent.map(|sent| sent.get(id as usize).copied().unwrap_or(0))))
+    }
+
+    /// All streams together.
+    pub fn summary(&self) -> Summary {
+        let totals = self.check.totals();
+        let mut summary = Summary {
+            lost_by: if self.sent.is_some() { "sent" } else { "sequence" },
+            damaged: totals.damaged,
+            foreign: totals.foreign(),
+            cut: totals.cut,
+            over_limit: totals.over_limit,
+            ..Summary::default()
+        };
+        let (mut latencies, mut extremes, mut variation) = (Sums::new(), (i64::MAX, i64::MIN), Variation::default());
+        for row in self.rows() {
+            summary.streams += 1;
+            summary.streams_with_loss += u64::from(row.fate.lost > 0);
+            summary.fate.add(&row.fate);
+            summary.pace.span(&row.pace);
+            if let Some(stream) = self.check.streams.get(row.stream) {
+                latencies.add(&stream.latencies);
+                extremes = (extremes.0.min(stream.least), extremes.1.max(stream.most));
+                variation.add(stream);
+            }
+        }
+        summary.pace = Pace::new(
+            summary.fate.received,
+            summary.fate.bytes,
+            summary.pace.first_time_ns.zip(summary.pace.last_time_ns),
+        );
+        summary.delay = Delay::new(&latencies, extremes, &variation);
+        summary
+    }
+}
+
+fn row(check: &Check, id: u32, sent: Option<u64>) -> Option<StreamRow> {
+    if let Some(counted) = check.counted.get(&id) {
+        let Counted { frames, bytes, corrupted, span } = *counted;
+        let lost = sent.map_or(0, |sent| sent.saturating_sub(frames));
+        let fate = Fate { sent, received: frames, bytes, lost, corrupted, ..Fate::default() };
+        let span = span.map(|(first, last)| (first.0, last.0));
+        return Some(StreamRow {
+            stream: id,
+            mark: "count",
+            fate,
+            pace: Pace::new(frames, bytes, span),
+            ..StreamRow::default()
+        });
+    }
+    let Some(stream) = check.streams.get(id) else {
+        let sent = sent.filter(|sent| *sent > 0)?;
+        let fate = Fate { sent: Some(sent), lost: sent, ..Fate::default() };
+        return Some(StreamRow { stream: id, mark: "trailer", fate, ..StreamRow::default() });
+    };
+    let mut latencies = Sums::new();
+    latencies.add(&stream.latencies);
+    let mut variation = Variation::default();
+    variation.add(stream);
+    Some(StreamRow {
+        stream: id,
+        mark: "trailer",
+        fate: Fate::of(stream, sent),
+        pace: Pace::new(stream.received(), stream.bytes, Some((stream.first, stream.last))),
+        delay: Delay::new(&latencies, (stream.least, stream.most), &variation),
+    })
+}
+
+impl Fate {
+    fn of(stream: &Stream, sent: Option<u64>) -> Self {
+        Fate {
+            sent,
+            received: stream.received(),
+            bytes: stream.bytes,
+            lost: sent.map_or(stream.missing, |sent| sent.saturating_sub(stream.distinct())),
+            lost_before_first: stream.lowest,
+            duplicated: stream.duplicated,
+            reordered: stream.reordered,
+            reorder_extent: stream.extent,
+            stale: stream.stale,
+            corrupted: stream.corrupted,
+        }
+    }
+
+    fn add(&mut self, other: &Fate) {
+        self.sent = self.sent.or(other.sent.map(|_| 0)).map(|sum| sum + other.sent.unwrap_or(0));
+        self.received += other.received;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+        self.lost_before_first += other.lost_before_first;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.reorder_extent = self.reorder_extent.max(other.reorder_extent);
+        self.stale += other.stale;
+        self.corrupted += other.corrupted;
+    }
+}
+
+impl Pace {
+    fn new(frames: u64, bytes: u64, span: Option<(u64, u64)>) -> Self {
+        let (first_time_ns, last_time_ns) = span.unzip();
+        let nanos = span.map_or(0, |(first, last)| last.saturating_sub(first));
+        // The last frame ends the time, and is not in it.
+        let gaps = frames.saturating_sub(1) as f64;
+        let per_nano = if nanos == 0 { 0.0 } else { gaps / nanos as f64 };
+        let mean_bytes = bytes as f64 / frames.max(1) as f64;
+        let gbps = |overhead: u64| (mean_bytes + overhead as f64) * 8.0 * per_nano;
+        Pace {
+            first_time_ns,
+            last_time_ns,
+            seconds: nanos as f64 / 1e9,
+            mpps: per_nano * 1e3,
+            gbps_l1: gbps(L1_OVERHEAD),
+            gbps_l2: gbps(FCS),
+        }
+    }
+
+    /// From the first of both to the last of both.
+    fn span(&mut self, other: &Pace) {
+        self.first_time_ns = self.first_time_ns.into_iter().chain(other.first_time_ns).min();
+        self.last_time_ns = self.last_time_ns.max(other.last_time_ns);
+    }
+}
+
+/// Delay variation of one stream, or of several.
+#[derive(Default)]
+struct Variation {
+    sum: u128,
+    pairs: u64,
+    max: u32,
+}
+
+impl Variation {
+    fn add(&mut self, stream: &Stream) {
+        self.sum += u128::from(stream.variation);
+        self.pairs += stream.pairs();
+        self.max = self.max.max(stream.variation_max);
+    }
+}
+
+impl Delay {
+    fn new(latencies: &Sums, extremes: (i64, i64), variation: &Variation) -> Self {
+        let [p50, p90, p99, p999] = latencies.quantiles([0.5, 0.9, 0.99, 0.999], extremes);
+        let known = |value: i64| p50.map(|_| value);
+        let mean = variation.sum as f64 / variation.pairs.max(1) as f64;
+        Delay {
+            latency_min_ns: known(extremes.0),
+            latency_p50_ns: p50,
+            latency_p90_ns: p90,
+            latency_p99_ns: p99,
+            latency_p999_ns: p999,
+            latency_max_ns: known(extremes.1),
+            pdv_p999_ns: p999.map(|p999| p999 - extremes.0),
+            ipdv_mean_ns: (variation.pairs > 0).then_some(mean),
+            ipdv_max_ns: (variation.pairs > 0).then_some(variation.max),
+        }
+    }
+}

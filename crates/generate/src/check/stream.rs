@@ -1,0 +1,346 @@
+//! What is known of one stream: 2 KB at most, of which a frame in its place touches two cache lines.
+
+use super::histogram::Histogram;
+
+/// How far behind the highest sequence number it is known which frames came: so many numbers.
+pub const WINDOW: u64 = 1024;
+const WORDS: usize = WINDOW as usize / 64;
+
+/// One frame of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrival {
+    /// Its number.
+    pub sequence: u64,
+    /// When it came, nanoseconds of UTC.
+    pub time: u64,
+    /// How long it took, in nanoseconds.
+    pub latency: i64,
+    /// The bucket of that.
+    pub bucket: usize,
+    /// Its bytes on the wire.
+    pub bytes: u32,
+    /// Whether a checksum says that its bytes are not what was sent.
+    pub corrupted: bool,
+}
+
+/// What came of a stream, in the order in which it came.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Stream {
+    // What every frame changes: one cache line.
+    /// The highest sequence number, and one.
+    pub next: u64,
+    /// The bytes of all frames.
+    pub bytes: u64,
+    /// The latest time at which one came.
+    pub last: u64,
+    /// The latency of the highest one.
+    latency: i64,
+    /// The least and the greatest latency.
+    pub least: i64,
+    pub most: i64,
+    /// The sum over all pairs (see [`Stream::pairs`]) of how much their latencies differ, and the most that a pair does;
+    /// 4.29 s where it is more.
+    pub variation: u64,
+    pub variation_max: u32,
+    /// Numbers within the window that did not come.
+    holes: u32,
+
+    // What changes when something is amiss.
+    /// The first time.
+    pub first: u64,
+    /// The lowest sequence number.
+    pub lowest: u64,
+    /// Numbers below `next` that did not come.
+    pub missing: u64,
+    /// How often `next` was raised by a frame whose predecessor had not come right before it, as had that of the first.
+    breaks: u64,
+    /// Frames that came after one with a greater number.
+    pub reordered: u64,
+    /// The most frames with greater numbers that came before such a one.
+    pub extent: u64,
+    /// Frames that had come before.
+    pub duplicated: u64,
+    /// Frames from before the window: whether they had come before is not known.
+    pub stale: u64,
+    /// Frames whose checksums are wrong.
+    pub corrupted: u64,
+    /// A bit for each number of the window, by its lower bits: it did not come.
+    window: [u64; WORDS],
+    /// The latencies of all frames but repeated and stale ones.
+    pub latencies: Histogram,
+}
+
+const _: () = assert!(size_of::<Stream>() <= 2048);
+
+/// By how much a frame changed what is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Missing ones, more or less.
+    pub missing: i64,
+    /// Whether it was one of these.
+    pub reordered: bool,
+    pub duplicated: bool,
+    pub stale: bool,
+}
+
+impl Stream {
+    /// Nothing came.
+    pub const NEW: Stream = Stream {
+        next: 0,
+        bytes: 0,
+        last: 0,
+        latency: 0,
+        least: i64::MAX,
+        most: i64::MIN,
+        variation: 0,
+        variation_max: 0,
+        holes: 0,
+        first: 0,
+        lowest: u64::MAX,
+        missing: 0,
+        breaks: 0,
+        reordered: 0,
+        extent: 0,
+        duplicated: 0,
+        stale: 0,
+        corrupted: 0,
+        window: [0; WORDS],
+        latencies: Histogram::EMPTY,
+    };
+
+    /// Takes a frame; `Some` where it was not the one to come next.
+    #[inline(always)]
+    pub fn take(&mut self, arrival: &Arrival) -> Option<Change> {
+        self.bytes += u64::from(arrival.bytes);
+        self.last = self.last.max(arrival.time);
+        if arrival.sequence != self.next || self.holes > 0 || self.next == 0 || arrival.corrupted {
+            return Some(self.take_odd(arrival));
+        }
+        self.next += 1;
+        self.follow(arrival);
+        self.note_latency(arrival);
+        None
+    }
+
+    /// Frames that came, each number once.
+    pub fn distinct(&self) -> u64 {
+        self.next - self.missing
+    }
+
+    /// Frames that came.
+    pub fn received(&self) -> u64 {
+        self.distinct() + self.duplicated + self.stale
+    }
+
+    /// Pairs of frames with numbers that follow each other, which came one right behind the other: those of which the delay
+    /// variation is known.
+    pub fn pairs(&self) -> u64 {
+        self.distinct() - self.reordered - self.breaks
+    }
+
+    #[inline(never)]
+    fn take_odd(&mut self, arrival: &Arrival) -> Change {
+        let sequence = arrival.sequence;
+        self.corrupted += u64::from(arrival.corrupted);
+        if self.lowest == u64::MAX {
+            self.first = arrival.time;
+        }
+        self.lowest = self.lowest.min(sequence);
+        if sequence >= self.next {
+            return self.raise(arrival);
+        }
+        if self.next - sequence > WINDOW {
+            self.stale += 1;
+            return Change { stale: true, ..Change::default() };
+        }
+        if !self.is_missing(sequence) {
+            self.duplicated += 1;
+            return Change { duplicated: true, ..Change::default() };
+        }
+        let still_missing = (sequence + 1..self.next).filter(|number| self.is_missing(*number)).count() as u64;
+        self.extent = self.extent.max(self.next - 1 - sequence - still_missing);
+        self.window[word(sequence)] &= !bit(sequence);
+        self.holes -= 1;
+        self.missing -= 1;
+        self.reordered += 1;
+        self.note_latency(arrival);
+        Change { missing: -1, reordered: true, ..Change::default() }
+    }
+
+    /// Takes a frame with a number that is higher than all.
+    fn raise(&mut self, arrival: &Arrival) -> Change {
+        let gap = arrival.sequence - self.next;
+        if gap >= WINDOW {
+            self.window = [u64::MAX; WORDS];
+            self.holes = WINDOW as u32;
+        } else {
+            (self.next..arrival.sequence).for_each(|number| self.set(number, true));
+        }
+        self.set(arrival.sequence, false);
+        self.missing += gap;
+        if gap == 0 && self.next > 0 {
+            self.follow(arrival);
+        } else {
+            self.breaks += 1;
+        }
+        self.next = arrival.sequence + 1;
+        self.latency = arrival.latency;
+        self.note_latency(arrival);
+        Change { missing: gap as i64, ..Change::default() }
+    }
+
+    /// Takes a frame whose predecessor was the highest one.
+    #[inline(always)]
+    fn follow(&mut self, arrival: &Arrival) {
+        let variation = arrival.latency.abs_diff(self.latency);
+        self.variation += variation;
+        self.variation_max = self.variation_max.max(variation.min(u32::MAX.into()) as u32);
+        self.latency = arrival.latency;
+    }
+
+    #[inline(always)]
+    fn note_latency(&mut self, arrival: &Arrival) {
+        self.least = self.least.min(arrival.latency);
+        self.most = self.most.max(arrival.latency);
+        self.latencies.add(arrival.bucket);
+    }
+
+    fn is_missing(&self, sequence: u64) -> bool {
+        self.window[word(sequence)] & bit(sequence) != 0
+    }
+
+    /// Gives a number its place in the window, and with it that of the number which leaves the window.
+    fn set(&mut self, sequence: u64, missing: bool) {
+        let was_missing = self.is_missing(sequence);
+        let place = &mut self.window[word(sequence)];
+        *place = if missing { *place | bit(sequence) } else { *place & !bit(sequence) };
+        self.holes = self.holes + u32::from(missing) - u32::from(was_missing);
+    }
+}
+
+#[inline(always)]
+fn word(sequence: u64) -> usize {
+    (sequence / 64) as usize % WORDS
+}
+
+#[inline(always)]
+fn bit(sequence: u64) -> u64 {
+    1 << (sequence % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::histogram::bucket;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// The definitions, over the list of all numbers in the order in which they came.
+    #[derive(Debug, Default, PartialEq)]
+    struct Naive {
+        distinct: u64,
+        missing: u64,
+        duplicated: u64,
+        reordered: u64,
+        extent: u64,
+        stale: u64,
+        pairs: u64,
+        variation: u64,
+        latencies: usize,
+    }
+
+    fn naive(arrivals: &[Arrival]) -> Naive {
+        let mut naive = Naive::default();
+        let mut came: BTreeSet<u64> = BTreeSet::new();
+        let mut highest: Option<Arrival> = None;
+        for arrival in arrivals {
+            let sequence = arrival.sequence;
+            let next = highest.map_or(0, |one| one.sequence + 1);
+            if sequence + WINDOW < next {
+                naive.stale += 1;
+            } else if !came.insert(sequence) {
+                naive.duplicated += 1;
+            } else if sequence < next {
+                naive.reordered += 1;
+                naive.extent = naive.extent.max(came.range(sequence + 1..).count() as u64);
+            }
+            if sequence >= next {
+                if let Some(before) = highest.filter(|_| sequence == next) {
+                    naive.pairs += 1;
+                    naive.variation += arrival.latency.abs_diff(before.latency);
+                }
+                highest = Some(*arrival);
+            }
+        }
+        naive.distinct = came.len() as u64;
+        naive.missing = highest.map_or(0, |one| one.sequence + 1) - naive.distinct;
+        naive.latencies = came.len();
+        naive
+    }
+
+    fn arrival(sequence: u64, latency: i64) -> Arrival {
+        Arrival { sequence, time: 5, latency, bucket: bucket(latency), bytes: 60, corrupted: false }
+    }
+
+    fn run(arrivals: &[Arrival]) -> (Stream, Naive) {
+        let mut stream = Stream::NEW;
+        let mut missing = 0;
+        for arrival in arrivals {
+            missing += stream.take(arrival).unwrap_or_default().missing;
+        }
+        assert_eq!(missing, stream.missing as i64);
+        let found = Naive {
+            distinct: stream.distinct(),
+            missing: stream.missing,
+            duplicated: stream.duplicated,
+            reordered: stream.reordered,
+            extent: stream.extent,
+            stale: stream.stale,
+            pairs: stream.pairs(),
+            variation: stream.variation,
+            latencies: stream.latencies.total() as usize,
+        };
+        (stream, found)
+    }
+
+    #[test]
+    fn what_is_amiss_has_a_name() {
+        let sequences = [0, 1, 3, 2, 2, 5, 9, 4, 2000, 1999, 100, 2000, 977, 976];
+        let arrivals: Vec<Arrival> = sequences.map(|sequence| arrival(sequence, 10)).into();
+        let (stream, found) = run(&arrivals);
+        assert_eq!(found, naive(&arrivals));
+        assert_eq!((stream.received(), stream.lowest, stream.duplicated, stream.stale), (14, 0, 2, 2));
+        assert_eq!((stream.reordered, stream.extent), (4, 2));
+        assert_eq!(stream.missing, 2001 - 10);
+    }
+
+    #[test]
+    fn joined_in_the_middle() {
+        let (stream, found) = run(&[arrival(1 << 39, 7), arrival((1 << 39) - 2, 7)]);
+        assert_eq!((found.missing, stream.lowest), ((1 << 39) - 1, (1 << 39) - 2));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// In order but for jumps, back and forth, near and far.
+        #[test]
+        fn counts_are_those_of_the_definitions(
+            steps in prop::collection::vec(
+                (prop_oneof![20 => Just(1i64), 3 => -5i64..6, 2 => -1100i64..1100, 1 => -3000i64..3000], 0i64..5000), 0..600,
+            ),
+            start in prop_oneof![Just(0i64), Just(1), Just(5000)],
+        ) {
+            let mut at = start - 1;
+            let arrivals: Vec<Arrival> = steps.iter().map(|(step, latency)| {
+                at = (at + step).max(0);
+                arrival(at as u64, *latency)
+            }).collect();
+            let (stream, found) = run(&arrivals);
+            prop_assert_eq!(found, naive(&arrivals));
+            prop_assert_eq!(stream.received(), arrivals.len() as u64);
+            prop_assert_eq!(stream.bytes, 60 * arrivals.len() as u64);
+        }
+    }
+}

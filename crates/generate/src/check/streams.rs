@@ -1,0 +1,79 @@
+//! The streams that frames came of, by their numbers.
+
+use super::stream::Stream;
+
+/// Streams whose memory is allocated together.
+const CHUNK: usize = 256;
+/// In the index: no frame of this stream came yet.
+const NONE: u32 = u32::MAX;
+
+/// Memory for a stream when its first frame comes, for so many at most.
+#[derive(Debug)]
+pub struct Streams {
+    /// The place of each stream, by its number.
+    index: Vec<u32>,
+    /// The places, in the order in which streams came.
+    chunks: Vec<Box<[Stream]>>,
+    count: usize,
+    most: usize,
+}
+
+impl Streams {
+    /// None yet.
+    pub fn new(most: usize) -> Self {
+        Streams { index: Vec::new(), chunks: Vec::new(), count: 0, most: most.min(NONE as usize) }
+    }
+
+    /// The place of stream `id`, whose first frame this may be. `None` where there would be too many.
+    #[inline(always)]
+    pub fn place(&mut self, id: u32) -> Option<u32> {
+        match self.index.get(id as usize) {
+            Some(place) if *place != NONE => Some(*place),
+            _ => self.new_place(id),
+        }
+    }
+
+    #[cold]
+    fn new_place(&mut self, id: u32) -> Option<u32> {
+        if self.count == self.most {
+            return None;
+        }
+        if self.count == self.chunks.len() * CHUNK {
+            self.chunks.push(vec![Stream::NEW; CHUNK].into_boxed_slice());
+        }
+        let id = id as usize;
+        if id >= self.index.len() {
+            self.index.resize(id + 1, NONE);
+        }
+        self.index[id] = self.count as u32;
+        self.count += 1;
+        Some(self.index[id])
+    }
+
+    /// The stream at a place.
+    #[inline(always)]
+    pub fn at(&mut self, place: u32) -> &mut Stream {
+        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    /// The stream with a number, if a frame of it came.
+    pub fn get(&self, id: u32) -> Option<&Stream> {
+        let place = self.index.get(id as usize).filter(|place| **place != NONE)?;
+        self.chunks.get(*place as usize / CHUNK)?.get(*place as usize % CHUNK)
+    }
+
+    /// One more than the highest number.
+    pub fn end(&self) -> usize {
+        self.index.len()
+    }
+
+    /// How many streams there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Stream>() + self.index.capacity() * size_of::<u32>()
+    }
+}

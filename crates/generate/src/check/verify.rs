@@ -1,0 +1,140 @@
+//! Whether the checksums of a frame say that it is what was sent.
+
+use crate::trailer::Tail;
+use linerate_burst::Flags;
+use linerate_wire::registry::{ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
+use linerate_wire::{Layers, Link, Protocol, Pseudo, Role, Stop, dissect};
+use linerate_wire::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
+
+/// What the checksums and lengths of a frame say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// One covers the end of the payload, and all up to that one are right.
+    Right,
+    /// One is wrong, a length leads beyond the frame, or there is a header that contradicts itself.
+    Wrong,
+    /// None covers the end of the payload: there is none (no IP, UDP without, a fragment, encryption), or it is unfinished.
+    Open,
+}
+
+/// Looks at the checksums of IP headers and of what they carry, from the outermost inwards, up to the first that covers the end
+/// of the payload. `tail` is that of the frame, `flags` those of its descriptor.
+#[inline(always)]
+pub fn verify(link: Link, frame: &[u8], tail: &Tail, flags: Flags, layers: &mut Layers) -> Verdict {
+    let Some(start) = tail.packet else { return through(link, frame, layers) };
+    let Some(packet) = frame.get(start..tail.end) else { return Verdict::Wrong };
+    match outermost(packet, flags.contains(Flags::CHECKSUM_PARTIAL)) {
+        Some(verdict) => verdict,
+        None => through(link, frame, layers),
+    }
+}
+
+/// Of a packet whose first header says what its transport is; `None` where one has to look further.
+#[inline(always)]
+fn outermost(packet: &[u8], unfinished: bool) -> Option<Verdict> {
+    if packet.first()? >> 4 == 4 {
+        let ip = ipv4::View::parse(packet).ok()?;
+        if !ip.is_checksum_right() {
+            return Some(Verdict::Wrong);
+        }
+        if unfinished || ip.is_fragment() {
+            return Some(Verdict::Open);
+        }
+        transport(ip.protocol(), ip.payload(), &ip.pseudo())
+    } else {
+        let ip = ipv6::View::parse(packet).ok()?;
+        if unfinished {
+            return Some(Verdict::Open);
+        }
+        transport(ip.next_header(), ip.payload(), &ip.pseudo())
+    }
+}
+
+/// Of a whole message; `None` of one without a checksum over all of it.
+#[inline(always)]
+fn transport(protocol: u8, message: &[u8], pseudo: &Pseudo) -> Option<Verdict> {
+    let right = match protocol {
+        UDP => {
+            let length = u16::from_be_bytes([*message.get(4)?, *message.get(5)?]);
+            if usize::from(length) != message.len() && length != 0 {
+                return Some(Verdict::Wrong);
+            }
+            let datagram = udp::View::parse(message).ok()?;
+            if datagram.checksum() == 0 && matches!(pseudo, Pseudo::V4 { .. }) {
+                return None;
+            }
+            datagram.is_checksum_right(pseudo)
+        }
+        TCP => tcp::View::parse(message).is_ok_and(|segment| segment.is_checksum_right(pseudo)),
+        ICMP => icmp::View::parse(message).is_ok_and(|message| message.is_checksum_right()),
+        ICMPV6 => icmpv6::View::parse(message).is_ok_and(|message| message.is_checksum_right(pseudo)),
+        SCTP => sctp::View::parse(message).is_ok_and(|packet| packet.is_checksum_right()),
+        UDP_LITE => {
+            let datagram = udp_lite::View::parse(message).ok()?;
+            let covered = usize::from(datagram.coverage());
+            match datagram.is_checksum_right(pseudo) {
+                true if covered != 0 && covered != message.len() => return None,
+                right => right,
+            }
+        }
+        _ => return None,
+    };
+    Some(if right { Verdict::Right } else { Verdict::Wrong })
+}
+
+/// Of any frame: IP header for IP header.
+#[inline(never)]
+fn through(link: Link, frame: &[u8], layers: &mut Layers) -> Verdict {
+    dissect(link, frame, layers);
+    let broken = matches!(layers.stop(), Stop::Malformed(..) | Stop::Truncated(_));
+    let layers = layers.as_slice();
+    for (index, layer) in layers.iter().enumerate() {
+        let Some(packet) = frame.get(layer.offset as usize..) else { break };
+        let (pseudo, end) = match layer.protocol {
+            Protocol::Ipv4 => match ipv4::View::parse(packet) {
+                Ok(ip) if !ip.is_checksum_right() || ip.is_cut() => return Verdict::Wrong,
+                Ok(ip) if ip.is_fragment() => return Verdict::Open,
+                Ok(ip) => (ip.pseudo(), ip.header_len() + ip.payload().len()),
+                Err(_) => return Verdict::Wrong,
+            },
+            Protocol::Ipv6 => match ipv6::View::parse(packet) {
+                Ok(ip) if ip.is_cut() => return Verdict::Wrong,
+                Ok(ip) => (ip.pseudo(), ipv6::LEN + ip.payload().len()),
+                Err(_) => return Verdict::Wrong,
+            },
+            _ => continue,
+        };
+        let mut extensions = layers[index + 1..].iter().take_while(|layer| layer.protocol.role() == Role::Extension);
+        if !extensions.all(|layer| is_plain(layer.protocol)) {
+            return Verdict::Open;
+        }
+        let behind = layers[index + 1..].iter().find(|layer| layer.protocol.role() != Role::Extension);
+        let Some((behind, protocol)) = behind.and_then(|behind| Some((behind, number(behind.protocol)?))) else {
+            continue;
+        };
+        let message = packet.get((behind.offset - layer.offset) as usize..end).unwrap_or_default();
+        if let Some(verdict) = transport(protocol, message, &pseudo) {
+            return verdict;
+        }
+    }
+    if broken { Verdict::Wrong } else { Verdict::Open }
+}
+
+/// Whether the checksum behind an extension header is the one of the packet as it is: not of a part of it, nor for another
+/// destination.
+fn is_plain(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::Fragment | Protocol::Routing | Protocol::Shim6)
+}
+
+/// The IP protocol of a header with a checksum.
+fn number(protocol: Protocol) -> Option<u8> {
+    Some(match protocol {
+        Protocol::Udp => UDP,
+        Protocol::Tcp => TCP,
+        Protocol::Icmp => ICMP,
+        Protocol::Icmpv6 => ICMPV6,
+        Protocol::Sctp => SCTP,
+        Protocol::UdpLite => UDP_LITE,
+        _ => return None,
+    })
+}
