@@ -155,8 +155,8 @@ impl Covers {
         old.copy_from_slice(place);
         let covering = || self.covers.iter().rev().filter(|cover| cover.field != at && cover.covers(at));
         // A CRC cannot be told from its wrong value once the bytes have changed.
-        let right = covering().filter(|cover| cover.kind == Kind::Crc32c && cover.is_crc_right(frame)).map(|c| c.field);
-        let right = right.last();
+        let right = covering().find(|cover| cover.kind == Kind::Crc32c && cover.is_crc_right(frame));
+        let right = right.map(|cover| cover.field);
         frame[at..at + new.len()].copy_from_slice(new);
         for cover in covering() {
             match cover.kind {
