@@ -10,6 +10,7 @@
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
+//! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod live;
 pub mod made;
 mod outlet;
 mod output;
+pub mod replay;
 mod rounds;
 pub mod select;
 pub mod share;
@@ -37,6 +39,7 @@ pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};
 pub use made::Changes;
+pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice};
 pub use share::{Sharing, SharingOptions};
 pub use source::Source;

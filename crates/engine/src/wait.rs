@@ -101,7 +101,8 @@ impl Idler {
     }
 }
 
-fn wait_for(fds: &[BorrowedFd<'_>], limit: Duration) {
+/// Waits until one of these has input, at most for `limit`.
+pub(crate) fn wait_for(fds: &[BorrowedFd<'_>], limit: Duration) {
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     // An interrupted wait is as good as a finished one: the caller looks again.

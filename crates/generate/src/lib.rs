@@ -1,20 +1,31 @@
-//! What to send and when, without sending anything.
+//! What to send and when, without sending anything, and what became of it.
 //!
-//! - [`rate`]: rates as users write them;
-//! - [`schedule`]: when each frame is due, in nanoseconds, from a start time;
-//! - [`template`]: frames made from fields; in this form one UDP datagram;
-//! - [`split`]: one stream of frames over several senders;
+//! What to send:
 //! - [`stream`]: streams of frames and what changes in them;
+//! - [`template`]: frames made from fields; in this form one UDP datagram;
+//! - [`render`]: the frames of a set of streams, made fast;
+//! - [`rewrite`]: recorded frames with other addresses, ports, tags and times to live;
+//! - [`sides`]: which side of a recording sent a frame, client or server;
+//! - [`split`]: one stream of frames over several senders.
+//!
+//! When:
+//! - [`rate`]: rates as users write them;
 //! - [`timeline`]: which frame of which stream goes when;
-//! - [`render`]: the frames of a set, made fast;
+//! - [`schedule`]: when each frame of a recording is due.
+//!
+//! What became of it:
 //! - [`trailer`]: what a receiver knows a frame by;
-//! - [`check`]: the receiver, which accounts for every frame of every stream.
+//! - [`check`]: the receiver, which accounts for every frame of every stream;
+//! - [`delays`]: how long things took, as counts in buckets.
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod delays;
 pub mod rate;
 pub mod render;
+pub mod rewrite;
 pub mod schedule;
+pub mod sides;
 pub mod split;
 pub mod stream;
 pub mod template;
@@ -22,9 +33,12 @@ pub mod timeline;
 pub mod trailer;
 
 pub use check::Check;
+pub use delays::Delays;
 pub use rate::{Layer, Rate};
 pub use render::Traffic;
+pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
+pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
 pub use template::UdpTemplate;
 pub use timeline::{Part, Slot, Timeline};

@@ -28,12 +28,14 @@ pub struct Schedule {
     pass_frames: u64,
     /// The latest due time so far, from the start.
     latest: u64,
+    /// By how much everything is due later than rate and times say.
+    put_off: u64,
 }
 
 impl Schedule {
     /// A schedule that starts when it is first asked.
     pub fn new(pacing: Pacing) -> Self {
-        Schedule { pacing, start: None, frames: 0, bytes: 0, first: None, pass: 0, pass_frames: 0, latest: 0 }
+        Schedule { pacing, start: None, frames: 0, bytes: 0, first: None, pass: 0, pass_frames: 0, latest: 0, put_off: 0 }
     }
 
     /// How many of the frames are due by `now`, counted from the front.
@@ -70,10 +72,32 @@ impl Schedule {
         }
     }
 
+    /// The sequence starts over: the first frame of the next pass is due so long after the last one of this pass, or,
+    /// at a rate, so much later than it would be.
+    pub fn restart_after(&mut self, gap: Duration) {
+        let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
+        self.restart();
+        match self.pacing {
+            Pacing::Recorded(_) => self.pass = self.latest.saturating_add(gap),
+            Pacing::Fixed(_) => self.put_off = self.put_off.saturating_add(gap),
+        }
+    }
+
+    /// Everything from now on is due so much later.
+    pub fn put_off(&mut self, span: Duration) {
+        self.start = self.start.map(|start| start.after(span));
+    }
+
+    /// When a frame is due that comes next, and begins if none did before `now`; at top speed that is the start.
+    pub fn due_at(&mut self, desc: &Desc, now: Nanos) -> Nanos {
+        let start = *self.start.get_or_insert(now);
+        start.after(Duration::from_nanos(self.clone().step(desc)))
+    }
+
     /// The due time of the next frame, from the start, which is taken as sent.
     fn step(&mut self, desc: &Desc) -> u64 {
         let due = match self.pacing {
-            Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes),
+            Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes).saturating_add(self.put_off),
             Pacing::Recorded(factor) => {
                 let first = *self.first.get_or_insert(desc.time);
                 let gap = desc.time.0.saturating_sub(first.0) as f64 / factor;
@@ -122,6 +146,24 @@ mod tests {
         schedule.advance(&descs);
         schedule.restart();
         assert_eq!(schedule.next(&descs), Some(Nanos(600)));
+    }
+
+    #[test]
+    fn loops_are_as_far_apart_as_asked_for() {
+        let (descs, gap) = (descs(&[1000, 1100, 1200]), Duration::from_nanos(5000));
+        for (pacing, next) in [
+            (Pacing::Recorded(2.0), 7 + 100 + 5000),
+            (Pacing::Fixed(Rate::Frames(1e8)), 7 + 30 + 5000),
+            (Pacing::Fixed(Rate::Top), 7 + 5000),
+        ] {
+            let mut schedule = Schedule::new(pacing);
+            assert_eq!(schedule.due_at(&descs[0], Nanos(7)), Nanos(7));
+            schedule.advance(&descs);
+            schedule.restart_after(gap);
+            assert_eq!(schedule.due_at(&descs[0], Nanos(9)), Nanos(next), "{pacing:?}");
+            schedule.put_off(gap);
+            assert_eq!(schedule.due_at(&descs[0], Nanos(9)), Nanos(next + 5000), "{pacing:?}");
+        }
     }
 
     #[test]

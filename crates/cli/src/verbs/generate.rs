@@ -1,4 +1,6 @@
-//! `linerate generate`, first form: replay of a capture file, or one UDP template.
+//! `linerate generate`: one UDP template, or the replay of a capture file.
+
+mod replay;
 
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
@@ -9,8 +11,7 @@ use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_engine::{Changes, Progress, Source, Stop, Transmit, TransmitReport};
-use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
-use linerate_port::backends::pcap::Recording;
+use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::inventory::is_default_route;
 use linerate_port::registry::sends_into_interface;
 use linerate_port::{Spec, TxOptions, open_tx};
@@ -29,25 +30,25 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
+  linerate generate --to eth1 --replay trace.pcap --loops 0 --shift-ips 256 --loop-delay 10ms
+  linerate generate --to eth1 --replay trace.pcap --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
+  linerate generate --to xdp:eth1 --to-server xdp:eth2 --split-by first-packet --replay trace.pcap
   linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
-  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
+  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help
+Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:
+  mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but those of groups; ARP follows
+  ip=OLD:NEW  src-ip=...  dst-ip=...        blocks: 10.0.0.0/8:192.168.0.0/16 keeps the bits free in both; ARP, NDP too
+  port=OLD:NEW  src-port=...  dst-port=...  TCP, UDP, SCTP: 80:8080, or 1000-1999:5000-5999
+  vlan=push:ID[:PRIORITY]  pop  set:ID  OLD:NEW  priority:PRIORITY    the outermost tag
+  ttl=N  ttl=+N  ttl=-N  ttl=floor:N        hop limits too")]
 pub struct Args {
     /// The port to send to
     #[arg(long, value_name = "PORT")]
     to: String,
-    /// Replay a capture file (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with = "udp", required_unless_present = "udp")]
-    replay: Option<String>,
-    /// How many times to replay it; 0 without end
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay")]
-    loops: u64,
-    /// Divide the recorded gaps by this factor
-    #[arg(long, value_name = "FACTOR", conflicts_with = "rate", requires = "replay")]
-    speed: Option<f64>,
-    /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
-    #[arg(long, value_name = "PART/PARTS", requires = "replay")]
-    split: Option<Split>,
+    /// What is about recordings alone.
+    #[command(flatten)]
+    recorded: replay::ReplayArgs,
     /// Repeat one UDP frame
     #[arg(long)]
     udp: bool,
@@ -112,27 +113,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .seconds
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
-    let (scheme, target) = spec.innermost();
-    if sends_into_interface(scheme) && spec.option("netns").is_none() && !args.yes && is_default_route(target) {
-        return Err(usage(format!(
-            "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
-        )));
-    }
-    if scheme == "pcap" && args.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
-        return Err(usage(format!("{target} is both replayed and written: write to another file")));
+    args.check_target(&spec)?;
+    if let Some(path) = &args.recorded.replay {
+        return replay::run(args, path, &spec, pacing, duration);
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let (recording, template) = (args.recording()?, args.template()?);
+    let template = args.template()?;
     let mut port = open_tx(&spec, &TxOptions::default())?;
-    let source = match recording {
-        Some(source) => source,
-        None => {
-            let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
-            let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
-            Source::template_on(&mut port, &template, changes, count, pacing)?
-        }
-    };
+    let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
+    let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
+    let source = Source::template_on(&mut port, &template, changes, count, pacing)?;
     drop_to(Identity::choose(args.user.as_deref())?)?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.quiet || args.json);
@@ -143,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     fn pacing(&self) -> anyhow::Result<Pacing> {
-        match (self.rate, self.speed) {
+        match (self.rate, self.recorded.speed) {
             (Some(rate), _) => Ok(Pacing::Fixed(rate)),
             (None, Some(factor)) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
             (None, Some(factor)) => Err(usage(format!("--speed: {factor} is no factor above 0"))),
@@ -152,15 +143,18 @@ impl Args {
         }
     }
 
-    fn recording(&self) -> anyhow::Result<Option<Source>> {
-        let Some(path) = &self.replay else { return Ok(None) };
-        if path == "-" && self.loops != 1 {
-            return Err(usage("standard input can be replayed only once: leave --loops out"));
+    /// Whether frames may go there.
+    fn check_target(&self, spec: &Spec) -> anyhow::Result<()> {
+        let (scheme, target) = spec.innermost();
+        if sends_into_interface(scheme) && spec.option("netns").is_none() && !self.yes && is_default_route(target) {
+            return Err(usage(format!(
+                "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
+            )));
         }
-        // Opened once: after privileges are gone it might not open again.
-        let recording = Recording::open(path)?;
-        let open = Box::new(move || recording.port());
-        Ok(Some(Source::replay(open, self.loops, self.split.unwrap_or(Split::WHOLE))?))
+        if scheme == "pcap" && self.recorded.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
+            return Err(usage(format!("{target} is both replayed and written: write to another file")));
+        }
+        Ok(())
     }
 
     fn template(&self) -> anyhow::Result<UdpTemplate> {

@@ -1,0 +1,265 @@
+//! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
+
+use super::Args;
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, drop_to};
+use crate::signals::stop_on_signals;
+use crate::view::ledger;
+use crate::view::ledger::LedgerJson;
+use crate::view::live::Live;
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
+use linerate_engine::{Progress, Stop};
+use linerate_generate::rewrite::{Rule, Shift};
+use linerate_generate::{Delays, Pacing, Rate, Rewriting, Split, SplitBy};
+use linerate_port::backends::pcap::Recording;
+use linerate_port::{Spec, TxOptions, open_tx};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Options of `linerate generate` about recordings.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// Replay a capture file (- for standard input)
+    #[arg(long, value_name = "FILE", conflicts_with = "udp", required_unless_present = "udp")]
+    pub replay: Option<String>,
+    /// How many times to replay it; 0 without end
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay")]
+    loops: u64,
+    /// Time between the last frame of a loop and the first of the next, as in 10ms [default: the mean gap]
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "replay")]
+    loop_delay: Option<Duration>,
+    /// Divide the recorded gaps by this factor
+    #[arg(long, value_name = "FACTOR", conflicts_with = "rate", requires = "replay")]
+    pub speed: Option<f64>,
+    /// Hold all of the recording in memory; without it, recordings up to 256 MiB are held, others read ahead
+    #[arg(long, requires = "replay")]
+    preload: bool,
+    /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
+    #[arg(long, value_name = "PART/PARTS", requires = "replay")]
+    split: Option<Split>,
+    /// Send what servers sent to this port, what clients sent to the one of --to, in the recorded order
+    #[arg(long, value_name = "PORT", requires = "replay")]
+    to_server: Option<String>,
+    /// How servers are told: first-packet, port, mac=MAC,... or ip=BLOCK,... with the clients' addresses [default: first-packet]
+    #[arg(long, value_name = "HOW", requires = "to_server")]
+    split_by: Option<SplitBy>,
+    /// Change frames, as in ip=10.0.0.0/8:192.168.0.0/16 (rules below); may be given several times
+    #[arg(long, value_name = "RULE", requires = "replay")]
+    rewrite: Vec<Rule>,
+    /// Apply the rules to packets in tunnels too
+    #[arg(long, requires = "rewrite")]
+    rewrite_inner: bool,
+    /// Add N to all IP addresses in each further loop; only the last BITS bits (24) of an address change
+    #[arg(long, value_name = "N[/BITS]", requires = "replay")]
+    shift_ips: Option<Shift>,
+    /// Compute all checksums anew; without it, wrong ones stay wrong
+    #[arg(long, requires = "replay")]
+    fix_checksums: bool,
+    /// Fill frames that were cut when recorded with zeros; without it, they are left out
+    #[arg(long, requires = "replay")]
+    pad: bool,
+}
+
+/// Replays the recording at `path`.
+pub(super) fn run(
+    args: &Args,
+    path: &str,
+    spec: &Spec,
+    pacing: Pacing,
+    duration: Option<Duration>,
+) -> anyhow::Result<Exit> {
+    let recorded = &args.recorded;
+    let specs: Vec<Spec> = std::iter::once(Ok(spec.clone()))
+        .chain(recorded.to_server.iter().map(|server| Spec::parse(server).map_err(usage)))
+        .collect::<Result<_, _>>()?;
+    for spec in &specs {
+        args.check_target(spec)?;
+        if spec.innermost().0 == "pcap" && specs.iter().filter(|other| *other == spec).count() > 1 {
+            return Err(usage(format!("{spec} is given for both sides: one file cannot be written twice")));
+        }
+    }
+    if path == "-" && recorded.loops != 1 {
+        return Err(usage("standard input can be replayed only once: leave --loops out"));
+    }
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    // Opened once: after privileges are gone it might not open again.
+    let recording = Recording::open(path)?;
+    let ports = specs.iter().map(|spec| open_tx(spec, &TxOptions::default())).collect::<Result<Vec<_>, _>>()?;
+    drop_to(Identity::choose(args.user.as_deref())?)?;
+    let progress = Progress::new();
+    let live = Live::start(&progress, "sent", args.quiet || args.json);
+    let report = Replay {
+        open: Box::new(move || recording.port()),
+        memory: recorded.memory(path),
+        loops: recorded.loops,
+        loop_gap: recorded.loop_delay,
+        edits: recorded.edits(),
+        ports,
+        pacing,
+        duration,
+        stop,
+        progress,
+    }
+    .run();
+    drop(live);
+    conclude(args, &specs, pacing, &report)
+}
+
+impl ReplayArgs {
+    /// A pipe is never waited for to its end; a large file is known by its size before it is read.
+    fn memory(&self, path: &str) -> Memory {
+        let size = std::fs::metadata(if path == "-" { "/dev/stdin" } else { path });
+        let size = size.ok().filter(|data| data.is_file()).map(|data| data.len());
+        match size {
+            _ if self.preload => Memory::Whole,
+            Some(size) if size <= SMALL => Memory::IfSmall,
+            _ => Memory::Ahead,
+        }
+    }
+
+    fn edits(&self) -> Edits {
+        let rewriting = Rewriting {
+            rules: self.rewrite.clone(),
+            shift: self.shift_ips,
+            inner: self.rewrite_inner,
+            fix_checksums: self.fix_checksums,
+        };
+        let split_by = self.to_server.as_ref().map(|_| self.split_by.clone().unwrap_or(SplitBy::First));
+        Edits { split: self.split.unwrap_or(Split::WHOLE), pad: self.pad, rewriting, split_by }
+    }
+}
+
+/// A span of time: `250us`, `10ms`, `1.5s`.
+fn span(text: &str) -> Result<Duration, String> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let scale = match &text[unit..] {
+        "ns" => Some(1e-9),
+        "us" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        _ => None,
+    };
+    let seconds = scale.zip(text[..unit].parse::<f64>().ok()).map(|(scale, number)| number * scale);
+    let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "write a number with ns, us, ms or s, as in 10ms".to_owned())
+}
+
+fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&ReplayJson::new(specs, report))?);
+    } else if !args.quiet {
+        eprint!("{}", summary(pacing, report));
+    }
+    if let Some(failure) = &report.failure {
+        eprintln!("linerate: {failure}");
+        return Ok(Exit::Failed);
+    }
+    Ok(if args.lossless && report.ledger.lost() > 0 { Exit::Lost } else { Exit::Done })
+}
+
+/// The summary at the end, for people.
+fn summary(pacing: Pacing, report: &ReplayReport) -> String {
+    let seconds = report.elapsed.as_secs_f64();
+    let rates = Rates::new(report.sent.frames, report.sent.bytes, seconds);
+    let mut text = format!(
+        "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1\n",
+        grouped(report.sent.frames),
+        grouped(report.sent.bytes),
+        frames_per_second(rates.mpps),
+        rates.gbps_l1,
+    );
+    if let [_, _, ..] = &report.ports[..] {
+        for (name, sent) in &report.ports {
+            text += &format!("  {name}: {} frames, {} bytes\n", grouped(sent.frames), grouped(sent.bytes));
+        }
+    }
+    text += &ledger::print(&report.ledger, true);
+    if report.padded > 0 {
+        text += &format!("  {} frames had been cut and were padded with zeros\n", grouped(report.padded));
+    }
+    if report.starved > 0 {
+        text += &format!("  {} times nothing was there to be sent: reading was too slow\n", grouped(report.starved));
+    }
+    if pacing != Pacing::Fixed(Rate::Top) {
+        let figures = |delays: &Delays| {
+            let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
+            format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
+        };
+        text += &format!("  behind schedule: {}\n", figures(&report.timing.behind));
+        text += &format!("  gap error: {}, by the sender's clock\n", figures(&report.timing.gap_error));
+    }
+    text
+}
+
+fn micros(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e6
+}
+
+/// `linerate/generate/1`, of a replay.
+#[derive(Serialize)]
+struct ReplayJson {
+    schema: &'static str,
+    port: String,
+    ports: Vec<PortJson>,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    loops: u64,
+    padded: u64,
+    starved: u64,
+    behind_mean_us: f64,
+    behind_p50_us: f64,
+    behind_p99_us: f64,
+    behind_max_us: f64,
+    gap_error_p50_us: f64,
+    gap_error_p99_us: f64,
+    gap_error_max_us: f64,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+/// What went through one port.
+#[derive(Serialize)]
+struct PortJson {
+    port: String,
+    frames: u64,
+    bytes: u64,
+}
+
+impl ReplayJson {
+    fn new(specs: &[Spec], report: &ReplayReport) -> Self {
+        let seconds = report.elapsed.as_secs_f64();
+        let (behind, gap) = (&report.timing.behind, &report.timing.gap_error);
+        let port = |(spec, (_, sent)): (&Spec, &(String, linerate_port::Sent))| PortJson {
+            port: spec.to_string(),
+            frames: sent.frames,
+            bytes: sent.bytes,
+        };
+        ReplayJson {
+            schema: "linerate/generate/1",
+            port: specs.first().map(Spec::to_string).unwrap_or_default(),
+            ports: specs.iter().zip(&report.ports).map(port).collect(),
+            frames: report.sent.frames,
+            bytes: report.sent.bytes,
+            seconds,
+            rates: Rates::new(report.sent.frames, report.sent.bytes, seconds),
+            loops: report.passes,
+            padded: report.padded,
+            starved: report.starved,
+            behind_mean_us: micros(behind.mean()),
+            behind_p50_us: micros(behind.quantile(0.5)),
+            behind_p99_us: micros(behind.quantile(0.99)),
+            behind_max_us: micros(behind.max()),
+            gap_error_p50_us: micros(gap.quantile(0.5)),
+            gap_error_p99_us: micros(gap.quantile(0.99)),
+            gap_error_max_us: micros(gap.max()),
+            failure: report.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&report.ledger),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Where batches come from: from memory again and again, or from a thread that stays ahead.
+
+use super::prepare::{Batch, Prepare};
+use crate::control::Stop;
+use crate::source::Open;
+use crate::wait::wait_for;
+use linerate_burst::{Horizon, LinkType, Nanos};
+use linerate_port::{PortError, RxPort, RxQueue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::time::Duration;
+
+/// Batches that are read ahead: 128 MiB of frames, a tenth of a second at 10 Gb/s.
+const AHEAD: usize = 32;
+/// How long to wait before looking again whether a pipe has something, or stopping is wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What there is to send.
+pub(super) enum Turn<'a> {
+    /// These frames.
+    Batch(&'a Batch),
+    /// Nothing right now.
+    Nothing,
+    /// Nothing more.
+    Ended,
+}
+
+/// Batches in the order of the recording, pass after pass.
+pub(super) enum Feed {
+    /// All in memory.
+    Held { batches: Vec<Batch>, at: usize, passes: Passes },
+    /// Made by a thread.
+    Ahead(Box<Ahead>),
+}
+
+impl Feed {
+    /// Waits until as much as possible is there.
+    pub fn fill_up(&self, stop: &Stop) {
+        if let Feed::Ahead(ahead) = self {
+            while !ahead.filled.load(Ordering::Relaxed) && !stop.is_requested() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    pub fn turn(&mut self) -> Result<Turn<'_>, PortError> {
+        match self {
+            Feed::Held { batches, at, passes } => {
+                Ok(if passes.is_over() { Turn::Ended } else { batches.get(*at).map_or(Turn::Ended, Turn::Batch) })
+            }
+            Feed::Ahead(ahead) => ahead.turn(),
+        }
+    }
+
+    /// Done with the batch shown.
+    pub fn next(&mut self) {
+        match self {
+            Feed::Held { batches, at, passes } => {
+                let batch = &batches[*at];
+                let is_last = batch.ends_pass;
+                *at += 1;
+                if is_last {
+                    *at = 0;
+                    passes.end(batches.iter().any(|batch| !batch.block.is_empty()));
+                }
+            }
+            Feed::Ahead(ahead) => ahead.give_back(),
+        }
+    }
+}
+
+/// How many times the recording is still gone through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passes {
+    left: u64,
+    /// Passes gone through.
+    pub done: u64,
+}
+
+impl Passes {
+    /// So many, 0: without end.
+    pub fn new(loops: u64) -> Self {
+        Passes { left: if loops == 0 { u64::MAX } else { loops }, done: 0 }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// One has ended; one without a frame would be gone through for ever.
+    fn end(&mut self, had_frames: bool) {
+        self.done += 1;
+        self.left = if had_frames { self.left - 1 } else { 0 };
+    }
+}
+
+/// The receiving end of a thread that makes batches.
+pub(super) struct Ahead {
+    batches: Receiver<Result<Batch, PortError>>,
+    current: Option<Batch>,
+    /// Batches go back to be filled again.
+    spare: Sender<Batch>,
+    /// The thread has nothing more to do for now.
+    filled: Arc<AtomicBool>,
+    /// Ends the thread where it waits for a pipe.
+    over: Stop,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.over.request();
+    }
+}
+
+impl Ahead {
+    fn turn(&mut self) -> Result<Turn<'_>, PortError> {
+        if self.current.is_none() {
+            match self.batches.try_recv() {
+                Ok(batch) => self.current = Some(batch?),
+                Err(TryRecvError::Empty) => return Ok(Turn::Nothing),
+                Err(TryRecvError::Disconnected) => return Ok(Turn::Ended),
+            }
+        }
+        Ok(self.current.as_ref().map_or(Turn::Nothing, Turn::Batch))
+    }
+
+    fn give_back(&mut self) {
+        if let Some(mut batch) = self.current.take() {
+            batch.clear();
+            // Nobody takes it back once all have been made.
+            let _ = self.spare.send(batch);
+        }
+    }
+}
+
+/// What passes are made of.
+pub(super) enum Stock {
+    /// A recording that is read in each pass.
+    File(Open),
+    /// Frames as they were recorded.
+    Held(Vec<Batch>),
+}
+
+/// Starts a thread that makes batches, `loops` times (0: without end) from the beginning.
+pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> Feed {
+    let (sender, batches) = sync_channel(AHEAD);
+    let (spare, spares) = channel();
+    let (filled, over) = (Arc::new(AtomicBool::new(false)), Stop::new());
+    let maker = Maker {
+        prepare,
+        sender,
+        spares,
+        made: 0,
+        batch: Batch::new(),
+        had_frames: false,
+        filled: Arc::clone(&filled),
+        over: over.clone(),
+    };
+    std::thread::spawn(move || maker.run(stock, Passes::new(loops)));
+    Feed::Ahead(Box::new(Ahead { batches, current: None, spare, filled, over }))
+}
+
+/// Reads a recording into memory; `None` if that takes more than `most` bytes.
+pub(super) fn hold(
+    open: &mut Open,
+    prepare: &mut Prepare,
+    most: u64,
+    stop: &Stop,
+) -> Result<Option<Vec<Batch>>, PortError> {
+    let mut queue = first_queue(open()?)?;
+    let (mut batches, mut bytes) = (vec![Batch::new()], 0);
+    prepare.begin_pass();
+    while !stop.is_requested() {
+        let batch = batches.last_mut().expect("there always is one");
+        match read(&mut *queue, prepare, 0, batch)? {
+            Read::Some => {}
+            Read::Full => {
+                bytes += batch.bytes();
+                batches.push(Batch::new());
+            }
+            Read::Nothing => pause(&*queue),
+            Read::Ended => {
+                bytes += batch.bytes();
+                batch.ends_pass = true;
+                return Ok((bytes <= most).then_some(batches));
+            }
+        }
+        if bytes > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Vec::new()))
+}
+
+/// What came of reading on.
+enum Read {
+    Some,
+    Full,
+    Nothing,
+    Ended,
+}
+
+/// Reads what a queue shows into a batch.
+fn read(queue: &mut dyn RxQueue, prepare: &mut Prepare, turn: u64, batch: &mut Batch) -> Result<Read, PortError> {
+    let head = queue.fill(Nanos::ZERO)?;
+    if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
+        let reason = format!("frames of {} cannot be replayed, only those of ethernet", other.link);
+        return Err(PortError::broken("replay", reason));
+    }
+    let shown = head.burst.len();
+    if shown == 0 {
+        return Ok(if head.horizon == Horizon::Ended { Read::Ended } else { Read::Nothing });
+    }
+    let done = prepare.put(head.burst, turn, batch);
+    queue.consume(done);
+    Ok(if done < shown { Read::Full } else { Read::Some })
+}
+
+fn pause(queue: &dyn RxQueue) {
+    match queue.wake() {
+        Some(fd) => wait_for(&[fd], LOOK_AGAIN),
+        None => std::thread::sleep(LOOK_AGAIN),
+    }
+}
+
+/// The thread that stays ahead.
+struct Maker {
+    prepare: Prepare,
+    sender: SyncSender<Result<Batch, PortError>>,
+    spares: Receiver<Batch>,
+    /// Batches there are.
+    made: usize,
+    /// The one being filled.
+    batch: Batch,
+    /// Whether this pass had a frame.
+    had_frames: bool,
+    filled: Arc<AtomicBool>,
+    over: Stop,
+}
+
+/// Nobody wants more.
+struct Unwanted;
+
+impl Maker {
+    fn run(mut self, mut stock: Stock, mut passes: Passes) {
+        while !passes.is_over() {
+            self.prepare.begin_pass();
+            self.had_frames = false;
+            let result = match &mut stock {
+                Stock::File(open) => self.read(open, passes.done),
+                Stock::Held(batches) => Ok(self.copy(batches, passes.done)),
+            };
+            match result {
+                Ok(Ok(())) => {}
+                Ok(Err(Unwanted)) => break,
+                Err(error) => {
+                    let _ = self.hand_on().map(|()| self.sender.send(Err(error)));
+                    break;
+                }
+            }
+            self.had_frames |= !self.batch.block.is_empty();
+            passes.end(self.had_frames);
+            self.batch.ends_pass = true;
+            if self.hand_on().is_err() {
+                break;
+            }
+        }
+        self.filled.store(true, Ordering::Relaxed);
+    }
+
+    fn read(&mut self, open: &mut Open, turn: u64) -> Result<Result<(), Unwanted>, PortError> {
+        let mut queue = first_queue(open()?)?;
+        while !self.over.is_requested() {
+            match read(&mut *queue, &mut self.prepare, turn, &mut self.batch)? {
+                Read::Some => {}
+                Read::Ended => return Ok(Ok(())),
+                Read::Full => {
+                    if self.hand_on().is_err() {
+                        return Ok(Err(Unwanted));
+                    }
+                }
+                Read::Nothing => {
+                    // What a pipe has brought is not held back.
+                    if self.hand_on().is_err() {
+                        return Ok(Err(Unwanted));
+                    }
+                    self.filled.store(true, Ordering::Relaxed);
+                    pause(&*queue);
+                }
+            }
+        }
+        Ok(Err(Unwanted))
+    }
+
+    fn copy(&mut self, batches: &[Batch], turn: u64) -> Result<(), Unwanted> {
+        for burst in batches.iter().map(|batch| batch.block.burst()) {
+            let mut done = 0;
+            while done < burst.len() {
+                done += self.prepare.put(burst.slice(done..burst.len()), turn, &mut self.batch);
+                if done < burst.len() {
+                    self.hand_on()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the batch on and takes another one; waits while all are on their way.
+    fn hand_on(&mut self) -> Result<(), Unwanted> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.had_frames |= !self.batch.block.is_empty();
+        let next = match self.spares.try_recv() {
+            Ok(batch) => batch,
+            Err(_) if self.made < AHEAD => {
+                self.made += 1;
+                Batch::new()
+            }
+            Err(_) => self.wait_for_spare()?,
+        };
+        self.sender.send(Ok(std::mem::replace(&mut self.batch, next))).map_err(|_| Unwanted)
+    }
+
+    fn wait_for_spare(&mut self) -> Result<Batch, Unwanted> {
+        self.filled.store(true, Ordering::Relaxed);
+        loop {
+            match self.spares.recv_timeout(LOOK_AGAIN) {
+                Ok(batch) => return Ok(batch),
+                Err(RecvTimeoutError::Timeout) if !self.over.is_requested() => {}
+                Err(_) => return Err(Unwanted),
+            }
+        }
+    }
+}
+
+fn first_queue(port: RxPort) -> Result<Box<dyn RxQueue>, PortError> {
+    let RxPort { name, queues, .. } = port;
+    queues.into_iter().next().ok_or_else(|| PortError::broken(name, "has no queue"))
+}

@@ -1,0 +1,65 @@
+//! All queues of all ports as one list, in which each frame names its place.
+
+use linerate_burst::{Burst, Ledger, Nanos};
+use linerate_port::{PortError, Sent, TxPort};
+
+/// The queues that a replay sends into.
+pub(super) struct Outlets {
+    ports: Vec<TxPort>,
+    /// Port and queue of each outlet.
+    places: Vec<(usize, usize)>,
+}
+
+impl Outlets {
+    pub fn new(ports: Vec<TxPort>) -> Self {
+        let queues = |(port, of): (usize, &TxPort)| (0..of.queues.len()).map(move |queue| (port, queue));
+        let places = ports.iter().enumerate().flat_map(queues).collect();
+        Outlets { ports, places }
+    }
+
+    pub fn send(&mut self, outlet: usize, burst: Burst<'_>) -> Result<usize, PortError> {
+        let (port, queue) = self.places[outlet];
+        self.ports[port].queues[queue].send(burst)
+    }
+
+    /// Gets what was taken on its way; false while some of it still is not.
+    pub fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        let mut all = true;
+        for queue in self.ports.iter_mut().flat_map(|port| &mut port.queues) {
+            all &= queue.flush(now)?;
+        }
+        Ok(all)
+    }
+
+    /// What all of them have sent.
+    pub fn sent(&self) -> Sent {
+        let mut all = Sent::default();
+        for (_, sent) in self.by_port() {
+            (all.frames, all.bytes) = (all.frames + sent.frames, all.bytes + sent.bytes);
+        }
+        all
+    }
+
+    /// What each port has sent.
+    pub fn by_port(&self) -> impl Iterator<Item = (&str, Sent)> {
+        self.ports.iter().map(|port| {
+            let mut all = Sent::default();
+            for sent in port.queues.iter().map(|queue| queue.sent()) {
+                (all.frames, all.bytes) = (all.frames + sent.frames, all.bytes + sent.bytes);
+            }
+            (port.name.as_str(), all)
+        })
+    }
+
+    /// The name of the port of an outlet.
+    pub fn name(&self, outlet: usize) -> &str {
+        &self.ports[self.places[outlet].0].name
+    }
+
+    pub fn counters(&self, ledger: &mut Ledger) {
+        for port in &self.ports {
+            port.monitor.iter().for_each(|monitor| monitor.counters(ledger));
+            port.queues.iter().for_each(|queue| queue.counters(ledger));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How long things took: counts in buckets, of which each is a sixteenth of its own size wide.
+
+use std::time::Duration;
+
+/// Steps within each power of two: figures are at most so much too large.
+const STEPS: u64 = 16;
+const BUCKETS: usize = (64 - 3) * STEPS as usize;
+
+/// A distribution of times. Adding takes a few nanoseconds, whatever was added before; the memory is always the same.
+#[derive(Clone, Debug)]
+pub struct Delays {
+    counts: Box<[u64; BUCKETS]>,
+    total: u64,
+    sum: u128,
+    max: u64,
+}
+
+impl Delays {
+    /// Of nothing.
+    pub fn new() -> Self {
+        Delays { counts: Box::new([0; BUCKETS]), total: 0, sum: 0, max: 0 }
+    }
+
+    /// Counts one more time, in nanoseconds.
+    #[inline]
+    pub fn add(&mut self, nanos: u64) {
+        self.counts[bucket(nanos)] += 1;
+        self.total += 1;
+        self.sum += u128::from(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// The longest.
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.max)
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos((self.sum / u128::from(self.total.max(1))) as u64)
+    }
+
+    /// The time that this part of all, from 0 to 1, do not exceed: exact, or up to a sixteenth more.
+    pub fn quantile(&self, part: f64) -> Duration {
+        let wanted = ((self.total as f64 * part).ceil() as u64).clamp(1, self.total.max(1));
+        let mut seen = 0;
+        let found = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        Duration::from_nanos(found.map_or(0, last).min(self.max))
+    }
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Delays::new()
+    }
+}
+
+/// Below 16 a bucket each; from there on the upper five bits decide.
+#[inline]
+fn bucket(nanos: u64) -> usize {
+    let shift = (nanos | STEPS).ilog2() - STEPS.ilog2();
+    (u64::from(shift) * STEPS + (nanos >> shift)) as usize
+}
+
+/// The largest time in a bucket.
+fn last(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < STEPS {
+        return bucket;
+    }
+    let shift = bucket / STEPS - 1;
+    let first = bucket % STEPS + STEPS;
+    (first << shift) + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_time_has_its_bucket() {
+        assert_eq!((bucket(0), bucket(15), bucket(16), bucket(31), bucket(32)), (0, 15, 16, 31, 32));
+        assert_eq!((bucket(u64::MAX), last(bucket(u64::MAX))), (BUCKETS - 1, u64::MAX));
+        assert_eq!(Delays::new().quantile(0.5), Duration::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_sorted_times(
+            mut times in proptest::collection::vec(prop_oneof![0u64..100, 0u64..1 << 40], 1..200), part in 0.0f64..=1.0,
+        ) {
+            let mut delays = Delays::new();
+            times.iter().for_each(|time| delays.add(*time));
+            times.sort_unstable();
+            let rank = ((times.len() as f64 * part).ceil() as usize).clamp(1, times.len());
+            let (exact, found) = (times[rank - 1], delays.quantile(part).as_nanos() as u64);
+            prop_assert!(found >= exact && found <= exact + exact / STEPS, "{found} for {exact}");
+            prop_assert_eq!(delays.quantile(1.0), delays.max());
+            prop_assert_eq!(delays.max().as_nanos() as u64, times[times.len() - 1]);
+            prop_assert_eq!(delays.mean().as_nanos() as u64, times.iter().sum::<u64>() / times.len() as u64);
+        }
+    }
+}
