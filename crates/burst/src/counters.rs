@@ -24,6 +24,8 @@ pub enum Stage {
     Write,
     /// One queue of a sending port.
     Send,
+    /// The answers to those who ask for the addresses of a sender.
+    Answer,
 }
 
 impl Stage {
@@ -39,6 +41,7 @@ impl Stage {
             Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Send => "send",
+            Stage::Answer => "answer",
         }
     }
 }
@@ -263,6 +266,35 @@ counters! {
     SendFaultPadded = Send, Note, "fault_padded";
     /// Frames whose transport checksum, left to hardware, `faulty` filled in as hardware would have.
     SendChecksumFilled = Send, Note, "checksum_filled";
+
+    /// Frames looked at: all that may be a question, or the answer to one.
+    AnswerReceived = Answer, Received, "received";
+    /// Frames that were answered, or that answered a question.
+    Answered = Answer, Delivered, "answered";
+    /// Frames that ask for nothing, or ask somebody else.
+    AnswerOther = Answer, Refused, "not_asked";
+    /// Frames that are cut, fragments, have a wrong checksum, or break a rule for such messages.
+    AnswerMalformed = Answer, Refused, "malformed";
+    /// Frames whose source is no address of one other station.
+    AnswerMartian = Answer, Refused, "martian";
+    /// Frames that ask more often than is answered.
+    AnswerLimited = Answer, Refused, "rate_limited";
+    /// Frames whose answer found no room, because the port took nothing.
+    AnswerFull = Answer, Lost, "queue_full";
+    /// ARP requests answered.
+    AnsweredArp = Answer, Note, "arp";
+    /// Neighbor solicitations answered.
+    AnsweredNeighbor = Answer, Note, "neighbor";
+    /// Echo requests (ping) answered, ICMP and ICMPv6.
+    AnsweredEcho = Answer, Note, "echo";
+    /// Next hops whose MAC address was found.
+    AnswerResolved = Answer, Note, "resolved";
+    /// ARP requests and neighbor solicitations sent to find next hops.
+    AnswerAsked = Answer, Note, "asked";
+    /// Frames from another station that uses an address answered for.
+    AnswerConflict = Answer, Note, "conflict";
+    /// Answers and questions that the port did not take.
+    AnswerUnsent = Answer, Note, "unsent";
 }
 
 #[cfg(test)]

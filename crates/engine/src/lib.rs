@@ -4,6 +4,7 @@
 //! - [`control`]: stopping a run, and watching it from another thread;
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit;
+//! - [`answer`]: port -> answers -> port, beside a sender;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
 //!   `complete`: what is done with each desc; `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`share`]: the ordered stream for other processes;
@@ -15,6 +16,7 @@
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod capture;
 pub mod clock;
 mod complete;
@@ -34,6 +36,7 @@ pub mod source;
 pub mod transmit;
 pub mod wait;
 
+pub use answer::{Answering, AnsweringReport, Unresolved};
 pub use capture::{Capture, CaptureReport};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};

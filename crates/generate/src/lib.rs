@@ -16,9 +16,11 @@
 //! What became of it:
 //! - [`trailer`]: what a receiver knows a frame by;
 //! - [`check`]: the receiver, which accounts for every frame of every stream;
-//! - [`delays`]: how long things took, as counts in buckets.
+//! - [`delays`]: how long things took, as counts in buckets;
+//! - [`answer`]: what a host with these addresses would answer.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod check;
 pub mod delays;
 pub mod rate;

@@ -12,7 +12,7 @@
 //!   [`sll2`], [`ppp`], [`chdlc`];
 //! - [`mpls`], [`pseudowire`], [`pppoe`];
 //! - [`arp`], [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`], [`mobility`], [`hip`], [`shim6`], [`ah`];
-//! - [`tcp`], [`tcp_option`], [`udp`], [`udp_lite`], [`sctp`], [`icmp`], [`icmpv6`], [`igmp`], [`esp`];
+//! - [`tcp`], [`tcp_option`], [`udp`], [`udp_lite`], [`sctp`], [`icmp`], [`icmpv6`], [`ndp`], [`igmp`], [`esp`];
 //! - tunnels: [`gre`], [`erspan`], [`vxlan`], [`geneve`], [`gtp_u`], [`teredo`], and IP in IP;
 //! - [`options`]: the kind, length, data lists of IPv4 and TCP; [`checksum`]: RFC 1071 and RFC 1624; [`crc32c`];
 //! - [`registry`]: one row a protocol; [`number`]: how they announce each other;
@@ -77,6 +77,7 @@ pub mod mac;
 pub mod mobility;
 pub mod mpls;
 pub mod named;
+pub mod ndp;
 pub mod null;
 pub mod number;
 pub mod options;

@@ -2,6 +2,9 @@
 
 mod replay;
 
+mod answer;
+
+use self::answer::{AnswerArgs, Sender};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
@@ -10,7 +13,8 @@ use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use linerate_engine::{Changes, Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_engine::{Answering, Changes, Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_generate::answer::Vlans;
 use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::inventory::is_default_route;
 use linerate_port::registry::sends_into_interface;
@@ -35,6 +39,7 @@ Examples:
   linerate generate --to xdp:eth1 --to-server xdp:eth2 --split-by first-packet --replay trace.pcap
   linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
+  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer   through a router
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help
 Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:
   mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but those of groups; ARP follows
@@ -88,6 +93,8 @@ pub struct Args {
     /// Destination port (default: discard)
     #[arg(long, value_name = "PORT", default_value_t = 9, requires = "udp")]
     dst_port: u16,
+    #[command(flatten)]
+    answer: AnswerArgs,
     /// Send into the interface of the default route too
     #[arg(long)]
     yes: bool,
@@ -119,16 +126,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let template = args.template()?;
+    let mut answering = args.answer.open(&spec, &[args.sender()])?;
+    let next_hop = args.answer.next_hop(answering.as_mut(), args.sender(), args.dst_ip, &stop)?;
+    let template = args.template(next_hop.unwrap_or(args.dst_mac))?;
     let mut port = open_tx(&spec, &TxOptions::default())?;
     let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
     let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
     let source = Source::template_on(&mut port, &template, changes, count, pacing)?;
     drop_to(Identity::choose(args.user.as_deref())?)?;
+    let answering = answering.map(Answering::start).transpose()?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.quiet || args.json);
-    let report = Transmit { source, port, pacing, duration, stop, progress }.run();
+    let mut report = Transmit { source, port, pacing, duration, stop, progress }.run();
     drop(live);
+    report.ledger.add_all(&answer::finish(answering).ledger);
     args.conclude(&spec, pacing, &report)
 }
 
@@ -157,14 +168,13 @@ impl Args {
         Ok(())
     }
 
-    fn template(&self) -> anyhow::Result<UdpTemplate> {
-        UdpTemplate::new(
-            (self.src_mac, self.dst_mac),
-            (self.src_ip, self.dst_ip),
-            (self.src_port, self.dst_port),
-            self.size,
-        )
-        .map_err(usage)
+    fn sender(&self) -> Sender {
+        Sender { mac: self.src_mac, ip: self.src_ip, vlans: Vlans::NONE }
+    }
+
+    fn template(&self, dst_mac: MacAddr) -> anyhow::Result<UdpTemplate> {
+        UdpTemplate::new((self.src_mac, dst_mac), (self.src_ip, self.dst_ip), (self.src_port, self.dst_port), self.size)
+            .map_err(usage)
     }
 
     fn conclude(&self, spec: &Spec, pacing: Pacing, report: &TransmitReport) -> anyhow::Result<Exit> {

@@ -1,0 +1,73 @@
+//! Neighbor solicitations and advertisements (RFC 4861 section 7), detection of duplicate addresses among them
+//! (RFC 4862 section 5.4).
+
+use super::addresses::{Addresses, is_host, is_station};
+use super::outbox::Outbox;
+use super::received::{Link, Received};
+use linerate_burst::Count;
+use linerate_wire::ndp::{ADVERTISEMENT, ALL_NODES, Advertisement, HOP_LIMIT, SOLICITATION, Solicitation};
+use linerate_wire::ndp::{multicast_mac, solicited_node};
+use linerate_wire::{MacAddr, icmpv6, ipv6, registry};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Bytes of a body with one MAC address.
+const BODY: usize = 28;
+
+/// Answers a solicitation for one of `own`; `message` is the payload of `packet`, its checksum right.
+pub(super) fn answer(
+    received: &Received<'_>,
+    packet: &ipv6::View<'_>,
+    message: &icmpv6::View<'_>,
+    own: &Addresses,
+    outbox: &mut Outbox,
+) -> Result<Count, Count> {
+    let asked = Solicitation::parse(message.body()).map_err(|_| Count::AnswerMalformed)?;
+    let group = solicited_node(asked.target);
+    let mac = received.asked(own, IpAddr::V6(asked.target), &[multicast_mac(group)])?;
+    // Section 7.1.1; who looks for duplicates of an address has none yet, and asks the group.
+    let (source, probe) = (packet.source(), packet.source().is_unspecified());
+    let right_place = packet.destination() == group || (packet.destination() == asked.target && !probe);
+    let told = asked.source_mac;
+    if packet.hop_limit() != HOP_LIMIT || message.code() != 0 || !right_place || (probe && told.is_some()) {
+        return Err(Count::AnswerMalformed);
+    }
+    let back = told.unwrap_or(received.source());
+    if !probe && (!is_host(IpAddr::V6(source)) || !is_station(back) || back == mac) {
+        return Err(Count::AnswerMartian);
+    }
+    let answer =
+        Advertisement { router: false, solicited: !probe, replace: true, target: asked.target, target_mac: Some(mac) };
+    let (back, destination) = if probe { (multicast_mac(ALL_NODES), ALL_NODES) } else { (back, source) };
+    let mut body = [0; BODY];
+    answer.emit(&mut body).map_err(|_| Count::AnswerMalformed)?;
+    let network = header(asked.target, destination);
+    let message = icmpv6::Header { kind: ADVERTISEMENT, code: 0 };
+    outbox.answer(&received.link.between(mac, back), &[&network, &message], &body)?;
+    Ok(Count::AnsweredNeighbor)
+}
+
+/// What an advertisement tells; `message` is the payload of `packet`, its checksum right.
+pub(super) fn told(packet: &ipv6::View<'_>, message: &icmpv6::View<'_>) -> Result<(Ipv6Addr, MacAddr), Count> {
+    let told = Advertisement::parse(message.body()).map_err(|_| Count::AnswerMalformed)?;
+    // Section 7.1.2.
+    let unasked = packet.destination().is_multicast() && told.solicited;
+    if packet.hop_limit() != HOP_LIMIT || message.code() != 0 || unasked {
+        return Err(Count::AnswerMalformed);
+    }
+    let mac = told.target_mac.ok_or(Count::AnswerOther)?;
+    if is_station(mac) && is_host(IpAddr::V6(told.target)) { Ok((told.target, mac)) } else { Err(Count::AnswerMartian) }
+}
+
+/// Asks the group of `target`; false where there is no room.
+pub(super) fn ask(target: Ipv6Addr, link: impl FnOnce(MacAddr) -> Link, ip: Ipv6Addr, outbox: &mut Outbox) -> bool {
+    let group = solicited_node(target);
+    let link = link(multicast_mac(group));
+    let mut body = [0; BODY];
+    let asked = Solicitation { target, source_mac: Some(link.ethernet.source) };
+    let message = icmpv6::Header { kind: SOLICITATION, code: 0 };
+    asked.emit(&mut body).is_ok() && outbox.put(&link, &[&header(ip, group), &message], &body)
+}
+
+fn header(source: Ipv6Addr, destination: Ipv6Addr) -> ipv6::Header {
+    ipv6::Header { hop_limit: HOP_LIMIT, source, destination, ..ipv6::Header::new(registry::ICMPV6) }
+}

@@ -1,0 +1,134 @@
+//! A received frame as far as its payload, and the link header of what goes back.
+
+use super::addresses::{Addresses, Vlans, is_station};
+use linerate_burst::Count;
+use linerate_wire::{MacAddr, ethernet, vlan};
+use std::net::IpAddr;
+
+/// An Ethernet header and its tags.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub ethernet: ethernet::Header,
+    tags: [vlan::Header; Vlans::MOST],
+    count: usize,
+}
+
+impl Link {
+    /// From `source` to `destination`, in these VLANs.
+    pub fn new(source: MacAddr, destination: MacAddr, vlans: Vlans) -> Self {
+        let mut link = Link {
+            ethernet: ethernet::Header { destination, source, ether_type: vlan::CUSTOMER },
+            tags: [vlan::Header { id: 0, priority: 0, drop_eligible: false, ether_type: 0 }; Vlans::MOST],
+            count: vlans.as_slice().len(),
+        };
+        for (tag, id) in link.tags.iter_mut().zip(vlans.as_slice()) {
+            tag.id = *id;
+        }
+        if link.count > 1 {
+            (link.ethernet.ether_type, link.tags[0].ether_type) = (vlan::SERVICE, vlan::CUSTOMER);
+        }
+        link
+    }
+
+    /// The same tags, between other stations.
+    pub fn between(&self, source: MacAddr, destination: MacAddr) -> Self {
+        Link { ethernet: ethernet::Header { source, destination, ..self.ethernet }, ..*self }
+    }
+
+    /// Outermost first.
+    pub fn tags(&self) -> &[vlan::Header] {
+        &self.tags[..self.count]
+    }
+
+    /// The VLANs; a tag that only gives a priority (identifier 0) means none.
+    fn vlans(&self) -> Option<Vlans> {
+        let mut ids = [0; Vlans::MOST];
+        let tagged = self.tags().iter().map(|tag| tag.id).filter(|id| *id != 0);
+        let count = ids.iter_mut().zip(tagged).map(|(to, id)| *to = id).count();
+        Vlans::new(&ids[..count])
+    }
+}
+
+/// A frame from one other station.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received<'a> {
+    pub link: Link,
+    pub vlans: Vlans,
+    /// What the payload is.
+    pub ether_type: u16,
+    pub payload: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// Looks at a frame; one that is not to be answered whatever is in it is counted as what is returned.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, Count> {
+        let view = ethernet::View::parse(frame).map_err(|_| Count::AnswerMalformed)?;
+        let (mut link, mut payload) = (Link::new(view.source(), view.destination(), Vlans::NONE), view.payload());
+        let mut ether_type = view.ether_type();
+        link.ethernet.ether_type = ether_type;
+        while matches!(ether_type, vlan::CUSTOMER | vlan::SERVICE | vlan::OLD_SERVICE) {
+            let tag = vlan::View::parse(payload).map_err(|_| Count::AnswerMalformed)?;
+            *link.tags.get_mut(link.count).ok_or(Count::AnswerOther)? = tag.header();
+            link.count += 1;
+            (ether_type, payload) = (tag.ether_type(), tag.payload());
+        }
+        if !is_station(link.ethernet.source) {
+            return Err(Count::AnswerMartian);
+        }
+        let vlans = link.vlans().ok_or(Count::AnswerOther)?;
+        Ok(Received { link, vlans, ether_type, payload })
+    }
+
+    /// The station that sent it.
+    pub fn source(&self) -> MacAddr {
+        self.link.ethernet.source
+    }
+
+    /// Where `ip` is, if it is one of `own` and the frame was sent to that station, or to one of the groups it
+    /// listens to.
+    pub fn asked(&self, own: &Addresses, ip: IpAddr, groups: &[MacAddr]) -> Result<MacAddr, Count> {
+        let mac = own.find(ip, self.vlans).ok_or(Count::AnswerOther)?;
+        let destination = self.link.ethernet.destination;
+        if destination != mac && !groups.contains(&destination) {
+            return Err(Count::AnswerOther);
+        }
+        if self.source() == mac { Err(Count::AnswerMartian) } else { Ok(mac) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    #[test]
+    fn tags_are_those_asked_for_outermost_first() {
+        let link = |ids: &[u16]| Link::new(A, B, Vlans::new(ids).unwrap());
+        assert!(link(&[]).tags().is_empty());
+        let tagged = link(&[7, 100]);
+        let tags: Vec<(u16, u16)> = tagged.tags().iter().map(|tag| (tag.id, tag.ether_type)).collect();
+        assert_eq!((tagged.ethernet.ether_type, tags), (vlan::SERVICE, vec![(7, vlan::CUSTOMER), (100, 0)]));
+        let back = tagged.between(B, A);
+        assert_eq!((back.ethernet.source, back.tags()), (B, tagged.tags()));
+    }
+
+    #[test]
+    fn a_priority_is_no_vlan_and_three_tags_are_too_many() {
+        let head = [&A.0[..], &B.0].concat();
+        let frame = |rest: &[u8]| [&head, rest].concat();
+        let priority = frame(&[0x81, 0, 0xa0, 0, 8, 6, 9]);
+        let received = Received::parse(&priority).unwrap();
+        assert_eq!((received.vlans, received.ether_type, received.payload), (Vlans::NONE, 0x0806, &[9][..]));
+        assert_eq!((received.link.tags()[0].priority, received.source()), (5, B));
+        let two = frame(&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 100, 8, 0]);
+        assert_eq!(Received::parse(&two).unwrap().vlans, Vlans::new(&[7, 100]).unwrap());
+        let three = frame(&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 100, 0x81, 0, 0, 1, 8, 0]);
+        assert_eq!(Received::parse(&three).unwrap_err(), Count::AnswerOther);
+        assert_eq!(Received::parse(&two[..17]).unwrap_err(), Count::AnswerMalformed);
+        assert_eq!(Received::parse(&frame(&[0x81, 0, 0x0f, 0xff, 8, 0])).unwrap_err(), Count::AnswerOther);
+        let group = [&A.0[..], &[1, 0, 0, 0, 0, 2], &[8, 6]].concat();
+        assert_eq!(Received::parse(&group).unwrap_err(), Count::AnswerMartian);
+    }
+}
