@@ -12,6 +12,8 @@
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
+//! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
+//!   `sender`: what all senders do; `outlets`: the queues they send into;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
@@ -27,12 +29,15 @@ mod lanes;
 mod live;
 pub mod made;
 mod outlet;
+mod outlets;
 mod output;
 pub mod replay;
 mod rounds;
 pub mod select;
+mod sender;
 pub mod share;
 pub mod source;
+pub mod streams;
 pub mod transmit;
 pub mod wait;
 
@@ -46,5 +51,6 @@ pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice};
 pub use share::{Sharing, SharingOptions};
 pub use source::Source;
+pub use streams::{StreamWatch, Streams, StreamsReport};
 pub use transmit::{Transmit, TransmitReport};
 pub use wait::Waiting;

@@ -8,7 +8,7 @@
 //! - `outlets`: the queues of all ports; `session`: when each frame leaves.
 
 mod feed;
-mod outlets;
+
 mod prepare;
 mod session;
 
@@ -20,7 +20,7 @@ use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
 use linerate_port::{PortError, Sent, TxPort};
-use outlets::Outlets;
+use crate::outlets::Outlets;
 use prepare::Prepare;
 use session::Session;
 use std::sync::Arc;

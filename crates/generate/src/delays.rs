@@ -30,6 +30,14 @@ impl Delays {
         self.max = self.max.max(nanos);
     }
 
+    /// Counts what another one has counted.
+    pub fn merge(&mut self, other: &Delays) {
+        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(own, other)| *own += other);
+        self.total += other.total;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.total

@@ -128,6 +128,11 @@ impl Traffic {
         next.or_else(|| self.timeline.peek()).map(|slot| slot.due)
     }
 
+    /// Whether frames are due at times of their own.
+    pub fn is_paced(&self) -> bool {
+        self.paced
+    }
+
     /// Whether all frames were consumed.
     pub fn is_over(&self) -> bool {
         self.next_due().is_none()

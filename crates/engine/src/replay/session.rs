@@ -4,7 +4,7 @@
 //! due the thread sleeps as long as sleeping is exact enough, then looks at the clock until it is time.
 
 use super::feed::{Feed, Turn};
-use super::outlets::Outlets;
+use crate::outlets::Outlets;
 use super::{Replay, ReplayReport};
 use crate::clock;
 use crate::control::{Progress, Stop};

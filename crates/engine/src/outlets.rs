@@ -1,10 +1,10 @@
 //! All queues of all ports as one list, in which each frame names its place.
 
 use linerate_burst::{Burst, Ledger, Nanos};
-use linerate_port::{PortError, Sent, TxPort};
+use linerate_port::{PortError, Sent, TxPort, TxQueue};
 
-/// The queues that a replay sends into.
-pub(super) struct Outlets {
+/// The queues that a run sends into.
+pub(crate) struct Outlets {
     ports: Vec<TxPort>,
     /// Port and queue of each outlet.
     places: Vec<(usize, usize)>,
@@ -18,8 +18,13 @@ impl Outlets {
     }
 
     pub fn send(&mut self, outlet: usize, burst: Burst<'_>) -> Result<usize, PortError> {
+        self.queue(outlet).send(burst)
+    }
+
+    /// A queue.
+    pub fn queue(&mut self, outlet: usize) -> &mut dyn TxQueue {
         let (port, queue) = self.places[outlet];
-        self.ports[port].queues[queue].send(burst)
+        &mut *self.ports[port].queues[queue]
     }
 
     /// Gets what was taken on its way; false while some of it still is not.

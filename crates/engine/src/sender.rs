@@ -1,0 +1,268 @@
+//! What every sender does beside making frames: waiting until one is due, queues that are full, interfaces that go down, the
+//! end of a run, and the account of it.
+
+use crate::clock;
+use crate::control::{Progress, Stop};
+use crate::live;
+use crate::outlets::Outlets;
+use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_generate::Delays;
+use linerate_port::{LiveControl, PortError, Sent, TxPort};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Sleeping is trusted to wake up within this; the rest of a gap is spun away.
+const SLEEP_ERROR: Duration = Duration::from_micros(150);
+/// With so much time left, other work does not make a frame late.
+const SPARE_TIME: Duration = Duration::from_micros(60);
+/// The longest sleep, so that stop requests are seen.
+const NAP_LIMIT: Duration = Duration::from_millis(10);
+/// How long a full queue, or a slow reader, is waited for before looking again.
+const SHORT_NAP: Duration = Duration::from_micros(50);
+/// How long to wait before asking again whether an interface is up.
+const DOWN_NAP: Duration = Duration::from_millis(10);
+/// Whatever is due, what was taken gets on its way so often.
+const FLUSH_EVERY: Duration = Duration::from_millis(1);
+/// A queue that takes nothing for so long is given up.
+const STUCK_LIMIT: Duration = Duration::from_secs(10);
+/// How long what was taken may take to leave once stopping is requested.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// How far from the schedule frames were handed to their queues, by the clock of the sender.
+#[derive(Clone, Debug, Default)]
+pub struct Timing {
+    /// How much later than due; nothing leaves before it is due.
+    pub behind: Delays,
+    /// By how much the gap to the frame before was longer or shorter than in the schedule.
+    pub gap_error: Delays,
+    last: Option<u64>,
+}
+
+impl Timing {
+    /// A frame left so many nanoseconds later than it was due.
+    pub(crate) fn add(&mut self, late: u64) {
+        self.behind.add(late);
+        if let Some(last) = self.last.replace(late) {
+            self.gap_error.add(late.abs_diff(last));
+        }
+    }
+
+    /// What another sender did beside this one.
+    pub(crate) fn merge(&mut self, other: &Timing) {
+        self.behind.merge(&other.behind);
+        self.gap_error.merge(&other.gap_error);
+    }
+}
+
+/// When and whether to go on.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    /// After how long to stop.
+    pub duration: Option<Duration>,
+    /// Ends the run when requested.
+    pub stop: Stop,
+    /// What the run has done so far.
+    pub progress: Arc<Progress>,
+}
+
+impl Limits {
+    fn are_reached(&self, started: Instant) -> bool {
+        self.stop.is_requested() || self.duration.is_some_and(|limit| started.elapsed() >= limit)
+    }
+}
+
+/// One thread that sends.
+pub(crate) struct Sender {
+    outlets: Outlets,
+    limits: Limits,
+    started: Instant,
+    timing: Timing,
+    /// Since when a queue has taken nothing.
+    stuck: Option<Instant>,
+    flushed: Nanos,
+    shown: Sent,
+    /// The interface is down, and how often it went down.
+    down: bool,
+    downs: u64,
+}
+
+/// What one sender did.
+pub(crate) struct Account {
+    pub ledger: Ledger,
+    pub ports: Vec<(String, Sent)>,
+    pub elapsed: Duration,
+    pub timing: Timing,
+}
+
+impl Sender {
+    pub fn new(ports: Vec<TxPort>, limits: Limits) -> Self {
+        Sender {
+            outlets: Outlets::new(ports),
+            limits,
+            started: Instant::now(),
+            timing: Timing::default(),
+            stuck: None,
+            flushed: Nanos::ZERO,
+            shown: Sent::default(),
+            down: false,
+            downs: 0,
+        }
+    }
+
+    /// Goes on with `step`, which says false at the end, until the run is over; then waits until what was taken has left.
+    /// `put_off` learns for how long an interface was down.
+    pub fn run<T>(
+        &mut self,
+        source: &mut T,
+        mut step: impl FnMut(&mut Self, &mut T) -> Result<bool, PortError>,
+        mut put_off: impl FnMut(&mut T, Duration),
+    ) -> Result<(), PortError> {
+        // Sleeping is 50 us less exact without this (prctl(2), PR_SET_TIMERSLACK).
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        self.started = Instant::now();
+        let mut result = Ok(true);
+        while matches!(result, Ok(true)) && !self.is_over() {
+            result = step(self, source).or_else(|error| {
+                put_off(source, self.bear(error)?);
+                Ok(true)
+            });
+        }
+        let result = result.and_then(|_| self.drain());
+        let _ = rustix::thread::set_current_timer_slack(None);
+        result
+    }
+
+    /// Lets the first queue make frames itself, again where it is not done because the interface went down. `look` is called
+    /// several times a second.
+    pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
+        self.started = Instant::now();
+        loop {
+            let Sender { outlets, limits, started, shown, .. } = self;
+            let show = |sent| {
+                show(&limits.progress, shown, sent);
+                look();
+            };
+            match live::run(outlets.queue(0), control, || limits.are_reached(*started), show) {
+                Err(PortError::Down { .. }) if self.is_over() => return Ok(()),
+                Err(error) => self.bear(error).map(|_| ())?,
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.limits.are_reached(self.started)
+    }
+
+    /// How far from the schedule frames left.
+    pub fn timing(&mut self) -> &mut Timing {
+        &mut self.timing
+    }
+
+    /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it.
+    pub fn send(&mut self, outlet: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
+        let done = self.outlets.send(outlet, burst)?;
+        if done == 0 {
+            self.give_up_if_stuck(outlet)?;
+            self.nap(now)?;
+            return Ok(0);
+        }
+        (self.stuck, self.down) = (None, false);
+        if now.since(self.flushed) >= FLUSH_EVERY {
+            self.flush(now)?;
+        }
+        Ok(done)
+    }
+
+    /// Waits until a frame is due, or for so long that it is time to look whether the run is over.
+    pub fn wait(&mut self, due: Nanos, now: Nanos) -> Result<(), PortError> {
+        if due.since(now) > SPARE_TIME {
+            // An idle sender still says how far it is complete.
+            self.flush(now)?;
+        }
+        let left = due.since(clock::now());
+        if left > SLEEP_ERROR {
+            std::thread::sleep((left - SLEEP_ERROR).min(NAP_LIMIT));
+            return Ok(());
+        }
+        while clock::now() < due {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// Waits a little for whoever is to bring or take frames.
+    pub fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
+        self.flush(now)?;
+        std::thread::sleep(SHORT_NAP);
+        Ok(())
+    }
+
+    /// What was done. `truncated` frames were left out because bytes of them were missing.
+    pub fn finish(self, truncated: u64) -> Account {
+        let elapsed = self.started.elapsed();
+        let mut ledger = Ledger::new();
+        self.outlets.counters(&mut ledger);
+        let account = ledger.account(Stage::Send, self.outlets.name(0));
+        if truncated > 0 {
+            account.add(Count::SendReceived, truncated).add(Count::SendTruncated, truncated);
+        }
+        if self.downs > 0 {
+            account.add(Count::SendLinkDown, self.downs);
+        }
+        self.limits.progress.lost.fetch_add(ledger.lost(), Ordering::Relaxed);
+        let ports = self.outlets.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
+        Account { ledger, ports, elapsed, timing: self.timing }
+    }
+
+    fn drain(&mut self) -> Result<(), PortError> {
+        self.stuck = None;
+        while !self.flush(clock::now())? {
+            self.give_up_if_stuck(0)?;
+            let since = self.stuck.unwrap_or_else(Instant::now);
+            if self.limits.stop.is_requested() && since.elapsed() > STOP_LIMIT {
+                break;
+            }
+            std::thread::sleep(SHORT_NAP);
+        }
+        Ok(())
+    }
+
+    /// Gets what was taken on its way; false while some of it still is not.
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        let flushed = self.outlets.flush(now);
+        self.flushed = now;
+        show(&self.limits.progress, &mut self.shown, self.outlets.sent());
+        flushed
+    }
+
+    /// Waits where a port that has sent is down: it may come back. Says for how long.
+    fn bear(&mut self, error: PortError) -> Result<Duration, PortError> {
+        if !matches!(error, PortError::Down { .. }) || self.outlets.sent().frames == 0 {
+            return Err(error);
+        }
+        self.downs += u64::from(!self.down);
+        self.down = true;
+        let before = Instant::now();
+        std::thread::sleep(DOWN_NAP);
+        Ok(before.elapsed())
+    }
+
+    fn give_up_if_stuck(&mut self, outlet: usize) -> Result<(), PortError> {
+        let since = *self.stuck.get_or_insert_with(Instant::now);
+        if since.elapsed() < STUCK_LIMIT || self.limits.stop.is_requested() {
+            return Ok(());
+        }
+        let reason = format!("took no frame for {} s: nobody takes them at the other end", STUCK_LIMIT.as_secs());
+        Err(PortError::broken(self.outlets.name(outlet), reason))
+    }
+}
+
+/// Tells watchers what was sent. A queue may find later that a frame was not: what they know never shrinks.
+fn show(progress: &Progress, shown: &mut Sent, sent: Sent) {
+    let (frames, bytes) = (sent.frames.max(shown.frames), sent.bytes.max(shown.bytes));
+    progress.add(frames - shown.frames, bytes - shown.bytes, bytes - shown.bytes);
+    *shown = Sent { frames, bytes };
+}

@@ -1,0 +1,289 @@
+//! Streams -> timeline -> frames -> the queues of a port, a thread each; or a port that makes the frames itself.
+
+use crate::clock;
+use crate::control::{Progress, Stop};
+use crate::sender::{Account, Limits, Sender, Timing};
+use linerate_burst::{Count, Ledger, Nanos};
+use linerate_generate::stream::{Mark, StreamSet, Wrong};
+use linerate_generate::{Part, Traffic};
+use linerate_port::live::Unable;
+use linerate_port::{LiveControl, PortError, Sent, TxPort};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Frames with the time in them are made so many at a time at most: the last one leaves soon behind the first.
+const MARKED_ROOM: usize = 32;
+/// How often watchers learn what each stream has sent.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// All threads begin at one time, when the last of them surely runs.
+const HEAD_START: Duration = Duration::from_millis(2);
+
+/// Streams that are ready to be sent.
+pub struct Streams {
+    port: TxPort,
+    way: Way,
+    names: usize,
+    note: Option<String>,
+}
+
+/// Who makes the frames.
+enum Way {
+    /// The port.
+    Live(Arc<dyn LiveControl>),
+    /// This process, a part of them for each queue.
+    Made(Vec<Traffic>),
+}
+
+/// What to look at while streams are sent, and when to stop.
+#[derive(Clone, Default)]
+pub struct Run {
+    /// After how long to stop.
+    pub duration: Option<Duration>,
+    /// Ends the run when requested.
+    pub stop: Stop,
+    /// What the run has done so far.
+    pub progress: Arc<Progress>,
+    /// And each stream.
+    pub watch: StreamWatch,
+}
+
+/// What became of streams.
+#[derive(Debug)]
+pub struct StreamsReport {
+    /// Every frame accounted for.
+    pub ledger: Ledger,
+    /// What was sent and not dropped.
+    pub sent: Sent,
+    /// Frames that each stream handed to the port, in the order of the set.
+    pub per_stream: Vec<u64>,
+    /// From the first frame to the last.
+    pub elapsed: Duration,
+    /// How far from the schedule frames left, where this process made them.
+    pub timing: Timing,
+    /// The greatest and the mean time by which frames left later than they were due.
+    pub behind: (Duration, Duration),
+    /// What went wrong, if anything.
+    pub failure: Option<PortError>,
+}
+
+/// Why streams cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsendable {
+    /// They are wrong themselves.
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    /// The port does not send them.
+    #[error(transparent)]
+    Port(#[from] PortError),
+}
+
+/// Lets another thread see how many frames each stream has sent, as it was a tenth of a second ago at most. The run never
+/// waits for a reader.
+#[derive(Clone, Debug, Default)]
+pub struct StreamWatch(Arc<Mutex<Vec<u64>>>);
+
+impl StreamWatch {
+    /// Frames that each stream has sent; empty before the first of them.
+    pub fn sent(&self) -> Vec<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows what one sender has sent beyond what it showed before.
+    fn add(&self, sent: &[u64], shown: &mut [u64], may_wait: bool) {
+        let mut all = match self.0.try_lock() {
+            Ok(all) => all,
+            Err(TryLockError::Poisoned(all)) => all.into_inner(),
+            Err(TryLockError::WouldBlock) if may_wait => self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        all.resize(sent.len().max(all.len()), 0);
+        for ((all, sent), shown) in all.iter_mut().zip(sent).zip(shown) {
+            *all += sent - std::mem::replace(shown, *sent);
+        }
+    }
+}
+
+impl Streams {
+    /// Gets ready to send through a port, by as many threads as it has queues. Call it with the privileges that opening
+    /// the port needed.
+    pub fn new(set: &StreamSet, mut port: TxPort) -> Result<Self, Unsendable> {
+        set.check()?;
+        let mut note = None;
+        if let Some(live) = port.queues.first_mut().and_then(|queue| queue.live()) {
+            match live.prepare(set) {
+                Ok(control) => {
+                    return Ok(Streams { port, way: Way::Live(control), names: set.streams.len(), note });
+                }
+                Err(PortError::Unable { reason: Unable::Make(reason), .. }) => {
+                    note = Some(format!("{}: {reason}; this process makes the frames instead", port.name));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let of = port.queues.len() as u32;
+        let parts = (0..of).map(|index| Traffic::new(set, Part { index, of })).collect::<Result<Vec<_>, _>>()?;
+        let mut streams = Streams { port, way: Way::Made(parts), names: set.streams.len(), note };
+        if set.streams.iter().any(|stream| stream.mark == Mark::Trailer) {
+            streams.set_room(MARKED_ROOM);
+        }
+        Ok(streams)
+    }
+
+    /// The same with frames made once, so many of each stream, and sent again and again.
+    pub fn kept(set: &StreamSet, port: TxPort, frames: u64) -> Result<Self, Unsendable> {
+        let of = port.queues.len() as u32;
+        let part = |index| Traffic::kept(set, Part { index, of }, frames);
+        let parts = (0..of).map(part).collect::<Result<Vec<_>, _>>()?;
+        Ok(Streams { port, way: Way::Made(parts), names: set.streams.len(), note: None })
+    }
+
+    /// What the user should know about the way frames are made.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Whether the port makes the frames.
+    pub fn is_live(&self) -> bool {
+        matches!(self.way, Way::Live(_))
+    }
+
+    /// Sends until all streams have ended, the time is over, or stopping is requested.
+    pub fn run(self, run: &Run) -> StreamsReport {
+        match self.way {
+            Way::Live(control) => run_live(self.port, &*control, self.names, run),
+            Way::Made(parts) => run_made(self.port, parts, self.names, run),
+        }
+    }
+
+    fn set_room(&mut self, frames: usize) {
+        if let Way::Made(parts) = &mut self.way {
+            parts.iter_mut().for_each(|part| part.set_room(frames));
+        }
+    }
+}
+
+impl Run {
+    fn limits(&self) -> Limits {
+        Limits { duration: self.duration, stop: self.stop.clone(), progress: Arc::clone(&self.progress) }
+    }
+}
+
+/// Each queue as a port of its own; the counters of the whole stay with the first.
+fn by_queue(port: TxPort) -> Vec<TxPort> {
+    let TxPort { name, queues, mut monitor } = port;
+    let one = |queue| TxPort { name: name.clone(), queues: vec![queue], monitor: monitor.take() };
+    queues.into_iter().map(one).collect()
+}
+
+/// What one thread sends.
+struct Work {
+    traffic: Traffic,
+    start: Nanos,
+    /// For how long interfaces were down.
+    put_off: u64,
+    paced: bool,
+    shown: Vec<u64>,
+    shown_at: Nanos,
+}
+
+impl Work {
+    /// Sends what is due; false behind the last frame.
+    fn step(&mut self, sender: &mut Sender, watch: &StreamWatch) -> Result<bool, PortError> {
+        let Some(due) = self.traffic.next_due() else { return Ok(false) };
+        let (now, start) = (clock::now(), self.start.after(Duration::from_nanos(self.put_off)));
+        let due_at = start.after(Duration::from_nanos(due));
+        if due_at > now {
+            sender.wait(due_at, now)?;
+            return Ok(true);
+        }
+        let burst = self.traffic.offer(now.0 - start.0, now);
+        let done = sender.send(0, burst, now)?;
+        if self.paced {
+            let late = burst.descs()[..done].iter().map(|desc| now.0.saturating_sub(desc.time.0 + self.put_off));
+            late.for_each(|late| sender.timing().add(late));
+        }
+        self.traffic.consume(done);
+        if now.since(self.shown_at) >= SHOW_EVERY {
+            self.shown_at = now;
+            watch.add(self.traffic.sent_per_stream(), &mut self.shown, false);
+        }
+        Ok(true)
+    }
+}
+
+fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> StreamsReport {
+    let start = clock::now().after(HEAD_START);
+    let send = |(part, port): (Traffic, TxPort)| {
+        let mut sender = Sender::new(vec![port], run.limits());
+        let paced = part.is_paced();
+        let mut work =
+            Work { traffic: part, start, put_off: 0, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
+        let result = sender.run(
+            &mut work,
+            |sender, work| work.step(sender, &run.watch),
+            |work, span| work.put_off += span.as_nanos() as u64,
+        );
+        if result.is_err() {
+            // The others would go on alone.
+            run.stop.request();
+        }
+        run.watch.add(work.traffic.sent_per_stream(), &mut work.shown, true);
+        (sender.finish(0), work.traffic.sent_per_stream().to_vec(), result.err())
+    };
+    let work = parts.into_iter().zip(by_queue(port));
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = work.map(|work| scope.spawn(|| send(work))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut report = StreamsReport::new(streams);
+    for (account, per_stream, failure) in done {
+        report.add(&account, &per_stream, failure);
+    }
+    report.behind = (report.timing.behind.max(), report.timing.behind.mean());
+    report
+}
+
+/// Lets the port make its frames.
+fn run_live(port: TxPort, control: &dyn LiveControl, streams: usize, run: &Run) -> StreamsReport {
+    let mut sender = Sender::new(vec![port], run.limits());
+    let (mut shown, mut shown_at) = (vec![0; streams], Instant::now());
+    let failure = sender.run_live(control, || {
+        if shown_at.elapsed() >= SHOW_EVERY {
+            shown_at = Instant::now();
+            run.watch.add(&control.made(), &mut shown, false);
+        }
+    });
+    let (made, progress) = (control.made(), control.progress());
+    run.watch.add(&made, &mut shown, true);
+    let mut report = StreamsReport::new(streams);
+    report.add(&sender.finish(0), &made, failure.err());
+    report.behind = (progress.late_max, progress.late_mean);
+    report
+}
+
+impl StreamsReport {
+    fn new(streams: usize) -> Self {
+        StreamsReport {
+            ledger: Ledger::new(),
+            sent: Sent::default(),
+            per_stream: vec![0; streams],
+            elapsed: Duration::ZERO,
+            timing: Timing::default(),
+            behind: (Duration::ZERO, Duration::ZERO),
+            failure: None,
+        }
+    }
+
+    fn add(&mut self, account: &Account, per_stream: &[u64], failure: Option<PortError>) {
+        self.ledger.add_all(&account.ledger);
+        self.sent.frames += account.ledger.total(Count::Sent);
+        self.sent.bytes += account.ports.iter().map(|(_, sent)| sent.bytes).sum::<u64>();
+        self.per_stream.iter_mut().zip(per_stream).for_each(|(all, sent)| *all += sent);
+        self.elapsed = self.elapsed.max(account.elapsed);
+        self.timing.merge(&account.timing);
+        self.failure = self.failure.take().or(failure);
+    }
+}
