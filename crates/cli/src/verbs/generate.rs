@@ -35,7 +35,7 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
   linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
-  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer   through a router
+  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
 pub struct Args {
     /// The port to send to
@@ -92,8 +92,6 @@ pub struct Args {
     /// Destination port (default: discard)
     #[arg(long, value_name = "PORT", default_value_t = 9, requires = "udp")]
     dst_port: u16,
-    #[command(flatten)]
-    answer: AnswerArgs,
     /// Send into the interface of the default route too
     #[arg(long)]
     yes: bool,
@@ -109,6 +107,9 @@ pub struct Args {
     /// Go on as this user once ports and files are open (default: whoever called sudo)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
+    // Last, because what follows stands under its heading.
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 /// Sends.
