@@ -1,5 +1,7 @@
 //! The program as its user runs it, between hosts of a network: needs root.
 
+#[path = "network/answer.rs"]
+mod answer;
 #[path = "network/endings.rs"]
 mod endings;
 #[path = "network/filters.rs"]

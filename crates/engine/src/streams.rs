@@ -96,7 +96,8 @@ impl StreamWatch {
             Err(TryLockError::WouldBlock) if may_wait => self.0.lock().unwrap_or_else(PoisonError::into_inner),
             Err(TryLockError::WouldBlock) => return,
         };
-        all.resize(sent.len().max(all.len()), 0);
+        let streams = sent.len().max(all.len());
+        all.resize(streams, 0);
         for ((all, sent), shown) in all.iter_mut().zip(sent).zip(shown) {
             *all += sent - std::mem::replace(shown, *sent);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use linerate_burst::{Kind, Ledger, Stage};
-use linerate_wire::build::{Frame, Header};
+use linerate_wire::build::{Frame, Header, Patch};
 use linerate_wire::icmp::Echo;
 use linerate_wire::{MacAddr, arp, icmp, ipv4, vlan};
 use proptest::prelude::*;
@@ -218,6 +218,9 @@ fn a_next_hop_is_asked_for_thrice_then_given_up() {
     let question = arp::View::parse(&asked[0].1[14..]).unwrap().packet().unwrap();
     assert_eq!(question, arp::Packet { sender_mac: OWN, ..request(OWN_V4, OTHER_V4) });
     assert_eq!(asked[0].1[..6], MacAddr::BROADCAST.0);
+    answerer.resolve(hop, START);
+    answerer.tick(START.before(Duration::from_secs(3600)));
+    assert_eq!(answerer.frames().len(), 2, "a clock that is set back keeps nobody waiting");
 }
 
 #[test]
@@ -295,6 +298,30 @@ fn a_flood_gets_as_many_answers_as_are_allowed_and_no_more() {
     let waiting = fast.frames().len();
     assert!((100..=1024).contains(&waiting), "{waiting}");
     assert_eq!(fast.counts[&Count::AnswerFull], 5000 - waiting as u64);
+}
+
+/// Where only one thing is wrong: checksums are right over what is there.
+#[test]
+fn lengths_that_lie_are_not_answered() {
+    let echo = icmp::Header { kind: icmp::ECHO_REQUEST, code: 0, rest: [0; 4] };
+    let echo_v6 = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
+    let (head, network, network_v6) = (link(OWN), v4(OTHER_V4, OWN_V4), v6(OTHER_V6, OWN_V6, 64));
+    let asked: [&dyn Header; 3] = [&head, &network, &echo];
+    let asked_v6: [&dyn Header; 3] = [&head, &network_v6, &echo_v6];
+    for (headers, offset, lengths) in [(asked, 2, [0, 33]), (asked_v6, 4, [0, 9])] {
+        let frame = Frame::new(&headers, &[0; 4]);
+        exchange(&mut answerer(), &frame.to_vec().unwrap()).0.expect("an answer while nothing is wrong");
+        for length in lengths.map(u16::to_be_bytes) {
+            let patches = [Patch { header: 1, offset, bytes: &length }];
+            let lying = Frame { patches: &patches, ..frame }.to_vec().unwrap();
+            assert_eq!(refusal(&lying), Count::AnswerMalformed, "{length:?}");
+        }
+    }
+    let mut damaged = built(&asked, &[]);
+    damaged[22] ^= 1;
+    assert_eq!(refusal(&damaged), Count::AnswerMalformed, "the header's own checksum");
+    let looped = ethernet::Header { source: OWN, ..head };
+    assert_eq!(refusal(&built(&[&looped, &network, &echo], &[])), Count::AnswerMartian);
 }
 
 proptest! {
