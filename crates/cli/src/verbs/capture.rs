@@ -147,6 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         selection: asked.selection.clone(),
         sinks,
         share,
+        copy_by_two: false,
         waiting: args.waiting(),
         duration: asked.duration,
         stop,
