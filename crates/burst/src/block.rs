@@ -114,10 +114,9 @@ impl Block {
         let (ahead, behind) = picks.split_at(count);
         let (mut finish, mut finish_behind) = (finish.clone(), finish.clone());
         let (mut here, mut there) = (Copied::default(), Copied::default());
-        helper.beside(
-            || here = copy::gather(&mut front, lanes, ahead, &mut finish),
-            &mut || there = copy::gather(&mut back, lanes, behind, &mut finish_behind),
-        );
+        helper.beside(|| here = copy::gather(&mut front, lanes, ahead, &mut finish), &mut || {
+            there = copy::gather(&mut back, lanes, behind, &mut finish_behind)
+        });
         let border = (self.frames + count, self.next + bytes);
         (self.frames, self.next) = (here.frames, here.next);
         // The vectors of these would have reached over the border.
