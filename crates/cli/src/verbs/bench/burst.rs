@@ -19,9 +19,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Frames of each port: more than caches hold.
-const PORT_BYTES: usize = 32 << 20;
-const MOST_FRAMES: usize = 500_000;
+/// Records of all ports together, and of the one port beside them: more than caches hold.
+const ALL_BYTES: usize = 128 << 20;
 /// A ring that stays in the last cache, since a block that comes free is used again first.
 const RING: Options = Options { slots: 16, slot_bytes: 1 << 20, huge: true, node: None, lock: false };
 /// Bytes of the plain copy, and of the memory it goes to again and again.
@@ -37,7 +36,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             continue;
         }
         let captured = size - FCS as usize;
-        let frames = effort.of((PORT_BYTES / (captured + 16)).min(MOST_FRAMES)).max(1000);
+        let frames = effort.of(ALL_BYTES / (captured + 16) / ports).max(1000);
         for placing in [Placing::Contiguous, Placing::Scattered] {
             for run in if ports == 1 { &[32][..] } else { &[1, 32] } {
                 let traffic = Traffic { placing, ports, captured, run: *run, frames };
@@ -58,7 +57,8 @@ pub(super) fn hand_overs(effort: Effort) -> anyhow::Result<Vec<Row>> {
 /// One case, with its limits measured in the same rounds.
 fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> anyhow::Result<Row> {
     let many = prepare(traffic);
-    let single = prepare(Traffic { ports: 1, ..traffic });
+    // As many bytes: a port that caches hold a part of would be no limit.
+    let single = prepare(Traffic { ports: 1, frames: traffic.frames * traffic.ports, ..traffic });
     let (mut ours, mut one, mut copy) = (Rounds::default(), Rounds::default(), Rounds::default());
     for _ in 0..effort.rounds {
         pipeline(&many, effort, cores)?.add_to(&mut ours);
