@@ -205,7 +205,9 @@ impl Session {
         let mut complete = Complete { maps: &maps, locator: locator.as_ref() };
         if selector.take_all(picks.len()) {
             match copier.as_mut().and_then(|copier| copier.for_frames(picks.len())) {
-                Some(helper) => output.gather(picks, all, |to, picks| to.gather_beside(helper, &bursts, picks, &complete)),
+                Some(helper) => {
+                    output.gather(picks, all, |to, picks| to.gather_beside(helper, &bursts, picks, &complete))
+                }
                 None => output.gather(picks, all, |to, picks| to.gather(&bursts, picks, &mut complete)),
             }
         } else {
