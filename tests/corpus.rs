@@ -61,6 +61,7 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
             selection: Selection::default(),
             sinks: vec![Box::new(Counter(Arc::clone(&seen)))],
             share: None,
+            copy_by_two: false,
             waiting: Waiting::default(),
             duration: None,
             stop: Stop::new(),

@@ -9,8 +9,11 @@ pub use crate::slot::RECORD_HEADER;
 use crate::copy::{self, Copied, Finish};
 use crate::memory::Memory;
 use crate::slot::Layout;
-use crate::{Burst, Desc, Interface, LinkType, Nanos, Pick, TAIL};
+use crate::{Burst, Desc, Helper, Interface, LinkType, Nanos, Pick, TAIL};
 use std::ops::Range;
+
+/// Picks looked at to tell how many fit.
+const SAMPLE: usize = 64;
 
 /// Frames with their descs, in memory that this process alone writes.
 #[derive(Debug)]
@@ -83,10 +86,52 @@ impl Block {
     /// If a pick names a frame that is not there.
     #[inline]
     pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], finish: &mut impl Finish) -> usize {
-        let from = Copied { picks: 0, frames: self.frames, next: self.next };
-        let copied = copy::gather(&mut self.memory, from, lanes, picks, finish);
+        let mut stretch = self.memory.stretch(self.frames, self.next);
+        let copied = copy::gather(&mut stretch, lanes, picks, finish);
         (self.frames, self.next) = (copied.frames, copied.next);
         copied.picks
+    }
+
+    /// [`Block::gather`] by two threads: each copies a part of the picks to where they will have their place. `finish`
+    /// works in both threads and is to keep every frame whole; if it does not, less is done with.
+    ///
+    /// # Panics
+    /// If a pick names a frame that is not there.
+    pub fn gather_beside(
+        &mut self,
+        helper: &mut Helper,
+        lanes: &[Burst<'_>],
+        picks: &[Pick],
+        finish: &(impl Finish + Clone + Send),
+    ) -> usize {
+        let stretch = self.memory.stretch(self.frames, self.next);
+        let (frames, room) = stretch.room();
+        // Of what will fit, so far as a few of them tell.
+        let (few, bytes) = copy::fit(lanes, &picks[..picks.len().min(SAMPLE)], usize::MAX);
+        let likely = picks.len().min(room * few / bytes.max(1)).min(frames);
+        let (count, bytes) = copy::fit(lanes, &picks[..helper.share(likely)], room);
+        let (mut front, mut back) = stretch.split(count, bytes);
+        let (ahead, behind) = picks.split_at(count);
+        let (mut finish, mut finish_behind) = (finish.clone(), finish.clone());
+        let (mut here, mut there) = (Copied::default(), Copied::default());
+        helper.beside(|| here = copy::gather(&mut front, lanes, ahead, &mut finish), &mut || {
+            there = copy::gather(&mut back, lanes, behind, &mut finish_behind)
+        });
+        let border = (self.frames + count, self.next + bytes);
+        (self.frames, self.next) = (here.frames, here.next);
+        // The vectors of these would have reached over the border.
+        for pick in &ahead[here.picks..] {
+            let lane = &lanes[pick.lane()];
+            let (mut desc, frame) = (lane.descs()[pick.index()], lane.frame(pick.index()));
+            if finish.finish(&mut desc, frame, *pick) {
+                self.push(&desc, &frame[..frame.len().min(desc.captured as usize)]);
+            }
+        }
+        if (self.frames, self.next) != border {
+            return count;
+        }
+        (self.frames, self.next) = (there.frames, there.next);
+        count + there.picks
     }
 
     /// Gives every frame the same time, in its desc and in its record.

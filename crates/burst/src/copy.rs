@@ -5,7 +5,7 @@
 //! written again by the next.
 #![allow(unsafe_code)]
 
-use crate::memory::Memory;
+use crate::memory::Stretch;
 use crate::slot::{Layout, RECORD_HEADER};
 use crate::{Burst, Desc, Pick, TAIL};
 
@@ -25,7 +25,7 @@ impl Finish for () {
 }
 
 /// How far a copy went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copied {
     /// Picks dealt with, copied or left out.
     pub picks: usize,
@@ -35,12 +35,24 @@ pub(crate) struct Copied {
     pub next: usize,
 }
 
-/// Copies the frames that `picks` name to the end of a block which has `from.frames` frames, while there is room, and
-/// while `finish` says so: it may change a desc, cut the frame by a smaller `captured`, or leave the frame out.
+/// The frames of `picks`, from the first on, that certainly fit into `room` bytes: how many, and the bytes of their records.
+pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, usize) {
+    let mut bytes = 0;
+    for (index, pick) in picks.iter().enumerate() {
+        let with = bytes + RECORD_HEADER + lanes[pick.lane()].descs()[pick.index()].captured as usize;
+        if with > room {
+            return (index, bytes);
+        }
+        bytes = with;
+    }
+    (picks.len(), bytes)
+}
+
+/// Copies the frames that `picks` name into a stretch of a block, while there is room. `finish` may change a desc, cut
+/// the frame by a smaller `captured`, or leave the frame out.
 #[inline]
 pub(crate) fn gather(
-    memory: &mut Memory,
-    from: Copied,
+    stretch: &mut Stretch<'_>,
     lanes: &[Burst<'_>],
     picks: &[Pick],
     finish: &mut impl Finish,
@@ -51,14 +63,14 @@ pub(crate) fn gather(
         // SAFETY: the processor has what the functions need.
         return unsafe {
             match dense {
-                true => gather_avx512::<false>(memory, from, lanes, picks, finish),
-                false => gather_avx512::<true>(memory, from, lanes, picks, finish),
+                true => gather_avx512::<false>(stretch, lanes, picks, finish),
+                false => gather_avx512::<true>(stretch, lanes, picks, finish),
             }
         };
     }
     match dense {
-        true => gather_anywhere::<false>(memory, from, lanes, picks, finish),
-        false => gather_anywhere::<true>(memory, from, lanes, picks, finish),
+        true => gather_anywhere::<false>(stretch, lanes, picks, finish),
+        false => gather_anywhere::<true>(stretch, lanes, picks, finish),
     }
 }
 
@@ -66,27 +78,25 @@ pub(crate) fn gather(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,bmi2")]
 fn gather_avx512<const PREFETCH: bool>(
-    memory: &mut Memory,
-    from: Copied,
+    stretch: &mut Stretch<'_>,
     lanes: &[Burst<'_>],
     picks: &[Pick],
     finish: &mut impl Finish,
 ) -> Copied {
-    gather_anywhere::<PREFETCH>(memory, from, lanes, picks, finish)
+    gather_anywhere::<PREFETCH>(stretch, lanes, picks, finish)
 }
 
 #[inline(always)]
 fn gather_anywhere<const PREFETCH: bool>(
-    memory: &mut Memory,
-    from: Copied,
+    stretch: &mut Stretch<'_>,
     lanes: &[Burst<'_>],
     picks: &[Pick],
     finish: &mut impl Finish,
 ) -> Copied {
-    let layout = *memory.layout();
-    let base = memory.base();
-    let (mut frames, mut at) = (from.frames, from.next);
-    assert!(frames <= layout.frames && layout.body <= at && at + TAIL <= layout.bytes);
+    let base = stretch.base();
+    let ((mut frames, most), (mut at, end)) = (stretch.frames(), stretch.records());
+    // Below this, records may be written over their end.
+    let end = end.saturating_sub(TAIL);
     let mut clock = Clock::default();
     for (index, pick) in picks.iter().enumerate() {
         if PREFETCH {
@@ -99,8 +109,7 @@ fn gather_anywhere<const PREFETCH: bool>(
         }
         let burst = &lanes[pick.lane()];
         let source = &burst.descs()[pick.index()];
-        let room = layout.bytes - TAIL - at;
-        if RECORD_HEADER + source.captured as usize > room || frames == layout.frames {
+        if at + RECORD_HEADER + source.captured as usize > end || frames == most {
             return Copied { picks: index, frames, next: at };
         }
         let frame = burst.frame(pick.index());

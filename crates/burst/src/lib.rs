@@ -10,6 +10,7 @@
 //! - [`pick`]: one entry of an order: which frame of which lane comes next;
 //! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body; [`slot`] is how it
 //!   lies in memory, private or shared, [`memory`] and `copy` are what writes there;
+//! - [`helper`]: a second thread to copy with;
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
 //! - [`ledger`]: what every stage has counted, and the identity that must hold.
@@ -20,6 +21,7 @@ pub mod burst;
 mod copy;
 pub mod counters;
 pub mod desc;
+pub mod helper;
 pub mod interface;
 pub mod ledger;
 pub mod memory;
@@ -33,6 +35,7 @@ pub use burst::{Burst, Misplaced, prefetch};
 pub use copy::Finish;
 pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};
+pub use helper::Helper;
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
 pub use memory::Memory;

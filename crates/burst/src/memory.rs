@@ -12,6 +12,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -102,10 +103,15 @@ impl Memory {
         &self.layout
     }
 
-    /// Where it begins, for the copy loop.
+    /// All that lies behind its first `frames` frames, the records of which end at `next`.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
     #[inline]
-    pub(crate) fn base(&mut self) -> *mut u8 {
-        self.base.as_ptr()
+    pub(crate) fn stretch(&mut self, frames: usize, next: usize) -> Stretch<'_> {
+        let Layout { bytes, frames: most, body } = self.layout;
+        assert!(frames <= most && body <= next && next + TAIL <= bytes);
+        Stretch { base: self.base.as_ptr(), frames, most, next, end: bytes, memory: PhantomData }
     }
 
     fn allocation(layout: Layout) -> std::alloc::Layout {
@@ -221,6 +227,55 @@ impl Memory {
     fn long(&mut self, offset: usize) -> &AtomicU64 {
         // SAFETY: as for `half`.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+}
+
+/// A stretch of a block that is being filled. Stretches of one block do not overlap, so that each may have a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Stretch<'a> {
+    base: *mut u8,
+    frames: usize,
+    most: usize,
+    next: usize,
+    end: usize,
+    memory: PhantomData<&'a mut Memory>,
+}
+
+// SAFETY: like the memory it belongs to, of which it alone writes its part.
+unsafe impl Send for Stretch<'_> {}
+
+impl<'a> Stretch<'a> {
+    /// A first one for so many frames, the records of which have so many bytes, and the rest.
+    ///
+    /// # Panics
+    /// If there is no room for so many.
+    pub fn split(self, frames: usize, bytes: usize) -> (Stretch<'a>, Stretch<'a>) {
+        let (most, end) = (self.frames + frames, self.next + bytes);
+        assert!(most <= self.most && end + TAIL <= self.end);
+        (Stretch { most, end, ..self }, Stretch { frames: most, next: end, ..self })
+    }
+
+    /// So many frames, with so many bytes of records, fit at most.
+    pub fn room(&self) -> (usize, usize) {
+        (self.most - self.frames, self.end.saturating_sub(self.next + TAIL))
+    }
+
+    /// The memory of the block.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The numbers of the first frame and of the one behind the last that there is room for.
+    #[inline]
+    pub fn frames(&self) -> (usize, usize) {
+        (self.frames, self.most)
+    }
+
+    /// Where the records begin, and the end of their memory; the last [`TAIL`] bytes of it belong to no record.
+    #[inline]
+    pub fn records(&self) -> (usize, usize) {
+        (self.next, self.end)
     }
 }
 

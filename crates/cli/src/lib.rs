@@ -11,6 +11,7 @@
 //!     selection: Selection { filter: "udp port 53".into(), ..Selection::default() },
 //!     sinks: Vec::new(),
 //!     share: None,
+//!     copy_by_two: false,
 //!     waiting: Waiting::default(),
 //!     duration: None,
 //!     stop: Stop::new(),

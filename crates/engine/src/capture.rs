@@ -6,6 +6,7 @@
 use crate::clock;
 use crate::complete::{Complete, Locator, Select};
 use crate::control::{Progress, Stop};
+use crate::copier::Copier;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::output::Output;
 use crate::rounds::{Round, Rounds};
@@ -29,6 +30,9 @@ pub struct Capture {
     pub sinks: Vec<Box<dyn Sink>>,
     /// A ring in shared memory for other processes to read, if there is to be one.
     pub share: Option<Sharing>,
+    /// Whether a second thread copies, where every frame is kept as it is: up to twice as fast, for a processor that
+    /// does nothing else meanwhile.
+    pub copy_by_two: bool,
     /// How to wait for frames.
     pub waiting: Waiting,
     /// After how long to stop.
@@ -114,6 +118,7 @@ struct Session {
     /// Finds headers and flows, for whoever reads the ring.
     locator: Option<Locator>,
     output: Output,
+    copier: Option<Copier>,
     rounds: Rounds,
     progress: Arc<Progress>,
     /// Empty between rounds; their memory is kept.
@@ -142,6 +147,10 @@ impl Session {
         }
         let mut output = Output::new(capture.sinks, ring, Arc::clone(&capture.progress));
         output.fail_if(failure.map_or(Ok(()), Err));
+        let copier = capture.copy_by_two.then(Copier::start).transpose().unwrap_or_else(|error| {
+            lanes.events.push(format!("one thread copies: no other can be started: {error}"));
+            None
+        });
         Session {
             merge: Merge::new(lanes.len()),
             lanes,
@@ -149,6 +158,7 @@ impl Session {
             selector: Selector::new(capture.selection),
             locator: output.is_shared().then(Locator::default),
             output,
+            copier,
             progress: capture.progress,
             rounds: Rounds::new(capture.waiting, capture.duration, capture.stop),
             shown: Vec::new(),
@@ -176,7 +186,7 @@ impl Session {
 
     /// One round of fill, order, select, copy, consume.
     fn move_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, picks, selector, locator, output, filtered, .. } = self;
+        let Session { lanes, merge, picks, selector, locator, output, copier, filtered, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
         let mut bursts = recycle(std::mem::take(&mut self.bursts));
@@ -194,12 +204,18 @@ impl Session {
         maps.extend(shown.iter().map(|lane| table.map(lane)));
         let mut complete = Complete { maps: &maps, locator: locator.as_ref() };
         if selector.take_all(picks.len()) {
-            output.gather(&bursts, picks, all, &mut complete);
+            match copier.as_mut().and_then(|copier| copier.for_frames(picks.len())) {
+                Some(helper) => {
+                    output.gather(picks, all, |to, picks| to.gather_beside(helper, &bursts, picks, &complete))
+                }
+                None => output.gather(picks, all, |to, picks| to.gather(&bursts, picks, &mut complete)),
+            }
         } else {
             filtered.clear();
             filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
             let before = selector.duplicates();
-            output.gather(&bursts, picks, all, &mut Select { complete, selector, filtered });
+            let mut select = Select { complete, selector, filtered };
+            output.gather(picks, all, |to, picks| to.gather(&bursts, picks, &mut select));
             output.leave_out(selector.duplicates() - before);
         }
         let horizon = shown.iter().enumerate().map(|(lane, shown)| shown.bound(merge.taken(lane))).min();

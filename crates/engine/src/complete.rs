@@ -8,6 +8,7 @@ use linerate_wire::Link;
 use linerate_wire::flow::locate;
 
 /// Completes descs as lanes show them.
+#[derive(Clone, Copy)]
 pub(crate) struct Complete<'a> {
     /// For each lane, the place of each of its interfaces in the list of all.
     pub maps: &'a [&'a [u16]],

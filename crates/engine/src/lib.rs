@@ -6,7 +6,7 @@
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit;
 //! - [`answer`]: port -> answers -> port, beside a sender;
 //! - [`capture`]: ports -> merge -> select -> block -> sinks;
-//!   `complete`: what is done with each desc; `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
+//!   `complete`: what is done with each desc; `copier`: a second thread that copies; `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`share`]: the ordered stream for other processes;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
@@ -23,6 +23,7 @@ pub mod capture;
 pub mod clock;
 mod complete;
 pub mod control;
+mod copier;
 pub mod count;
 pub mod forward;
 mod lanes;

@@ -5,7 +5,7 @@ use crate::complete::Totals;
 use crate::control::Progress;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
-use linerate_burst::{Block, Burst, Committed, Desc, Finish, Interface, Ledger, Nanos, Pick, Sink};
+use linerate_burst::{Block, Committed, Desc, Interface, Ledger, Nanos, Pick, Sink};
 use std::sync::Arc;
 
 /// Frames are gathered into blocks of this size.
@@ -39,10 +39,9 @@ impl Output {
         Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None }
     }
 
-    /// Copies the frames that `picks` name out of `lanes` and hands full blocks on. `finish` completes each desc, or
-    /// leaves the frame out. `all` are the interfaces that finished descs point to.
-    #[inline]
-    pub fn gather(&mut self, lanes: &[Burst<'_>], picks: &[Pick], all: &[Interface], finish: &mut impl Finish) {
+    /// Hands full blocks on while `copy` fills them with the frames that `picks` name: it says how many of them it has dealt
+    /// with when there is no more room. `all` are the interfaces that their descs point to.
+    pub fn gather(&mut self, picks: &[Pick], all: &[Interface], mut copy: impl FnMut(&mut Block, &[Pick]) -> usize) {
         let (mut done, mut unused) = (0, Committed::default());
         while done < picks.len() {
             let (block, state) = match &mut self.store {
@@ -56,7 +55,7 @@ impl Output {
                 }
             };
             let before = block.len();
-            done += block.gather(lanes, &picks[done..], finish);
+            done += copy(block, &picks[done..]);
             self.totals.add(&block.descs()[before..], state);
             state.mixed |= is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {

@@ -39,8 +39,11 @@ const DOOR_NAP: Duration = Duration::from_millis(20);
 const HOLD_NAP: Duration = Duration::from_micros(20);
 /// How long a run that was asked to stop goes on waiting for a free block.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// How long readers have after the end to take what they were promised.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long readers have after the end to take what they were promised, counted from when one last took something: one
+/// that is stopped delays the end by this much, one that works on is waited for.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long they have altogether.
+const LAST_FAREWELL: Duration = Duration::from_secs(5);
 
 impl Sharing {
     /// Makes the ring and its socket; nobody is let in before the run.
@@ -266,16 +269,29 @@ impl Shared {
         // Nobody comes in any more.
         self.door = DoorThread { close: Arc::new(AtomicBool::new(true)), thread: None };
         self.writer.end();
-        let since = Instant::now();
-        while self.writer.readers().iter().any(|report| report.tally.outstanding > 0) && since.elapsed() < FAREWELL {
-            std::thread::sleep(HOLD_NAP);
-            self.tick(clock::now());
-        }
+        self.say_farewell();
         let present = self.writer.readers();
         for report in self.gone.iter().map(|departure| &departure.report).chain(&present) {
             self.count_reader(report, ledger);
         }
         self.events
+    }
+
+    /// Waits until readers have finished what was promised to them, or seem not to.
+    fn say_farewell(&mut self) {
+        let began = Instant::now();
+        let (mut moved, mut before) = (began, u64::MAX);
+        while began.elapsed() < LAST_FAREWELL && moved.elapsed() < FAREWELL {
+            let left = self.writer.readers().iter().map(|report| report.tally.outstanding).sum();
+            if left == 0 {
+                return;
+            }
+            if left != before {
+                (moved, before) = (Instant::now(), left);
+            }
+            std::thread::sleep(HOLD_NAP);
+            self.tick(clock::now());
+        }
     }
 
     fn count_reader(&self, report: &Report, ledger: &mut Ledger) {

@@ -38,6 +38,12 @@ pub struct Args {
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
     #[arg(long, value_name = "N")]
     ports: Option<usize>,
+    /// Of burst, how many threads copy (1 or 2)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    copy_threads: u8,
+    /// Of burst, without the reader, which takes a processor
+    #[arg(long)]
+    no_reader: bool,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -80,6 +86,10 @@ struct Effort {
     /// Of cases with sizes and ports, those to measure.
     size: Option<usize>,
     ports: Option<usize>,
+    /// Threads that copy.
+    copy_threads: u8,
+    /// Whether somebody reads what is copied.
+    reader: bool,
 }
 
 impl Effort {
@@ -103,6 +113,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         quick: args.quick,
         size: args.size,
         ports: args.ports,
+        copy_threads: args.copy_threads,
+        reader: !args.no_reader,
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();

@@ -70,6 +70,10 @@ pub struct Args {
     selection: SelectionArgs,
     #[command(flatten)]
     share: ShareArgs,
+    /// Copy frames with one thread or with two; the second wants a processor of its own, and helps with rounds of 512
+    /// frames and more, where neither filter, shard, slice nor --dedup is this program's work
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    copy_threads: u8,
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
@@ -147,6 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         selection: asked.selection.clone(),
         sinks,
         share,
+        copy_by_two: args.copy_threads == 2,
         waiting: args.waiting(),
         duration: asked.duration,
         stop,

@@ -122,6 +122,7 @@ fn perform(
         selection: Selection::default(),
         sinks: vec![Box::new(Writer::new(output, Format::Pcapng))],
         share: None,
+        copy_by_two: false,
         waiting: Waiting::default(),
         duration: None,
         stop: stop.clone(),

@@ -11,16 +11,16 @@ use self::source::{Frames, Placing, Traffic, port, prepare};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use anyhow::{Context, ensure};
-use linerate_engine::{Capture, Progress, Selection, Sharing, SharingOptions, Stop, Waiting};
+use linerate_engine::{Capture, CaptureReport, Progress, Selection, Sharing, SharingOptions, Stop, Waiting};
 use linerate_generate::rate::FCS;
+use linerate_port::RxPort;
 use linerate_share::{Access, Options};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Frames of each port: more than caches hold.
-const PORT_BYTES: usize = 32 << 20;
-const MOST_FRAMES: usize = 500_000;
+/// Records of all ports together, and of the one port beside them: more than caches hold.
+const ALL_BYTES: usize = 128 << 20;
 /// A ring that stays in the last cache, since a block that comes free is used again first.
 const RING: Options = Options { slots: 16, slot_bytes: 1 << 20, huge: true, node: None, lock: false };
 /// Bytes of the plain copy, and of the memory it goes to again and again.
@@ -28,7 +28,7 @@ const COPY_FROM: usize = 256 << 20;
 const COPY_TO: usize = 1 << 20;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let cores = Cores::get();
+    let cores = Cores::get(effort.copy_threads);
     let memory = vec![0x5a; effort.of(COPY_FROM).max(2 * COPY_TO)];
     let mut rows = Vec::new();
     for (size, ports) in [(64, 1), (64, 2), (64, 4), (64, 8), (128, 4), (256, 4), (512, 4), (1024, 4), (1518, 4)] {
@@ -36,7 +36,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             continue;
         }
         let captured = size - FCS as usize;
-        let frames = effort.of((PORT_BYTES / (captured + 16)).min(MOST_FRAMES)).max(1000);
+        let frames = effort.of(ALL_BYTES / (captured + 16) / ports).max(1000);
         for placing in [Placing::Contiguous, Placing::Scattered] {
             for run in if ports == 1 { &[32][..] } else { &[1, 32] } {
                 let traffic = Traffic { placing, ports, captured, run: *run, frames };
@@ -49,7 +49,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 
 /// How long frames take from a port to a reader in another process.
 pub(super) fn hand_overs(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let cores = Cores::get();
+    let cores = Cores::get(1);
     let cases = [(1_000_000, false), (1_000, false), (1_000, true)];
     cases.into_iter().map(|(rate, sleeps)| hand_over(effort, &cores, rate, sleeps)).collect()
 }
@@ -57,12 +57,13 @@ pub(super) fn hand_overs(effort: Effort) -> anyhow::Result<Vec<Row>> {
 /// One case, with its limits measured in the same rounds.
 fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> anyhow::Result<Row> {
     let many = prepare(traffic);
-    let single = prepare(Traffic { ports: 1, ..traffic });
+    // As many bytes: a port that caches hold a part of would be no limit.
+    let single = prepare(Traffic { ports: 1, frames: traffic.frames * traffic.ports, ..traffic });
     let (mut ours, mut one, mut copy) = (Rounds::default(), Rounds::default(), Rounds::default());
     for _ in 0..effort.rounds {
-        pipeline(&many, cores)?.add_to(&mut ours);
+        pipeline(&many, effort, cores)?.add_to(&mut ours);
         if traffic.ports > 1 {
-            pipeline(&single, cores)?.add_to(&mut one);
+            pipeline(&single, effort, cores)?.add_to(&mut one);
         }
         copy.time(|| plain_copy(memory));
     }
@@ -73,7 +74,7 @@ fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> an
         Placing::Contiguous => "contiguous",
         Placing::Scattered => "scattered",
     };
-    row.ports = traffic.ports;
+    (row.ports, row.cores) = (traffic.ports, effort.copy_threads.into());
     // The frame, its record header and its desc.
     let moved = (traffic.captured + 16 + 32) as f64;
     let copied = copy.median();
@@ -86,27 +87,46 @@ fn measure(traffic: Traffic, effort: Effort, cores: &Cores, memory: &[u8]) -> an
 }
 
 /// Everything that the ports hold, once, into a reader in another process.
-fn pipeline(ports: &[Arc<Frames>], cores: &Cores) -> anyhow::Result<Reading> {
+fn pipeline(ports: &[Arc<Frames>], effort: Effort, cores: &Cores) -> anyhow::Result<Reading> {
     let total: u64 = ports.iter().map(|frames| frames.len() as u64).sum();
     let ports = ports.iter().enumerate().map(|(number, frames)| port(number, frames)).collect();
-    let reading = into_child(ports, cores, false)?;
+    let by_two = effort.copy_threads == 2;
+    let reading = if effort.reader { into_child(ports, cores, by_two, false)? } else { alone(ports, cores, by_two)? };
     ensure!(reading.frames == total, "the reader got {} of {total} frames", reading.frames);
     Ok(reading)
 }
 
 /// Runs a capture of these ports into a ring with a reader in another process.
-fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores, sleeps: bool) -> anyhow::Result<Reading> {
+fn into_child(ports: Vec<RxPort>, cores: &Cores, by_two: bool, sleeps: bool) -> anyhow::Result<Reading> {
+    let (name, sharing) = ring(1)?;
+    let child = Child::start(&name, cores.reader, sleeps)?;
+    capture(ports, sharing, cores, by_two)?;
+    child.end()
+}
+
+/// Runs a capture of these ports into a ring that nobody reads.
+fn alone(ports: Vec<RxPort>, cores: &Cores, by_two: bool) -> anyhow::Result<Reading> {
+    let report = capture(ports, ring(0)?.1, cores, by_two)?;
+    Ok(Reading { frames: report.frames, seconds: report.elapsed.as_secs_f64(), ..Reading::default() })
+}
+
+/// A ring of its own name that so many readers are to come to.
+fn ring(wait_for: usize) -> anyhow::Result<(String, Sharing)> {
     let name = format!("bench-{}", std::process::id());
     let options =
-        SharingOptions { name: name.clone(), ring: RING, access: Access::default(), wait_for: 1, patience: None };
+        SharingOptions { name: name.clone(), ring: RING, access: Access::default(), wait_for, patience: None };
     let sharing = Sharing::create(options).with_context(|| format!("cannot share {name}"))?;
-    let child = Child::start(&name, cores.reader, sleeps)?;
+    Ok((name, sharing))
+}
+
+fn capture(ports: Vec<RxPort>, sharing: Sharing, cores: &Cores, by_two: bool) -> anyhow::Result<CaptureReport> {
     cores.pin_writer();
     let report = Capture {
         ports,
         selection: Selection::default(),
         sinks: Vec::new(),
         share: Some(sharing),
+        copy_by_two: by_two,
         waiting: Waiting::Spin,
         duration: None,
         stop: Stop::new(),
@@ -115,7 +135,7 @@ fn into_child(ports: Vec<linerate_port::RxPort>, cores: &Cores, sleeps: bool) ->
     .run();
     cores.unpin();
     ensure!(report.failure.is_none(), "{}", report.failure.map(|failure| failure.to_string()).unwrap_or_default());
-    child.end()
+    Ok(report)
 }
 
 /// From the moment a frame is there to be taken until a reader has it, one that never sleeps or one that always does.
@@ -124,7 +144,7 @@ fn hand_over(effort: Effort, cores: &Cores, rate: u64, sleeps: bool) -> anyhow::
     let count = effort.of(2 * rate as usize) as u64;
     let (mut rounds, mut readings) = (Rounds::default(), Vec::new());
     for _ in 0..effort.rounds.min(5) {
-        let reading = into_child(vec![source::paced(rate, count)], cores, sleeps)?;
+        let reading = into_child(vec![source::paced(rate, count)], cores, false, sleeps)?;
         reading.clone().add_to(&mut rounds);
         readings.push(reading);
     }
@@ -150,28 +170,26 @@ fn plain_copy(from: &[u8]) -> u64 {
     from.len() as u64 / 1000
 }
 
-/// Where writer and reader run: on a processor each, where there are two.
+/// Where writer and reader run: on processors of their own, where there are enough.
 struct Cores {
     all: CpuSet,
-    writer: Option<usize>,
+    writer: CpuSet,
     reader: Option<usize>,
 }
 
 impl Cores {
-    fn get() -> Self {
+    fn get(copy_threads: u8) -> Self {
         let all = sched_getaffinity(None).unwrap_or_default();
         let mut there = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-        let (writer, reader) = (there.next(), there.next());
-        Cores { all, writer: writer.filter(|_| reader.is_some()), reader }
+        let mut writer = CpuSet::new();
+        there.by_ref().take(copy_threads.into()).for_each(|cpu| writer.set(cpu));
+        let reader = there.next();
+        Cores { all, writer: if reader.is_some() { writer } else { all }, reader }
     }
 
     fn pin_writer(&self) {
-        if let Some(cpu) = self.writer {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            // Unpinned it measures as well, only with more spread.
-            let _ = sched_setaffinity(None, &set);
-        }
+        // Unpinned it measures as well, only with more spread.
+        let _ = sched_setaffinity(None, &self.writer);
     }
 
     fn unpin(&self) {

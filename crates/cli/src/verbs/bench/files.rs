@@ -81,6 +81,7 @@ fn merge(inputs: &[PathBuf], output: &Path, frames: usize) -> anyhow::Result<()>
         selection: Selection::default(),
         sinks: vec![Box::new(writer)],
         share: None,
+        copy_by_two: false,
         waiting: Waiting::default(),
         duration: None,
         stop: Stop::new(),

@@ -6,7 +6,7 @@ use crate::view::rates::grouped;
 use anyhow::Context;
 use linerate_engine::{Sharing, SharingOptions};
 use linerate_port::spec::parse_size;
-use linerate_share::Access;
+use linerate_share::{Access, Error};
 
 /// Options of `--share`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,10 @@ impl ShareArgs {
             wait_for: self.share_wait,
             patience: self.share_patience.map(|s| super::span("--share-patience", s)).transpose()?,
         };
-        let sharing = Sharing::create(options).with_context(|| format!("cannot share {name}"))?;
+        let sharing = Sharing::create(options).map_err(|error| match error {
+            Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),
+            error => anyhow::Error::new(error).context(format!("cannot share {name}")),
+        })?;
         let mut notes = vec![format!(
             "shared as shm:{name}: {} blocks of {} KiB, {:.0} ms at {} M frames/s of 64 bytes",
             grouped(slots.into()),
