@@ -153,7 +153,9 @@ impl Writing<'_> {
             return;
         }
         for (at, end) in [(at + ARP_FIXED, End::Source), (at + ARP_FIXED + 10, End::Destination)] {
-            let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|old| MacAddr(*old)) else { continue };
+            let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|old| MacAddr(*old)) else {
+                continue;
+            };
             let followed = macs.iter().flatten().find(|(from, _)| *from == old).map(|(_, to)| *to);
             let named = self.rewriting.rules.iter().find_map(|rule| match rule {
                 Rule::Mac(of, Some(from), to) if of.is(end) && *from == old => Some(*to),
@@ -183,7 +185,8 @@ impl Writing<'_> {
     }
 
     fn port(&self, frame: &mut [u8], at: usize, end: End) {
-        let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|port| u16::from_be_bytes(*port)) else {
+        let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|port| u16::from_be_bytes(*port))
+        else {
             return;
         };
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {

@@ -10,11 +10,12 @@ use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
+use linerate_burst::Ledger;
 use linerate_engine::{Changes, Progress, Source, Stop, Transmit, TransmitReport};
 use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::inventory::is_default_route;
 use linerate_port::registry::sends_into_interface;
-use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_port::{Sent, Spec, TxOptions, open_tx};
 use linerate_wire::MacAddr;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -185,7 +186,8 @@ impl Args {
             };
             println!("{}", serde_json::to_string_pretty(&document)?);
         } else if !self.quiet {
-            eprint!("{}", summary(report));
+            let sent = Sent { frames: report.frames, bytes: report.bytes };
+            eprint!("{}", summary(sent, report.elapsed, &report.ledger));
             if pacing != Pacing::Fixed(Rate::Top) {
                 let (max, mean) = (report.late.max.as_secs_f64() * 1e6, report.late.mean().as_secs_f64() * 1e6);
                 eprintln!("  behind schedule: {mean:.1} us on average, {max:.1} us at most");
@@ -200,17 +202,17 @@ impl Args {
 }
 
 /// The summary at the end, for people.
-pub fn summary(report: &TransmitReport) -> String {
-    let seconds = report.elapsed.as_secs_f64();
-    let rates = Rates::new(report.frames, report.bytes, seconds);
+pub fn summary(sent: Sent, elapsed: Duration, ledger: &Ledger) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let rates = Rates::new(sent.frames, sent.bytes, seconds);
     let head = format!(
         "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1\n",
-        grouped(report.frames),
-        grouped(report.bytes),
+        grouped(sent.frames),
+        grouped(sent.bytes),
         frames_per_second(rates.mpps),
         rates.gbps_l1,
     );
-    head + &ledger::print(&report.ledger, true)
+    head + &ledger::print(ledger, true)
 }
 
 /// `linerate/generate/1`.

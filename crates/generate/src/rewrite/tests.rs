@@ -276,8 +276,7 @@ fn later_fragments_and_headers_that_are_cut_keep_what_is_not_there() {
 fn each_loop_has_its_own_addresses_and_right_checksums() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let of = |add: u8| Values { v4: [[10, 0, 0, 1 + add].into(), [10, 0, 0, 200 + add].into()], ..OUTER };
-    let mut shifting =
-        Rewriter::new(Rewriting { shift: Some("5".parse().unwrap()), ..Rewriting::default() });
+    let mut shifting = Rewriter::new(Rewriting { shift: Some("5".parse().unwrap()), ..Rewriting::default() });
     for turn in 0..9 {
         let mut frame = build(&of(0), shape, b"hello");
         shifting.rewrite(&mut frame, u64::from(turn), false);
