@@ -5,7 +5,7 @@
 //!
 //! | rule | where |
 //! |---|---|
-//! | MAC | Ethernet; ARP. One without an old address leaves groups as they are |
+//! | MAC | Ethernet; ARP. One without an old address leaves frames to groups as they are |
 //! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements |
 //! | port | TCP, UDP, UDP-Lite, SCTP; of a fragmented datagram it stands in the first fragment alone |
 //! | TTL | IPv4, IPv6 |
@@ -139,7 +139,7 @@ impl Writing<'_> {
         let old = MacAddr(*frame.get(at..)?.first_chunk()?);
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Mac(of, Some(from), to) if of.is(end) && *from == old => Some(*to),
-            Rule::Mac(of, None, to) if of.is(end) && !old.is_multicast() => Some(*to),
+            Rule::Mac(of, None, to) if of.is(end) && (end == End::Source || !old.is_multicast()) => Some(*to),
             _ => None,
         })?;
         self.covers.write(frame, at, &new.0);

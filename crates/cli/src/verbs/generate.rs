@@ -38,7 +38,7 @@ Examples:
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help
 Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:
-  mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but those of groups; ARP follows
+  mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but groups sent to; ARP follows
   ip=OLD:NEW  src-ip=...  dst-ip=...        blocks: 10.0.0.0/8:192.168.0.0/16 keeps the bits free in both; ARP, NDP too
   port=OLD:NEW  src-port=...  dst-port=...  TCP, UDP, SCTP: 80:8080, or 1000-1999:5000-5999
   vlan=push:ID[:PRIORITY]  pop  set:ID  OLD:NEW  priority:PRIORITY    the outermost tag

@@ -220,6 +220,9 @@ fn arp_and_neighbour_discovery_follow() {
     let wanted = Frame::new(&[&link, &moved], &[0; 18]).to_vec().unwrap();
     let rules = ["src-mac=02:00:00:00:07:07", "dst-mac=02:00:00:00:07:08", "src-ip=10.0.0.0/8:172.0.0.0/8"];
     assert_eq!(rewritten(&mut rewriter(&rules), &frame), wanted, "a broadcast stays one");
+    let mut strange = frame.clone();
+    strange[6] = 0xc1;
+    assert_eq!(rewritten(&mut rewriter(&rules), &strange)[6..12], new.0, "no group sends");
 
     let solicit = |source: &str, target: &str| {
         let network = ipv6::Header { source: source.parse().unwrap(), ..ipv6::Header::new(0) };
