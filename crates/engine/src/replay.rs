@@ -11,16 +11,19 @@ mod feed;
 
 mod prepare;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use session::Timing;
 
 use crate::control::{Progress, Stop};
-use crate::source::Open;
 use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
 use linerate_port::{PortError, Sent, TxPort};
 use crate::outlets::Outlets;
+use linerate_port::{PortError, RxPort, Sent, TxPort};
+use outlets::Outlets;
 use prepare::Prepare;
 use session::Session;
 use std::sync::Arc;
@@ -28,6 +31,9 @@ use std::time::Duration;
 
 /// A recording of at most this many bytes in memory is held there unasked.
 pub const SMALL: u64 = 256 << 20;
+
+/// Opens the recording from its beginning.
+pub type Open = Box<dyn FnMut() -> Result<RxPort, PortError> + Send>;
 
 /// A recording to be sent.
 pub struct Replay {

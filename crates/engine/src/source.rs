@@ -1,19 +1,14 @@
 //! Where a sender's frames come from.
 
 use crate::made::{Changes, Made};
-use linerate_burst::{Block, Burst, Horizon, LinkType, Nanos};
-use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
+use linerate_burst::{Block, Burst, Nanos};
+use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::live::{Gap, Plan};
-use linerate_port::{LiveControl, PortError, RxPort, RxQueue, TxPort};
+use linerate_port::{LiveControl, PortError, TxPort};
 use std::sync::Arc;
-
-/// Opens the recording from its beginning.
-pub type Open = Box<dyn FnMut() -> Result<RxPort, PortError> + Send>;
 
 /// A source of frames to send.
 pub enum Source {
-    /// A recording, a number of times over.
-    Replay(Box<Replay>),
     /// One frame, a number of times over.
     Template(Box<Repeat>),
     /// Frames made from a plan.
@@ -26,29 +21,11 @@ pub enum Source {
 pub enum Offer<'a> {
     /// These frames, oldest first; not empty.
     Frames(Burst<'a>),
-    /// A new pass over the recording begins.
-    Restart,
-    /// Nothing right now.
-    Nothing,
     /// Nothing more.
     Ended,
 }
 
 impl Source {
-    /// Replays what `open` opens, `loops` times (0: without end), the part that `split` holds.
-    pub fn replay(mut open: Open, loops: u64, split: Split) -> Result<Self, PortError> {
-        let queue = first_queue(open()?)?;
-        Ok(Source::Replay(Box::new(Replay {
-            open,
-            queue,
-            left: loops,
-            endless: loops == 0,
-            split,
-            passed: 0,
-            took: false,
-        })))
-    }
-
     /// Repeats a template, `frames` times (0: without end).
     pub fn template(template: &UdpTemplate, frames: u64) -> Self {
         Source::Template(Box::new(Repeat {
@@ -86,7 +63,6 @@ impl Source {
     /// What is there to send.
     pub fn offer(&mut self, now: Nanos) -> Result<Offer<'_>, PortError> {
         match self {
-            Source::Replay(replay) => replay.offer(now),
             Source::Template(repeat) => Ok(repeat.offer()),
             Source::Made(made) => {
                 let burst = made.offer(now).burst();
@@ -99,7 +75,6 @@ impl Source {
     /// Done with the first frames offered.
     pub fn consume(&mut self, frames: usize) {
         match self {
-            Source::Replay(replay) => replay.queue.consume(frames),
             Source::Template(repeat) => repeat.left -= frames as u64,
             Source::Made(made) => made.consume(frames),
             Source::Plan(_) => {}
@@ -123,73 +98,4 @@ impl Repeat {
             frames => Offer::Frames(self.block.burst().slice(0..frames)),
         }
     }
-}
-
-/// A recording being replayed.
-pub struct Replay {
-    open: Open,
-    queue: Box<dyn RxQueue>,
-    left: u64,
-    endless: bool,
-    split: Split,
-    /// Frames of other parts of the split, passed over.
-    passed: u64,
-    /// Whether this pass had a frame.
-    took: bool,
-}
-
-impl Replay {
-    fn offer(&mut self, now: Nanos) -> Result<Offer<'_>, PortError> {
-        if !self.skip_foreign(now)? {
-            return self.restart();
-        }
-        let split = self.split;
-        let head = self.queue.fill(now)?;
-        let own = match split {
-            Split::WHOLE => head.burst.len(),
-            _ => head.burst.iter().take_while(|(_, frame)| split.holds(frame)).count(),
-        };
-        self.took |= own > 0;
-        Ok(if own == 0 { Offer::Nothing } else { Offer::Frames(head.burst.slice(0..own)) })
-    }
-
-    /// Passes over frames of other parts; false at the end of the recording.
-    fn skip_foreign(&mut self, now: Nanos) -> Result<bool, PortError> {
-        loop {
-            let head = self.queue.fill(now)?;
-            if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
-                let reason = format!("frames of {} cannot be replayed, only those of ethernet", other.link);
-                return Err(PortError::broken("replay", reason));
-            }
-            if head.burst.is_empty() {
-                return Ok(head.horizon != Horizon::Ended);
-            }
-            if self.split == Split::WHOLE {
-                return Ok(true);
-            }
-            let foreign = head.burst.iter().take_while(|(_, frame)| !self.split.holds(frame)).count();
-            let rest = head.burst.len() - foreign;
-            self.queue.consume(foreign);
-            self.passed += foreign as u64;
-            if rest > 0 {
-                return Ok(true);
-            }
-        }
-    }
-
-    fn restart(&mut self) -> Result<Offer<'_>, PortError> {
-        self.left = self.left.saturating_sub(1);
-        // A recording without a frame of this part would be opened for ever.
-        if !self.endless && self.left == 0 || !self.took {
-            return Ok(Offer::Ended);
-        }
-        self.queue = first_queue((self.open)()?)?;
-        self.took = false;
-        Ok(Offer::Restart)
-    }
-}
-
-fn first_queue(port: RxPort) -> Result<Box<dyn RxQueue>, PortError> {
-    let RxPort { name, queues, .. } = port;
-    queues.into_iter().next().ok_or_else(|| PortError::broken(name, "has no queue"))
 }

@@ -98,7 +98,7 @@ impl Transmit {
         };
         let control = match &session.transmit.source {
             Source::Plan(control) => Some(Arc::clone(control)),
-            Source::Replay(_) | Source::Template(_) | Source::Made(_) => None,
+            Source::Template(_) | Source::Made(_) => None,
         };
         let result = match control {
             Some(control) => session.send_plan(&*control),
@@ -131,7 +131,7 @@ enum Step {
     Sent,
     /// Nothing is due for so long.
     Wait(Duration),
-    /// The source or the queue is not ready.
+    /// The queue is not ready.
     Nap,
     Ended,
 }
@@ -197,11 +197,6 @@ impl Session {
         let Session { transmit: Transmit { source, port, .. }, schedule, .. } = self;
         let burst = match source.offer(now)? {
             Offer::Frames(burst) => burst,
-            Offer::Restart => {
-                schedule.restart();
-                return Ok(Step::Sent);
-            }
-            Offer::Nothing => return Ok(Step::Nap),
             Offer::Ended => return Ok(Step::Ended),
         };
         let due = schedule.due(burst.descs(), now);

@@ -5,7 +5,7 @@
 //!
 //! | rule | where |
 //! |---|---|
-//! | MAC | Ethernet; ARP. One without an old address leaves groups as they are |
+//! | MAC | Ethernet; ARP. One without an old address leaves frames to groups as they are |
 //! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements |
 //! | port | TCP, UDP, UDP-Lite, SCTP; of a fragmented datagram it stands in the first fragment alone |
 //! | TTL | IPv4, IPv6 |
@@ -139,7 +139,7 @@ impl Writing<'_> {
         let old = MacAddr(*frame.get(at..)?.first_chunk()?);
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Mac(of, Some(from), to) if of.is(end) && *from == old => Some(*to),
-            Rule::Mac(of, None, to) if of.is(end) && !old.is_multicast() => Some(*to),
+            Rule::Mac(of, None, to) if of.is(end) && (end == End::Source || !old.is_multicast()) => Some(*to),
             _ => None,
         })?;
         self.covers.write(frame, at, &new.0);
@@ -153,7 +153,9 @@ impl Writing<'_> {
             return;
         }
         for (at, end) in [(at + ARP_FIXED, End::Source), (at + ARP_FIXED + 10, End::Destination)] {
-            let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|old| MacAddr(*old)) else { continue };
+            let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|old| MacAddr(*old)) else {
+                continue;
+            };
             let followed = macs.iter().flatten().find(|(from, _)| *from == old).map(|(_, to)| *to);
             let named = self.rewriting.rules.iter().find_map(|rule| match rule {
                 Rule::Mac(of, Some(from), to) if of.is(end) && *from == old => Some(*to),
@@ -183,7 +185,8 @@ impl Writing<'_> {
     }
 
     fn port(&self, frame: &mut [u8], at: usize, end: End) {
-        let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|port| u16::from_be_bytes(*port)) else {
+        let Some(old) = frame.get(at..).and_then(|bytes| bytes.first_chunk()).map(|port| u16::from_be_bytes(*port))
+        else {
             return;
         };
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {

@@ -35,7 +35,17 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule that starts when it is first asked.
     pub fn new(pacing: Pacing) -> Self {
-        Schedule { pacing, start: None, frames: 0, bytes: 0, first: None, pass: 0, pass_frames: 0, latest: 0, put_off: 0 }
+        Schedule {
+            pacing,
+            start: None,
+            frames: 0,
+            bytes: 0,
+            first: None,
+            pass: 0,
+            pass_frames: 0,
+            latest: 0,
+            put_off: 0,
+        }
     }
 
     /// How many of the frames are due by `now`, counted from the front.

@@ -7,6 +7,7 @@ mod files;
 mod measure;
 mod merge;
 mod pcap;
+mod replay;
 mod send;
 
 use self::measure::Row;
@@ -73,6 +74,8 @@ enum Bench {
     Capture,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
     Send,
+    /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
+    Replay,
 }
 
 /// Measures one table.
@@ -118,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 7] = [
+    let tables: [(Bench, Measure); 8] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -126,6 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Send, send::run),
+        (Bench::Replay, replay::run),
     ];
     for (bench, measure) in tables {
         if wants(bench) {

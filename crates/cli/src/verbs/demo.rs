@@ -18,7 +18,9 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use anyhow::bail;
 use linerate_burst::Count;
-use linerate_engine::{Capture, CaptureReport, Progress, Selection, Source, Stop, Transmit, TransmitReport, Waiting};
+use linerate_engine::{
+    Capture, CaptureReport, Edits, Memory, Progress, Replay, ReplayReport, Selection, Stop, Waiting,
+};
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
@@ -63,7 +65,7 @@ struct Act {
 
 /// What came of it.
 struct Outcome {
-    sent: Vec<TransmitReport>,
+    sent: Vec<ReplayReport>,
     captured: CaptureReport,
     compared: Compared,
 }
@@ -108,7 +110,7 @@ fn perform(
     file: &WorkFile,
     interrupt: &Stop,
     quiet: bool,
-) -> anyhow::Result<(Vec<TransmitReport>, CaptureReport)> {
+) -> anyhow::Result<(Vec<ReplayReport>, CaptureReport)> {
     let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
     let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
     let output = file.output()?;
@@ -141,12 +143,15 @@ fn perform(
     Ok(outcome)
 }
 
-fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) -> anyhow::Result<Transmit> {
+fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) -> anyhow::Result<Replay> {
     let recording = Recording::open(&recording.to_string_lossy())?;
-    let open = Box::new(move || recording.port());
-    Ok(Transmit {
-        source: Source::replay(open, act.loops, Split { index: part as u32, of: PARTS as u32 })?,
-        port: open_tx(spec, &TxOptions::default())?,
+    Ok(Replay {
+        open: Box::new(move || recording.port()),
+        memory: Memory::Ahead,
+        loops: act.loops,
+        loop_gap: None,
+        edits: Edits { split: Split { index: part as u32, of: PARTS as u32 }, ..Edits::default() },
+        ports: vec![open_tx(spec, &TxOptions::default())?],
         pacing: act.pacing,
         duration: None,
         stop: stop.clone(),
@@ -212,7 +217,7 @@ fn report(
 fn print_details(act: &Act, outcome: &Outcome) {
     println!("{}:", act.name);
     for sent in &outcome.sent {
-        print!("{}", generate::summary(sent));
+        print!("{}", generate::summary(sent.sent, sent.elapsed, &sent.ledger));
     }
     print!("{}", capture::summary(&outcome.captured));
     for difference in &outcome.compared.differences {
@@ -241,8 +246,8 @@ struct Row {
 
 impl Row {
     fn new(act: &Act, outcome: &Outcome) -> Self {
-        let sent: u64 = outcome.sent.iter().map(|report| report.frames).sum();
-        let bytes: u64 = outcome.sent.iter().map(|report| report.bytes).sum();
+        let sent: u64 = outcome.sent.iter().map(|report| report.sent.frames).sum();
+        let bytes: u64 = outcome.sent.iter().map(|report| report.sent.bytes).sum();
         let seconds = outcome.sent.iter().map(|report| report.elapsed.as_secs_f64()).fold(0.0, f64::max);
         let mut differences = outcome.compared.differences.clone();
         differences.extend(outcome.sent.iter().filter_map(|report| report.failure.as_ref().map(ToString::to_string)));

@@ -1,8 +1,7 @@
-//! `linerate generate`, first form: replay of a capture file, or one UDP template.
+//! `linerate generate`: one UDP template, or the replay of a capture file.
 
-mod answer;
+mod replay;
 
-use self::answer::{AnswerArgs, Sender};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
@@ -11,13 +10,12 @@ use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use linerate_engine::{Answering, Changes, Progress, Source, Stop, Transmit, TransmitReport};
-use linerate_generate::answer::Vlans;
-use linerate_generate::{Pacing, Rate, Split, UdpTemplate};
-use linerate_port::backends::pcap::Recording;
+use linerate_burst::Ledger;
+use linerate_engine::{Changes, Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::inventory::is_default_route;
 use linerate_port::registry::sends_into_interface;
-use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_port::{Sent, Spec, TxOptions, open_tx};
 use linerate_wire::MacAddr;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -33,26 +31,25 @@ Examples:
   linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
+  linerate generate --to eth1 --replay trace.pcap --loops 0 --shift-ips 256 --loop-delay 10ms
+  linerate generate --to eth1 --replay trace.pcap --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
+  linerate generate --to xdp:eth1 --to-server xdp:eth2 --split-by first-packet --replay trace.pcap
   linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000 --stamp
-  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer
-  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help")]
+  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help
+Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:
+  mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but groups sent to; ARP follows
+  ip=OLD:NEW  src-ip=...  dst-ip=...        blocks: 10.0.0.0/8:192.168.0.0/16 keeps the bits free in both; ARP, NDP too
+  port=OLD:NEW  src-port=...  dst-port=...  TCP, UDP, SCTP: 80:8080, or 1000-1999:5000-5999
+  vlan=push:ID[:PRIORITY]  pop  set:ID  OLD:NEW  priority:PRIORITY    the outermost tag
+  ttl=N  ttl=+N  ttl=-N  ttl=floor:N        hop limits too")]
 pub struct Args {
     /// The port to send to
     #[arg(long, value_name = "PORT")]
     to: String,
-    /// Replay a capture file (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with = "udp", required_unless_present = "udp")]
-    replay: Option<String>,
-    /// How many times to replay it; 0 without end
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay")]
-    loops: u64,
-    /// Divide the recorded gaps by this factor
-    #[arg(long, value_name = "FACTOR", conflicts_with = "rate", requires = "replay")]
-    speed: Option<f64>,
-    /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
-    #[arg(long, value_name = "PART/PARTS", requires = "replay")]
-    split: Option<Split>,
+    /// What is about recordings alone.
+    #[command(flatten)]
+    recorded: replay::ReplayArgs,
     /// Repeat one UDP frame
     #[arg(long)]
     udp: bool,
@@ -107,9 +104,6 @@ pub struct Args {
     /// Go on as this user once ports and files are open (default: whoever called sudo)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
-    // Last, because what follows stands under its heading.
-    #[command(flatten)]
-    answer: AnswerArgs,
 }
 
 /// Sends.
@@ -120,43 +114,28 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .seconds
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
-    let (scheme, target) = spec.innermost();
-    if sends_into_interface(scheme) && spec.option("netns").is_none() && !args.yes && is_default_route(target) {
-        return Err(usage(format!(
-            "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
-        )));
-    }
-    if scheme == "pcap" && args.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
-        return Err(usage(format!("{target} is both replayed and written: write to another file")));
+    args.check_target(&spec)?;
+    if let Some(path) = &args.recorded.replay {
+        return replay::run(args, path, &spec, pacing, duration);
     }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let recording = args.recording()?;
-    let mut answering = args.answer.open(&spec, &[args.sender()])?;
-    let next_hop = args.answer.next_hop(answering.as_mut(), args.sender(), args.dst_ip, &stop)?;
-    let template = args.template(next_hop.unwrap_or(args.dst_mac))?;
+    let template = args.template()?;
     let mut port = open_tx(&spec, &TxOptions::default())?;
-    let source = match recording {
-        Some(source) => source,
-        None => {
-            let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
-            let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
-            Source::template_on(&mut port, &template, changes, count, pacing)?
-        }
-    };
+    let count = args.count.unwrap_or(if duration.is_some() { 0 } else { DEFAULT_COUNT });
+    let changes = Changes { source_ports: args.src_ports, stamped: args.stamp };
+    let source = Source::template_on(&mut port, &template, changes, count, pacing)?;
     drop_to(Identity::choose(args.user.as_deref())?)?;
-    let answering = answering.map(Answering::start).transpose()?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.quiet || args.json);
-    let mut report = Transmit { source, port, pacing, duration, stop, progress }.run();
+    let report = Transmit { source, port, pacing, duration, stop, progress }.run();
     drop(live);
-    report.ledger.add_all(&answer::finish(answering).ledger);
     args.conclude(&spec, pacing, &report)
 }
 
 impl Args {
     fn pacing(&self) -> anyhow::Result<Pacing> {
-        match (self.rate, self.speed) {
+        match (self.rate, self.recorded.speed) {
             (Some(rate), _) => Ok(Pacing::Fixed(rate)),
             (None, Some(factor)) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
             (None, Some(factor)) => Err(usage(format!("--speed: {factor} is no factor above 0"))),
@@ -165,24 +144,28 @@ impl Args {
         }
     }
 
-    fn recording(&self) -> anyhow::Result<Option<Source>> {
-        let Some(path) = &self.replay else { return Ok(None) };
-        if path == "-" && self.loops != 1 {
-            return Err(usage("standard input can be replayed only once: leave --loops out"));
+    /// Whether frames may go there.
+    fn check_target(&self, spec: &Spec) -> anyhow::Result<()> {
+        let (scheme, target) = spec.innermost();
+        if sends_into_interface(scheme) && spec.option("netns").is_none() && !self.yes && is_default_route(target) {
+            return Err(usage(format!(
+                "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
+            )));
         }
-        // Opened once: after privileges are gone it might not open again.
-        let recording = Recording::open(path)?;
-        let open = Box::new(move || recording.port());
-        Ok(Some(Source::replay(open, self.loops, self.split.unwrap_or(Split::WHOLE))?))
+        if scheme == "pcap" && self.recorded.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
+            return Err(usage(format!("{target} is both replayed and written: write to another file")));
+        }
+        Ok(())
     }
 
-    fn sender(&self) -> Sender {
-        Sender { mac: self.src_mac, ip: self.src_ip, vlans: Vlans::NONE }
-    }
-
-    fn template(&self, dst_mac: MacAddr) -> anyhow::Result<UdpTemplate> {
-        UdpTemplate::new((self.src_mac, dst_mac), (self.src_ip, self.dst_ip), (self.src_port, self.dst_port), self.size)
-            .map_err(usage)
+    fn template(&self) -> anyhow::Result<UdpTemplate> {
+        UdpTemplate::new(
+            (self.src_mac, self.dst_mac),
+            (self.src_ip, self.dst_ip),
+            (self.src_port, self.dst_port),
+            self.size,
+        )
+        .map_err(usage)
     }
 
     fn conclude(&self, spec: &Spec, pacing: Pacing, report: &TransmitReport) -> anyhow::Result<Exit> {
@@ -203,7 +186,8 @@ impl Args {
             };
             println!("{}", serde_json::to_string_pretty(&document)?);
         } else if !self.quiet {
-            eprint!("{}", summary(report));
+            let sent = Sent { frames: report.frames, bytes: report.bytes };
+            eprint!("{}", summary(sent, report.elapsed, &report.ledger));
             if pacing != Pacing::Fixed(Rate::Top) {
                 let (max, mean) = (report.late.max.as_secs_f64() * 1e6, report.late.mean().as_secs_f64() * 1e6);
                 eprintln!("  behind schedule: {mean:.1} us on average, {max:.1} us at most");
@@ -218,17 +202,17 @@ impl Args {
 }
 
 /// The summary at the end, for people.
-pub fn summary(report: &TransmitReport) -> String {
-    let seconds = report.elapsed.as_secs_f64();
-    let rates = Rates::new(report.frames, report.bytes, seconds);
+pub fn summary(sent: Sent, elapsed: Duration, ledger: &Ledger) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let rates = Rates::new(sent.frames, sent.bytes, seconds);
     let head = format!(
         "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1\n",
-        grouped(report.frames),
-        grouped(report.bytes),
+        grouped(sent.frames),
+        grouped(sent.bytes),
         frames_per_second(rates.mpps),
         rates.gbps_l1,
     );
-    head + &ledger::print(&report.ledger, true)
+    head + &ledger::print(ledger, true)
 }
 
 /// `linerate/generate/1`.

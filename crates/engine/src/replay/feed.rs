@@ -1,8 +1,8 @@
 //! Where batches come from: from memory again and again, or from a thread that stays ahead.
 
+use super::Open;
 use super::prepare::{Batch, Prepare};
 use crate::control::Stop;
-use crate::source::Open;
 use crate::wait::wait_for;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_port::{PortError, RxPort, RxQueue};

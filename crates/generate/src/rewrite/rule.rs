@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// What a rule changes, and into what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// MAC addresses: this one, or any one that is no group's, becomes that.
+    /// MAC addresses: this one, or any one but a group that is sent to, becomes that.
     Mac(End, Option<MacAddr>, MacAddr),
     /// IP addresses of one block move into another.
     Ip(End, Prefix, Prefix),

@@ -220,6 +220,9 @@ fn arp_and_neighbour_discovery_follow() {
     let wanted = Frame::new(&[&link, &moved], &[0; 18]).to_vec().unwrap();
     let rules = ["src-mac=02:00:00:00:07:07", "dst-mac=02:00:00:00:07:08", "src-ip=10.0.0.0/8:172.0.0.0/8"];
     assert_eq!(rewritten(&mut rewriter(&rules), &frame), wanted, "a broadcast stays one");
+    let mut strange = frame.clone();
+    strange[6] = 0xc1;
+    assert_eq!(rewritten(&mut rewriter(&rules), &strange)[6..12], new.0, "no group sends");
 
     let solicit = |source: &str, target: &str| {
         let network = ipv6::Header { source: source.parse().unwrap(), ..ipv6::Header::new(0) };
@@ -254,6 +257,25 @@ fn no_checksum_of_udp_stays_none() {
 }
 
 #[test]
+fn a_checksum_of_udp_that_comes_out_as_zero_is_written_as_ones() {
+    let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
+    let with = |port: u16| build(&Values { ports: [port, 4789], ..OUTER }, shape, b"hello");
+    let port = (0..=u16::MAX).find(|port| with(*port)[40..42] == [0xff; 2]).unwrap();
+    assert_eq!(rewritten(&mut rewriter(&[&format!("src-port=50000:{port}")]), &with(50_000)), with(port));
+}
+
+#[test]
+fn a_packet_in_a_packet_stays_unless_asked_for() {
+    let network = |last: u8| ipv4::Header { source: [10, 0, 0, last].into(), ..ipv4::Header::new(0) };
+    let link = ethernet::Header { source: OUTER.macs[0], destination: OUTER.macs[1], ether_type: 0 };
+    let frame = |outer, inner| Frame::new(&[&link, &network(outer), &network(inner)], b"x").to_vec().unwrap();
+    let mut rewriter = rewriter(&["ip=10.0.0.1:10.0.0.9"]);
+    assert_eq!(rewritten(&mut rewriter, &frame(1, 1)), frame(9, 1));
+    rewriter.rewriting.inner = true;
+    assert_eq!(rewritten(&mut rewriter, &frame(1, 1)), frame(9, 9));
+}
+
+#[test]
 fn later_fragments_and_headers_that_are_cut_keep_what_is_not_there() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let values = Values { v4: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()], ports: [20_000, 20_001], ..OUTER };
@@ -276,8 +298,7 @@ fn later_fragments_and_headers_that_are_cut_keep_what_is_not_there() {
 fn each_loop_has_its_own_addresses_and_right_checksums() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let of = |add: u8| Values { v4: [[10, 0, 0, 1 + add].into(), [10, 0, 0, 200 + add].into()], ..OUTER };
-    let mut shifting =
-        Rewriter::new(Rewriting { shift: Some("5".parse().unwrap()), ..Rewriting::default() });
+    let mut shifting = Rewriter::new(Rewriting { shift: Some("5".parse().unwrap()), ..Rewriting::default() });
     for turn in 0..9 {
         let mut frame = build(&of(0), shape, b"hello");
         shifting.rewrite(&mut frame, u64::from(turn), false);

@@ -4,10 +4,9 @@ use super::Args;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
-use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, grouped};
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
 use linerate_generate::rewrite::{Rule, Shift};
@@ -24,40 +23,40 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "udp", required_unless_present = "udp")]
     pub replay: Option<String>,
     /// How many times to replay it; 0 without end
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "udp")]
     loops: u64,
     /// Time between the last frame of a loop and the first of the next, as in 10ms [default: the mean gap]
-    #[arg(long, value_name = "TIME", value_parser = span, requires = "replay")]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "udp")]
     loop_delay: Option<Duration>,
     /// Divide the recorded gaps by this factor
-    #[arg(long, value_name = "FACTOR", conflicts_with = "rate", requires = "replay")]
+    #[arg(long, value_name = "FACTOR", conflicts_with_all = ["rate", "udp"])]
     pub speed: Option<f64>,
     /// Hold all of the recording in memory; without it, recordings up to 256 MiB are held, others read ahead
-    #[arg(long, requires = "replay")]
+    #[arg(long, conflicts_with = "udp")]
     preload: bool,
     /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
-    #[arg(long, value_name = "PART/PARTS", requires = "replay")]
+    #[arg(long, value_name = "PART/PARTS", conflicts_with = "udp")]
     split: Option<Split>,
     /// Send what servers sent to this port, what clients sent to the one of --to, in the recorded order
-    #[arg(long, value_name = "PORT", requires = "replay")]
+    #[arg(long, value_name = "PORT", conflicts_with = "udp")]
     to_server: Option<String>,
     /// How servers are told: first-packet, port, mac=MAC,... or ip=BLOCK,... with the clients' addresses [default: first-packet]
     #[arg(long, value_name = "HOW", requires = "to_server")]
     split_by: Option<SplitBy>,
     /// Change frames, as in ip=10.0.0.0/8:192.168.0.0/16 (rules below); may be given several times
-    #[arg(long, value_name = "RULE", requires = "replay")]
+    #[arg(long, value_name = "RULE", conflicts_with = "udp")]
     rewrite: Vec<Rule>,
     /// Apply the rules to packets in tunnels too
     #[arg(long, requires = "rewrite")]
     rewrite_inner: bool,
     /// Add N to all IP addresses in each further loop; only the last BITS bits (24) of an address change
-    #[arg(long, value_name = "N[/BITS]", requires = "replay")]
+    #[arg(long, value_name = "N[/BITS]", conflicts_with = "udp")]
     shift_ips: Option<Shift>,
     /// Compute all checksums anew; without it, wrong ones stay wrong
-    #[arg(long, requires = "replay")]
+    #[arg(long, conflicts_with = "udp")]
     fix_checksums: bool,
     /// Fill frames that were cut when recorded with zeros; without it, they are left out
-    #[arg(long, requires = "replay")]
+    #[arg(long, conflicts_with = "udp")]
     pad: bool,
 }
 
@@ -161,21 +160,12 @@ fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) 
 
 /// The summary at the end, for people.
 fn summary(pacing: Pacing, report: &ReplayReport) -> String {
-    let seconds = report.elapsed.as_secs_f64();
-    let rates = Rates::new(report.sent.frames, report.sent.bytes, seconds);
-    let mut text = format!(
-        "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1\n",
-        grouped(report.sent.frames),
-        grouped(report.sent.bytes),
-        frames_per_second(rates.mpps),
-        rates.gbps_l1,
-    );
+    let mut text = super::summary(report.sent, report.elapsed, &report.ledger);
     if let [_, _, ..] = &report.ports[..] {
         for (name, sent) in &report.ports {
             text += &format!("  {name}: {} frames, {} bytes\n", grouped(sent.frames), grouped(sent.bytes));
         }
     }
-    text += &ledger::print(&report.ledger, true);
     if report.padded > 0 {
         text += &format!("  {} frames had been cut and were padded with zeros\n", grouped(report.padded));
     }

@@ -1,0 +1,103 @@
+//! Replays from files into files.
+
+use linerate_tests::support::program::{linerate, run};
+use linerate_tests::support::records::{self, Record, assert_same_frames};
+use linerate_tests::support::wire::numbered;
+use linerate_tests::support::{Scratch, frames};
+use std::fs::File;
+
+#[test]
+fn held_in_memory_or_read_ahead_it_is_the_same() {
+    let (scratch, all) = (Scratch::new(), numbered(2000));
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    records::write(&file, &all);
+    let to = format!("pcap:{output}");
+    let common = ["generate", "--json", "--to", &to, "--rate", "top", "--replay"];
+    for (way, loops) in [(&[&file, "--loops", "3"][..], 3), (&[&file, "--loops", "2", "--preload"], 2)] {
+        let json = run(&[&common[..], way].concat()).good().json();
+        assert_eq!((json["frames"].as_u64(), json["loops"].as_u64()), (Some(loops * 2000), Some(loops)), "{json}");
+        assert_same_frames("held", &records::read(&output), &(0..loops).flat_map(|_| all.clone()).collect::<Vec<_>>());
+    }
+    let mut piped = linerate(&[&common[..], &["-"]].concat());
+    let ended = piped.stdin(File::open(&file).unwrap()).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_same_frames("ahead", &records::read(&output), &all);
+}
+
+#[test]
+fn frames_that_were_cut_are_left_out_or_padded() {
+    let (scratch, mut all) = (Scratch::new(), frames::sample());
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    let whole = all.clone();
+    for record in all.iter_mut().step_by(3).filter(|record| record.bytes.len() > 64) {
+        record.bytes.truncate(64);
+    }
+    let cut = all.iter().zip(&whole).filter(|(cut, whole)| cut != whole).count();
+    assert!(cut > 10);
+    records::write(&file, &all);
+    let to = format!("pcap:{output}");
+    let common = ["generate", "--json", "--to", &to, "--rate", "top", "--replay", &file];
+    let json = run(&common).good().json();
+    let kept: Vec<Record> =
+        all.iter().zip(&whole).filter(|(cut, whole)| cut == whole).map(|(_, w)| w.clone()).collect();
+    assert_eq!(
+        (json["frames"].as_u64(), json["drops"]["truncated"].as_u64()),
+        (Some(kept.len() as u64), Some(cut as u64))
+    );
+    assert_same_frames("left out", &records::read(&output), &kept);
+
+    let json = run(&[&common[..], &["--pad"]].concat()).good().json();
+    assert_eq!((json["padded"].as_u64(), json["lost"].as_u64()), (Some(cut as u64), Some(0)), "{json}");
+    let zeros = |record: &Record| {
+        let mut bytes = record.bytes.clone();
+        bytes.resize(record.wire as usize, 0);
+        Record { bytes, ..record.clone() }
+    };
+    assert_same_frames("padded", &records::read(&output), &all.iter().map(zeros).collect::<Vec<_>>());
+}
+
+#[test]
+fn both_sides_together_are_the_recording() {
+    let (scratch, all) = (Scratch::new(), frames::sample());
+    let [file, client, server] = ["in.pcap", "client.pcap", "server.pcap"].map(|name| scratch.file(name));
+    records::write(&file, &all);
+    let (to, to_server) = (format!("pcap:{client}"), format!("pcap:{server}"));
+    for by in ["first-packet", "port", "ip=10.0.0.1", "mac=02:00:00:00:00:0a"] {
+        let sides = ["--to", &to, "--to-server", &to_server, "--split-by", by];
+        let json =
+            run(&[&["generate", "--json", "--rate", "top", "--replay", &file][..], &sides].concat()).good().json();
+        let mut got = [records::read(&client), records::read(&server)];
+        for (side, records) in got.iter().enumerate() {
+            assert_eq!(json["ports"][side]["frames"].as_u64(), Some(records.len() as u64), "{by}: {json}");
+        }
+        // All of the sample is from one host's card, and nothing in it is answered.
+        assert_eq!(got[1].is_empty(), by.starts_with("mac") || by == "first-packet", "{by}");
+        let mut both = std::mem::take(&mut got[0]);
+        both.append(&mut got[1]);
+        both.sort_by_key(|record| record.time);
+        assert_same_frames(by, &both, &all);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let (scratch, all) = (Scratch::new(), numbered(10));
+    let file = scratch.file("in.pcap");
+    records::write(&file, &all);
+    let to = format!("pcap:{}", scratch.file("out.pcap"));
+    for (arguments, says) in [
+        (&["--rewrite", "ip=10.0.0.0/8"][..], "ip=OLD:NEW"),
+        (&["--rewrite", "vlan=5000"], "vlan=push:ID"),
+        (&["--rewrite", "hop=3"], "src-mac"),
+        (&["--shift-ips", "1/99"], "BITS"),
+        (&["--loop-delay", "7"], "10ms"),
+        (&["--split-by", "port"], "--to-server"),
+        (&["--to-server", "pcap:/dev/null", "--split-by", "size"], "first-packet"),
+        (&["--to-server", &to], "both sides"),
+        (&["--rewrite-inner"], "--rewrite"),
+        (&["--speed", "2", "--rate", "top"], "--rate"),
+    ] {
+        run(&[&["generate", "--to", &to, "--replay", &file][..], arguments].concat()).with_status(2).says(says);
+    }
+    run(&["generate", "--to", &to, "--udp", "--pad"]).with_status(2).says("--pad");
+}

@@ -1,0 +1,117 @@
+//! Replays over wires, on time.
+
+use linerate_tests::support::program::{Ended, program, start};
+use linerate_tests::support::records::{self, Record, assert_same_frames};
+use linerate_tests::support::wire::{ROOMY, Wire, numbered};
+use linerate_tests::support::{Scratch, may_make_labs};
+use serde_json::Value;
+use std::process::Command;
+
+/// Runs `generate` on one processor, so that the kernel has no reason to change the order.
+fn generate(arguments: &[&str]) -> Value {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(program()).args(["generate", "--json"]).args(arguments);
+    Ended::of(command.output().expect("taskset")).good().json()
+}
+
+/// Both sides leave by one schedule: merged by the stamps of their receivers they are the recording.
+#[test]
+fn two_sides_keep_the_order_of_the_recording() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0", "a:eth1,b:eth1"]);
+    let (scratch, mut all) = (Scratch::new(), numbered(2000));
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcapng"));
+    for record in all.iter_mut() {
+        record.time *= 200;
+        // Two hosts, in no regular turn.
+        record.bytes[11] = if record.time % 7 < 3 { 1 } else { 2 };
+    }
+    records::write(&file, &all);
+    for scheme in ["packet:", "xdp:"] {
+        let ports = ["eth0", "eth1"].map(|interface| wire.port("b", interface, ROOMY));
+        let capture = start(&[
+            "capture",
+            "-i",
+            &ports[0],
+            "-i",
+            &ports[1],
+            "-w",
+            &output,
+            "--json",
+            "--lag",
+            "40",
+            "-c",
+            "2000",
+            "--seconds",
+            "20",
+        ]);
+        let [client, server] =
+            ["eth0", "eth1"].map(|interface| wire.port("a", interface, "").replace("packet:", scheme));
+        let sides = ["--to", &client, "--to-server", &server, "--split-by", "mac=02:00:00:00:00:01"];
+        let json = generate(&[&["--replay", &file][..], &sides].concat());
+        assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(2000), Some(0)), "{json}");
+        assert!(json["ports"][0]["frames"].as_u64() > Some(500) && json["ports"][1]["frames"].as_u64() > Some(500));
+        assert_eq!(capture.end().good().json()["lost"], 0);
+        let plain = scratch.file("plain.pcap");
+        linerate_tests::support::program::run(&["capture", "-q", "-r", &output, "-w", &plain]).good();
+        assert_same_frames(scheme, &records::read(&plain), &all);
+    }
+}
+
+#[test]
+fn loops_wait_as_long_as_asked_for_and_gaps_are_told() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, mut all) = (Wire::new(), Scratch::new(), numbered(200));
+    all.iter_mut().for_each(|record| record.time *= 500);
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    records::write(&file, &all);
+    let capture = wire.capture(&output, &["-c", "600", "--seconds", "20"]);
+    let json = wire.send(&["--replay", &file, "--loops", "3", "--loop-delay", "300ms", "--speed", "2"]).json();
+    capture.end().good();
+    let got = records::read(&output);
+    let thrice = [&all[..], &all, &all].concat();
+    assert_same_frames("loops", &got, &thrice);
+    let gap = |records: &[Record], at: usize| (records[at].time - records[at - 1].time) as f64 / 1e6;
+    for pass in [200, 400] {
+        assert!((290.0..400.0).contains(&gap(&got, pass)), "{} ms", gap(&got, pass));
+    }
+    for name in ["behind_p50_us", "behind_p99_us", "behind_max_us", "gap_error_p50_us", "gap_error_p99_us"] {
+        assert!(json[name].as_f64() >= Some(0.0), "{name}: {json}");
+    }
+    assert!(json["behind_p50_us"].as_f64() <= json["behind_p99_us"].as_f64());
+    assert_eq!(json["loops"], 3);
+}
+
+/// However slow or fast, as many frames leave as there are, in the time they should take.
+#[test]
+fn rates_send_every_frame_in_their_time() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, all) = (Wire::new(), Scratch::new(), numbered(10_000));
+    let (file, few) = (scratch.file("in.pcap"), scratch.file("few.pcap"));
+    records::write(&file, &all);
+    records::write(&few, &all[..10]);
+    for scheme in ["packet:", "xdp:"] {
+        let to = wire.port("a", "eth0", "").replace("packet:", scheme);
+        for (file, rate, frames, least) in [
+            (&few, "10pps", 10, 0.9),
+            (&file, "20kpps", 10_000, 0.499),
+            (&file, "50kpps", 10_000, 0.199),
+            (&file, "top", 10_000, 0.0),
+        ] {
+            let json = generate(&["--to", &to, "--replay", file, "--rate", rate]);
+            assert_eq!(
+                (json["frames"].as_u64(), json["lost"].as_u64()),
+                (Some(frames), Some(0)),
+                "{scheme} {rate}: {json}"
+            );
+            let seconds = json["seconds"].as_f64().unwrap();
+            assert!(seconds >= least && seconds < least + 5.0, "{scheme} {rate}: {seconds} s");
+        }
+    }
+}
