@@ -2,6 +2,7 @@
 
 mod burst;
 mod capture;
+mod check;
 mod dissect;
 mod files;
 mod measure;
@@ -65,6 +66,8 @@ enum Bench {
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
+    /// Frames with trailers in memory, accounted for by stream
+    Check,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
     Send,
 }
@@ -106,13 +109,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 7] = [
+    let tables: [(Bench, Measure); 8] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
+        (Bench::Check, check::run),
         (Bench::Send, send::run),
     ];
     for (bench, measure) in tables {
