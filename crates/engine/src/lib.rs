@@ -8,6 +8,7 @@
 //!   `complete`: what is done with each desc; `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`share`]: the ordered stream for other processes;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
+//! - [`check`]: ports -> order -> the account of streams with trailers;
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
 //! - [`source`]: where a sender's frames come from;
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod check;
 pub mod clock;
 mod complete;
 pub mod control;
@@ -33,6 +35,7 @@ pub mod transmit;
 pub mod wait;
 
 pub use capture::{Capture, CaptureReport};
+pub use check::{Checker, CheckReport, CheckWatch, Checking};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};
