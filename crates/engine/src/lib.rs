@@ -35,7 +35,7 @@ pub mod transmit;
 pub mod wait;
 
 pub use capture::{Capture, CaptureReport};
-pub use check::{Checker, CheckReport, CheckWatch, Checking};
+pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};

@@ -35,7 +35,10 @@ fn measure(streams: usize, effort: Effort) -> anyhow::Result<Row> {
         for _ in 0..bursts {
             let block = traffic.next()?;
             let started = Instant::now();
-            let sum = block.burst().iter().fold(0, |sum, (_, frame)| sum ^ u64::from(frame[0]) ^ u64::from(frame[LENGTH - 1]));
+            let sum = block
+                .burst()
+                .iter()
+                .fold(0, |sum, (_, frame)| sum ^ u64::from(frame[0]) ^ u64::from(frame[LENGTH - 1]));
             black_box(sum);
             read += started.elapsed().as_secs_f64();
             let started = Instant::now();
