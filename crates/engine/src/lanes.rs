@@ -238,6 +238,11 @@ impl Table<'_> {
         self.interfaces
     }
 
+    /// The interface that descs of a lane call `number`.
+    pub fn interface(&self, shown: &Shown<'_>, number: usize) -> Option<&Interface> {
+        self.interfaces.get(usize::from(*self.map(shown).get(number)?))
+    }
+
     /// Whether the lane's backend has applied the filter.
     #[inline]
     pub fn is_filtered(&self, shown: &Shown<'_>) -> bool {

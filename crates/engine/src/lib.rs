@@ -9,6 +9,7 @@
 //!   `complete`: what is done with each desc; `copier`: a second thread that copies; `output`: the block being filled; `outlet`: the sinks that see it, in a thread of their own;
 //! - [`share`]: the ordered stream for other processes;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
+//! - [`check`]: ports -> order -> the account of streams with trailers;
 //! - [`forward`]: port -> port;
 //! - [`made`]: frames made from a plan;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
@@ -20,6 +21,7 @@
 
 pub mod answer;
 pub mod capture;
+pub mod check;
 pub mod clock;
 mod complete;
 pub mod control;
@@ -44,6 +46,7 @@ pub mod wait;
 
 pub use answer::{Answering, AnsweringReport, Unresolved};
 pub use capture::{Capture, CaptureReport};
+pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};

@@ -37,11 +37,11 @@ pub use stream::WINDOW;
 use self::damage::Damage;
 use self::matcher::Matchers;
 use self::report::Counted;
-use self::stream::Arrival;
+use self::stream::{Arrival, Change};
 use self::streams::Streams;
 use self::verify::{Verdict, verify};
 use crate::trailer::{Key, LEN, Tail, Trailer};
-use linerate_burst::{Burst, Desc, Flags, prefetch};
+use linerate_burst::{Burst, Desc, Flags, Pick, prefetch};
 use linerate_wire::{Layers, Link};
 use std::collections::BTreeMap;
 
@@ -94,6 +94,14 @@ impl Totals {
     pub fn foreign(&self) -> u64 {
         self.frames - self.received - self.counted - self.damaged - self.cut - self.over_limit
     }
+
+    fn add(&mut self, change: &Change, arrival: &Arrival) {
+        self.missing = self.missing.wrapping_add_signed(change.missing);
+        self.duplicated += u64::from(change.duplicated);
+        self.reordered += u64::from(change.reordered);
+        self.stale += u64::from(change.stale);
+        self.corrupted += u64::from(arrival.corrupted);
+    }
 }
 
 /// The receiver's account.
@@ -139,16 +147,36 @@ impl Check {
     /// Takes frames, in the order in which they came. `links` says how the frames of each interface begin, by the number that
     /// descs have; `None` where that is not known: such a frame may only have a trailer at its end.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
-        let mut batch = [(0, Arrival::default()); BATCH];
         let last = burst.len().saturating_sub(1);
-        for first in (0..burst.len()).step_by(BATCH) {
+        self.take_all(burst.len(), |index| {
+            burst.prefetch((index + AHEAD).min(last));
+            (&burst.descs()[index], burst.frame(index), links)
+        });
+    }
+
+    /// Takes frames of several queues, in this order. Each has its own `links`.
+    ///
+    /// # Panics
+    /// If a pick names a frame that is not there.
+    pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[Pick], links: &[Vec<Option<Link>>]) {
+        self.take_all(picks.len(), |index| {
+            let (pick, ahead) = (picks[index], picks[(index + AHEAD).min(picks.len() - 1)]);
+            bursts[ahead.lane()].prefetch(ahead.index());
+            let burst = bursts[pick.lane()];
+            (&burst.descs()[pick.index()], burst.frame(pick.index()), &links[pick.lane()])
+        });
+    }
+
+    #[inline(always)]
+    fn take_all<'a>(&mut self, frames: usize, frame: impl Fn(usize) -> (&'a Desc, &'a [u8], &'a [Option<Link>])) {
+        let mut batch = [(0, Arrival::default()); BATCH];
+        for first in (0..frames).step_by(BATCH) {
             let mut found = 0;
-            for index in first..(first + BATCH).min(burst.len()) {
-                burst.prefetch((index + AHEAD).min(last));
-                let desc = &burst.descs()[index];
+            for index in first..(first + BATCH).min(frames) {
+                let (desc, frame, links) = frame(index);
                 self.totals.bytes += u64::from(desc.wire);
                 let link = links.get(usize::from(desc.interface)).copied().flatten();
-                if let Some(one) = self.look(desc, burst.frame(index), link) {
+                if let Some(one) = self.look(desc, frame, link) {
                     batch[found] = one;
                     found += 1;
                 }
@@ -156,16 +184,17 @@ impl Check {
             self.totals.received += found as u64;
             for (place, arrival) in &batch[..found] {
                 if let Some(change) = self.streams.at(*place).take(arrival) {
-                    let totals = &mut self.totals;
-                    totals.missing = totals.missing.wrapping_add_signed(change.missing);
-                    totals.duplicated += u64::from(change.duplicated);
-                    totals.reordered += u64::from(change.reordered);
-                    totals.stale += u64::from(change.stale);
-                    totals.corrupted += u64::from(arrival.corrupted);
+                    self.totals.add(&change, arrival);
                 }
             }
         }
-        self.totals.frames += burst.len() as u64;
+        self.totals.frames += frames as u64;
+    }
+
+    /// Frames that are ours, so far.
+    #[inline]
+    pub fn ours(&self) -> u64 {
+        self.totals.received + self.totals.counted
     }
 
     /// What was counted so far.

@@ -2,6 +2,7 @@
 
 mod burst;
 mod capture;
+mod check;
 mod dissect;
 mod files;
 mod measure;
@@ -72,6 +73,8 @@ enum Bench {
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
+    /// Frames with trailers in memory, accounted for by stream
+    Check,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
     Send,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
@@ -128,6 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Burst, burst::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
+        (Bench::Check, check::run),
         (Bench::Send, send::run),
         (Bench::Replay, replay::run),
     ];

@@ -1,5 +1,6 @@
 //! `linerate count`: what is on these ports right now, by port and queue; nothing is kept.
 
+mod check;
 mod json;
 mod rows;
 mod screen;
@@ -12,7 +13,9 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
-use linerate_engine::{CountReport, Counting, Selection, Stop, Waiting, Watch};
+use linerate_engine::{CheckWatch, Checking, CountReport, Counting, Selection, Stop, Waiting, Watch};
+use linerate_generate::check::{Check, Options};
+use linerate_generate::trailer::Key;
 use linerate_port::registry::BACKENDS;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use std::io::Write;
@@ -26,6 +29,7 @@ Examples:
   linerate count eth0                               what eth0 receives, now and in all
   linerate count eth0 eth1 -t 10 udp port 53        two ports for ten seconds, some of their frames
   linerate count -r trace.pcap --protocols          a file, at the rates of its own time
+  linerate count eth0 --check                       loss, order, damage and latency of what generate sends
   linerate count eth0 --json --interval 0.1         a JSON line ten times a second, a last one in the end
 Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
 Sizes count the FCS (64 means 60 bytes in a capture file) and fall into the buckets of RFC 2819. Rates of files are
@@ -56,6 +60,15 @@ pub struct Args {
     /// Look into the frames and count their protocols too
     #[arg(long)]
     protocols: bool,
+    /// Account for the frames of every stream by the trailers that generate puts into them
+    #[arg(long, conflicts_with = "protocols")]
+    check: bool,
+    /// What the trailers are under, where the sender was given a key
+    #[arg(long, value_name = "K", requires = "check", value_parser = check::key)]
+    key: Option<Key>,
+    /// With --check, how many streams to show, those with most losses first; or all
+    #[arg(long, value_name = "N", requires = "check", default_value = "10", value_parser = check::rows)]
+    streams: check::Rows,
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
@@ -108,6 +121,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !args.quiet && !args.json {
         announce(&subject, &notes);
     }
+    if args.check {
+        return args.run_check(&asked, ports, stop);
+    }
     let watch = Watch::new();
     let live = args.start_live(&asked, &subject, &watch, &stop);
     let report = Counting {
@@ -158,7 +174,7 @@ impl Args {
     }
 
     fn open_ports(&self, asked: &Asked) -> anyhow::Result<Vec<RxPort>> {
-        let looks = self.protocols || !asked.filter.is_empty();
+        let looks = self.protocols || self.check || !asked.filter.is_empty();
         let options = RxOptions {
             snap: if looks { 0 } else { UNSEEN },
             promiscuous: !self.no_promiscuous,
@@ -168,6 +184,23 @@ impl Args {
             filter: asked.filter.clone(),
         };
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn run_check(&self, asked: &Asked, ports: Vec<RxPort>, stop: Stop) -> anyhow::Result<Exit> {
+        let watch = CheckWatch::new();
+        let live = check::start_live(self, asked.interval, &watch, &stop);
+        let report = Checking {
+            ports,
+            check: Check::new(self.key.unwrap_or_default(), Options::default()),
+            selection: Selection { filter: asked.filter.clone(), frames: self.count, ..Selection::default() },
+            waiting: self.waiting(),
+            duration: asked.duration,
+            stop,
+            watch,
+        }
+        .run();
+        drop(live);
+        check::conclude(self, &report)
     }
 
     fn waiting(&self) -> Waiting {

@@ -1,9 +1,10 @@
 //! The streams that frames came of, by their numbers.
 
 use super::stream::Stream;
+use linerate_burst::prefer_huge_pages;
 
-/// Streams whose memory is allocated together.
-const CHUNK: usize = 256;
+/// Streams whose memory is asked for together, 31 MiB; where nothing was written yet there is none.
+const CHUNK: usize = 1 << 14;
 /// In the index: no frame of this stream came yet.
 const NONE: u32 = u32::MAX;
 
@@ -13,7 +14,7 @@ pub struct Streams {
     /// The place of each stream, by its number.
     index: Vec<u32>,
     /// The places, in the order in which streams came.
-    chunks: Vec<Box<[Stream]>>,
+    chunks: Vec<Vec<Stream>>,
     count: usize,
     most: usize,
 }
@@ -38,9 +39,12 @@ impl Streams {
         if self.count == self.most {
             return None;
         }
-        if self.count == self.chunks.len() * CHUNK {
-            self.chunks.push(vec![Stream::NEW; CHUNK].into_boxed_slice());
+        if self.count.is_multiple_of(CHUNK) {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            prefer_huge_pages(chunk.spare_capacity_mut());
+            self.chunks.push(chunk);
         }
+        self.chunks.last_mut()?.push(Stream::NEW);
         let id = id as usize;
         if id >= self.index.len() {
             self.index.resize(id + 1, NONE);
@@ -72,8 +76,8 @@ impl Streams {
         self.count
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Stream>() + self.index.capacity() * size_of::<u32>()
+        self.count * size_of::<Stream>() + self.index.capacity() * size_of::<u32>()
     }
 }

@@ -1,0 +1,312 @@
+//! `count --check`: the account of streams with trailers.
+
+use super::Args;
+use crate::exit::Exit;
+use crate::view::ledger::{self, LedgerJson};
+use crate::view::live::Live;
+use crate::view::rates::{frames_per_second, grouped};
+use crate::view::table::table;
+use linerate_burst::StampSource;
+use linerate_engine::check::CheckLook;
+use linerate_engine::{CheckReport, CheckWatch, Stop};
+use linerate_generate::check::{LIMIT, Report, StreamRow, Summary, Totals, WINDOW};
+use linerate_generate::trailer::Key;
+use serde::Serialize;
+use std::io::Write;
+use std::time::Duration;
+
+const SCHEMA: &str = "linerate/check/1";
+/// What latencies are the difference of.
+const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the frame was made";
+
+/// Which streams get a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// So many: those that lost most, then those of which most came.
+    First(usize),
+    All,
+}
+
+/// Reads `--streams`.
+pub(super) fn rows(text: &str) -> Result<Rows, String> {
+    match text {
+        "all" => Ok(Rows::All),
+        number => number.parse().map(Rows::First).map_err(|_| "a number of streams, or all".to_owned()),
+    }
+}
+
+/// Reads `--key`.
+pub(super) fn key(text: &str) -> Result<Key, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match number {
+        Ok(0) => Err("16 zero bytes would be a right trailer under key 0; take another one".into()),
+        Ok(number) => Ok(Key(number)),
+        Err(_) => Err("a number of 64 bits, as in 0x1234abcd".into()),
+    }
+}
+
+/// Shows what has happened in each interval.
+pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, stop: &Stop) -> Live {
+    if args.quiet || interval.is_zero() {
+        return Live::none();
+    }
+    let (watch, stop, json) = (watch.clone(), stop.clone(), args.json);
+    let mut before = CheckLook::default();
+    Live::every(interval, move || {
+        let now = watch.look();
+        if now.elapsed <= before.elapsed {
+            return;
+        }
+        if json {
+            let line = serde_json::to_string(&IntervalJson::new(&before, &now)).unwrap_or_default();
+            if writeln!(std::io::stdout(), "{line}").is_err() {
+                stop.request();
+            }
+        } else {
+            // A terminal that is gone is no reason to end a run.
+            let _ = writeln!(std::io::stderr(), "{}", line(&before, &now));
+        }
+        before = now;
+    })
+}
+
+/// Prints what came of all streams, and says how the run ends.
+pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
+    let streams = report.check.report(None);
+    let text = if args.json { json(args, report, &streams)? } else { text(args, report, &streams) };
+    // Whoever should read it may have gone; that is no failure of the run.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if let Some(failure) = &report.failure {
+        let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+        return Ok(Exit::Failed);
+    }
+    let proven = report.quiesced && report.ledger.lost() == 0 && streams.summary().fate.lost == 0;
+    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+}
+
+/// The rows that are shown.
+fn chosen(rows: Rows, streams: &Report<'_>) -> Vec<StreamRow> {
+    let mut all: Vec<StreamRow> = streams.rows().collect();
+    if let Rows::First(most) = rows {
+        all.sort_by_key(|row| std::cmp::Reverse((row.fate.lost, row.fate.received)));
+        all.truncate(most);
+    }
+    all
+}
+
+#[derive(Serialize)]
+struct IntervalJson {
+    schema: &'static str,
+    record: &'static str,
+    elapsed_seconds: f64,
+    seconds: f64,
+    streams: u64,
+    received: u64,
+    bytes: u64,
+    missing: i64,
+    duplicated: u64,
+    reordered: u64,
+    corrupted: u64,
+    damaged: u64,
+    foreign: u64,
+    lost_by_port: u64,
+}
+
+impl IntervalJson {
+    /// What happened between two looks; `missing` falls where frames come late.
+    fn new(before: &CheckLook, now: &CheckLook) -> Self {
+        let gain = |of: fn(&Totals) -> u64| of(&now.totals).saturating_sub(of(&before.totals));
+        IntervalJson {
+            schema: SCHEMA,
+            record: "interval",
+            elapsed_seconds: now.elapsed.as_secs_f64(),
+            seconds: now.elapsed.saturating_sub(before.elapsed).as_secs_f64(),
+            streams: now.streams,
+            received: gain(|totals| totals.received + totals.counted),
+            bytes: gain(|totals| totals.bytes),
+            missing: now.totals.missing as i64 - before.totals.missing as i64,
+            duplicated: gain(|totals| totals.duplicated),
+            reordered: gain(|totals| totals.reordered),
+            corrupted: gain(|totals| totals.corrupted),
+            damaged: gain(|totals| totals.damaged),
+            foreign: gain(Totals::foreign),
+            lost_by_port: now.lost_by_port.saturating_sub(before.lost_by_port),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct StreamJson<'a> {
+    schema: &'static str,
+    record: &'static str,
+    #[serde(flatten)]
+    row: &'a StreamRow,
+}
+
+#[derive(Serialize)]
+struct SummaryJson {
+    schema: &'static str,
+    record: &'static str,
+    elapsed_seconds: f64,
+    #[serde(flatten)]
+    summary: Summary,
+    clock: ClockJson,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    /// What the ports themselves received and lost.
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct ClockJson {
+    sender: &'static str,
+    /// Who took the times of arrival.
+    receiver: Vec<&'static str>,
+    resolution_ns: u64,
+    latency_error_percent: f64,
+    latency_limit_ns: u64,
+    window_frames: u64,
+}
+
+fn stamps(report: &CheckReport) -> Vec<&'static str> {
+    let mut names: Vec<&str> = report.interfaces.iter().map(|interface| StampSource::name(interface.stamp)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for row in &chosen(args.streams, streams) {
+        text += &serde_json::to_string(&StreamJson { schema: SCHEMA, record: "stream", row })?;
+        text.push('\n');
+    }
+    let clock = ClockJson {
+        sender: SENDER_CLOCK,
+        receiver: stamps(report),
+        resolution_ns: 1,
+        latency_error_percent: 3.125,
+        latency_limit_ns: LIMIT,
+        window_frames: WINDOW,
+    };
+    let summary = SummaryJson {
+        schema: SCHEMA,
+        record: "summary",
+        elapsed_seconds: report.elapsed.as_secs_f64(),
+        summary: streams.summary(),
+        clock,
+        quiesced: report.quiesced,
+        events: report.events.clone(),
+        failure: report.failure.as_ref().map(ToString::to_string),
+        ledger: LedgerJson::new(&report.ledger),
+    };
+    Ok(text + &serde_json::to_string(&summary)? + "\n")
+}
+
+fn line(before: &CheckLook, now: &CheckLook) -> String {
+    let (totals, earlier) = (&now.totals, &before.totals);
+    let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
+    let ours = |totals: &Totals| totals.received + totals.counted;
+    let rate = frames_per_second((ours(totals) - ours(earlier)) as f64 / seconds / 1e6);
+    format!(
+        "{:>4} s  {:>13} received  {rate:>18}  {} missing  {} duplicated  {} reordered  {} corrupted  {} damaged  {} foreign",
+        now.elapsed.as_secs(),
+        grouped(ours(totals)),
+        grouped(totals.missing),
+        grouped(totals.duplicated),
+        grouped(totals.reordered),
+        grouped(totals.corrupted),
+        grouped(totals.damaged),
+        grouped(totals.foreign()),
+    )
+}
+
+fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
+    let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
+    let summary = streams.summary();
+    let heads = [
+        "stream",
+        "received",
+        "rate",
+        "lost",
+        "duplicated",
+        "reordered",
+        "corrupted",
+        "min",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "ipdv",
+    ];
+    let mut lines = table(&heads, 1);
+    let shown = chosen(args.streams, streams);
+    let all =
+        StreamRow { mark: "", fate: summary.fate, pace: summary.pace, delay: summary.delay, ..StreamRow::default() };
+    for (name, row) in shown.iter().map(|row| (row.stream.to_string(), row)).chain([("all".to_owned(), &all)]) {
+        let (fate, delay) = (&row.fate, &row.delay);
+        let counts = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted].map(grouped);
+        let latencies = [
+            delay.latency_min_ns,
+            delay.latency_p50_ns,
+            delay.latency_p99_ns,
+            delay.latency_p999_ns,
+            delay.latency_max_ns,
+        ];
+        let first = [name, grouped(fate.received), frames_per_second(row.pace.mpps)];
+        let times = latencies.map(micros).into_iter().chain([micros(delay.ipdv_mean_ns.map(|mean| mean as i64))]);
+        lines.add_row(first.into_iter().chain(counts).chain(times));
+    }
+    text += &format!("{lines}\n");
+    let left = (summary.streams as usize).saturating_sub(shown.len());
+    if left > 0 {
+        text += &format!("  and {} streams more (--streams all)\n", grouped(left as u64));
+    }
+    text + &remarks(report, &summary) + &ledger::print(&report.ledger, report.quiesced)
+}
+
+fn micros(nanos: Option<i64>) -> String {
+    nanos.map_or_else(String::new, |nanos| format!("{:.1}", nanos as f64 / 1e3))
+}
+
+fn remarks(report: &CheckReport, summary: &Summary) -> String {
+    let fate = &summary.fate;
+    let mut text = format!(
+        "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  \
+         lost: numbers up to the highest that came which did not come\n",
+        stamps(report).join(", ")
+    );
+    for (number, remark) in [
+        (
+            fate.lost_before_first,
+            "of the lost have numbers below the first that came: lost, or sent before this count began",
+        ),
+        (fate.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
+        (summary.damaged, "frames lost their trailer to damage: lost to a stream that is not known"),
+        (summary.cut, "frames were not captured to their end, where the trailer is"),
+        (summary.over_limit, "frames are of streams that there is no memory for"),
+        (summary.foreign, "frames are not ours: no trailer under this key"),
+    ] {
+        if number > 0 {
+            text += &format!("  {} {remark}\n", grouped(number));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_rows_are_read() {
+        assert_eq!((key("0xff"), key("255")), (Ok(Key(255)), Ok(Key(255))));
+        assert!(key("0").is_err() && key("").is_err() && key("0x1ffffffffffffffff").is_err());
+        assert_eq!((rows("all"), rows("7")), (Ok(Rows::All), Ok(Rows::First(7))));
+        assert!(rows("some").is_err());
+    }
+}

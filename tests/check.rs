@@ -1,0 +1,185 @@
+//! The receiver behind a faulty wire: what was done to the frames is what it reports.
+
+use linerate::burst::{Block, Count, Desc, Nanos};
+use linerate::engine::{CheckReport, Checker, Checking, clock::now};
+use linerate::generate::Check;
+use linerate::generate::check::{Options, Summary};
+use linerate::generate::trailer::{Key, Trailer};
+use linerate::port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate::wire::build::Frame;
+use linerate::wire::{MacAddr, ethernet, ipv4, udp};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FRAMES: u64 = 30_000;
+/// Between the times of two frames: all of a burst lie well within the time that a frame is held back.
+const GAP: u64 = 100;
+
+fn datagram(trailer: Trailer) -> Vec<u8> {
+    let link = ethernet::Header { destination: MacAddr([2; 6]), source: MacAddr([6; 6]), ether_type: 0 };
+    let ip = ipv4::Header { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into(), ..ipv4::Header::new(0) };
+    let transport = udp::Header { source_port: 7, destination_port: 9 };
+    let payload = [&[0x55, 0x55][..], &trailer.bytes(&Key::default())].concat();
+    Frame::new(&[&link, &ip, &transport], &payload).to_vec().unwrap()
+}
+
+/// Sends frames of `streams` streams in turn, `flight` nanoseconds before their time stamps.
+fn send(mut port: TxPort, streams: u64, flight: u64) {
+    let start = now().0;
+    let queue = port.queues[0].as_mut();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for first in (0..FRAMES).step_by(500) {
+        let mut block = Block::new(64 << 10, 500);
+        for number in first..first + 500 {
+            let time = start + number * GAP;
+            let trailer =
+                Trailer { stream: (number % streams) as u32, sequence: number / streams, time: time - flight };
+            assert!(block.push(&Desc::new(Nanos(time), 0, 60), &datagram(trailer)));
+        }
+        let mut taken = 0;
+        while taken < block.len() {
+            taken += queue.send(block.burst().slice(taken..block.len())).unwrap();
+            queue.flush(now()).unwrap();
+            assert!(Instant::now() < deadline, "the wire stays full");
+            thread::yield_now();
+        }
+    }
+    while !queue.flush(now()).unwrap() {
+        assert!(Instant::now() < deadline, "the wire stays full");
+    }
+}
+
+fn open(name: &str, faults: &str) -> (Checking, TxPort) {
+    let spec = |text: String| Spec::parse(&text).unwrap();
+    let rx = open_rx(&spec(format!("faulty:mem:check-{name}{faults}")), &RxOptions::default()).unwrap();
+    let tx = open_tx(&spec(format!("mem:check-{name}")), &TxOptions::default()).unwrap();
+    (Checking::port(rx, Check::new(Key::default(), Options::default())), tx)
+}
+
+fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, Summary) {
+    let (checking, tx) = open(name, faults);
+    let sender = thread::spawn(move || send(tx, streams, 1000));
+    let report = checking.run();
+    sender.join().unwrap();
+    assert!(report.quiesced && report.failure.is_none(), "{:?}", report.failure);
+    let sent = vec![FRAMES / streams; streams as usize];
+    let summary = report.check.report(Some(&sent)).summary();
+    assert_eq!((summary.streams, summary.fate.sent, summary.foreign), (streams, Some(FRAMES), 0), "{faults}");
+    (report, summary)
+}
+
+#[test]
+fn nothing_happens_without_faults() {
+    let (_, summary) = run("whole", "", 10);
+    let fate = summary.fate;
+    assert_eq!((fate.received, fate.lost, fate.duplicated, fate.reordered, fate.corrupted), (FRAMES, 0, 0, 0, 0));
+    assert_eq!(summary.delay.latency_min_ns.zip(summary.delay.latency_max_ns), Some((1000, 1000)));
+    assert_eq!(summary.delay.ipdv_max_ns, Some(0));
+}
+
+#[test]
+fn each_fault_is_reported_exactly() {
+    for seed in [3, 4] {
+        for (name, faults, streams, count) in [
+            ("drop", "drop=2%", 10, Count::FaultDropped),
+            ("burst", "burst=0.1%x40", 10, Count::FaultDropped),
+            ("repeat", "repeat=3%", 10, Count::FaultRepeated),
+            ("reorder", "reorder=2%x5&hold=1s", 1, Count::FaultReordered),
+            ("payload", "corrupt=2%x3@42-43", 10, Count::FaultCorrupted),
+            ("headers", "corrupt=2%x1@14-41", 10, Count::FaultCorrupted),
+            ("trailer", "corrupt=2%x1@44-59", 10, Count::FaultCorrupted),
+            ("short", "truncate=2%x50", 10, Count::FaultTruncated),
+            ("long", "pad=2%x9", 10, Count::FaultPadded),
+        ] {
+            let (report, summary) = run(&format!("{name}-{seed}"), &format!("?{faults}&seed={seed}"), streams);
+            let planned = report.ledger.total(count);
+            assert!(planned > 100, "{faults}: {planned} frames alone");
+            let fate = summary.fate;
+            let found = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted, summary.damaged];
+            let expected = match name {
+                "drop" | "burst" => [planned, 0, 0, 0, 0],
+                "repeat" => [0, planned, 0, 0, 0],
+                "reorder" => [0, 0, planned, 0, 0],
+                "payload" | "headers" => [0, 0, 0, planned, 0],
+                "trailer" | "short" => [planned, 0, 0, 0, planned],
+                _ => [0; 5],
+            };
+            assert_eq!(found, expected, "{faults}, seed {seed}");
+            assert!(name != "reorder" || fate.reorder_extent >= 5, "{}", fate.reorder_extent);
+        }
+    }
+}
+
+#[test]
+fn delay_is_in_the_latencies() {
+    let (_, summary) = run("delay", "?delay=3ms+-1ms&seed=5", 10);
+    let delay = summary.delay;
+    let (least, most) = (delay.latency_min_ns.unwrap(), delay.latency_max_ns.unwrap());
+    assert!((2_001_000..2_100_000).contains(&least), "{least}");
+    assert!((3_900_000..=4_100_000).contains(&most), "{most}");
+    assert!(delay.latency_p50_ns.unwrap() > least && delay.latency_p999_ns.unwrap() <= most);
+    assert_eq!(delay.pdv_p999_ns, Some(delay.latency_p999_ns.unwrap() - least));
+    assert_eq!((summary.fate.received, summary.fate.reordered, summary.fate.lost), (FRAMES, 0, 0));
+}
+
+#[test]
+fn all_faults_together_add_up() {
+    let faults = "?drop=1%&repeat=1%&reorder=1%x3&corrupt=1%x1@42-43&pad=1%&seed=9";
+    let (report, summary) = run("all", faults, 100);
+    let (fate, ledger) = (summary.fate, &report.ledger);
+    assert_eq!(fate.lost, ledger.total(Count::FaultDropped));
+    assert_eq!(fate.duplicated, ledger.total(Count::FaultRepeated));
+    assert_eq!(fate.received, FRAMES - fate.lost + fate.duplicated);
+    assert!(fate.corrupted >= ledger.total(Count::FaultCorrupted), "copies of a corrupted frame are, too");
+    assert_eq!(summary.damaged, 0);
+}
+
+#[test]
+fn a_checker_beside_the_sender_ends_when_all_came() {
+    let (checking, tx) = open("beside", "?drop=1%&seed=2");
+    let checker = Checker::start(checking).unwrap();
+    let sender = thread::spawn(move || {
+        send(tx, 4, 0);
+        thread::sleep(Duration::from_secs(2));
+    });
+    let started = Instant::now();
+    while checker.watch().ours() == 0 {
+        assert!(started.elapsed() < Duration::from_secs(10), "nothing comes");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10));
+    let dropped = report.ledger.total(Count::FaultDropped);
+    assert_eq!(report.check.report(Some(&[FRAMES / 4; 4])).summary().fate.lost, dropped);
+    assert!(dropped > 0 && started.elapsed() < Duration::from_secs(5));
+    sender.join().unwrap();
+}
+
+#[test]
+fn queues_of_a_port_are_no_reordering() {
+    let spec = |text: &str| Spec::parse(text).unwrap();
+    let rx = open_rx(&spec("mem:check-queues@0-3"), &RxOptions::default()).unwrap();
+    let mut tx = open_tx(&spec("mem:check-queues@0-3"), &TxOptions::default()).unwrap();
+    let start = now().0;
+    let sender = thread::spawn(move || {
+        for first in (0..FRAMES).step_by(1000) {
+            for (lane, queue) in tx.queues.iter_mut().enumerate() {
+                let mut block = Block::new(64 << 10, 250);
+                for number in (first..first + 1000).filter(|number| number % 4 == lane as u64) {
+                    let time = start + number * GAP;
+                    let trailer = Trailer { stream: 9, sequence: number, time };
+                    assert!(block.push(&Desc::new(Nanos(time), 0, 60), &datagram(trailer)));
+                }
+                let mut taken = 0;
+                while taken < block.len() {
+                    taken += queue.send(block.burst().slice(taken..block.len())).unwrap();
+                    queue.flush(Nanos(start + first * GAP)).unwrap();
+                    thread::yield_now();
+                }
+            }
+        }
+    });
+    let report = Checking::port(rx, Check::new(Key::default(), Options::default())).run();
+    sender.join().unwrap();
+    let fate = report.check.report(None).summary().fate;
+    assert_eq!((fate.received, fate.lost, fate.reordered, fate.stale), (FRAMES, 0, 0, 0));
+}
