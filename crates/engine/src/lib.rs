@@ -9,7 +9,7 @@
 //! - [`share`]: the ordered stream for other processes;
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`forward`]: port -> port;
-//! - [`made`]: frames made from a plan;
+//! - [`made`]: frames of a stream, made one by one;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
