@@ -151,7 +151,8 @@ fn checksums_are_right_by_an_independent_judge() {
     let record =
         |(bytes, time): &(Vec<u8>, u64)| Record { time: *time, wire: bytes.len() as u32, bytes: bytes.clone() };
     records::write(&file, &got.iter().map(record).collect::<Vec<_>>());
-    let right = "udp.checksum.status == 1 && ip.checksum.status == 1 && !_ws.malformed";
+    // Behind some of the ports tshark looks for more than UDP.
+    let right = "udp.checksum.status == 1 && ip.checksum.status == 1";
     let options = ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", right];
     let shown = tool("tshark", &[&["-n", "-r", &file], &options[..]].concat());
     assert_eq!(shown.lines().count(), 4_000);
