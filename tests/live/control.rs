@@ -1,18 +1,19 @@
 //! Rates, stopping, dying, refusals.
 
-use crate::stage::{Stage, marks, plan, template};
+use crate::stage::{Stage, alone, marks, set, stream};
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
 use linerate_port::counting::Then;
-use linerate_port::live::{Gap, Plan};
+use linerate_generate::Rate;
+use linerate_generate::stream::{Order, Shape, StreamSet};
 use linerate_port::{PortError, Spec, TxOptions, open_tx};
 use linerate_tests::support::{tool, wait_until};
 use std::time::{Duration, Instant};
 
-fn paced(rate: f64, count: Option<u64>) -> Plan {
-    let mut template = template(60);
-    template.gap = Gap::from_nanos(1e9 / rate);
-    Plan { templates: vec![template], count }
+fn paced(rate: f64, count: Option<u64>) -> StreamSet {
+    let mut stream = stream(&[60], 0);
+    (stream.rate, stream.count) = (Rate::Frames(rate), count);
+    alone(stream)
 }
 
 #[test]
@@ -20,7 +21,7 @@ fn rates_are_kept_on_average_and_from_frame_to_frame() {
     let Some(stage) = Stage::up() else { return };
     for (rate, count) in [(1000.0, 300), (100_000.0, 30_000)] {
         let got = stage.send_and_capture(&paced(rate, Some(count)));
-        let times: Vec<u64> = got.iter().map(|(frame, _)| marks(frame).1).collect();
+        let times: Vec<u64> = got.iter().map(|(frame, arrived)| marks(frame, *arrived).1).collect();
         let span = (times[times.len() - 1] - times[0]) as f64 / 1e9;
         let asked = (count - 1) as f64 / rate;
         let place = |(number, time): (usize, &u64)| *time as f64 / 1e3 - number as f64 * 1e6 / rate;
@@ -35,7 +36,46 @@ fn rates_are_kept_on_average_and_from_frame_to_frame() {
 }
 
 #[test]
-fn a_duration_ends_a_plan_without_end() {
+fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
+    let Some(stage) = Stage::up() else { return };
+    let mut bursts = stream(&[60], 400);
+    bursts.shape = Shape::Bursts { frames: 100, gap: 20_000_000 };
+    let times = |set: &StreamSet| -> Vec<u64> {
+        stage.send_and_capture(set).iter().map(|(frame, arrived)| marks(frame, *arrived).1).collect()
+    };
+    assert_gaps(&times(&alone(bursts)), 10_000_000, &[100, 200, 300]);
+    let each = stream(&[60], 20);
+    let each = linerate_generate::stream::Stream { rate: Rate::Frames(100.0), ..each };
+    let set = StreamSet { streams: vec![each.clone(), each], order: Order::Interleaved, ..set(&[60], 1) };
+    assert_gaps(&times(&set), 5_000_000, &(2..40).step_by(2).collect::<Vec<_>>());
+}
+
+/// Longer gaps are in front of these frames; a machine that does other work swallows some and makes a few.
+fn assert_gaps(times: &[u64], longer: u64, wanted: &[usize]) {
+    let found: Vec<usize> = (1..times.len()).filter(|at| times[*at] - times[at - 1] > longer).collect();
+    let right = found.iter().filter(|at| wanted.contains(at)).count();
+    assert!(right * 3 >= wanted.len() * 2 && found.len() - right <= 2, "{found:?}, not {wanted:?}");
+}
+
+#[test]
+fn what_the_kernel_does_not_make_leaves_the_port_as_it_was() {
+    let Some(stage) = Stage::up() else { return };
+    let counting = stage.counting(Then::Drop);
+    let mut poisson = stream(&[60], 10);
+    poisson.shape = Shape::Poisson { seed: 1 };
+    let mut port = stage.sender();
+    let queue = &mut port.queues[0];
+    match queue.live().unwrap().prepare(&alone(poisson)) {
+        Err(PortError::Unable { reason, .. }) => assert!(reason.sends_made(), "{reason}"),
+        other => panic!("{:?}", other.err()),
+    }
+    assert_eq!(queue.send(block(&[60; 10]).burst()).unwrap(), 10);
+    assert!(queue.flush(Nanos::ZERO).unwrap());
+    assert_eq!(counting.frames(), 10);
+}
+
+#[test]
+fn a_duration_ends_a_stream_without_end() {
     let Some(stage) = Stage::up() else { return };
     let counting = stage.counting(Then::Drop);
     let report = stage.send(&paced(10_000.0, None), Some(Duration::from_millis(300)));
@@ -51,7 +91,7 @@ fn a_long_call_stops_at_once_and_goes_on_where_it_was() {
     let counting = stage.counting(Then::Drop);
     let mut port = stage.sender();
     let live = port.queues[0].live().unwrap();
-    let control = live.prepare(&plan(&[60], u64::MAX)).unwrap();
+    let control = live.prepare(&set(&[60], u64::MAX)).unwrap();
     for _ in 0..3 {
         control.resume();
         let stopping = std::thread::scope(|scope| {
@@ -77,7 +117,7 @@ fn a_stop_from_elsewhere_ends_a_run() {
     let counting = stage.counting(Then::Drop);
     let stop = Stop::new();
     let report = std::thread::scope(|scope| {
-        let run = scope.spawn(|| stage.transmit(&plan(&[60], u64::MAX), None, stop.clone()));
+        let run = scope.spawn(|| stage.transmit(&set(&[60], u64::MAX), None, stop.clone()));
         wait_until("frames arrive", || counting.frames() > 0);
         stop.request();
         let asked = Instant::now();
@@ -92,7 +132,7 @@ fn a_stop_from_elsewhere_ends_a_run() {
 #[test]
 fn an_end_that_takes_no_xdp_frames_is_told_and_nothing_counts_as_sent() {
     let Some(stage) = Stage::plain("a:eth0,b:eth0") else { return };
-    let report = stage.send(&plan(&[60], 1000), None);
+    let report = stage.send(&set(&[60], 1000), None);
     let failure = report.failure.expect("nobody takes the frames").to_string();
     assert!(failure.contains("ethtool -K PEER gro on"), "{failure}");
     assert_eq!(report.frames, 0);
@@ -117,11 +157,11 @@ fn an_interface_that_is_down_is_waited_for_and_one_that_goes_is_an_error() {
     let queue = &mut port.queues[0];
     let block = block(&[60]);
     assert!(matches!(queue.send(block.burst()), Err(PortError::Down { .. })));
-    assert!(matches!(queue.live().unwrap().prepare(&plan(&[60], 1)), Err(PortError::Down { .. })));
+    assert!(matches!(queue.live().unwrap().prepare(&set(&[60], 1)), Err(PortError::Down { .. })));
     stage.ip("a", &["link", "set", "eth0", "up"]);
     for gone in [false, true] {
         let report = std::thread::scope(|scope| {
-            let run = scope.spawn(|| stage.send(&plan(&[60], u64::MAX), Some(Duration::from_secs(2))));
+            let run = scope.spawn(|| stage.send(&set(&[60], u64::MAX), Some(Duration::from_secs(2))));
             let before = received(&stage);
             wait_until("frames arrive", || received(&stage) > before);
             if gone {
@@ -149,14 +189,15 @@ fn lengths_that_the_kernel_or_the_interface_refuses_are_told() {
     let counting = stage.counting(Then::Drop);
     let prepare = |length| {
         let mut port = stage.sender();
-        let refused = port.queues[0].live().unwrap().prepare(&plan(&[length], 1)).err();
+        let refused = port.queues[0].live().unwrap().prepare(&set(&[length], 1)).err();
         refused.map(|error| error.to_string()).unwrap_or_default()
     };
     // How much of a page the kernel keeps for itself differs.
     let longest = (3380..3440).rfind(|length| prepare(*length).is_empty()).unwrap();
-    let report = stage.send(&plan(&[longest], 100), None);
+    let report = stage.send(&set(&[longest], 100), None);
     assert!(report.failure.is_none() && report.frames == 100, "{:?}", report.failure);
-    assert!(prepare(longest + 1).contains(&format!("{longest} at most")), "{}", prepare(longest + 1));
+    let told = format!("frames of {} bytes: the kernel makes at most {longest}; use packet: or xdp:", longest + 1);
+    assert!(prepare(longest + 1).ends_with(&told), "{}", prepare(longest + 1));
     // One by one from memory: what cannot be sent is counted, the others are sent, in order.
     let mut port = stage.sender();
     let queue = &mut port.queues[0];

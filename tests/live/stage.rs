@@ -1,11 +1,14 @@
-//! A sender, a receiver, and plans for them.
+//! A sender, a receiver, and streams for them.
 
 use linerate_burst::{Count, Ledger};
 use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_generate::stream::{
+    Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
+};
+use linerate_generate::trailer::{self, Key};
 use linerate_generate::{Pacing, Rate};
-use linerate_lab::{Plan as LabPlan, TemporaryLab};
+use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::counting::{Counting, Then};
-use linerate_port::live::{Checksum, Field, Gap, Plan, Template, Value};
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
 use linerate_tests::support::{may_make_labs, tool};
 use std::time::{Duration, Instant};
@@ -30,7 +33,7 @@ impl Stage {
 
     /// As the lab makes it.
     pub fn plain(link: &str) -> Option<Self> {
-        let plan = LabPlan::from_links("live", vec![link.parse().unwrap()]).unwrap();
+        let plan = Plan::from_links("live", vec![link.parse().unwrap()]).unwrap();
         may_make_labs().then(|| Stage { lab: TemporaryLab::up(&plan).unwrap() })
     }
 
@@ -59,26 +62,31 @@ impl Stage {
         open_tx(&Spec::parse(&spec).unwrap(), &TxOptions::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs a plan to its end, or as long as it may.
-    pub fn send(&self, plan: &Plan, duration: Option<Duration>) -> TransmitReport {
-        self.transmit(plan, duration, Stop::new())
+    /// Sends streams to their end, or as long as it may.
+    pub fn send(&self, set: &StreamSet, duration: Option<Duration>) -> TransmitReport {
+        self.transmit(set, duration, Stop::new())
     }
 
-    pub fn transmit(&self, plan: &Plan, duration: Option<Duration>, stop: Stop) -> TransmitReport {
+    pub fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> TransmitReport {
         let mut port = self.sender();
-        let source = Source::plan(&mut port, plan).unwrap().expect("the port runs plans");
+        let source = Source::live(&mut port, set).unwrap().expect("the port makes frames itself");
         let pacing = Pacing::Fixed(Rate::Top);
         Transmit { source, port, pacing, duration, stop, progress: Progress::new() }.run()
     }
 
-    /// Runs a plan while `b` captures, and returns what `b` captured: bytes and arrival times.
-    pub fn send_and_capture(&self, plan: &Plan) -> Vec<(Vec<u8>, u64)> {
-        let spec = format!("packet:eth0?netns={}&lanes=1&ring=64MiB&block=256KiB", self.namespace("b"));
+    /// Sends streams while `b` captures, and returns what `b` captured: bytes and arrival times.
+    pub fn send_and_capture(&self, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
+        self.send_and_capture_by("packet", "&lanes=1&ring=64MiB&block=256KiB", set)
+    }
+
+    /// The same with a receiver.
+    pub fn send_and_capture_by(&self, scheme: &str, options: &str, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
+        let spec = format!("{scheme}:eth0?netns={}{options}", self.namespace("b"));
         let mut port = open_rx(&Spec::parse(&spec).unwrap(), &RxOptions::default()).unwrap();
         let queue = &mut port.queues[0];
         let mut got = Vec::new();
         let report = std::thread::scope(|scope| {
-            let sender = scope.spawn(|| self.send(plan, None));
+            let sender = scope.spawn(|| self.send(set, None));
             let mut take = |queue: &mut Box<dyn linerate_port::RxQueue>| {
                 let burst = queue.fill(linerate_engine::clock::now()).unwrap().burst;
                 got.extend(burst.iter().map(|(desc, bytes)| (bytes.to_vec(), desc.time.0)));
@@ -98,7 +106,8 @@ impl Stage {
             sender.join().unwrap()
         });
         assert!(report.failure.is_none(), "{:?}", report.failure);
-        assert_exact(&report.ledger, plan.count.unwrap());
+        let counts = set.streams.iter().map(|stream| stream.count.unwrap());
+        assert_exact(&report.ledger, counts.sum());
         let mut ledger = Ledger::new();
         queue.counters(&mut ledger);
         assert_eq!(ledger.total(Count::RingFull), 0, "the capture lost frames");
@@ -113,9 +122,9 @@ pub fn assert_exact(ledger: &Ledger, frames: u64) {
     assert_eq!((ledger.total(Count::SendReceived), ledger.total(Count::Sent)), (frames, frames));
 }
 
-/// A UDP frame of `length` bytes over IPv4 whose addresses and ports step, with its number and time at the start of
-/// the payload where it has room for them (16 bytes), and right checksums.
-pub fn template(length: usize) -> Template {
+/// A UDP frame of `length` bytes over IPv4 whose addresses and ports change, with a trailer where it has room for
+/// one, and right checksums.
+pub fn variant(length: usize) -> Variant {
     let mut frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
     frame[..IP].copy_from_slice(&[2, 0x4c, 0x52, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0]);
     let total = (length - IP) as u16;
@@ -124,30 +133,62 @@ pub fn template(length: usize) -> Template {
     let datagram = (length - UDP) as u16;
     let ports = [4000u16, 9, datagram, 0].map(u16::to_be_bytes).concat();
     frame[UDP..PAYLOAD].copy_from_slice(&ports);
-    let stepped = |start, step, count| Value::Stepped { start, step, count };
-    let mut fields = vec![
-        Field { offset: IP + 4, width: 2, value: stepped(0xfff0, 1, 0) },
-        Field { offset: IP + 15, width: 1, value: stepped(1, 1, 250) },
-        Field { offset: IP + 16, width: 4, value: stepped(0xc612_0101, 7, 1000) },
-        Field { offset: UDP, width: 2, value: stepped(60_000, -3, 500) },
+    let change = |offset, width: usize, selector, start, step| Change {
+        offset,
+        width,
+        mask: (1 << (8 * width)) - 1,
+        selector,
+        map: Map::Range { start, step, divide: 1, modulo: 0 },
+    };
+    let changes = vec![
+        change(IP + 4, 2, 0, 0xfff0, 1),
+        change(IP + 15, 1, 1, 1, 1),
+        change(IP + 16, 4, 2, 0xc612_0101, 7),
+        change(UDP, 2, 3, 60_000, -3),
+        change(UDP + 2, 2, 4, 1024, 1),
     ];
-    if length >= PAYLOAD + 16 {
-        fields.push(Field { offset: PAYLOAD, width: 8, value: Value::Sequence { start: 0 } });
-        fields.push(Field { offset: PAYLOAD + 8, width: 8, value: Value::Time });
+    let checksum = |offset, plus, no_zero, parts| Checksum {
+        offset,
+        kind: ChecksumKind::Internet { plus, no_zero },
+        parts,
+    };
+    let header = checksum(IP + 10, 0, false, vec![(IP, UDP)]);
+    let udp = checksum(UDP + 6, 17 + datagram, true, vec![(IP + 12, IP + 20), (UDP, length)]);
+    let trailer = (length >= PAYLOAD + trailer::LEN).then(|| length - trailer::LEN);
+    Variant { frame, changes, fills: Vec::new(), checksums: vec![header, udp], trailer }
+}
+
+/// A stream of such frames, one length after the other.
+pub fn stream(lengths: &[usize], count: u64) -> Stream {
+    let pick = |count, pick| Selector { count, pick };
+    let in_turn = |count| pick(count, Pick::InTurn { every: 1 });
+    Stream {
+        name: format!("{lengths:?}"),
+        id: 5,
+        variants: lengths.iter().map(|length| variant(*length)).collect(),
+        size: in_turn(lengths.len() as u64),
+        selectors: vec![in_turn(0), in_turn(250), in_turn(1000), in_turn(500), pick(60_000, Pick::Random { seed: 8 })],
+        rate: Rate::Top,
+        shape: Shape::Even,
+        count: Some(count),
+        next: Next::Following,
+        mark: Mark::Trailer,
     }
-    let header = Checksum { offset: IP + 10, parts: vec![(IP, UDP)], plus: 0, no_zero: false };
-    let parts = vec![(IP + 12, IP + 20), (UDP, length)];
-    let udp = Checksum { offset: UDP + 6, parts, plus: 17 + datagram, no_zero: true };
-    Template { frame, fields, checksums: vec![header, udp], gap: Gap::ZERO }
 }
 
-/// A plan of such frames.
-pub fn plan(lengths: &[usize], count: u64) -> Plan {
-    Plan { templates: lengths.iter().map(|length| template(*length)).collect(), count: Some(count) }
+/// A set of that stream alone.
+pub fn set(lengths: &[usize], count: u64) -> StreamSet {
+    alone(stream(lengths, count))
 }
 
-/// Number and time in a frame's payload.
-pub fn marks(frame: &[u8]) -> (u64, u64) {
-    let word = |at: usize| u64::from_be_bytes(frame[at..at + 8].try_into().unwrap());
-    (word(PAYLOAD), word(PAYLOAD + 8))
+/// A set of one stream.
+pub fn alone(stream: Stream) -> StreamSet {
+    StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }
+}
+
+/// Number and time in a frame's trailer, of a frame that arrived so soon after it that the time is clear.
+pub fn marks(frame: &[u8], arrived: u64) -> (u64, u64) {
+    let word = |back: usize| u64::from_be_bytes(*frame[frame.len() - back..].first_chunk().unwrap());
+    let behind = arrived.wrapping_sub(word(8) >> 24) & ((1 << trailer::TIME_BITS) - 1);
+    (word(16) & ((1 << trailer::SEQUENCE_BITS) - 1), arrived - behind)
 }

@@ -15,6 +15,7 @@
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
 //! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
 //!   `sender`: what all senders do; `outlets`: the queues they send into;
+//! - [`made`]: frames of a stream, made one by one;
 //! - [`source`]: where a sender's frames come from;
 //! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often the plan is looked after: so soon it stops.
+/// How often the streams are looked after: so soon it stops.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Has a queue run its plan, in a thread of its own because that is one long system call, until it has ended or
+/// Has a queue make its frames, in a thread of its own because that is one long system call, until they have ended or
 /// `is_over`; tells `show` what was sent so far.
 pub(crate) fn run(
     queue: &mut dyn TxQueue,

@@ -5,16 +5,20 @@ use linerate_burst::{Block, Burst, Nanos};
 use linerate_generate::{Pacing, Rate, UdpTemplate};
 use linerate_port::live::{Gap, Plan};
 use linerate_port::{LiveControl, PortError, TxPort};
+use linerate_burst::{Block, Burst, Horizon, LinkType, Nanos};
+use linerate_generate::stream::StreamSet;
+use linerate_generate::{Pacing, Split, UdpTemplate};
+use linerate_port::{LiveControl, PortError, RxPort, RxQueue, TxPort};
 use std::sync::Arc;
 
 /// A source of frames to send.
 pub enum Source {
     /// One frame, a number of times over.
     Template(Box<Repeat>),
-    /// Frames made from a plan.
+    /// Frames of a stream, made one by one.
     Made(Box<Made>),
-    /// A plan that a port has taken: its first queue makes the frames.
-    Plan(Arc<dyn LiveControl>),
+    /// Streams that a port has taken: its first queue makes the frames.
+    Live(Arc<dyn LiveControl>),
 }
 
 /// What a source has to send.
@@ -45,19 +49,21 @@ impl Source {
     ) -> Result<Self, PortError> {
         // Recorded gaps are those of time stamps, which a template has not.
         let Pacing::Fixed(rate) = pacing else { return Ok(Source::template(template, frames)) };
-        let gap = Gap::from_nanos(rate.exact_nanos(1, template.frame().len() as u64));
-        let plan = changes.plan(template, (frames > 0).then_some(frames), gap)?;
-        Ok(match Source::plan(port, &plan)? {
-            Some(source) => source,
-            None if changes == Changes::default() => Source::template(template, frames),
-            None => Source::Made(Box::new(Made::new(plan, rate != Rate::Top))),
-        })
+        let mut set = changes.streams(template, (frames > 0).then_some(frames), rate)?;
+        Ok(match Source::live(port, &set) {
+            Err(PortError::Unable { reason, .. }) if reason.sends_made() => None,
+            live => live?,
+        }
+        .unwrap_or_else(|| match changes == Changes::default() {
+            true => Source::template(template, frames),
+            false => Source::Made(Box::new(Made::new(set.streams.remove(0), set.key))),
+        }))
     }
 
-    /// Hands a plan to a port; `None` where it cannot run plans.
-    pub fn plan(port: &mut TxPort, plan: &Plan) -> Result<Option<Self>, PortError> {
+    /// Hands streams to a port; `None` where it makes no frames itself.
+    pub fn live(port: &mut TxPort, set: &StreamSet) -> Result<Option<Self>, PortError> {
         let live = port.queues.first_mut().and_then(|queue| queue.live());
-        live.map(|live| live.prepare(plan).map(Source::Plan)).transpose()
+        live.map(|live| live.prepare(set).map(Source::Live)).transpose()
     }
 
     /// What is there to send.
@@ -68,7 +74,7 @@ impl Source {
                 let burst = made.offer(now).burst();
                 Ok(if burst.is_empty() { Offer::Ended } else { Offer::Frames(burst) })
             }
-            Source::Plan(_) => Ok(Offer::Ended),
+            Source::Live(_) => Ok(Offer::Ended),
         }
     }
 
@@ -77,7 +83,7 @@ impl Source {
         match self {
             Source::Template(repeat) => repeat.left -= frames as u64,
             Source::Made(made) => made.consume(frames),
-            Source::Plan(_) => {}
+            Source::Live(_) => {}
         }
     }
 }

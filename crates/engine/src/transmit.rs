@@ -99,9 +99,11 @@ impl Transmit {
         let control = match &session.transmit.source {
             Source::Plan(control) => Some(Arc::clone(control)),
             Source::Template(_) | Source::Made(_) => None,
+            Source::Live(control) => Some(Arc::clone(control)),
+            Source::Replay(_) | Source::Template(_) | Source::Made(_) => None,
         };
         let result = match control {
-            Some(control) => session.send_plan(&*control),
+            Some(control) => session.send_live(&*control),
             None => session.send_all(),
         };
         let failure = result.err();
@@ -242,8 +244,8 @@ impl Session {
         flushed
     }
 
-    /// Lets the port run its plan, again where it is not done because the interface went down.
-    fn send_plan(&mut self, control: &dyn LiveControl) -> Result<(), PortError> {
+    /// Lets the port make its frames, again where it is not done because the interface went down.
+    fn send_live(&mut self, control: &dyn LiveControl) -> Result<(), PortError> {
         let result = loop {
             let Transmit { port, stop, duration, progress, .. } = &mut self.transmit;
             let (started, shown) = (self.started, &mut self.shown);

@@ -5,11 +5,9 @@
 //! can hold the heads of many queues at once in safe code, which is what a merge needs. Calls are virtual
 //! and are paid per round of frames, never per frame.
 
-use crate::live::Plan;
+use crate::live::{LiveSender, Unable};
 use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// What a queue has ready: frames, how far the input is complete behind them, and where they were seen.
 ///
@@ -72,44 +70,6 @@ pub trait TxQueue: Send {
     fn live(&mut self) -> Option<&mut dyn LiveSender> {
         None
     }
-}
-
-/// A sending queue that makes frames itself, from a plan.
-pub trait LiveSender: Send {
-    /// Gets ready to send what the plan says; from then on the queue takes no other frames. Needs the privileges
-    /// that opening needed.
-    fn prepare(&mut self, plan: &Plan) -> Result<Arc<dyn LiveControl>, PortError>;
-
-    /// Sends until the plan ends or is stopped. Called again it goes on where it was, its schedule beginning anew.
-    fn run(&mut self) -> Result<(), PortError>;
-}
-
-/// What another thread may do with a plan that runs.
-pub trait LiveControl: Send + Sync {
-    /// How far the plan is.
-    fn progress(&self) -> LiveProgress;
-
-    /// Has the running plan look at the world: a clock that was set, an interface that is gone. To be called
-    /// several times a second.
-    fn look(&self);
-
-    /// Has [`LiveSender::run`] return, within milliseconds if it runs; until [`LiveControl::resume`] it will not
-    /// run again.
-    fn stop(&self);
-
-    /// Lets the plan run again.
-    fn resume(&self);
-}
-
-/// How far a plan is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LiveProgress {
-    /// What was sent.
-    pub sent: Sent,
-    /// The longest time by which a frame was made later than it was due.
-    pub late_max: Duration,
-    /// The mean over all frames.
-    pub late_mean: Duration,
 }
 
 /// How much a queue has sent.
@@ -194,6 +154,14 @@ pub enum PortError {
         port: String,
         /// What failed and what to do about it.
         reason: String,
+    },
+    /// The port does not make these frames itself.
+    #[error("{port}: {reason}")]
+    Unable {
+        /// Which port.
+        port: String,
+        /// Why, and whether it would send them.
+        reason: Unable,
     },
 }
 

@@ -5,7 +5,7 @@
 //! - [`options`]: what ports may be asked for;
 //! - [`registry`]: one row a backend;
 //! - [`backends`]: one file a backend; system calls stay in `backends/sys/`;
-//! - [`live`]: frames described by templates, for ports that make frames themselves;
+//! - [`live`]: ports that make frames themselves, from streams;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`counting`]: a receiver that only counts;
 //! - [`netns`]: opening things inside a network namespace;
@@ -25,7 +25,8 @@ pub mod registry;
 mod rtnl;
 pub mod spec;
 
-pub use contract::{Head, LiveControl, LiveProgress, LiveSender, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use live::{LiveControl, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::{open_rx, open_tx};
 pub use spec::Spec;

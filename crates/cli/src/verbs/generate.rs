@@ -83,7 +83,7 @@ pub struct Args {
     /// Use so many source ports in turn, from --src-port on
     #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
     src_ports: u16,
-    /// Begin each payload with the frame's number and the time it was made (8 bytes each, UTC nanoseconds)
+    /// End each payload with a trailer of 16 bytes: stream, the frame's number, the time it was made, a check
     #[arg(long, requires = "udp")]
     stamp: bool,
     /// Destination port (default: discard)

@@ -3,23 +3,35 @@
 //! An XDP program is run on live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`,
 //! Documentation/bpf/bpf_prog_run.rst): it writes a frame and redirects it to the interface, and no packet of the
 //! kernel's is ever made of it. Frames are copied from memory, or made in place by a program that was made from a
-//! [plan](crate::live). What the driver took is counted where the kernel hands frames to it.
+//! [set of streams](crate::live). What the driver took is counted where the kernel hands frames to it.
 //!
-//! - `shape`, `program`: from a plan to instructions; `emit`: what all programs have;
-//! - `ring`: frames copied from memory; `planned`: a plan that runs; `send`: the queue;
+//! From streams to instructions:
+//! - `term`: what an index means, in 64 bits; `selectors`: which index it is;
+//! - `number`, `shape`: what changes in a frame and in its checksums; `write`: the frame;
+//! - `turns`: whose turn it is and when; `program`: all of it; `emit`: what all programs have;
+//! - `memory`: what they read.
+//!
+//! Running them:
+//! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
 //! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
 
 mod emit;
 mod interface;
 mod machine;
-mod planned;
+mod memory;
+mod number;
+mod prepared;
 mod program;
 mod ring;
+mod selectors;
 mod send;
 mod shape;
+mod term;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod words;
+mod write;
 
 use self::interface::Interface;
 use self::machine::Machine;

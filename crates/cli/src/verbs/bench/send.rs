@@ -7,11 +7,14 @@ use super::Effort;
 use super::measure::{Rounds, Row};
 use anyhow::{Context, bail};
 use linerate_engine::{Progress, Source, Stop, Transmit};
+use linerate_generate::stream::{
+    Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
+};
+use linerate_generate::trailer::{self, Key};
 use linerate_generate::{Pacing, Rate, UdpTemplate};
-use linerate_lab::{Plan as LabPlan, TemporaryLab};
+use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::backends::xdp_live::send_unchanged;
 use linerate_port::counting::{Counting, Then};
-use linerate_port::live::{Checksum, Field, Gap, Plan, Template, Value};
 use linerate_port::{Spec, TxOptions, open_tx};
 use linerate_wire::MacAddr;
 use std::process::Command;
@@ -20,9 +23,9 @@ use std::time::{Duration, Instant};
 /// Frames a round sends; slow ways send a part of them.
 const FRAMES: usize = 2_000_000;
 const SLOW: u64 = 4;
-/// Where the UDP header of an IPv4 frame begins, and its payload.
+/// Where the IPv4 header begins, and the UDP header.
+const IP: usize = 14;
 const UDP: usize = 34;
-const PAYLOAD: usize = 42;
 
 /// Sends so many frames of this size with FCS; how long that took, without opening and closing.
 type Send = fn(&Lab, u64, usize) -> anyhow::Result<Duration>;
@@ -58,15 +61,16 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 }
 
 fn measure(effort: Effort, size: usize, has_trafgen: bool) -> anyhow::Result<Vec<Row>> {
-    let lab = TemporaryLab::up(&LabPlan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;
+    let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;
     let lab = Lab { tx: lab.plan().namespace("tx"), lab };
     let counting = Counting::attach(Some(&lab.lab.plan().namespace("rx")), "eth0", Then::Drop)?;
     let way = |case, send: Send, is_slow| Way { case, send, is_slow, rounds: Rounds::default(), lost: 0 };
     let mut limit = way("limit", unchanged, false);
     let mut peer = way("trafgen", trafgen, true);
     let mut ways = [
-        way("xdp-live, one frame", plan, false),
-        way("xdp-live, sequence, time", marked_plan, false),
+        way("xdp-live, one frame", one_frame, false),
+        way("xdp-live, four fields", four_fields, false),
+        way("xdp-live, four fields, trailer", with_trailer, false),
         way("xdp-live, any frames", any_frames, false),
         way("xdp", xdp, true),
         way("packet", packet, true),
@@ -117,24 +121,73 @@ fn unchanged(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
     Ok(send_unchanged(&spec(lab, "xdp-live")?, template(size)?.frame(), u32::try_from(frames)?)?)
 }
 
-fn plan(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
-    send_plan(lab, frames, Template { frame: template(size)?.frame().to_vec(), ..Template::default() })
+fn one_frame(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
+    send_live(lab, frames, Variant { frame: template(size)?.frame().to_vec(), ..Variant::default() })
 }
 
-/// With its number and its time in the payload, and the UDP checksum over both.
-fn marked_plan(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
+fn four_fields(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
+    send_live(lab, frames, changing(size)?)
+}
+
+fn with_trailer(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
+    let variant = changing(size)?;
+    send_live(lab, frames, Variant { trailer: Some(variant.frame.len() - trailer::LEN), ..variant })
+}
+
+/// Addresses and ports change, two by chance and two in turn, and both checksums with them.
+fn changing(size: usize) -> anyhow::Result<Variant> {
     let frame = template(size)?.frame().to_vec();
     let length = (frame.len() - UDP) as u16;
-    let marks = [(PAYLOAD, Value::Sequence { start: 0 }), (PAYLOAD + 8, Value::Time)];
-    let checksum = Checksum { offset: UDP + 6, parts: vec![(UDP - 8, frame.len())], plus: 17 + length, no_zero: true };
-    let fields = marks.map(|(offset, value)| Field { offset, width: 8, value }).to_vec();
-    send_plan(lab, frames, Template { frame, fields, checksums: vec![checksum], gap: Gap::ZERO })
+    let change = |offset, width, selector, start| Change {
+        offset,
+        width,
+        mask: (1 << (8 * width)) - 1,
+        selector,
+        map: Map::counting(start),
+    };
+    let checksum = |offset, plus, no_zero, parts: &[(usize, usize)]| Checksum {
+        offset,
+        kind: ChecksumKind::Internet { plus, no_zero },
+        parts: parts.to_vec(),
+    };
+    Ok(Variant {
+        changes: vec![
+            change(IP + 12, 4, 0, 0xc612_0000),
+            change(IP + 16, 4, 1, 0xc613_0000),
+            change(UDP, 2, 2, 1024),
+            change(UDP + 2, 2, 3, 1024),
+        ],
+        checksums: vec![
+            checksum(IP + 10, 0, false, &[(IP, UDP)]),
+            checksum(UDP + 6, 17 + length, true, &[(IP + 12, frame.len())]),
+        ],
+        frame,
+        ..Variant::default()
+    })
 }
 
-fn send_plan(lab: &Lab, frames: u64, template: Template) -> anyhow::Result<Duration> {
+fn send_live(lab: &Lab, frames: u64, variant: Variant) -> anyhow::Result<Duration> {
     let mut port = open_tx(&spec(lab, "xdp-live")?, &TxOptions::default())?;
-    let plan = Plan { templates: vec![template], count: Some(frames) };
-    let source = Source::plan(&mut port, &plan)?.context("the port runs no plans")?;
+    let pick = |count, pick| Selector { count, pick };
+    let stream = Stream {
+        name: "bench".into(),
+        id: 1,
+        variants: vec![variant],
+        size: Selector::ONE,
+        selectors: vec![
+            pick(0xffff, Pick::Random { seed: 1 }),
+            pick(50_000, Pick::InTurn { every: 1 }),
+            pick(60_000, Pick::Random { seed: 2 }),
+            pick(1000, Pick::InTurn { every: 1 }),
+        ],
+        rate: Rate::Top,
+        shape: Shape::Even,
+        count: Some(frames),
+        next: Next::Stop,
+        mark: Mark::None,
+    };
+    let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
+    let source = Source::live(&mut port, &set)?.context("the port makes no frames itself")?;
     transmit(source, port)
 }
 

@@ -1,6 +1,6 @@
 //! The parts that all programs of this backend have.
 //!
-//! Registers: R6 the context, later the frame; R7 the words; R8 frames made so far; R9 the time since boot. The
+//! Registers: R6 the context, later the frame; R7 the words; R8 the number of the frame; R9 the time since boot. The
 //! others are free between calls.
 
 use super::words::{ERROR, FAILED, MADE, TASK, at};
@@ -41,10 +41,10 @@ pub fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     asm.jump_if(When::Ne, Reg::R0, REDIRECT, exits.failed);
 }
 
-/// The frame was made: counts it, R8 being the number so far, and sends it.
-pub fn send(asm: &mut Assembler) {
-    asm.alu(Alu::Add, Reg::R8, 1);
-    asm.store(Size::B8, Reg::R7, at(MADE), Reg::R8);
+/// The frame was made: sends it, `counter` being the register that holds how many were made before it.
+pub fn send(asm: &mut Assembler, counter: Reg) {
+    asm.alu(Alu::Add, counter, 1);
+    asm.store(Size::B8, Reg::R7, at(MADE), counter);
     asm.mov(Reg::R0, REDIRECT);
     asm.exit();
 }
@@ -85,6 +85,35 @@ pub fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
             asm.mov64(spare, value);
             asm.alu(Alu::Add, dst, spare);
         }
+    }
+}
+
+/// `R0 = R0 op value`; uses R1 where the value is long.
+pub fn operate(asm: &mut Assembler, op: Alu, value: u64) {
+    match i32::try_from(value) {
+        Ok(value) => asm.alu(op, Reg::R0, value),
+        Err(_) => {
+            asm.mov64(Reg::R1, value);
+            asm.alu(op, Reg::R0, Reg::R1);
+        }
+    }
+}
+
+/// Keeps the bits of a mask in R0. Uses R1.
+pub fn keep(asm: &mut Assembler, mask: u64) {
+    match mask {
+        u64::MAX => {}
+        0xffff_ffff => asm.alu32(Alu::Mov, Reg::R0, Reg::R0),
+        _ => operate(asm, Alu::And, mask),
+    }
+}
+
+/// `R0 = R0 % by`. Uses R1.
+pub fn modulo(asm: &mut Assembler, by: u64) {
+    if by.is_power_of_two() {
+        keep(asm, by - 1);
+    } else {
+        operate(asm, Alu::Mod, by);
     }
 }
 

@@ -1,89 +1,144 @@
-//! From a plan to the instructions that send it.
-//!
-//! Straight-line: for each template its constant bytes as constants, then each number that changes, then the
-//! checksums as the constant sum plus what changed (RFC 1624). Every byte is written for every frame, because a
-//! page comes back with whatever its receiver left in it.
+//! From a set of streams to the instructions that send it.
 
-use super::emit::{self, Exits, add_constant};
-use super::shape::{Number, Shape, Weight};
-use super::words::{LIMIT, MADE, OFFSET, OWN, STOP, at};
+use super::emit::{self, Exits};
+use super::memory::Memory;
+use super::selectors::Selectors;
+use super::shape::Shape;
+use super::term::{MOST_FRAMES, most};
+use super::turns::{Kind, MOST_STREAMS, Pace, Turns};
+use super::words::{LIMIT, MADE, OWN, STOP, at};
+use super::write::{Common, Writer};
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
-use crate::live::{Checked, Gap, Value};
+use linerate_generate::stream::{Next, Selector, Stream, StreamSet};
+use linerate_generate::trailer::Key;
 
-/// Words of a plan: when the next frame is due (time since boot) and 2^-32 ns beyond, lateness, whose turn it is,
-/// then one for each stepped field.
+/// When the next frame is due (time since boot), and 2^-32 ns beyond.
 pub const DUE: usize = OWN;
 const FRACTION: usize = OWN + 1;
 /// The longest lateness, in nanoseconds.
 pub const LATE_MAX: usize = OWN + 2;
 /// The sum of all.
 pub const LATE_SUM: usize = OWN + 3;
+/// Which stream the next frame is of.
 const TURN: usize = OWN + 4;
-const STEPPED: usize = OWN + 5;
+/// Bytes of all frames made, where they differ in length.
+pub const BYTES: usize = OWN + 5;
+/// Of each stream: who has the turn after and before it, ...
+const AFTER: usize = OWN + 6;
+const BEFORE: usize = AFTER + MOST_STREAMS;
+/// ... frames made, ...
+pub const NUMBERS: usize = BEFORE + MOST_STREAMS;
+/// ... frames left in this pass, jumps left, frames of this burst.
+const LEFT: usize = NUMBERS + MOST_STREAMS;
+const TIMES: usize = LEFT + MOST_STREAMS;
+const BURST: usize = TIMES + MOST_STREAMS;
+/// From here on words are taken as they are needed, as far as instructions can name them.
+const FREE: usize = BURST + MOST_STREAMS;
+const MOST_WORDS: usize = 4000;
 
-/// Longer frames are copied from memory: a call of a function costs as much as so many bytes of constants.
-const BY_CONSTANTS: usize = 256;
-/// Where sums are kept until all that counts in them is known.
-const SUMS: [Reg; 4] = [Reg::R2, Reg::R3, Reg::R4, Reg::R5];
-
-/// What a plan becomes.
+/// What a set of streams becomes.
+#[derive(Debug)]
 pub struct Layout {
-    shapes: Vec<Shape>,
-    gaps: Vec<Gap>,
-    /// Words beside the common ones, and what they begin with: (word, value).
+    streams: Vec<Program>,
+    pub turns: Turns,
+    /// Words beside the common ones.
     pub words: usize,
-    pub initial: Vec<(usize, u64)>,
-    /// Frames that are copied, one after the other, and where each begins.
-    pub copied: Vec<u8>,
-    places: Vec<usize>,
-    longest: usize,
-    paced: bool,
+    pub memory: Memory,
+    /// Of the longest frame.
+    pub longest: usize,
+    /// The length of all frames, if they have the same.
+    pub length: Option<usize>,
+    has_time: bool,
+    key: Key,
+}
+
+/// What one stream becomes.
+#[derive(Debug)]
+struct Program {
+    id: u32,
+    count: Option<u64>,
+    next: Next,
+    selectors: Selectors,
+    /// The number of the selector that picks the variant.
+    size: usize,
+    writers: Vec<Writer>,
 }
 
 impl Layout {
-    /// Of a plan.
-    pub fn of(checked: Checked<'_>) -> Self {
-        let plan = checked.plan();
-        let shapes: Vec<Shape> = plan.templates.iter().map(Shape::of).collect();
-        let (mut copied, mut places) = (Vec::new(), Vec::new());
-        for shape in &shapes {
-            places.push(copied.len());
-            if shape.bytes.len() > BY_CONSTANTS {
-                copied.extend_from_slice(&shape.bytes);
-            }
+    /// Of a set.
+    ///
+    /// # Errors
+    /// What programs cannot do.
+    pub fn of(set: &StreamSet) -> Result<Self, String> {
+        let turns = Turns::of(set)?;
+        let (mut memory, mut words) = (Memory::default(), FREE);
+        let mut streams = Vec::with_capacity(set.streams.len());
+        for stream in &set.streams {
+            let program = Program::of(stream, turns.most_of(stream, set), &mut words, &mut memory);
+            streams.push(program.map_err(|reason| format!("stream {:?}: {reason}", stream.name))?);
         }
-        let starts = shapes.iter().flat_map(|shape| &shape.numbers).filter_map(|number| match number.value {
-            Value::Stepped { start, .. } => Some(start),
-            _ => None,
-        });
-        let initial: Vec<_> = starts.enumerate().map(|(index, start)| (STEPPED + index, start)).collect();
-        Layout {
-            gaps: plan.templates.iter().map(|template| template.gap).collect(),
-            words: STEPPED - OWN + initial.len(),
-            initial,
-            copied,
-            places,
-            longest: checked.longest(),
-            paced: plan.is_paced(),
-            shapes,
+        if words > MOST_WORDS {
+            return Err(format!("counters of {words} words, where a program has {MOST_WORDS}"));
         }
+        if memory.is_over() {
+            return Err("tables that are too large for a program".into());
+        }
+        let mut lengths = streams.iter().flat_map(|stream| &stream.writers).map(Writer::length);
+        let longest = lengths.clone().max().unwrap_or_default();
+        let length = lengths.all(|length| length == longest).then_some(longest);
+        let has_time = streams.iter().flat_map(|stream| &stream.writers).any(Writer::has_time);
+        Ok(Layout { streams, turns, words: words - OWN, memory, longest, length, has_time, key: set.key })
     }
 
-    /// The program, for these maps: words, interface to send to, frames to copy.
-    pub fn program(&self, words: i32, devmap: i32, copied: i32) -> Result<Vec<Insn>, TooFar> {
+    /// What words begin with: (word, value), where that is not 0.
+    pub fn initial(&self) -> Vec<(usize, u64)> {
+        let mut found = vec![(LIMIT, self.turns.limit)];
+        for (index, stream) in self.streams.iter().enumerate() {
+            found.push((LEFT + index, stream.count.unwrap_or(u64::MAX)));
+            if let Next::Goto { times: Some(times), .. } = stream.next {
+                found.push((TIMES + index, times));
+            }
+        }
+        let takes_turns = |index: &usize| self.streams[*index].count != Some(0);
+        let ring: Vec<usize> = (0..self.streams.len()).filter(takes_turns).collect();
+        for (place, index) in ring.iter().enumerate() {
+            let next = ring[(place + 1) % ring.len()];
+            found.extend([(AFTER + index, next as u64), (BEFORE + next, *index as u64)]);
+        }
+        if matches!(self.turns.kind, Kind::Round { .. }) {
+            found.push((TURN, ring.first().copied().unwrap_or_default() as u64));
+        }
+        found
+    }
+
+    /// Whether there is one stream.
+    fn is_one(&self) -> bool {
+        self.turns.kind == Kind::One
+    }
+
+    /// The least time from one frame to the next, in nanoseconds.
+    pub fn least_gap(&self) -> u64 {
+        let gaps = self.streams.iter().zip(&self.turns.paces).flat_map(|(stream, pace)| {
+            stream.writers.iter().map(|writer| pace.rate.nanos(1, writer.length() as u64))
+        });
+        let by_round = self.turns.paces.iter().any(|pace| pace.by_round);
+        gaps.min().unwrap_or_default() / if by_round { self.streams.len() as u64 } else { 1 }
+    }
+
+    /// The program, for these maps: words, interface to send to, memory.
+    pub fn program(&self, words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
         let mut asm = Assembler::new();
         let exits = emit::begin(&mut asm, words);
         self.decide(&mut asm, &exits);
         emit::redirect(&mut asm, devmap, &exits);
-        let labels: Vec<Label> = self.shapes.iter().map(|_| asm.label()).collect();
+        let labels: Vec<Label> = self.streams.iter().map(|_| asm.label()).collect();
         if labels.len() > 1 {
-            asm.load(Size::B8, Reg::R1, Reg::R7, at(TURN));
+            asm.load(Size::B8, Reg::R0, Reg::R7, at(TURN));
             choose(&mut asm, 0, &labels);
         }
-        let mut stepped = STEPPED;
         for (index, label) in labels.iter().enumerate() {
             asm.place(*label);
-            self.template(&mut asm, index, copied, &exits, &mut stepped);
+            self.stream(&mut asm, index, memory, &exits);
         }
         emit::exits(&mut asm, &exits);
         asm.finish()
@@ -96,92 +151,203 @@ impl Layout {
         asm.load(Size::B8, Reg::R8, Reg::R7, at(MADE));
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LIMIT));
         asm.jump_if(When::Ge, Reg::R8, Reg::R1, exits.drop);
-        let has_time = self.shapes.iter().flat_map(|shape| &shape.numbers).any(|number| number.value == Value::Time);
-        if self.paced || has_time {
+        let is_paced = self.turns.is_paced();
+        if is_paced || self.has_time {
             asm.call(helper::KTIME);
             asm.mov(Reg::R9, Reg::R0);
         }
-        if self.paced {
+        if is_paced {
             asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
             asm.jump_if(When::Lt, Reg::R9, Reg::R1, exits.drop);
         }
     }
 
-    /// Makes a frame of one template and sends it.
-    fn template(&self, asm: &mut Assembler, index: usize, copied: i32, exits: &Exits, stepped: &mut usize) {
-        let shape = &self.shapes[index];
-        let length = shape.bytes.len();
-        if length < self.longest {
-            asm.mov(Reg::R1, Reg::R6);
-            asm.mov(Reg::R2, length as i32 - self.longest as i32);
-            asm.call(helper::ADJUST_TAIL);
-            asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+    /// Makes the next frame of a stream and sends it.
+    fn stream(&self, asm: &mut Assembler, index: usize, memory: i32, exits: &Exits) {
+        let stream = &self.streams[index];
+        if !self.is_one() {
+            asm.load(Size::B8, Reg::R8, Reg::R7, at(NUMBERS + index));
         }
-        if length > BY_CONSTANTS {
-            asm.mov(Reg::R1, Reg::R6);
-            asm.mov(Reg::R2, 0);
-            asm.map_value(Reg::R3, copied, self.places[index] as i32);
-            asm.mov(Reg::R4, length as i32);
-            asm.call(helper::STORE_BYTES);
-            asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+        stream.selectors.draw(asm, memory, exits.failed);
+        let common = Common {
+            selectors: &stream.selectors,
+            memory,
+            longest: self.longest,
+            failed: exits.failed,
+            id: stream.id,
+            key: self.key,
+        };
+        let (labels, made) = (stream.writers.iter().map(|_| asm.label()).collect::<Vec<_>>(), asm.label());
+        if labels.len() > 1 {
+            stream.selectors.index(asm, stream.size, (1, 0));
+            choose(asm, 0, &labels);
         }
-        // struct xdp_md: data, data_end.
-        asm.load(Size::B4, Reg::R2, Reg::R6, 4);
-        asm.load(Size::B4, Reg::R6, Reg::R6, 0);
-        asm.mov(Reg::R1, Reg::R6);
-        asm.alu(Alu::Add, Reg::R1, length as i32);
-        asm.jump_if(When::Gt, Reg::R1, Reg::R2, exits.failed);
-        if length <= BY_CONSTANTS {
-            store_constants(asm, &shape.bytes);
+        let pace = &self.turns.paces[index];
+        for (place, (label, writer)) in labels.iter().zip(&stream.writers).enumerate() {
+            asm.place(*label);
+            writer.write(asm, &common);
+            if self.length.is_none() {
+                emit::add(asm, BYTES, writer.length() as i32);
+            }
+            if !pace.is_top() {
+                pace.load_gap(asm, writer.length());
+            }
+            if place + 1 < labels.len() {
+                asm.jump(made);
+            }
         }
-        for (reg, sum) in SUMS.into_iter().zip(&shape.sums) {
-            asm.mov(reg, i32::from(sum.constant));
-        }
-        let first = *stepped;
-        for number in &shape.numbers {
-            read(asm, number.value, stepped);
-            count(asm, &number.counts, number.width);
-            store_number(asm, number);
-        }
-        store_sums(asm, shape);
-        let numbers = shape.numbers.iter().map(|number| number.value);
-        let steps = numbers.filter(|value| matches!(value, Value::Stepped { .. }));
-        for (word, value) in (first..).zip(steps) {
-            step(asm, word, value);
-        }
+        asm.place(made);
+        stream.selectors.step(asm);
+        self.turn(asm, index);
         self.advance(asm, index);
-        emit::send(asm);
+        match self.turns.kind {
+            Kind::One => emit::send(asm, Reg::R8),
+            _ => {
+                asm.load(Size::B8, Reg::R1, Reg::R7, at(MADE));
+                emit::send(asm, Reg::R1);
+            }
+        }
     }
 
-    /// Whose turn is next, and when.
-    fn advance(&self, asm: &mut Assembler, index: usize) {
-        if self.shapes.len() > 1 {
-            asm.store(Size::B8, Reg::R7, at(TURN), ((index + 1) % self.shapes.len()) as i32);
-        }
-        if !self.paced {
+    /// Whose turn is next. Uses R0, R1, R4 and R5.
+    fn turn(&self, asm: &mut Assembler, index: usize) {
+        if self.is_one() {
             return;
         }
-        asm.load(Size::B8, Reg::R2, Reg::R7, at(DUE));
-        asm.alu(Alu::Sub, Reg::R9, Reg::R2);
+        asm.alu(Alu::Add, Reg::R8, 1);
+        asm.store(Size::B8, Reg::R7, at(NUMBERS + index), Reg::R8);
+        match self.turns.kind {
+            Kind::One => {}
+            Kind::Round { same: true } => {
+                asm.store(Size::B8, Reg::R7, at(TURN), ((index + 1) % self.streams.len()) as i32);
+            }
+            Kind::Round { same: false } => {
+                asm.load(Size::B8, Reg::R0, Reg::R7, at(AFTER + index));
+                asm.store(Size::B8, Reg::R7, at(TURN), Reg::R0);
+                if self.streams[index].count.is_some() {
+                    leave(asm, index);
+                }
+            }
+            Kind::Sequence => self.follow(asm, index),
+        }
+    }
+
+    /// Behind the last frame of a pass another stream follows, or nothing.
+    fn follow(&self, asm: &mut Assembler, index: usize) {
+        let stream = &self.streams[index];
+        let Some(count) = stream.count else { return };
+        let done = asm.label();
+        asm.load(Size::B8, Reg::R0, Reg::R7, at(LEFT + index));
+        asm.alu(Alu::Sub, Reg::R0, 1);
+        asm.store(Size::B8, Reg::R7, at(LEFT + index), Reg::R0);
+        asm.jump_if(When::Ne, Reg::R0, 0, done);
+        store_constant(asm, LEFT + index, count);
+        let turn = |asm: &mut Assembler, to: usize| asm.store(Size::B8, Reg::R7, at(TURN), to as i32);
+        match stream.next {
+            Next::Goto { stream: to, times: None } => {
+                turn(asm, to);
+                return asm.place(done);
+            }
+            Next::Goto { stream: to, times: Some(times) } => {
+                let behind = asm.label();
+                asm.load(Size::B8, Reg::R0, Reg::R7, at(TIMES + index));
+                asm.jump_if(When::Eq, Reg::R0, 0, behind);
+                asm.alu(Alu::Sub, Reg::R0, 1);
+                asm.store(Size::B8, Reg::R7, at(TIMES + index), Reg::R0);
+                turn(asm, to);
+                asm.jump(done);
+                asm.place(behind);
+                store_constant(asm, TIMES + index, times);
+            }
+            Next::Following | Next::Stop => {}
+        }
+        if stream.next != Next::Stop && index + 1 < self.streams.len() {
+            turn(asm, index + 1);
+        } else {
+            asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
+            asm.alu(Alu::Add, Reg::R0, 1);
+            asm.store(Size::B8, Reg::R7, at(LIMIT), Reg::R0);
+        }
+        asm.place(done);
+    }
+
+    /// When the next frame is due, R2 and R3 being the gap. Uses R0, R1, R4 and R9.
+    fn advance(&self, asm: &mut Assembler, index: usize) {
+        let pace = &self.turns.paces[index];
+        if !self.turns.is_paced() {
+            return;
+        }
+        if pace.is_top() {
+            asm.store(Size::B8, Reg::R7, at(DUE), Reg::R9);
+            return asm.store(Size::B8, Reg::R7, at(FRACTION), 0);
+        }
+        if pace.by_round {
+            let ends = asm.label();
+            asm.load(Size::B8, Reg::R0, Reg::R7, at(TURN));
+            asm.jump_if(When::Le, Reg::R0, index as i32, ends);
+            asm.mov(Reg::R2, 0);
+            asm.mov(Reg::R3, 0);
+            asm.place(ends);
+        }
+        if let Some((frames, gap)) = pace.burst {
+            let within = asm.label();
+            asm.load(Size::B8, Reg::R0, Reg::R7, at(BURST + index));
+            asm.alu(Alu::Add, Reg::R0, 1);
+            asm.store(Size::B8, Reg::R7, at(BURST + index), Reg::R0);
+            asm.mov64(Reg::R1, frames);
+            asm.jump_if(When::Lt, Reg::R0, Reg::R1, within);
+            asm.store(Size::B8, Reg::R7, at(BURST + index), 0);
+            emit::add_constant(asm, Reg::R2, gap, Reg::R1);
+            asm.place(within);
+        }
+        asm.load(Size::B8, Reg::R4, Reg::R7, at(DUE));
+        asm.alu(Alu::Sub, Reg::R9, Reg::R4);
         emit::add(asm, LATE_SUM, Reg::R9);
         let less = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
         asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
         asm.store(Size::B8, Reg::R7, at(LATE_MAX), Reg::R9);
         asm.place(less);
-        let gap = self.gaps[index];
         asm.load(Size::B8, Reg::R1, Reg::R7, at(FRACTION));
-        add_constant(asm, Reg::R1, gap.fraction.into(), Reg::R3);
+        asm.alu(Alu::Add, Reg::R1, Reg::R3);
         asm.alu32(Alu::Mov, Reg::R3, Reg::R1);
         asm.store(Size::B8, Reg::R7, at(FRACTION), Reg::R3);
         asm.alu(Alu::Rsh, Reg::R1, 32);
-        asm.alu(Alu::Add, Reg::R2, Reg::R1);
-        add_constant(asm, Reg::R2, gap.nanos, Reg::R3);
-        asm.store(Size::B8, Reg::R7, at(DUE), Reg::R2);
+        asm.alu(Alu::Add, Reg::R4, Reg::R1);
+        asm.alu(Alu::Add, Reg::R4, Reg::R2);
+        asm.store(Size::B8, Reg::R7, at(DUE), Reg::R4);
     }
 }
 
-/// Jumps to the template whose number, from `first`, is in R1: halving, so that many templates cost little.
+impl Program {
+    fn of(stream: &Stream, frames: u64, words: &mut usize, memory: &mut Memory) -> Result<Self, String> {
+        let size = stream.selectors.len();
+        if most(&stream.size, MOST_FRAMES) >= stream.variants.len() as u64 {
+            return Err(format!("its size rule picks more than the {} lengths it has", stream.variants.len()));
+        }
+        let shapes: Vec<Shape> =
+            stream.variants.iter().map(|variant| Shape::of(stream, variant, frames)).collect::<Result<_, _>>()?;
+        let writers: Vec<Writer> = shapes.into_iter().map(|shape| Writer::new(shape, memory)).collect();
+        let mut used: Vec<_> = writers.iter().flat_map(Writer::used).collect();
+        if writers.len() > 1 {
+            used.push((size, (1, 0)));
+        }
+        let all: Vec<&Selector> = stream.selectors.iter().chain([&stream.size]).collect();
+        let selectors = Selectors::of(&all, &used, words, memory)?;
+        Ok(Program { id: stream.id, count: stream.count, next: stream.next, selectors, size, writers })
+    }
+}
+
+impl Pace {
+    /// Leaves the gap behind a frame in R2 (nanoseconds) and R3 (2^-32 of them).
+    fn load_gap(&self, asm: &mut Assembler, length: usize) {
+        let nanos = self.rate.exact_nanos(1, length as u64);
+        asm.mov64(Reg::R2, nanos as u64);
+        asm.mov64(Reg::R3, (nanos.fract() * 4_294_967_296.0) as u64);
+    }
+}
+
+/// Jumps to the label whose number, from `first`, is in R0: halving, so that many cost little.
 fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
     let (lower, upper) = labels.split_at(labels.len() / 2);
     match lower {
@@ -189,7 +355,7 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
         _ => {
             let above = asm.label();
             let middle = first + lower.len();
-            asm.jump_if(When::Ge, Reg::R1, middle as i32, above);
+            asm.jump_if(When::Ge, Reg::R0, middle as i32, above);
             choose(asm, first, lower);
             asm.place(above);
             choose(asm, middle, upper);
@@ -197,132 +363,24 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
     }
 }
 
-/// Writes constant bytes to the frame: eight at a time where a sign-extended constant holds them, else four.
-fn store_constants(asm: &mut Assembler, bytes: &[u8]) {
-    let mut place = 0;
-    while place < bytes.len() {
-        let rest = &bytes[place..];
-        let eight = rest.first_chunk::<8>().map(|bytes| i64::from_le_bytes(*bytes)).map(i32::try_from);
-        let (size, value) = match (eight, rest) {
-            (Some(Ok(value)), _) => (Size::B8, value),
-            (_, [a, b, c, d, ..]) => (Size::B4, i32::from_le_bytes([*a, *b, *c, *d])),
-            (_, [a, b, ..]) => (Size::B2, i32::from(u16::from_le_bytes([*a, *b]))),
-            (_, rest) => (Size::B1, i32::from(rest[0])),
-        };
-        asm.store(size, Reg::R6, place as i16, value);
-        place += bytes_of(size);
+/// A stream that has sent its frames takes no more turns. Uses R0, R1, R4 and R5.
+fn leave(asm: &mut Assembler, index: usize) {
+    let stays = asm.label();
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(LEFT + index));
+    asm.jump_if(When::Lt, Reg::R8, Reg::R1, stays);
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(BEFORE + index));
+    for (of, word, value) in [(Reg::R1, AFTER, Reg::R0), (Reg::R0, BEFORE, Reg::R1)] {
+        asm.mov(Reg::R4, of);
+        asm.alu(Alu::And, Reg::R4, MOST_STREAMS as i32 - 1);
+        asm.alu(Alu::Lsh, Reg::R4, 3);
+        asm.mov(Reg::R5, Reg::R7);
+        asm.alu(Alu::Add, Reg::R5, Reg::R4);
+        asm.store(Size::B8, Reg::R5, at(word), value);
     }
+    asm.place(stays);
 }
 
-/// Leaves a field's value in R0; not cut to its width.
-fn read(asm: &mut Assembler, value: Value, stepped: &mut usize) {
-    match value {
-        Value::Stepped { .. } => {
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(*stepped));
-            *stepped += 1;
-        }
-        Value::Sequence { start } => {
-            asm.mov(Reg::R0, Reg::R8);
-            add_constant(asm, Reg::R0, start, Reg::R1);
-        }
-        Value::Time => {
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(OFFSET));
-            asm.alu(Alu::Add, Reg::R0, Reg::R9);
-        }
-        Value::Fixed(value) => asm.mov64(Reg::R0, value),
-    }
-}
-
-/// Cuts R0 to its width and adds it to the sums it counts in.
-fn count(asm: &mut Assembler, counts: &[Weight], width: usize) {
-    match width {
-        1 => asm.alu(Alu::And, Reg::R0, 0xff),
-        2 => asm.alu(Alu::And, Reg::R0, 0xffff),
-        4 => asm.alu32(Alu::Mov, Reg::R0, Reg::R0),
-        _ => {}
-    }
-    for weight in counts {
-        let add = |asm: &mut Assembler| {
-            if weight.shifted {
-                asm.alu(Alu::Lsh, Reg::R1, 8);
-            }
-            asm.alu(Alu::Add, SUMS[weight.sum], Reg::R1);
-        };
-        if width == 8 {
-            asm.mov(Reg::R1, Reg::R0);
-            asm.alu(Alu::Rsh, Reg::R1, 32);
-            add(asm);
-        }
-        asm.alu32(Alu::Mov, Reg::R1, Reg::R0);
-        add(asm);
-    }
-}
-
-fn store_number(asm: &mut Assembler, number: &Number) {
-    let size = match number.width {
-        1 => Size::B1,
-        2 => Size::B2,
-        4 => Size::B4,
-        _ => Size::B8,
-    };
-    if size != Size::B1 {
-        asm.to_be(Reg::R0, 8 * number.width as i32);
-    }
-    store_far(asm, size, number.offset);
-}
-
-/// Writes R0 to the frame.
-fn store_far(asm: &mut Assembler, size: Size, offset: usize) {
-    asm.store(size, Reg::R6, offset as i16, Reg::R0);
-}
-
-/// Folds the sums, in order, and writes the checksums.
-fn store_sums(asm: &mut Assembler, shape: &Shape) {
-    for (reg, sum) in SUMS.into_iter().zip(&shape.sums) {
-        asm.mov(Reg::R0, reg);
-        asm.alu(Alu::Rsh, Reg::R0, 32);
-        asm.alu32(Alu::Mov, reg, reg);
-        asm.alu(Alu::Add, Reg::R0, reg);
-        // 34 bits become 19, then 17, then 16.
-        for _ in 0..3 {
-            asm.mov(Reg::R1, Reg::R0);
-            asm.alu(Alu::Rsh, Reg::R1, 16);
-            asm.alu(Alu::And, Reg::R0, 0xffff);
-            asm.alu(Alu::Add, Reg::R0, Reg::R1);
-        }
-        asm.alu(Alu::Xor, Reg::R0, 0xffff);
-        if sum.no_zero {
-            let other = asm.label();
-            asm.jump_if(When::Ne, Reg::R0, 0, other);
-            asm.mov(Reg::R0, 0xffff);
-            asm.place(other);
-        }
-        count(asm, &sum.counts, 2);
-        asm.to_be(Reg::R0, 16);
-        store_far(asm, Size::B2, sum.offset);
-    }
-}
-
-/// Moves a stepped field on to its next value.
-fn step(asm: &mut Assembler, word: usize, value: Value) {
-    let Value::Stepped { start, step, count } = value else { return };
-    asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
-    add_constant(asm, Reg::R0, step as u64, Reg::R1);
-    if count > 0 {
-        let within = asm.label();
-        asm.mov64(Reg::R1, start.wrapping_add((step as u64).wrapping_mul(count)));
-        asm.jump_if(When::Ne, Reg::R0, Reg::R1, within);
-        asm.mov64(Reg::R0, start);
-        asm.place(within);
-    }
-    asm.store(Size::B8, Reg::R7, at(word), Reg::R0);
-}
-
-fn bytes_of(size: Size) -> usize {
-    match size {
-        Size::B1 => 1,
-        Size::B2 => 2,
-        Size::B4 => 4,
-        Size::B8 => 8,
-    }
+fn store_constant(asm: &mut Assembler, word: usize, value: u64) {
+    asm.mov64(Reg::R1, value);
+    asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
 }

@@ -145,7 +145,7 @@ fn program(words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
     asm.call(helper::STORE_BYTES);
     asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
     asm.load(Size::B8, Reg::R8, Reg::R7, at(MADE));
-    emit::send(&mut asm);
+    emit::send(&mut asm, Reg::R8);
     emit::exits(&mut asm, &exits);
     asm.finish()
 }

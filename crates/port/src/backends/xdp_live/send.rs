@@ -1,13 +1,14 @@
-//! The sending queue: frames copied and sent a call at a time, or a plan.
+//! The sending queue: frames copied and sent a call at a time, or streams.
 
 use super::interface::{Interface, LEAST_FRAME};
-use super::planned::Planned;
+use super::prepared::Prepared;
 use super::ring::Ring;
 use super::words::Counts;
 use crate::backends::sys::bpf::Map;
-use crate::contract::{LiveControl, LiveSender, PortError, Sent, TxQueue};
-use crate::live::Plan;
+use crate::contract::{PortError, Sent, TxQueue};
+use crate::live::{LiveControl, LiveSender};
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_generate::stream::StreamSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub struct XdpLiveTx {
 /// What the queue sends.
 enum What {
     Frames(Ring),
-    Plan(Planned),
+    Streams(Prepared),
 }
 
 #[derive(Default)]
@@ -72,7 +73,7 @@ impl SendCounts {
 impl TxQueue for XdpLiveTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
         let What::Frames(ring) = &mut self.what else {
-            return Err(PortError::broken(self.interface.port(), "the queue sends a plan and takes no frames"));
+            return Err(PortError::broken(self.interface.port(), "the queue makes its frames itself and takes none"));
         };
         let longest = self.interface.longest()?;
         let mut done = 0;
@@ -102,7 +103,7 @@ impl TxQueue for XdpLiveTx {
     fn sent(&self) -> Sent {
         match &self.what {
             What::Frames(_) => self.counts.sent,
-            What::Plan(plan) => plan.progress().sent,
+            What::Streams(streams) => streams.progress().sent,
         }
     }
 
@@ -120,9 +121,9 @@ impl TxQueue for XdpLiveTx {
                 // Frames that the program could not make were handed over all the same.
                 Counts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
             }
-            What::Plan(plan) => {
-                account.add(Count::SendReceived, plan.counts().made);
-                plan.counts()
+            What::Streams(streams) => {
+                account.add(Count::SendReceived, streams.counts().made);
+                streams.counts()
             }
         };
         account.add(Count::Sent, kernel.sent).add(Count::SendDropped, kernel.dropped);
@@ -135,20 +136,20 @@ impl TxQueue for XdpLiveTx {
 }
 
 impl LiveSender for XdpLiveTx {
-    fn prepare(&mut self, plan: &Plan) -> Result<Arc<dyn LiveControl>, PortError> {
+    fn prepare(&mut self, set: &StreamSet) -> Result<Arc<dyn LiveControl>, PortError> {
         if self.counts.received > 0 {
-            return Err(PortError::broken(self.interface.port(), "the queue has sent frames: open another for a plan"));
+            return Err(PortError::broken(self.interface.port(), "the queue has sent frames: open another for streams"));
         }
-        let planned = Planned::new(plan, &self.interface, &self.devmap)?;
-        let control = planned.control();
-        self.what = What::Plan(planned);
+        let prepared = Prepared::new(set, &self.interface, &self.devmap)?;
+        let control = prepared.control();
+        self.what = What::Streams(prepared);
         Ok(control)
     }
 
     fn run(&mut self) -> Result<(), PortError> {
         match &self.what {
-            What::Plan(plan) => plan.run(&self.interface),
-            What::Frames(_) => Err(PortError::broken(self.interface.port(), "no plan was prepared")),
+            What::Streams(streams) => streams.run(&self.interface),
+            What::Frames(_) => Err(PortError::broken(self.interface.port(), "no streams were prepared")),
         }
     }
 }

@@ -1,14 +1,15 @@
-//! A plan that runs: the calls, the schedule, and what another thread may do meanwhile.
+//! Streams that run: the calls, the schedule, and what another thread may do meanwhile.
 
-use super::interface::Interface;
+use super::interface::{Interface, LEAST_FRAME};
 use super::machine::Machine;
-use super::program::{DUE, LATE_MAX, LATE_SUM, Layout};
-use super::words::{Counts, FAILED, LIMIT, MADE, OFFSET, STOP, State};
+use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Layout, NUMBERS};
+use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
 use crate::backends::sys::bpf::Map;
 use crate::backends::sys::bpf_live::Bytes;
 use crate::backends::sys::thread::Caller;
-use crate::contract::{LiveControl, LiveProgress, PortError, Sent};
-use crate::live::Plan;
+use crate::contract::{PortError, Sent};
+use crate::live::{LiveControl, LiveProgress, Unable};
+use linerate_generate::stream::StreamSet;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,82 +18,69 @@ use std::time::Duration;
 /// Frames of the first call, which shows whether the interface takes any.
 const FIRST: u64 = 16;
 /// Time that a look at the schedule takes at most: a call is made of so many looks that it does not outlast the
-/// plan, and the next one covers what is left.
+/// streams, and the next one covers what is left.
 const LOOK_NANOS: u64 = 400;
 /// But not of fewer: about 2 ms.
 const LEAST_LOOKS: u64 = 20_000;
 /// Frames that may be under way; more that were refused end a call.
 const UNDER_WAY: u64 = 4096;
-/// Words reach so far as instructions can name them.
-const MOST_WORDS: usize = 4000;
 
-/// A plan, loaded.
-pub struct Planned {
+/// A set of streams, loaded.
+pub struct Prepared {
     machine: Machine,
     control: Arc<Control>,
     /// Of the greatest length; what is in it is overwritten.
     frame: Vec<u8>,
     paced: bool,
-    /// Mean time from frame to frame.
+    /// The least time from frame to frame.
     gap: u64,
-    _copied: Bytes,
+    _memory: Bytes,
 }
 
 struct Control {
     state: State,
     /// The thread in a call.
     caller: Mutex<Option<Caller>>,
-    /// Length of each template.
-    lengths: Vec<u64>,
+    /// The length of all frames, if they have the same.
+    length: Option<usize>,
+    streams: usize,
 }
 
-impl Planned {
-    /// Loads the program of a plan. Call it with the privileges that opening needed.
-    pub fn new(plan: &Plan, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
+impl Prepared {
+    /// Loads the program of a set. Call it with the privileges that opening needed.
+    pub fn new(set: &StreamSet, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
-        let checked = plan.check().map_err(|error| broken(error.to_string()))?;
-        let longest = interface.longest()?;
-        let long = plan.templates.iter().map(|template| &template.frame[..]);
-        if let Some(frame) = long.clone().find(|frame| !Interface::fits(frame, longest)) {
-            let most = interface.longest_live();
-            let reason = if frame.len() > most {
-                format!("the kernel makes no frames of {} bytes, {most} at most", frame.len())
-            } else {
-                format!("frames of {} bytes are longer than the interface's MTU allows", frame.len())
-            };
-            return Err(broken(reason));
-        }
-        let layout = Layout::of(checked);
-        if layout.words > MOST_WORDS {
-            return Err(broken(format!("the plan has more than {MOST_WORDS} stepped fields")));
-        }
-        let frame = vec![0; checked.longest()];
-        let nanos: u64 = plan.templates.iter().map(|template| template.gap.nanos).sum();
-        let gap = nanos / plan.templates.len() as u64;
-        let lengths = long.map(|frame| frame.len() as u64).collect();
-        let loaded = load(&layout, devmap).map_err(|error| broken(format!("cannot load the plan: {error}")))?;
-        let (machine, state, copied) = loaded;
-        state.set(LIMIT, plan.count.unwrap_or(u64::MAX));
-        let control = Arc::new(Control { state, caller: Mutex::new(None), lengths });
-        Ok(Planned { machine, control, frame, paced: plan.is_paced(), gap, _copied: copied })
+        let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
+        check_lengths(set, interface)?;
+        let layout = Layout::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
+        let loaded = load(&layout, devmap).map_err(|error| match error {
+            Load::TooLong(error) => unable(Unable::Make(error)),
+            Load::Failed(error) => broken(format!("cannot load the program of the streams: {error}")),
+        })?;
+        let (machine, state, memory) = loaded;
+        let streams = set.streams.len();
+        let control = Arc::new(Control { state, caller: Mutex::new(None), length: layout.length, streams });
+        let gap = layout.least_gap();
+        let paced = layout.turns.is_paced();
+        Ok(Prepared { machine, control, frame: vec![0; layout.longest], paced, gap, _memory: memory })
     }
 
-    /// What another thread may use while the plan runs.
+    /// What another thread may use while they run.
     pub fn control(&self) -> Arc<dyn LiveControl> {
         Arc::clone(&self.control) as Arc<dyn LiveControl>
     }
 
-    /// How far it is.
+    /// How far they are.
     pub fn progress(&self) -> LiveProgress {
         self.control.progress()
     }
 
-    /// What became of its frames.
+    /// What became of their frames.
     pub fn counts(&self) -> Counts {
         self.control.state.counts()
     }
 
-    /// Runs until the plan has ended or is stopped.
+    /// Runs until the streams have ended or are stopped.
     pub fn run(&self, interface: &Interface) -> Result<(), PortError> {
         let state = &self.control.state;
         state.set(DUE, monotonic());
@@ -136,15 +124,44 @@ impl Planned {
     }
 }
 
-fn load(layout: &Layout, devmap: &Map) -> io::Result<(Machine, State, Bytes)> {
-    let state = State::new(layout.words)?;
-    let mut copied = Bytes::new(layout.copied.len().max(8))?;
-    copied.write(0, &layout.copied);
-    for (word, value) in &layout.initial {
-        state.set(*word, *value);
+/// Frames that the kernel or the interface does not take.
+fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError> {
+    let longest = interface.longest()?;
+    for variant in set.streams.iter().flat_map(|stream| &stream.variants) {
+        let (length, most) = (variant.frame.len(), interface.longest_live());
+        if length > most {
+            let reason = Unable::TooLong { length, most };
+            return Err(PortError::Unable { port: interface.port().to_owned(), reason });
+        }
+        let reason = if length < LEAST_FRAME {
+            format!("{length} bytes are no frame: it begins with an Ethernet header of {LEAST_FRAME}")
+        } else if !Interface::fits(&variant.frame, longest) {
+            format!("frames of {length} bytes are longer than the interface's MTU allows")
+        } else {
+            continue;
+        };
+        return Err(PortError::broken(interface.port(), reason));
     }
-    let program = layout.program(state.raw(), devmap.raw(), copied.raw()).map_err(io::Error::other)?;
-    Ok((Machine::new(&program, &state)?, state, copied))
+    Ok(())
+}
+
+enum Load {
+    /// The program is longer than the kernel allows.
+    TooLong(String),
+    Failed(io::Error),
+}
+
+fn load(layout: &Layout, devmap: &Map) -> Result<(Machine, State, Bytes), Load> {
+    let state = State::new(layout.words).map_err(Load::Failed)?;
+    let mut memory = Bytes::new(layout.memory.bytes().len().max(8)).map_err(Load::Failed)?;
+    memory.write(0, layout.memory.bytes());
+    layout.initial().iter().for_each(|(word, value)| state.set(*word, *value));
+    let program = layout.program(state.raw(), devmap.raw(), memory.raw());
+    let program = program.map_err(|error| Load::TooLong(error.to_string()))?;
+    match Machine::new(&program, &state) {
+        Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => Err(Load::TooLong(error.to_string())),
+        machine => Ok((machine.map_err(Load::Failed)?, state, memory)),
+    }
 }
 
 impl Control {
@@ -169,10 +186,13 @@ impl Control {
     /// The bytes of frames that were sent. Which of them the driver dropped it does not say: theirs are taken to
     /// be the mean.
     fn bytes(&self, counts: Counts) -> u64 {
-        let (templates, whole) = (self.lengths.len() as u64, self.lengths.iter().sum::<u64>());
-        let begun: u64 = self.lengths[..(counts.made % templates) as usize].iter().sum();
-        let bytes = u128::from(counts.made / templates) * u128::from(whole) + u128::from(begun);
-        (bytes * u128::from(counts.sent) / u128::from(counts.made.max(1))) as u64
+        match self.length {
+            Some(length) => counts.sent * length as u64,
+            None => {
+                let bytes = u128::from(self.state.get(BYTES)) * u128::from(counts.sent);
+                (bytes / u128::from(counts.made.max(1))) as u64
+            }
+        }
     }
 }
 
@@ -186,9 +206,16 @@ impl LiveControl for Control {
         }
     }
 
+    fn made(&self) -> Vec<u64> {
+        let word = |stream| if self.streams == 1 { MADE } else { NUMBERS + stream };
+        (0..self.streams).map(|stream| self.state.get(word(stream))).collect()
+    }
+
     fn look(&self) {
         self.follow_clock();
-        if self.state.counts().refused() > UNDER_WAY || self.state.get(FAILED) > 0 {
+        let counts = self.state.counts();
+        let has_ended = counts.made >= self.state.get(LIMIT);
+        if has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 {
             self.interrupt();
         }
     }
