@@ -2,20 +2,24 @@
 //!
 //! - [`rate`]: rates as users write them;
 //! - [`schedule`]: when each frame is due, in nanoseconds, from a start time;
+//! - [`packet`]: packets as one line of text;
 //! - [`template`]: frames made from fields; in this form one UDP datagram;
 //! - [`split`]: one stream of frames over several senders;
 //! - [`stream`]: streams of frames and what changes in them;
 //! - [`trailer`]: what a receiver knows a frame by.
 #![forbid(unsafe_code)]
 
+pub mod packet;
 pub mod rate;
 pub mod schedule;
 pub mod split;
 pub mod stream;
 pub mod template;
 pub mod trailer;
+mod wrong;
 
 pub use rate::{Layer, Rate};
 pub use schedule::{Pacing, Schedule};
 pub use split::Split;
 pub use template::UdpTemplate;
+pub use wrong::Wrong;

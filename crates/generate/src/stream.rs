@@ -9,7 +9,7 @@ mod map;
 mod select;
 
 pub use map::Map;
-pub use select::{Alias, Pick, Selector};
+pub use select::{Alias, MOST_WEIGHTED, Pick, Selector};
 
 use crate::Rate;
 use crate::trailer::Key;
