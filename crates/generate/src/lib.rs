@@ -2,6 +2,7 @@
 //!
 //! - [`rate`]: rates as users write them;
 //! - [`schedule`]: when each frame is due, in nanoseconds, from a start time;
+//! - [`describe`](mod@describe): frames of a stream for people;
 //! - [`packet`]: packets as one line of text;
 //! - [`template`]: frames made from fields; in this form one UDP datagram;
 //! - [`split`]: one stream of frames over several senders;
@@ -9,6 +10,7 @@
 //! - [`trailer`]: what a receiver knows a frame by.
 #![forbid(unsafe_code)]
 
+pub mod describe;
 pub mod packet;
 pub mod rate;
 pub mod schedule;
@@ -18,6 +20,7 @@ pub mod template;
 pub mod trailer;
 mod wrong;
 
+pub use describe::describe;
 pub use rate::{Layer, Rate};
 pub use schedule::{Pacing, Schedule};
 pub use split::Split;

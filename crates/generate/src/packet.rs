@@ -13,6 +13,7 @@
 //! # Ok::<(), linerate_generate::Wrong>(())
 //! ```
 
+mod express;
 mod payload;
 mod place;
 mod size;
@@ -21,6 +22,7 @@ mod syntax;
 mod value;
 mod vary;
 
+pub use express::express;
 pub use size::{LONGEST, SMALLEST, Sizes, sizes};
 pub(crate) use syntax::place;
 

@@ -1,9 +1,9 @@
 //! Packets as text: what is written is in the frame, what is not is right, and no text panics.
 
-use linerate_generate::packet::{Frames, Setup, Sizes, frames, sizes};
+use linerate_generate::packet::{Frames, Setup, Sizes, express, frames, sizes};
 use linerate_generate::stream::{Mark, Next, Shape, Stream};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Wrong};
+use linerate_generate::{Rate, Wrong, describe};
 use linerate_wire::named::{Format, Kind};
 use linerate_wire::{Layers, Link, Protocol, cover, dissect, tcp, udp, vlan};
 use proptest::prelude::*;
@@ -217,6 +217,47 @@ fn wrong_packets_say_where_and_what_is_right() {
         assert!(wrong.what.contains(says), "{text}: {wrong}");
         assert_eq!(&text[wrong.at.clone()], at, "{text}: {wrong}");
     }
+}
+
+#[test]
+fn frames_are_described_for_people() {
+    let text =
+        "vlan(id=1..9)/ip(src=10.0.0.1..10.0.0.9/2 random, checksum=1)/udp(dport=[53, 80])/payload(\"hi\", +0:8=1..3)";
+    let stream = stream(frames(text, &Setup { mark: Mark::Trailer, ..Setup::default() }).unwrap());
+    let said = describe(Link::Ethernet, &stream, 1, 5, &Key::default());
+    let expected = "\
+frame 1 of test: 64 bytes, 68 with FCS
+  eth        dst=02:00:00:00:00:02 src=02:00:00:00:00:01 type=0x8100
+  vlan       prio=0 dei=0 id=2 {1..9 in turn} type=0x0800
+  ip         version=4 ihl=5 dscp=0 ecn=0 len=46 id=0 rf=0 df=0 mf=0 frag_offset=0 ttl=64 proto=17 checksum=0x0001 (wrong) src=10.0.0.X {10.0.0.1..10.0.0.9/2 random} dst=198.18.0.2
+  udp        sport=49152 dport=80 {[53, 80] in turn} len=26 checksum=0xXXXX
+  payload    2 bytes: 0269 \".i\"
+  trailer    stream=7 sequence=1 at byte 48
+  bytes      +46:8 0x0001..0x0003 in turn
+";
+    let mask = |text: &str| {
+        let start = text.find("src=10.0.0.").map(|at| at + 11).unwrap();
+        let text = format!("{}X{}", &text[..start], &text[start + 1..]);
+        let sum = text.rfind("checksum=0x").map(|at| at + 11).unwrap();
+        format!("{}XXXX{}", &text[..sum], &text[sum + 4..])
+    };
+    assert_eq!(mask(&said), expected);
+}
+
+#[test]
+fn frames_are_expressed_as_text() {
+    for text in [
+        "eth(src=02:00:00:00:00:09)/vlan(id=7)/ip(ttl=1, checksum=0x0001)/udp(dport=53)/payload(\"a \\\"b\\\\\\n\")/padding(0001)",
+        "eth/mpls(label=9)/mpls(ttl=3)/ip/gre(key, seq, key=7)/ip6/tcp(options=02040578, flags=syn)",
+        "eth/arp(op=2)/padding(000000)",
+        "eth/ip6/routing(data=04010000000020010db8000000000000000000000009)/udp/payload(hex=0001)",
+    ] {
+        let frame = one(text);
+        let said = express(Link::Ethernet, &frame);
+        assert_eq!(one(&said), frame, "{text}: {said}");
+        assert!(!said.contains("raw(") && said.matches('/').count() <= text.matches('/').count(), "{said}");
+    }
+    assert_eq!(express(Link::Ethernet, &[1, 2, 3]), "raw(010203)");
 }
 
 /// Text that has a fair chance to be a packet.
