@@ -3,6 +3,7 @@
 //! - [`rate`]: rates as users write them;
 //! - [`schedule`]: when each frame is due, in nanoseconds, from a start time;
 //! - [`describe`](mod@describe): frames of a stream for people;
+//! - [`file`](mod@file): stream files;
 //! - [`packet`]: packets as one line of text;
 //! - [`template`]: frames made from fields; in this form one UDP datagram;
 //! - [`split`]: one stream of frames over several senders;
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod describe;
+pub mod file;
 pub mod packet;
 pub mod rate;
 pub mod schedule;
