@@ -56,7 +56,7 @@ fn a_file_says_what_streams_there_are() {
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (from, to, says) in [
-        ("dport=53", "dport=70000", ":7:66: stream 1, packet: \"70000\": the field has 16 bits: at most 65535"),
+        ("dport=53", "dport=70000", ":7:72: stream 1, packet: \"70000\": the field has 16 bits: at most 65535"),
         ("seed = 7", "sed = 7", ":3:1: sed: no such key; did you mean seed?"),
         ("seed = 7", "seed = true", ":3:8: seed: write a number"),
         ("seed = 7", "seed = -7", ":3:8: seed: this number is not"),
@@ -73,7 +73,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("\"last\"", "\"dns\"", "stream 3, name: another stream is called \"dns\""),
         ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
         ("goto dns x3", "again", "stream 2, next: \"again\": write \"next\""),
-        ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":15:22: stream 2, packet: \"sin\": write names of flags"),
+        ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": write names of flags"),
         ("size = 128", "size = 73", "stream 2, packet: frames of 73 bytes are too small"),
         ("size = 128", "size = \"128..\"", "stream 2, size: "),
         ("packet = \"arp\"", "", "stream 3, packet: every stream has a packet"),
@@ -154,7 +154,7 @@ fn conforms(schema: &Value, value: &Value, at: &str) {
         };
         assert!(any.iter().any(fits), "{at}: {value}");
     } else if let Some(all) = schema["allOf"].as_array() {
-        all.iter().for_each(|schema| conforms(schema, value, at));
+        return all.iter().for_each(|schema| conforms(schema, value, at));
     } else {
         assert!(is(schema["type"].as_str().unwrap()), "{at}: {value} is no {}", schema["type"]);
     }

@@ -267,9 +267,10 @@ fn pattern(text: &str, value: &str) -> Result<Pattern, Wrong> {
     exponent.map(Pattern::Zipf).ok_or_else(wrong)
 }
 
-/// The one argument of a layer.
+/// The one argument of a layer; nothing is no bytes.
 fn only<'a>(text: &str, layer: &Layer<'a>) -> Result<&'a str, Wrong> {
     match layer.arguments[..] {
+        [] => Ok(""),
         [Argument { name, value: None }] => Ok(name),
         [Argument { name: "hex", value: Some(value) }] => Ok(value),
         _ => Err(Wrong::at(text, layer.name, format!("write {}(0a0b0c)", layer.name))),
