@@ -13,6 +13,7 @@ pub use check::Wrong;
 pub use map::Map;
 pub use select::{Alias, Pick, Selector};
 pub(crate) use select::{draw, scale};
+pub use select::{Alias, MOST_WEIGHTED, Pick, Selector};
 
 use crate::Rate;
 use crate::trailer::Key;

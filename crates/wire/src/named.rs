@@ -37,7 +37,8 @@ pub struct Kind {
     pub names: &'static [&'static str],
     /// What it is.
     pub protocol: Protocol,
-    /// The name of the header it usually stands behind; empty for one that a frame begins with.
+    /// The name of the header it usually stands behind, with the parts that this has to have in parentheses; empty for
+    /// one that a frame begins with.
     pub below: &'static str,
     /// What can be chosen about its form.
     pub parts: &'static [Part],
@@ -46,7 +47,7 @@ pub struct Kind {
     /// Whether these bytes of a header of its protocol are one of this kind.
     pub fits: fn(&[u8]) -> bool,
     /// Makes one, with usual values in all fields.
-    pub make: for<'a> fn(Given<'a>) -> Result<Box<dyn Header + 'a>, Unfit>,
+    pub make: for<'a> fn(Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit>,
 }
 
 /// Something about the form of a header that can be chosen.
@@ -71,9 +72,9 @@ pub enum Form {
     Bytes(fn(&[u8]) -> Option<&[u8]>),
 }
 
-/// What was chosen: names of parts with their values.
+/// What was chosen: names of parts with their values, from which headers borrow.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a>(pub &'a [(&'a str, Value<'a>)]);
+pub struct Given<'s, 'a>(pub &'s [(&'s str, Value<'a>)]);
 
 /// The value of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Kind {
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> Given<'_, 'a> {
     /// Whether a part was given.
     pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
@@ -237,7 +238,8 @@ mod tests {
             assert!(Kind::all().any(|kind| kind.protocol == row.protocol), "{}", row.protocol.name());
         }
         for kind in Kind::all() {
-            assert!(kind.below.is_empty() || Kind::named(kind.below).is_some(), "{}", kind.name());
+            let below = kind.below.split('(').next().unwrap_or_default();
+            assert!(below.is_empty() || Kind::named(below).is_some(), "{}", kind.name());
         }
     }
 

@@ -181,7 +181,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-fn extension<'a>(given: Given<'a>, usual: &'a [u8]) -> ipv6_extension::Header<'a> {
+fn extension<'a>(given: Given<'_, 'a>, usual: &'a [u8]) -> ipv6_extension::Header<'a> {
     ipv6_extension::Header { next_header: EXPERIMENT, data: given.bytes("data").unwrap_or(usual) }
 }
 

@@ -239,7 +239,7 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 /// A control field of one byte if its lowest bits say so, else of two.
-fn plain(given: Given<'_>) -> Result<Box<dyn Header + '_>, Unfit> {
+fn plain<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     let control = match given.number("control").unwrap_or(3) {
         control @ 0..=0xff if control & 3 == 3 => llc::Control::Unnumbered(control as u8),
         control @ 0..=0xffff => llc::Control::Numbered((control as u16).to_be_bytes()),
@@ -260,7 +260,7 @@ pub(super) fn boxed<'a>(header: impl Header + 'a) -> Result<Box<dyn Header + 'a>
     Ok(Box::new(header))
 }
 
-pub(super) fn byte(given: Given<'_>, name: &str, usual: u8) -> Result<u8, Unfit> {
+pub(super) fn byte(given: Given<'_, '_>, name: &str, usual: u8) -> Result<u8, Unfit> {
     let value = given.number(name).map_or(Ok(usual), u8::try_from);
     value.map_err(|_| Unfit::Field("this number has 8 bits"))
 }

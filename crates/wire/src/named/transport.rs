@@ -179,7 +179,7 @@ const TCP_FIELDS: &[Field] = &[
 ];
 
 /// With the options given by name, in the order of Linux, or as bytes.
-fn segment(given: Given<'_>) -> Result<Box<dyn Header + '_>, Unfit> {
+fn segment<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     const FULL: Unfit = Unfit::Field("TCP options have at most 40 bytes");
     let timestamps = ["timestamps", "ts_val", "ts_ecr"].iter().any(|name| given.has(name));
     let named = [

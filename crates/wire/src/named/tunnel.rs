@@ -50,7 +50,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         names: &["erspan", "erspan2"],
         protocol: Protocol::Erspan,
-        below: "gre",
+        below: "gre(seq)",
         parts: &[],
         fields: &[
             ERSPAN[0],
@@ -217,7 +217,7 @@ fn gre_routes(header: &[u8]) -> Option<&[u8]> {
     behind(header, gre_words(header, 0xf0))
 }
 
-fn user_plane(given: Given<'_>) -> Result<Box<dyn Header + '_>, Unfit> {
+fn user_plane<'a>(given: Given<'_, 'a>) -> Result<Box<dyn Header + 'a>, Unfit> {
     let message = byte(given, "type", gtp_u::USER_DATA)?;
     let first_extension = byte(given, "next_ext", 0)?;
     let extensions = given.bytes("extensions").unwrap_or_default();

@@ -1,0 +1,143 @@
+//! Tables of a stream file: their keys, each with the place where it stands.
+
+use super::keys::{Key, Type};
+use crate::wrong::{Wrong, choices};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A table of the file.
+pub struct Table<'a> {
+    text: &'a str,
+    /// What it is called in errors.
+    pub name: String,
+    /// Where it stands.
+    pub at: Range<usize>,
+    values: Vec<(&'static Key, &'a Spanned<DeValue<'a>>)>,
+}
+
+/// A value with the place where it stands.
+#[derive(Clone, Debug)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands in the file.
+    pub at: Range<usize>,
+}
+
+/// What is wrong in a file, and in which key.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The table and key.
+    pub key: String,
+    /// What is wrong, and where in the file.
+    pub wrong: Wrong,
+}
+
+impl<'a> Table<'a> {
+    /// Checks that there are no keys but these, each with a value of its type.
+    pub fn of(
+        text: &'a str,
+        name: &str,
+        at: Range<usize>,
+        table: &'a DeTable<'a>,
+        keys: &'static [Key],
+    ) -> Result<Self, Fault> {
+        let mut values = Vec::new();
+        for (found, value) in table {
+            let called: &str = found.get_ref();
+            let fault =
+                |key: &str, at: Range<usize>, what: String| Fault { key: key.to_owned(), wrong: Wrong { at, what } };
+            let Some(key) = keys.iter().find(|key| key.name == called) else {
+                let what = format!("no such key; {}", choices(called, keys.iter().map(|key| key.name)));
+                return Err(fault(&join(name, called), found.span(), what));
+            };
+            if !key.types.iter().any(|of| is(*of, value.get_ref())) {
+                return Err(fault(&join(name, called), value.span(), format!("write {}", key.legal)));
+            }
+            values.push((key, value));
+        }
+        Ok(Table { text, name: name.to_owned(), at, values })
+    }
+
+    /// The text of a key.
+    pub fn text(&self, name: &str) -> Option<At<&'a str>> {
+        let value = self.value(name)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(At { value: text, at: self.inside(text, value.span()) }),
+            // A size may be a plain number.
+            DeValue::Integer(number) => Some(At { value: number.as_str(), at: value.span() }),
+            _ => None,
+        }
+    }
+
+    /// The number of a key.
+    pub fn number(&self, name: &str) -> Result<Option<At<u64>>, Fault> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let DeValue::Integer(number) = value.get_ref() else { return Ok(None) };
+        let read = u64::from_str_radix(number.as_str(), number.radix());
+        let read =
+            read.map_err(|_| self.fault(name, value.span(), "this number is not from 0 to 2^64 - 1".to_owned()))?;
+        Ok(Some(At { value: read, at: value.span() }))
+    }
+
+    /// Whether a key is true.
+    pub fn flag(&self, name: &str) -> bool {
+        self.value(name).is_some_and(|value| matches!(value.get_ref(), DeValue::Boolean(true)))
+    }
+
+    /// The table of a key.
+    pub fn table(&self, name: &str, keys: &'static [Key]) -> Result<Option<Table<'a>>, Fault> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let DeValue::Table(table) = value.get_ref() else { return Ok(None) };
+        Table::of(self.text, &join(&self.name, name), value.span(), table, keys).map(Some)
+    }
+
+    /// The tables of a key.
+    pub fn tables(&self, name: &str, keys: &'static [Key]) -> Result<Vec<Table<'a>>, Fault> {
+        let Some(DeValue::Array(array)) = self.value(name).map(Spanned::get_ref) else { return Ok(Vec::new()) };
+        let table = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| match value.get_ref() {
+            DeValue::Table(table) => Table::of(self.text, &format!("{name} {}", index + 1), value.span(), table, keys),
+            _ => Err(self.fault(name, value.span(), "write [[stream]]".to_owned())),
+        };
+        array.iter().enumerate().map(table).collect()
+    }
+
+    /// What is wrong with the value of a key.
+    pub fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
+        Fault { key: join(&self.name, name), wrong: Wrong { at, what } }
+    }
+
+    /// The same, where a part of its text is wrong.
+    pub fn within(&self, name: &str, value: &At<&str>, wrong: Wrong) -> Fault {
+        let wrong = wrong.within(value.value);
+        let is_as_written = value.at.len() == value.value.len();
+        let start = value.at.start + if is_as_written { wrong.at.start } else { 0 };
+        let end = if is_as_written { value.at.start + wrong.at.end } else { value.at.end };
+        self.fault(name, start..end, wrong.what)
+    }
+
+    fn value(&self, name: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.values.iter().find(|(key, _)| key.name == name).map(|(_, value)| *value)
+    }
+
+    /// Where a text stands between its quotation marks, if it has no escapes; else with them.
+    fn inside(&self, value: &str, span: Range<usize>) -> Range<usize> {
+        let found = self.text.get(span.clone()).and_then(|written| written.find(value));
+        found.map_or(span.clone(), |at| span.start + at..span.start + at + value.len())
+    }
+}
+
+fn is(of: Type, value: &DeValue<'_>) -> bool {
+    match (of, value) {
+        (Type::Text, DeValue::String(_)) | (Type::Number, DeValue::Integer(_)) | (Type::Flag, DeValue::Boolean(_)) => {
+            true
+        }
+        (Type::Burst, DeValue::Table(_)) | (Type::Streams, DeValue::Array(_)) => true,
+        _ => false,
+    }
+}
+
+fn join(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}, {key}") }
+}

@@ -1,0 +1,231 @@
+//! Packets as one line of text, made into what a stream sends.
+//!
+//! `eth/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload("hello")`: layers between slashes, fields in parentheses. What
+//! is not said is computed (lengths, checksums, what leads to the next header) or usual; what is said stays, right or
+//! wrong. A field with several values makes a stream whose frames differ. `docs/streams.md` tells it all.
+//!
+//! ```
+//! use linerate_generate::packet::{Setup, frames};
+//! let made = frames("ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(\"hello\")", &Setup::default())?;
+//! assert_eq!((made.variants.len(), made.variants[0].frame.len()), (1, 60));
+//! assert_eq!((made.selectors.len(), made.selectors[0].count), (1, 9));
+//! assert_eq!(made.variants[0].checksums.len(), 2, "of UDP and of IP");
+//! # Ok::<(), linerate_generate::Wrong>(())
+//! ```
+
+mod express;
+mod payload;
+mod place;
+mod size;
+mod stack;
+mod syntax;
+mod value;
+mod vary;
+
+pub use express::express;
+pub use size::{LONGEST, SMALLEST, Sizes, sizes};
+pub(crate) use syntax::place;
+
+use crate::rate::FCS;
+use crate::stream::{Checksum, ChecksumKind, Fill, Mark, Selector, Variant};
+use crate::trailer;
+use crate::wrong::Wrong;
+use linerate_wire::build::Frame;
+use linerate_wire::cover::{self, Coverage, Kind, Placed};
+use linerate_wire::{Layers, Link, dissect};
+use payload::Filler;
+use place::Places;
+use stack::Stack;
+
+/// Reads a frame of a capture file by its name and number (from 1).
+pub use stack::Files;
+
+/// What there is to know beside the text.
+#[derive(Clone)]
+pub struct Setup<'a> {
+    /// What frames begin with.
+    pub link: Link,
+    /// How long they are.
+    pub sizes: Sizes,
+    /// What a receiver knows them by.
+    pub mark: Mark,
+    /// Of all that is random.
+    pub seed: u64,
+    /// Where frames of files come from.
+    pub files: Files<'a>,
+}
+
+/// The frames of a stream.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    /// The lengths they have.
+    pub variants: Vec<Variant>,
+    /// Which of them frame n has.
+    pub size: Selector,
+    /// What the changes in them follow.
+    pub selectors: Vec<Selector>,
+}
+
+impl Default for Setup<'_> {
+    /// Ethernet frames of 64 bytes or more, without trailers, no files.
+    fn default() -> Self {
+        let files = &|name: &str, _| Err(format!("{name}: no files here"));
+        Setup { link: Link::Ethernet, sizes: Sizes::Natural(SMALLEST), mark: Mark::None, seed: 0, files }
+    }
+}
+
+/// Makes the frames that a text describes.
+///
+/// # Errors
+/// Text that is no packet, a packet that cannot be built, or one that does not fit into its size: which part of the
+/// text is wrong, and what would be right.
+pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
+    let stack = Stack::read(text, setup.link, setup.files)?;
+    let headers = stack.made()?;
+    let headers: Vec<_> = headers.iter().map(AsRef::as_ref).collect();
+    let bare = Frame::new(&headers, &[]);
+    let length = bare.length().map_err(|error| stack.unbuilt(error))?;
+    let mut maker = Maker { text, stack: &stack, setup, headers: length, places: Places::default() };
+    let (sizes, size) = maker.sizes();
+    if sizes.iter().sum::<usize>() > MOST_BYTES {
+        let what = format!("these are {} sizes, {MOST_BYTES} bytes in all at most: write a step", sizes.len());
+        return Err(Wrong::at(text, text, what));
+    }
+    let first = maker.build(&bare, sizes.first().copied().unwrap_or(length))?;
+    maker.places = Places::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;
+    let mut variants = Vec::new();
+    for size in sizes {
+        variants.push(maker.variant(maker.build(&bare, size)?)?);
+    }
+    Ok(Frames { variants, size, selectors: maker.places.selectors })
+}
+
+/// Memory that the frames of a stream may take, each length once.
+const MOST_BYTES: usize = 64 << 20;
+
+struct Maker<'a> {
+    text: &'a str,
+    stack: &'a Stack<'a>,
+    setup: &'a Setup<'a>,
+    /// Bytes of all headers.
+    headers: usize,
+    places: Places<'a>,
+}
+
+/// A frame of one length, before anything in it is changed.
+struct Built {
+    bytes: Vec<u8>,
+    placed: Vec<Placed>,
+    /// Where the payload lies.
+    payload: (usize, usize),
+}
+
+impl Maker<'_> {
+    /// Captured lengths, and which one a frame has.
+    fn sizes(&self) -> (Vec<usize>, Selector) {
+        match &self.setup.sizes {
+            Sizes::Of(sizes, selector) => (sizes.iter().map(|size| size - FCS as usize).collect(), selector.clone()),
+            Sizes::Natural(least) => {
+                let payload = &self.stack.payload;
+                let trailed = payload.bytes.len() + self.trailer();
+                let behind = self.headers + self.stack.padding.len();
+                let length = match self.stack.whole {
+                    true => behind + payload.bytes.len(),
+                    false => (behind + payload.natural().max(trailed)).max(least.saturating_sub(FCS as usize)),
+                };
+                (vec![length], Selector::ONE)
+            }
+        }
+    }
+
+    /// Bytes of the trailer.
+    fn trailer(&self) -> usize {
+        if self.setup.mark == Mark::Trailer { trailer::LEN } else { 0 }
+    }
+
+    fn build(&self, bare: &Frame<'_>, length: usize) -> Result<Built, Wrong> {
+        let (stack, size) = (self.stack, length + FCS as usize);
+        let fixed = self.headers + stack.padding.len();
+        let need = fixed + stack.payload.bytes.len() + if stack.whole { 0 } else { self.trailer() };
+        if length < need {
+            let parts = match self.trailer() {
+                0 => "",
+                _ => " with a trailer of 16 (check = \"count\" needs none)",
+            };
+            let what =
+                format!("frames of {size} bytes are too small: this packet needs {}{parts}", need + FCS as usize);
+            return Err(Wrong::at(self.text, self.text, what));
+        }
+        let payload = stack.payload.make(length - fixed, self.setup.seed);
+        let frame = Frame { payload: &payload, ..*bare };
+        let mut bytes = frame.to_vec().map_err(|error| stack.unbuilt(error))?;
+        let mut placed = frame.placed().map_err(|error| stack.unbuilt(error))?;
+        let mut payload = (self.headers, bytes.len());
+        bytes.extend(&stack.padding);
+        if stack.whole {
+            let mut layers = Layers::new();
+            dissect(self.setup.link, &bytes, &mut layers);
+            placed = cover::placed(&bytes, &layers);
+            let behind = layers.as_slice().last().map_or(0, |layer| layer.end() as usize);
+            payload = (behind, behind + layers.payload(&bytes).len());
+        }
+        Ok(Built { bytes, placed, payload })
+    }
+
+    fn variant(&self, built: Built) -> Result<Variant, Wrong> {
+        let Built { mut bytes, placed, payload: (start, end) } = built;
+        let wrong = |what: String| Wrong::at(self.text, self.text, what);
+        let trailer = match self.trailer() {
+            0 => None,
+            length if end - start < length => {
+                return Err(wrong(format!(
+                    "the payload has {} bytes, and the trailer needs 16: make the frame longer or write check = \"count\"",
+                    end - start
+                )));
+            }
+            length => Some(end - length),
+        };
+        let noise = self.stack.payload.filler == Filler::Noise;
+        let from = start + self.stack.payload.bytes.len();
+        let fill = Fill { offset: from, length: trailer.unwrap_or(end).saturating_sub(from), seed: self.setup.seed };
+        let fills: Vec<Fill> = if noise && fill.length > 0 { vec![fill] } else { Vec::new() };
+        for (bits, value) in &self.places.constants {
+            bits.write(*value, &mut bytes);
+        }
+        let changes = self.places.changes(&bytes).map_err(wrong)?;
+        let mut checksums = cover::checksums(&bytes, &placed);
+        checksums.retain(|sum| !self.places.touches(sum.offset, sum.length()));
+        if !self.stack.whole || !self.places.is_empty() || trailer.is_some() {
+            checksums.iter().for_each(|sum| sum.fill(&mut bytes));
+        }
+        let mut taken: Vec<(usize, usize)> = fills.iter().map(|fill| (fill.offset, fill.length)).collect();
+        taken.extend(trailer.map(|at| (at, trailer::LEN)));
+        if let Some(name) = self.places.overlap(&taken) {
+            let what = format!("what changes in {name} overlaps another field, noise or the trailer");
+            return Err(Wrong::at(self.text, name, what));
+        }
+        taken.extend(changes.iter().map(|change| (change.offset, change.width)));
+        let checksums = affected(checksums, &taken);
+        Ok(Variant { frame: bytes, changes, fills, checksums, trailer })
+    }
+}
+
+/// The checksums over what changes: places, and other checksums that change.
+fn affected(all: Vec<Coverage>, places: &[(usize, usize)]) -> Vec<Checksum> {
+    let mut changing = places.to_vec();
+    let mut kept = Vec::new();
+    for sum in all {
+        let covers = |&(at, length): &(usize, usize)| {
+            sum.parts.iter().any(|&(start, end)| at < end && start < at + length) && at != sum.offset
+        };
+        if changing.iter().any(covers) {
+            changing.push((sum.offset, sum.length()));
+            let kind = match sum.kind {
+                Kind::Internet { plus, no_zero } => ChecksumKind::Internet { plus, no_zero },
+                Kind::Crc32c => ChecksumKind::Crc32c,
+            };
+            kept.push(Checksum { offset: sum.offset, kind, parts: sum.parts });
+        }
+    }
+    kept
+}

@@ -1,0 +1,183 @@
+//! Where in a frame the fields lie that a text gives, and what is written there.
+
+use super::stack::{Layered, Setting, Stack};
+use super::value::{Set, Values, values};
+use super::vary::{Varying, selectors};
+use crate::stream::{Change, Map, Selector};
+use crate::wrong::Wrong;
+use linerate_wire::cover::Placed;
+use linerate_wire::named::Format;
+
+/// Bits of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bits {
+    /// The first, from the start of the frame.
+    pub start: usize,
+    /// How many: 1 to 128.
+    pub count: u32,
+}
+
+/// What is written into a frame, and where.
+#[derive(Default)]
+pub struct Places<'a> {
+    /// What is the same in all frames, in the order of writing.
+    pub constants: Vec<(Bits, u128)>,
+    /// What the others follow.
+    pub selectors: Vec<Selector>,
+    varying: Vec<(&'a str, Bits, usize, Map)>,
+}
+
+/// Fields on which it depends what a checksum covers: it could not be the same for all frames.
+const FORM: [(&str, &str); 7] = [
+    ("udplite", "coverage"),
+    ("routing", "type"),
+    ("routing", "segleft"),
+    ("gre", "flags"),
+    ("pptp", "flags"),
+    ("shim6", "payload"),
+    ("shim6_control", "payload"),
+];
+
+impl<'a> Places<'a> {
+    /// Finds the fields of a packet in a frame of it.
+    pub fn find(text: &'a str, stack: &Stack<'a>, placed: &[Placed], frame: &[u8], seed: u64) -> Result<Self, Wrong> {
+        let mut found = Vec::new();
+        for (index, (layered, at)) in stack.headers.iter().zip(placed).enumerate() {
+            let header = frame.get(at.offset..at.offset + at.length).unwrap_or_default();
+            for setting in &layered.settings {
+                let (bits, format) = field(text, layered, setting, at.offset, header)?;
+                let pattern = layered.pattern.map(|pattern| (index, pattern));
+                let read = setting_of(text, setting, bits, format)?;
+                let fixed = FORM.contains(&(layered.kind.name(), setting.name));
+                if fixed && !matches!(read.1.set, Set::One(_)) {
+                    return Err(Wrong::at(text, setting.value, "checksums depend on it, so it is one number"));
+                }
+                found.push((setting.name, read, pattern));
+            }
+        }
+        let behind = placed.last().filter(|_| !stack.whole).map_or(0, |last| last.offset + last.length);
+        for setting in &stack.settings {
+            let (bits, format) = bytes(text, setting.name, behind)?;
+            found.push((setting.name, setting_of(text, setting, bits, format)?, None));
+        }
+        if let Some((name, ..)) = found.iter().find(|(_, (bits, _), _)| bits.end() > frame.len() * 8) {
+            return Err(Wrong::at(text, name, "it lies beyond the end of the frame"));
+        }
+        Places::of(text, found, seed)
+    }
+
+    fn of(text: &str, found: Vec<Found<'a>>, seed: u64) -> Result<Self, Wrong> {
+        let (mut constants, mut names, mut varying) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, (bits, values), pattern) in found {
+            if let Set::One(value) = values.set {
+                constants.push((bits, value));
+            } else {
+                names.push((name, bits));
+                varying.push(Varying { values, pattern });
+            }
+        }
+        let (selectors, maps) = selectors(&varying, seed)
+            .map_err(|(index, what)| Wrong::at(text, names.get(index).map_or(text, |(name, _)| name), what))?;
+        let named = names.into_iter().zip(maps);
+        let varying = named.map(|((name, bits), (selector, map))| (name, bits, selector, map)).collect();
+        Ok(Places { constants, selectors, varying })
+    }
+
+    /// What changes in a frame.
+    pub fn changes(&self, frame: &[u8]) -> Result<Vec<Change>, String> {
+        let change = |(name, bits, selector, map): &(&str, Bits, usize, Map)| {
+            let (offset, width, mask) = bits.bytes().ok_or(format!("{name} touches more than 16 bytes"))?;
+            if offset + width > frame.len() {
+                return Err(format!("{name} lies beyond the end of frames of {} bytes", frame.len() + 4));
+            }
+            Ok(Change { offset, width, mask, selector: *selector, map: map.clone() })
+        };
+        self.varying.iter().map(change).collect()
+    }
+
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.constants.is_empty() && self.varying.is_empty()
+    }
+
+    /// Whether anything given lies in these bytes.
+    pub fn touches(&self, offset: usize, length: usize) -> bool {
+        let given = self.constants.iter().map(|(bits, _)| bits).chain(self.varying.iter().map(|(_, bits, ..)| bits));
+        given.into_iter().any(|bits| bits.start < (offset + length) * 8 && offset * 8 < bits.end())
+    }
+
+    /// A field that changes bits that another does, or these bytes.
+    pub fn overlap(&self, taken: &[(usize, usize)]) -> Option<&'a str> {
+        let meets = |bits: &Bits, start: usize, end: usize| bits.start < end && start < bits.end();
+        self.varying.iter().enumerate().find_map(|(index, (name, bits, ..))| {
+            let others = self.varying[..index].iter().any(|(_, other, ..)| meets(bits, other.start, other.end()));
+            let bytes = taken.iter().any(|(offset, length)| meets(bits, offset * 8, (offset + length) * 8));
+            (others || bytes).then_some(*name)
+        })
+    }
+}
+
+/// A field by its name, where it lies with its values, and how it moves with its layer.
+type Found<'a> = (&'a str, (Bits, Values), Option<(usize, super::vary::Pattern)>);
+
+impl Bits {
+    fn end(&self) -> usize {
+        self.start + self.count as usize
+    }
+
+    /// Its first byte, how many bytes it touches (1 to 16), and which of their bits it has.
+    fn bytes(&self) -> Option<(usize, usize, u128)> {
+        let (offset, width) = (self.start / 8, self.end().div_ceil(8) - self.start / 8);
+        let mask = u128::MAX >> (128 - self.count);
+        (width <= 16).then(|| (offset, width, mask << (width * 8 - (self.end() - offset * 8))))
+    }
+
+    /// Writes the lower bits of a value.
+    pub fn write(&self, value: u128, frame: &mut [u8]) {
+        for index in 0..self.count as usize {
+            let (bit, set) = (self.start + index, value >> (self.count as usize - 1 - index) & 1 != 0);
+            if let Some(byte) = frame.get_mut(bit / 8) {
+                let one = 0x80 >> (bit % 8);
+                *byte = if set { *byte | one } else { *byte & !one };
+            }
+        }
+    }
+}
+
+fn field(
+    text: &str,
+    layered: &Layered<'_>,
+    setting: &Setting<'_>,
+    offset: usize,
+    header: &[u8],
+) -> Result<(Bits, Format), Wrong> {
+    if setting.name.starts_with('+') {
+        return bytes(text, setting.name, offset);
+    }
+    let (name, mask) = setting.name.split_once('&').map_or((setting.name, None), |(name, mask)| (name, Some(mask)));
+    let field = layered.kind.field(name.trim(), header).ok_or_else(|| layered.unknown(text, setting.name))?;
+    let whole = Bits { start: offset * 8 + field.start(header).unwrap_or(0), count: field.bits };
+    let Some(mask) = mask else { return Ok((whole, field.format)) };
+    let wrong = || Wrong::at(text, setting.name, "a mask is one run of bits of the field, as in src&0.0.255.0");
+    let mask = field.format.parse(mask.trim()).filter(|mask| *mask != 0 && *mask <= field.most()).ok_or_else(wrong)?;
+    let (low, count) = (mask.trailing_zeros(), mask.count_ones());
+    if mask >> low != u128::MAX >> (128 - count) {
+        return Err(wrong());
+    }
+    let start = whole.start + (field.bits - low - count) as usize;
+    Ok((Bits { start, count }, Format::Number))
+}
+
+/// Bits by their place, `+offset:bits`, from the start of a layer.
+fn bytes(text: &str, name: &str, layer: usize) -> Result<(Bits, Format), Wrong> {
+    let parts = name.trim_start_matches('+').split_once(':').unwrap_or((name.trim_start_matches('+'), "8"));
+    let offset = parts.0.trim().parse().ok().filter(|offset: &usize| *offset <= super::LONGEST);
+    let count = parts.1.trim().parse().ok().filter(|count| (1..=128).contains(count));
+    let wrong = || Wrong::at(text, name, "write +OFFSET:BITS, as in +4:16 for two bytes behind the first four");
+    let (offset, count) = offset.zip(count).ok_or_else(wrong)?;
+    Ok((Bits { start: (layer + offset) * 8, count }, Format::Hex))
+}
+
+fn setting_of(text: &str, setting: &Setting<'_>, bits: Bits, format: Format) -> Result<(Bits, Values), Wrong> {
+    Ok((bits, values(text, setting.value, format, bits.count)?))
+}

@@ -1,0 +1,152 @@
+//! Sizes of frames, with FCS: one, several in turn, random, or a mix.
+
+use super::syntax::split;
+use super::value::call;
+use crate::rate::FCS;
+use crate::stream::{Alias, Pick, Selector};
+use crate::wrong::Wrong;
+use std::sync::Arc;
+
+/// The sizes of the frames of a stream.
+#[derive(Clone, Debug)]
+pub enum Sizes {
+    /// As long as layers and payload are, and at least so many bytes, FCS included.
+    Natural(usize),
+    /// These, FCS included, not empty, and which one frame n has: its index in the list.
+    Of(Vec<usize>, Selector),
+}
+
+/// The smallest Ethernet frame, FCS included (IEEE 802.3 clause 4.4.2).
+pub const SMALLEST: usize = 64;
+/// The longest frame that is made.
+pub const LONGEST: usize = 65_535 + FCS as usize;
+
+/// The mix that most testers call IMIX: of twelve frames seven of 64 bytes, four of 594, one of 1518, spread evenly.
+const IMIX: [usize; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
+
+/// The letters of an IMIX genome, from `a` on (RFC 6985 section 3).
+const GENOME: [usize; 9] = [64, 128, 256, 512, 1024, 1280, 1518, 2112, 9216];
+
+/// What can be written.
+const LEGAL: &str = "write 64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix, or genome(aabg)";
+
+/// Reads sizes. `seed` decides on random ones.
+///
+/// # Errors
+/// Text that is none of what [`Sizes`] can be, and sizes that no frame has.
+pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
+    let trimmed = text.trim();
+    if trimmed == "imix" {
+        return Ok(in_turn(IMIX.to_vec()));
+    }
+    if let Some(letters) = call(trimmed, "genome") {
+        let letter = |letter: char| GENOME.get((letter as usize).wrapping_sub('a' as usize)).copied();
+        let list: Option<Vec<usize>> = letters.trim().chars().map(letter).collect();
+        let list = list.filter(|list| (1..=4096).contains(&list.len()));
+        let wrong = || {
+            Wrong::at(
+                text,
+                letters,
+                "a genome has 1 to 4096 of the letters a (64) b (128) c (256) d (512) e (1024) f (1280) g (1518) h (2112) i (9216)",
+            )
+        };
+        return Ok(in_turn(list.ok_or_else(wrong)?));
+    }
+    if let Some(range) = call(trimmed, "random") {
+        let list = range_of(text, range)?;
+        let count = list.len() as u64;
+        return Ok(Sizes::Of(list, Selector { count, pick: Pick::Random { seed } }));
+    }
+    if let Some(inside) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return weighted(text, inside, seed);
+    }
+    Ok(in_turn(range_of(text, trimmed)?))
+}
+
+fn in_turn(list: Vec<usize>) -> Sizes {
+    let count = list.len() as u64;
+    Sizes::Of(list, Selector { count, pick: Pick::InTurn { every: 1 } })
+}
+
+fn weighted(text: &str, inside: &str, seed: u64) -> Result<Sizes, Wrong> {
+    let (mut list, mut weights) = (Vec::new(), Vec::new());
+    for item in split(text, inside, ',')? {
+        let (size, weight) = item.split_once(':').unwrap_or((item, "1"));
+        list.push(one(text, size)?);
+        weights.push(weight.trim().parse::<f64>().map_err(|_| Wrong::at(text, item, LEGAL))?);
+    }
+    if !inside.contains(':') {
+        return Ok(in_turn(list));
+    }
+    let table = Alias::new(&weights).ok_or_else(|| Wrong::at(text, inside, "weights are 0 or more, and not all 0"))?;
+    let count = list.len() as u64;
+    Ok(Sizes::Of(list, Selector { count, pick: Pick::Weighted { table: Arc::new(table), seed } }))
+}
+
+/// One size, or `start..end/step`, up or down.
+fn range_of(text: &str, part: &str) -> Result<Vec<usize>, Wrong> {
+    let Some((start, rest)) = part.split_once("..") else { return Ok(vec![one(text, part)?]) };
+    let (end, step) = rest.split_once('/').unwrap_or((rest, "1"));
+    let (start, end) = (one(text, start)?, one(text, end)?);
+    let step = step.trim().parse().ok().filter(|step| *step > 0);
+    let step: usize = step.ok_or_else(|| Wrong::at(text, part, "a step is 1 or more; start above end counts down"))?;
+    let count = start.abs_diff(end) / step + 1;
+    let at = |index| if start <= end { start + index * step } else { start - index * step };
+    Ok((0..count).map(at).collect())
+}
+
+fn one(text: &str, part: &str) -> Result<usize, Wrong> {
+    let size: usize = part.trim().parse().map_err(|_| Wrong::at(text, part, LEGAL))?;
+    if !(FCS as usize + 1..=LONGEST).contains(&size) {
+        let what = format!("a frame has 5 to {LONGEST} bytes, of which 4 are the FCS");
+        return Err(Wrong::at(text, part, what));
+    }
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(text: &str, count: u64) -> Vec<usize> {
+        let Sizes::Of(list, selector) = sizes(text, 7).unwrap_or_else(|wrong| panic!("{text}: {wrong}")) else {
+            panic!("{text} is natural")
+        };
+        (0..count).map(|n| list[selector.at(n) as usize]).collect()
+    }
+
+    #[test]
+    fn sizes_are_read_as_users_write_them() {
+        assert_eq!(first("64", 2), [64, 64]);
+        assert_eq!(first("64..70/3", 4), [64, 67, 70, 64]);
+        assert_eq!(first("70..64/5", 3), [70, 65, 70]);
+        assert_eq!(first("genome(aag)", 4), [64, 64, 1518, 64]);
+        assert_eq!(first("[64, 128]", 3), [64, 128, 64]);
+        assert!(first("random(64..65)", 100).iter().all(|size| [64, 65].contains(size)));
+        let mut mix = first("imix", 12);
+        mix.sort_unstable();
+        assert_eq!(mix, [[64; 7].as_slice(), &[594; 4], &[1518]].concat());
+        let weighted = first("[64:7, 594:4, 1518:1]", 12_000);
+        let share = weighted.iter().filter(|size| **size == 64).count();
+        assert!((6_700..7_300).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn wrong_sizes_say_what_is_legal() {
+        for (wrong, says) in [
+            ("", "write 64"),
+            ("x", "write 64"),
+            ("4", "5 to"),
+            ("70000", "5 to"),
+            ("64..", "write 64"),
+            ("64..128/0", "1 or more"),
+            ("[64:x]", "write 64"),
+            ("[64:0]", "not all 0"),
+            ("genome()", "letters"),
+            ("genome(az)", "letters"),
+        ] {
+            let error = sizes(wrong, 0).unwrap_err();
+            assert!(error.what.contains(says), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The layers of a packet: which headers they are, with those that nobody wrote because they go without saying.
+
+use super::payload::{Payload, bytes};
+use super::syntax::{self, Argument, Layer};
+use super::vary::Pattern;
+use crate::wrong::{Wrong, choices};
+use linerate_wire::build::{Frame, Header, Problem, Unbuilt};
+use linerate_wire::named::{Form, Format, Given, Kind, Value};
+use linerate_wire::{Link, Protocol, Role, Unfit};
+
+/// Headers, a payload, and what lies behind the packet.
+pub struct Stack<'a> {
+    text: &'a str,
+    /// The headers, outermost first; none of a frame given whole.
+    pub headers: Vec<Layered<'a>>,
+    /// What the innermost carries.
+    pub payload: Payload,
+    /// Bytes of the payload that are given otherwise.
+    pub settings: Vec<Setting<'a>>,
+    /// Bytes behind the packet, which no length counts.
+    pub padding: Vec<u8>,
+    /// Whether the payload is a whole frame.
+    pub whole: bool,
+}
+
+/// One header.
+pub struct Layered<'a> {
+    /// What it is.
+    pub kind: &'static Kind,
+    /// Its name in the text; empty if it was put in.
+    pub name: &'a str,
+    parts: Vec<(&'static str, Part)>,
+    /// Fields that are given.
+    pub settings: Vec<Setting<'a>>,
+    /// How its fields move.
+    pub pattern: Option<Pattern>,
+}
+
+/// A field and its value as they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The field.
+    pub name: &'a str,
+    /// Its value.
+    pub value: &'a str,
+}
+
+enum Part {
+    Present,
+    Number(u128),
+    Bytes(Vec<u8>),
+}
+
+impl Part {
+    fn value(&self) -> Value<'_> {
+        match self {
+            Part::Present => Value::Present,
+            Part::Number(number) => Value::Number(*number),
+            Part::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+}
+
+/// Reads a frame of a capture file by its name and number (from 1).
+pub type Files<'a> = &'a dyn Fn(&str, u64) -> Result<Vec<u8>, String>;
+
+/// More headers than anybody stacks.
+const MOST_LAYERS: usize = 64;
+
+impl<'a> Stack<'a> {
+    /// Reads the layers of a packet on a link.
+    pub fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, Wrong> {
+        let empty = Payload::default();
+        let (headers, padding, settings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stack = Stack { text, headers, payload: empty, settings, padding, whole: false };
+        let layers = syntax::layers(text)?;
+        for (index, layer) in layers.iter().enumerate() {
+            let last = layers.len() - 1 - index;
+            let behind = &layers[index + 1..];
+            let end = last == 0 || last == 1 && behind[0].name == "padding";
+            match layer.name {
+                "payload" | "raw" | "file" if !end => {
+                    return Err(Wrong::at(text, layer.name, "nothing but padding comes behind it"));
+                }
+                "payload" => {
+                    stack.payload = Payload::read(text, layer)?;
+                    let changes = layer.arguments.iter().filter(|argument| argument.name.starts_with('+'));
+                    stack.settings = changes.filter_map(setting).collect();
+                }
+                "raw" => {
+                    stack.payload.bytes = only(text, layer).and_then(|value| bytes(text, value))?;
+                    stack.whole = index == 0;
+                }
+                "file" if index == 0 => {
+                    stack.payload.bytes = from_file(text, layer, files)?;
+                    stack.whole = true;
+                }
+                "file" => return Err(Wrong::at(text, layer.name, "a frame of a file stands alone")),
+                "padding" if last == 0 => stack.padding = only(text, layer).and_then(|value| bytes(text, value))?,
+                "padding" => return Err(Wrong::at(text, layer.name, "padding comes last")),
+                _ => stack.headers.push(Layered::read(text, layer)?),
+            }
+        }
+        if !stack.whole {
+            stack.complete(link)?;
+        }
+        if stack.headers.len() > MOST_LAYERS {
+            return Err(Wrong::at(text, text, format!("a packet has at most {MOST_LAYERS} layers")));
+        }
+        Ok(stack)
+    }
+
+    /// The headers as they are built.
+    pub fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, Wrong> {
+        let make =
+            |layered| Layered::make(layered).map_err(|unfit| Wrong::at(self.text, layered.name, unfit.to_string()));
+        self.headers.iter().map(make).collect()
+    }
+
+    /// What is wrong with a frame, at the layer that it is about.
+    pub fn unbuilt(&self, error: Unbuilt) -> Wrong {
+        match error {
+            Unbuilt::Header { index, problem, .. } => {
+                let layered = &self.headers[index];
+                Wrong::at(self.text, layered.name, format!("{}: {problem}", layered.kind.name()))
+            }
+            other => Wrong::at(self.text, self.text, other.to_string()),
+        }
+    }
+
+    /// Puts in what goes without saying: below the first layer, and where one cannot carry the next.
+    fn complete(&mut self, link: Link) -> Result<(), Wrong> {
+        if self.headers.is_empty() {
+            self.headers.push(Layered::usual("udp")?);
+        }
+        while let Some(below) = below(&self.headers[0], link) {
+            self.headers.insert(0, Layered::usual(below)?);
+        }
+        let mut index = 1;
+        while index < self.headers.len() && self.headers.len() <= MOST_LAYERS {
+            let (outer, inner) = (&self.headers[index - 1], &self.headers[index]);
+            let (carries, below) = (can_carry(outer, inner), inner.kind.below);
+            if carries || below.is_empty() {
+                index += 1;
+            } else {
+                // It may itself need something in front.
+                self.headers.insert(index, Layered::usual(below)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Layered<'a> {
+    fn read(text: &'a str, layer: &Layer<'a>) -> Result<Layered<'a>, Wrong> {
+        let names = || Kind::all().map(Kind::name).chain(["payload", "raw", "file", "padding"]);
+        let unknown = || Wrong::at(text, layer.name, format!("no such layer; {}", choices(layer.name, names())));
+        let kind = Kind::named(layer.name).ok_or_else(unknown)?;
+        let mut layered = Layered { kind, name: layer.name, parts: Vec::new(), settings: Vec::new(), pattern: None };
+        for argument in &layer.arguments {
+            layered.argument(text, argument)?;
+        }
+        Ok(layered)
+    }
+
+    /// A layer that nobody wrote.
+    fn usual(text: &'static str) -> Result<Layered<'a>, Wrong> {
+        let layers = syntax::layers(text)?;
+        let layer = layers.first().ok_or_else(|| Wrong::at(text, text, "no layer"))?;
+        Ok(Layered { name: "", ..Layered::read(text, layer)? })
+    }
+
+    fn argument(&mut self, text: &'a str, argument: &Argument<'a>) -> Result<(), Wrong> {
+        let (kind, name) = (self.kind, argument.name);
+        let Some(value) = argument.value else {
+            return match (kind.part(name), kind.fields.iter().find(|field| field.name == name)) {
+                (Some(part), _) if matches!(part.form, Form::Present | Form::Within) => {
+                    self.parts.push((part.name, Part::Present));
+                    Ok(())
+                }
+                (_, Some(field)) if field.bits == 1 => {
+                    self.settings.push(Setting { name, value: "1" });
+                    Ok(())
+                }
+                (Some(_), _) | (_, Some(_)) => Err(Wrong::at(text, name, format!("write {name}=VALUE"))),
+                _ => Err(self.unknown(text, name)),
+            };
+        };
+        if name == "pattern" {
+            self.pattern = Some(pattern(text, value)?);
+            return Ok(());
+        }
+        let part = kind.part(name);
+        match part.map(|part| part.form) {
+            Some(Form::Bytes(_)) => {
+                let bytes = bytes(text, value)?;
+                self.parts.extend(part.map(|part| (part.name, Part::Bytes(bytes))));
+                return Ok(());
+            }
+            Some(Form::Number) => {
+                let number = Format::Number.parse(value);
+                let number =
+                    number.ok_or_else(|| Wrong::at(text, value, "this is one number; it decides on the form"))?;
+                self.parts.extend(part.map(|part| (part.name, Part::Number(number))));
+            }
+            Some(Form::Present | Form::Within) => self.parts.extend(part.map(|part| (part.name, Part::Present))),
+            None => {}
+        }
+        let field = name.split('&').next().unwrap_or(name).trim();
+        if name.starts_with('+') || kind.fields.iter().any(|of| of.name == field) {
+            self.settings.push(Setting { name, value });
+        } else if part.is_none() {
+            return Err(self.unknown(text, name));
+        }
+        Ok(())
+    }
+
+    /// What a field is called that the layer does not have.
+    pub fn unknown(&self, text: &str, name: &str) -> Wrong {
+        let mut names: Vec<&str> = self.kind.fields.iter().map(|field| field.name).collect();
+        names.extend(self.kind.parts.iter().map(|part| part.name).filter(|name| *name != "control"));
+        names.sort_unstable();
+        names.dedup();
+        Wrong::at(text, name, format!("{} has no {name:?}; {}", self.kind.name(), choices(name, names)))
+    }
+
+    fn make(&self) -> Result<Box<dyn Header + '_>, Unfit> {
+        let given: Vec<_> = self.parts.iter().map(|(name, part)| (*name, part.value())).collect();
+        (self.kind.make)(Given(&given))
+    }
+}
+
+fn setting<'a>(argument: &Argument<'a>) -> Option<Setting<'a>> {
+    argument.value.map(|value| Setting { name: argument.name, value })
+}
+
+/// What the first layer of a frame stands on, if the link does not begin with it.
+fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
+    let begins = match link {
+        Link::RawIp => first.kind.protocol.role() == Role::Network,
+        Link::Ppp => first.kind.protocol == Protocol::Ppp,
+        Link::Pppoe => first.kind.protocol == Protocol::Pppoe,
+        _ => false,
+    };
+    (!begins && !first.kind.below.is_empty()).then_some(first.kind.below)
+}
+
+fn can_carry(outer: &Layered<'_>, inner: &Layered<'_>) -> bool {
+    let (Ok(outer), Ok(inner)) = (outer.make(), inner.make()) else { return true };
+    !matches!(
+        Frame::new(&[outer.as_ref(), inner.as_ref()], &[]).length(),
+        Err(Unbuilt::Header { problem: Problem::CannotCarry(_), .. })
+    )
+}
+
+fn pattern(text: &str, value: &str) -> Result<Pattern, Wrong> {
+    match value {
+        "mesh" => return Ok(Pattern::Mesh),
+        "lockstep" => return Ok(Pattern::Lockstep),
+        "random" => return Ok(Pattern::Random),
+        "zipf" => return Ok(Pattern::Zipf(1.0)),
+        _ => {}
+    }
+    let exponent = super::value::call(value, "zipf").and_then(|inside| inside.trim().parse().ok());
+    let exponent = exponent.filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
+    let wrong = || Wrong::at(text, value, "a pattern is mesh, lockstep, random or zipf(1.1)");
+    exponent.map(Pattern::Zipf).ok_or_else(wrong)
+}
+
+/// The one argument of a layer; nothing is no bytes.
+fn only<'a>(text: &str, layer: &Layer<'a>) -> Result<&'a str, Wrong> {
+    match layer.arguments[..] {
+        [] => Ok(""),
+        [Argument { name, value: None }] => Ok(name),
+        [Argument { name: "hex", value: Some(value) }] => Ok(value),
+        _ => Err(Wrong::at(text, layer.name, format!("write {}(0a0b0c)", layer.name))),
+    }
+}
+
+fn from_file(text: &str, layer: &Layer<'_>, files: Files<'_>) -> Result<Vec<u8>, Wrong> {
+    let [Argument { name, value: None }] = layer.arguments[..] else {
+        return Err(Wrong::at(text, layer.name, "write file(capture.pcap#3) for its third frame"));
+    };
+    let unquoted = if name.starts_with('"') { syntax::unquote(text, name)? } else { name.as_bytes().to_vec() };
+    let path = String::from_utf8_lossy(&unquoted);
+    let (path, number) = path.rsplit_once('#').unwrap_or((&path, "1"));
+    let number = number.parse().ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| Wrong::at(text, name, "frames of a file are counted from 1: capture.pcap#1"))?;
+    files(path, number).map_err(|what| Wrong::at(text, name, what))
+}

@@ -1,0 +1,258 @@
+//! Values of a field as users write them: one, or many and how they follow one another.
+
+use super::syntax::split;
+use crate::stream::MOST_WEIGHTED;
+use crate::wrong::Wrong;
+use linerate_wire::named::Format;
+
+/// The values of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// Which there are.
+    pub set: Set,
+    /// Which one a frame has.
+    pub order: Order,
+    /// Frames in a row with the same value, 1 or more.
+    pub every: u64,
+    /// Fields with the same link move together.
+    pub link: Option<String>,
+}
+
+/// Which values there are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Set {
+    /// One.
+    One(u128),
+    /// From the first, each so much further than the one before.
+    Range {
+        /// The first.
+        start: u128,
+        /// May be negative.
+        step: i128,
+        /// How many; 0: 2^128.
+        count: u128,
+    },
+    /// These.
+    List(Vec<u128>),
+}
+
+/// Which value a frame has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// One after the other, and from the first again.
+    InTurn,
+    /// Any.
+    Random,
+    /// Each as likely as its weight says.
+    Weighted(Vec<f64>),
+    /// The first most often: value i as likely as 1 / (i + 1)^exponent.
+    Zipf(f64),
+}
+
+impl Set {
+    /// How many values there are; 0: 2^128.
+    pub fn count(&self) -> u128 {
+        match self {
+            Set::One(_) => 1,
+            Set::Range { count, .. } => *count,
+            Set::List(values) => values.len() as u128,
+        }
+    }
+}
+
+/// Reads the values of a field of so many bits; `part` is within `text`.
+pub fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
+    let mut values = Values { set: Set::One(0), order: Order::InTurn, every: 1, link: None };
+    let mut rest = part.trim();
+    while let Some((front, word)) = rest.rsplit_once(char::is_whitespace) {
+        if let Some(link) = word.strip_prefix('@').filter(|link| !link.is_empty()) {
+            values.link = Some(link.to_owned());
+        } else if word == "random" {
+            values.order = Order::Random;
+        } else if let Some(number) = front.trim_end().strip_suffix("every").and_then(|_| word.parse().ok()) {
+            values.every = number;
+            rest = front.trim_end().trim_end_matches("every").trim_end();
+            continue;
+        } else {
+            break;
+        }
+        rest = front.trim_end();
+    }
+    if values.every == 0 {
+        return Err(Wrong::at(text, part, "a value stays for 1 frame or more"));
+    }
+    let reader = Reader { text, format, bits };
+    reader.set(rest, &mut values)?;
+    if values.every > 1 && values.order != Order::InTurn {
+        return Err(Wrong::at(text, part, "every is for values that follow in turn"));
+    }
+    Ok(values)
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    text: &'a str,
+    format: Format,
+    bits: u32,
+}
+
+impl Reader<'_> {
+    fn set(self, part: &str, values: &mut Values) -> Result<(), Wrong> {
+        if let Some(inside) = call(part, "random") {
+            (values.set, values.order) = (self.range(inside)?, Order::Random);
+        } else if let Some(inside) = call(part, "zipf") {
+            let (range, exponent) = inside.rsplit_once(',').unwrap_or((inside, "1"));
+            let exponent =
+                exponent.trim().parse().ok().filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
+            let wrong = || Wrong::at(self.text, part, "write zipf(start..end, exponent), as in zipf(1..1000, 1.1)");
+            (values.set, values.order) = (self.range(range)?, Order::Zipf(exponent.ok_or_else(wrong)?));
+            if !(1..=MOST_WEIGHTED as u128).contains(&values.set.count()) {
+                return Err(Wrong::at(self.text, part, format!("Zipf's law is over at most {MOST_WEIGHTED} values")));
+            }
+        } else if let Some(inside) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            self.list(inside, values)?;
+        } else if part == "random" {
+            let count = if self.bits == 128 { 0 } else { 1 << self.bits };
+            (values.set, values.order) = (Set::Range { start: 0, step: 1, count }, Order::Random);
+        } else if part.contains("..") || part.contains('/') {
+            values.set = self.range(part)?;
+        } else {
+            values.set = Set::One(self.one(part)?);
+        }
+        Ok(())
+    }
+
+    /// `start..end`, `start..end/step`, or all addresses of a network: `address/length`.
+    fn range(self, part: &str) -> Result<Set, Wrong> {
+        let part = part.trim();
+        let Some((start, rest)) = part.split_once("..") else { return self.network(part) };
+        let (end, step) = match rest.split_once('/') {
+            Some((end, step)) => (end, self.format.parse(step.trim())),
+            None => (rest, Some(1)),
+        };
+        let (start, end) = (self.one(start)?, self.one(end)?);
+        let step = step.filter(|step| (1..=i128::MAX as u128).contains(step));
+        let step =
+            step.ok_or_else(|| Wrong::at(self.text, part, "a step is 1 or more; start above end counts down"))?;
+        let count = (start.abs_diff(end) / step).wrapping_add(1);
+        Ok(Set::Range { start, step: if start <= end { step as i128 } else { -(step as i128) }, count })
+    }
+
+    fn network(self, part: &str) -> Result<Set, Wrong> {
+        let wrong = || {
+            let network = match self.format {
+                Format::Ipv4 => " or a network such as 198.18.0.0/24",
+                Format::Ipv6 => " or a network such as 2001:2::/64",
+                _ => "",
+            };
+            Wrong::at(self.text, part, format!("write start..end or start..end/step{network}"))
+        };
+        let (address, length) = part.split_once('/').ok_or_else(wrong)?;
+        let is_address = matches!(self.format, Format::Ipv4 | Format::Ipv6);
+        let length = length.trim().parse().ok().filter(|length: &u32| is_address && *length <= self.bits);
+        let host = self.bits - length.ok_or_else(wrong)?;
+        let (address, mask) = (self.one(address)?, if host == 0 { 0 } else { u128::MAX >> (128 - host) });
+        Ok(Set::Range { start: address & !mask, step: 1, count: mask.wrapping_add(1) })
+    }
+
+    /// Values with commas between them, each with a weight behind a colon or a cross if some are more likely.
+    fn list(self, inside: &str, values: &mut Values) -> Result<(), Wrong> {
+        let (mut list, mut weights, mut weighted) = (Vec::new(), Vec::new(), false);
+        for item in split(self.text, inside, ',')? {
+            let (value, weight) = match self.one(item) {
+                Ok(value) => (value, None),
+                Err(wrong) => {
+                    let parts = item.rsplit_once([':', 'x']).map(|(value, weight)| (value, weight.trim().parse().ok()));
+                    let (value, Some(weight)) = parts.ok_or_else(|| wrong.clone())? else { return Err(wrong) };
+                    (self.one(value)?, Some(weight))
+                }
+            };
+            list.push(value);
+            weights.push(weight.unwrap_or(1.0));
+            weighted |= weight.is_some();
+        }
+        if list.len() > MOST_WEIGHTED {
+            return Err(Wrong::at(self.text, inside, format!("a list has at most {MOST_WEIGHTED} values")));
+        }
+        if weighted {
+            let right = weights.iter().all(|weight: &f64| weight.is_finite() && *weight >= 0.0);
+            if !right || weights.iter().sum::<f64>() <= 0.0 {
+                return Err(Wrong::at(self.text, inside, "weights are 0 or more, and not all 0"));
+            }
+            values.order = Order::Weighted(weights);
+        }
+        values.set = Set::List(list);
+        Ok(())
+    }
+
+    fn one(self, part: &str) -> Result<u128, Wrong> {
+        let part = part.trim();
+        let most = u128::MAX >> (128 - self.bits);
+        match self.format.parse(part) {
+            Some(value) if value <= most => Ok(value),
+            Some(_) => Err(Wrong::at(self.text, part, format!("the field has {} bits: at most {most}", self.bits))),
+            None => Err(Wrong::at(self.text, part, format!("write {}", self.format.example()))),
+        }
+    }
+}
+
+/// What stands in the parentheses behind a word.
+pub fn call<'a>(part: &'a str, word: &str) -> Option<&'a str> {
+    part.strip_prefix(word)?.trim_start().strip_prefix('(')?.strip_suffix(')')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
+        values(text, text, format, bits)
+    }
+
+    #[test]
+    fn values_are_read_as_users_write_them() {
+        let range = |start, step, count| Set::Range { start, step, count };
+        for (text, format, bits, set, order) in [
+            ("7", Format::Number, 8, Set::One(7), Order::InTurn),
+            ("1..9", Format::Number, 8, range(1, 1, 9), Order::InTurn),
+            ("9..1/4", Format::Number, 8, range(9, -4, 3), Order::InTurn),
+            ("1024..65535 random", Format::Number, 16, range(1024, 1, 64512), Order::Random),
+            ("random(5..6)", Format::Number, 16, range(5, 1, 2), Order::Random),
+            ("random", Format::Ipv6, 128, range(0, 1, 0), Order::Random),
+            ("zipf(1..10, 1.5)", Format::Number, 16, range(1, 1, 10), Order::Zipf(1.5)),
+            ("[1, 2,7]", Format::Number, 8, Set::List(vec![1, 2, 7]), Order::InTurn),
+            ("[1:3, 2]", Format::Number, 8, Set::List(vec![1, 2]), Order::Weighted(vec![3.0, 1.0])),
+            ("[::1 x3, ::2]", Format::Ipv6, 128, Set::List(vec![1, 2]), Order::Weighted(vec![3.0, 1.0])),
+            ("10.0.0.7/30", Format::Ipv4, 32, range(0x0a00_0004, 1, 4), Order::InTurn),
+            ("10.0.0.1..10.0.255.1/0.0.1.0", Format::Ipv4, 32, range(0x0a00_0001, 256, 256), Order::InTurn),
+            ("::/0", Format::Ipv6, 128, range(0, 1, 0), Order::InTurn),
+            ("02:00:00:00:00:01..02:00:00:00:00:ff", Format::Mac, 48, range(2 << 40 | 1, 1, 255), Order::InTurn),
+        ] {
+            let values = read(text, format, bits).unwrap_or_else(|wrong| panic!("{text}: {wrong}"));
+            assert_eq!((values.set, values.order), (set, order), "{text}");
+        }
+        let linked = read("1..9 every 10 @client", Format::Number, 8).unwrap();
+        assert_eq!((linked.every, linked.link.as_deref()), (10, Some("client")));
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_legal() {
+        for (text, says) in [
+            ("256", "at most 255"),
+            ("x", "a number such as 7"),
+            ("1..", "a number such as"),
+            ("1..9/0", "a step is 1 or more"),
+            ("[1:x]", "a number such as"),
+            ("[1:0]", "not all 0"),
+            ("[]", "a number such as"),
+            ("1..9 every 0", "1 frame or more"),
+            ("random(1..9) every 3", "in turn"),
+            ("zipf(1..9, x)", "zipf(start..end"),
+            ("1/2", "start..end"),
+        ] {
+            let wrong = read(text, Format::Number, 8).unwrap_err();
+            assert!(wrong.what.contains(says), "{text}: {wrong}");
+        }
+        assert!(read("10.0.0.0/33", Format::Ipv4, 32).unwrap_err().what.contains("198.18.0.0/24"));
+    }
+}

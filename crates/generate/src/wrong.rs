@@ -1,0 +1,77 @@
+//! What is wrong with a text that describes packets or streams.
+
+use crate::packet::place;
+use std::fmt;
+use std::ops::Range;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Which bytes of the text.
+    pub at: Range<usize>,
+    /// What is wrong with them, and what would be right.
+    pub what: String,
+}
+
+impl Wrong {
+    /// With `part`, which is a part of `text`.
+    pub fn at(text: &str, part: &str, what: impl Into<String>) -> Self {
+        Wrong { at: place(text, part), what: what.into() }
+    }
+
+    /// The same, with the words that it is about in front.
+    pub fn within(self, text: &str) -> Self {
+        let part = text.get(self.at.clone()).unwrap_or_default();
+        if part.is_empty() || part == text {
+            return self;
+        }
+        let what = format!("{part:?}: {}", self.what);
+        Wrong { what, ..self }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// The names that there are, and the one that may have been meant.
+pub fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let nearest = names.iter().map(|of| (distance(name, of), *of)).min();
+    let meant = match nearest {
+        Some((steps, of)) if steps <= of.len() / 3 + 1 => format!("did you mean {of}? "),
+        _ => String::new(),
+    };
+    format!("{meant}there are {}", names.join(", "))
+}
+
+/// How many letters have to be put in, taken out or exchanged to make one of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (index, letter) in one.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (at, of) in other.chars().enumerate() {
+            let exchanged = diagonal + usize::from(letter != of);
+            diagonal = row[at + 1];
+            row[at + 1] = exchanged.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let names = ["sport", "dport", "len", "checksum"];
+        assert_eq!(choices("dprt", names), "did you mean dport? there are sport, dport, len, checksum");
+        assert_eq!(choices("xyzzy", names), "there are sport, dport, len, checksum");
+        assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));
+    }
+}

@@ -1,0 +1,195 @@
+//! Stream files: what they say is in the streams, what is wrong is told with its place, and the published schema and
+//! examples are true.
+
+use linerate_generate::file::{Setup, keys, schema, streams};
+use linerate_generate::stream::{Mark, Next, Order, Shape};
+use linerate_generate::{Layer, Rate};
+use proptest::prelude::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const FULL: &str = r#"
+order = "sequential"
+seed = 7
+
+[[stream]]
+name = "dns"
+packet = "ip(src=10.0.0.1..10.0.0.9 @c)/udp(sport=1025..1033 @c, dport=53)/payload(noise)"
+size = "[64:7, 594:4, 1518:1]"
+rate = "50%"
+burst = { frames = 10, gap = "1.5us" }
+count = 100
+
+[[stream]]
+packet = "tcp(flags=syn)"
+size = 128
+rate = "1kpps"
+poisson = true
+check = "count"
+id = 77
+count = 5
+next = "goto dns x3"
+
+[[stream]]
+name = "last"
+packet = "arp"
+next = "stop"
+"#;
+
+#[test]
+fn a_file_says_what_streams_there_are() {
+    let setup = Setup { line: Some(1e10), ..Setup::default() };
+    let set = streams("full.toml", FULL, &setup).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((set.order, set.rate, set.streams.len()), (Order::Sequential, None, 3));
+    let [dns, syn, last] = &set.streams[..] else { panic!() };
+    assert_eq!((dns.rate, dns.count, dns.id, dns.next), (Rate::Bits(5e9, Layer::L1), Some(100), 1, Next::Following));
+    assert_eq!((dns.shape, dns.mark), (Shape::Bursts { frames: 10, gap: 1500 }, Mark::Trailer));
+    assert_eq!((dns.variants.len(), dns.selectors.len(), dns.variants[0].frame.len()), (3, 1, 60));
+    assert_eq!((syn.rate, syn.mark, syn.id), (Rate::Frames(1000.0), Mark::Count, 77));
+    assert_eq!(syn.next, Next::Goto { stream: 0, times: Some(3) });
+    assert!(matches!(syn.shape, Shape::Poisson { .. }) && syn.name == "stream 2");
+    assert_eq!((last.next, last.id, last.count), (Next::Stop, 3, None));
+    let frames: Vec<_> = (0..9).map(|n| dns.frame(n, 0, &set.key)).collect();
+    assert!(frames.iter().all(|frame| frame[29] == frame[35]), "linked: 10.0.0.n from port 1024 + n");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (from, to, says) in [
+        ("dport=53", "dport=70000", ":7:72: stream 1, packet: \"70000\": the field has 16 bits: at most 65535"),
+        ("seed = 7", "sed = 7", ":3:1: sed: no such key; did you mean seed?"),
+        ("seed = 7", "seed = true", ":3:8: seed: write a number"),
+        ("seed = 7", "seed = -7", ":3:8: seed: this number is not"),
+        ("\"50%\"", "\"50 percent\"", ":9:9: stream 1, rate: \"50 percent\" is not a rate; write 250kpps"),
+        ("\"50%\"", "50", ":9:8: stream 1, rate: write 250kpps"),
+        ("\"1.5us\"", "\"soon\"", ":10:31: stream 1, burst, gap: \"soon\": write a time such as"),
+        ("frames = 10", "frames = 0", "stream 1, burst, frames: write { frames = 10"),
+        ("frames = 10", "frame = 10", ":10:11: stream 1, burst, frame: no such key; did you mean frames?"),
+        ("count = 5", "count = 0", "stream 2, count: write a number, 1 or more"),
+        ("count = 100", "", "stream 1, count: in a sequence this stream has no end"),
+        ("\"count\"", "\"yes\"", "stream 2, check: \"yes\": write \"trailer\""),
+        ("id = 77", "id = 3", "stream 3, id: another stream has number 3"),
+        ("id = 77", "id = 16777216", "stream 2, id: write a number below 16777216"),
+        ("\"last\"", "\"dns\"", "stream 3, name: another stream is called \"dns\""),
+        ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
+        ("goto dns x3", "again", "stream 2, next: \"again\": write \"next\""),
+        ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": write names of flags"),
+        ("size = 128", "size = 73", "stream 2, packet: frames of 73 bytes are too small"),
+        ("size = 128", "size = \"128..\"", "stream 2, size: "),
+        ("packet = \"arp\"", "", "stream 3, packet: every stream has a packet"),
+        ("poisson = true", "poisson = true\nburst = { frames = 1, gap = \"1s\" }", "leave out one"),
+        ("order = \"sequential\"", "order = \"random\"", ":2:10: order: \"random\": write \"sequential\""),
+        ("[[stream]]\nname = \"dns\"", "[[stream]\nname = \"dns\"", ":5:"),
+    ] {
+        assert!(FULL.contains(from), "{from}");
+        // A trailer in the SYN, so that its size can be too small.
+        let text = FULL.replace(from, to).replace("size = 73", "size = 73\ncheck = \"trailer\"");
+        let text = if to == "size = 73" { text.replace("check = \"count\"\n", "") } else { text };
+        let setup = Setup { line: Some(1e10), ..Setup::default() };
+        let error = streams("full.toml", &text, &setup).err().unwrap_or_else(|| panic!("{to} is right")).to_string();
+        assert!(error.starts_with("full.toml:") && error.contains(says), "{to}: {error}");
+    }
+    let error = streams("full.toml", FULL, &Setup::default()).unwrap_err().to_string();
+    assert!(error.contains("the rate of this line is not known"), "{error}");
+    assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));
+}
+
+/// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test -p linerate-generate --test file`
+/// writes it.
+#[test]
+fn the_schema_is_true() {
+    let path = root().join("docs/streams.schema.json");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, schema()).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(published, schema(), "run UPDATE_DOCS=1 cargo test -p linerate-generate --test file");
+    let schema: Value = serde_json::from_str(&published).unwrap();
+    let stream = &schema["properties"]["stream"]["items"];
+    let burst = &stream["properties"]["burst"]["allOf"][0];
+    for (object, keys) in [(&schema, keys::SET), (stream, keys::STREAM), (burst, keys::BURST)] {
+        let properties = object["properties"].as_object().unwrap();
+        assert_eq!(properties.len(), keys.len());
+        assert!(keys.iter().all(|key| properties.contains_key(key.name)));
+    }
+}
+
+#[test]
+fn examples_are_read_and_conform_to_the_schema() {
+    let schema: Value = serde_json::from_str(&schema()).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/streams.md")).unwrap();
+    let files = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut read = 0;
+    for text in files.chain([FULL]) {
+        let setup = Setup { line: Some(1e10), files: &|_, _| Ok(vec![0; 60]), ..Setup::default() };
+        streams("example.toml", text, &setup).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let document: Value = toml::from_str(text).unwrap();
+        conforms(&schema, &document, "");
+        read += 1;
+    }
+    assert!(read > 2, "{read} examples");
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let packets = lines.iter().filter_map(|line| line.split('`').nth(1)).filter(|text| text.contains('/'));
+    for packet in packets {
+        let setup = linerate_generate::packet::Setup { files: &|_, _| Ok(vec![0; 60]), ..Default::default() };
+        linerate_generate::packet::frames(packet, &setup).unwrap_or_else(|wrong| panic!("{packet}: {wrong}"));
+    }
+}
+
+/// As much of JSON schema as ours uses.
+fn conforms(schema: &Value, value: &Value, at: &str) {
+    let is = |of: &str| match of {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.as_i64().is_some_and(|value| value >= 0),
+        other => panic!("{other}"),
+    };
+    if let Some(any) = schema["anyOf"].as_array() {
+        let fits = |of: &Value| match of["type"].as_str() {
+            Some("string") => value.is_string(),
+            Some("integer") => value.is_i64() || value.is_u64(),
+            _ => false,
+        };
+        assert!(any.iter().any(fits), "{at}: {value}");
+    } else if let Some(all) = schema["allOf"].as_array() {
+        return all.iter().for_each(|schema| conforms(schema, value, at));
+    } else {
+        assert!(is(schema["type"].as_str().unwrap()), "{at}: {value} is no {}", schema["type"]);
+    }
+    if let Some(object) = value.as_object() {
+        for (name, value) in object {
+            let schema = &schema["properties"][name];
+            assert!(!schema.is_null(), "{at}: {name} is in no schema");
+            conforms(schema, value, name);
+        }
+        for required in schema["required"].as_array().into_iter().flatten() {
+            assert!(object.contains_key(required.as_str().unwrap()), "{at} has no {required}");
+        }
+    }
+    for item in value.as_array().into_iter().flatten() {
+        conforms(&schema["items"], item, at);
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_file_panics(text in ".{0,80}", at in any::<prop::sample::Index>(), damage in "[\\PC\n]{0,6}") {
+        let _ = streams("x", &text, &Setup::default());
+        let mut at = at.index(FULL.len());
+        while !FULL.is_char_boundary(at) {
+            at -= 1;
+        }
+        let damaged = format!("{}{damage}{}", &FULL[..at], &FULL[at..]);
+        if let Err(error) = streams("x", &damaged, &Setup { line: Some(1e9), ..Setup::default() }) {
+            prop_assert!(error.line >= 1 && error.column >= 1 && !error.to_string().is_empty());
+        }
+    }
+}
