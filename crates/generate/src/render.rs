@@ -11,8 +11,8 @@ mod groups;
 mod kept;
 mod program;
 
-use crate::stream::{Shape, StreamSet, Wrong};
-use crate::{Part, Rate, Slot, Timeline};
+use crate::stream::{StreamSet, Wrong};
+use crate::{Part, Slot, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
@@ -76,11 +76,10 @@ impl Traffic {
     }
 
     fn of(set: &StreamSet, timeline: Timeline, frames: Source, room: usize) -> Self {
-        let top = set.streams.iter().all(|stream| stream.rate == Rate::Top && stream.shape == Shape::Even);
         Traffic {
+            paced: timeline.is_paced(),
             timeline,
             frames,
-            paced: !matches!((set.rate, top), (Some(Rate::Top), _) | (None, true)),
             room,
             start: None,
             slots: Vec::with_capacity(room),

@@ -91,6 +91,14 @@ impl Timeline {
         self.next.map(|slot| Slot { due: slot.due.max(self.latest), ..slot })
     }
 
+    /// Whether any frame is due later than the first one.
+    pub fn is_paced(&self) -> bool {
+        match &self.walk {
+            Walk::Sequence(sequence) => sequence.is_paced(),
+            Walk::Interleave(interleave) => interleave.is_paced(),
+        }
+    }
+
     /// Adds the frames that are due `elapsed` nanoseconds after the start to `slots`, until that has `room`.
     pub fn take(&mut self, elapsed: u64, room: usize, slots: &mut Vec<Slot>) {
         while slots.len() < room {
