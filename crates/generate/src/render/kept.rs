@@ -1,7 +1,7 @@
 //! Frames made once and shown again and again.
 
 use crate::Slot;
-use crate::stream::{StreamSet, Wrong};
+use crate::stream::{Order, StreamSet, Wrong};
 use linerate_burst::{Desc, Nanos, TAIL};
 
 /// The first frames of each stream.
@@ -26,7 +26,9 @@ impl Kept {
             if stream.variants.iter().any(|variant| variant.trailer.is_some()) {
                 return Err(wrong("its frames have a trailer, which is new in each: none can be kept".to_owned()));
             }
-            let count = stream.count.unwrap_or(frames).min(frames);
+            // In a sequence a stream may be entered again.
+            let most = if set.order == Order::Interleaved { stream.count.unwrap_or(frames) } else { frames };
+            let count = most.min(frames);
             kept.streams.push((kept.frames.len(), count));
             for number in 0..count {
                 let frame = stream.frame(number, 0, &set.key);
