@@ -24,4 +24,4 @@ pub use render::Traffic;
 pub use schedule::{Pacing, Schedule};
 pub use split::Split;
 pub use template::UdpTemplate;
-pub use timeline::{Part, Slot, Timeline};
+pub use timeline::{Part, Run, Slot, Timeline};

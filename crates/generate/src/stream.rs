@@ -12,7 +12,7 @@ mod select;
 pub use check::Wrong;
 pub use map::Map;
 pub use select::{Alias, Pick, Selector};
-pub(crate) use select::{draw, scale};
+pub(crate) use select::{GAMMA, draw, mix, scale};
 
 use crate::Rate;
 use crate::trailer::Key;

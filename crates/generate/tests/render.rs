@@ -4,7 +4,7 @@ mod sets;
 
 use linerate_burst::Nanos;
 use linerate_generate::stream::{Mark, StreamSet};
-use linerate_generate::{Part, Rate, Slot, Timeline, Traffic};
+use linerate_generate::{Part, Rate, Run, Slot, Timeline, Traffic};
 use proptest::prelude::*;
 use sets::Dice;
 
@@ -13,8 +13,10 @@ const START: u64 = 1_700_000_000_123_456_789;
 
 /// The slots of a part.
 fn slots(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
-    let mut slots = Vec::new();
-    Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut slots);
+    let mut runs = Vec::new();
+    let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
+    let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
+    assert_eq!(slots.len(), taken);
     slots
 }
 

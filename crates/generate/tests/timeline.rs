@@ -4,7 +4,7 @@ mod sets;
 
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
-use linerate_generate::{Layer, Part, Rate, Slot, Timeline};
+use linerate_generate::{Layer, Part, Rate, Run, Slot, Timeline};
 use proptest::prelude::*;
 use sets::Dice;
 
@@ -35,8 +35,10 @@ fn first(set: &StreamSet, most: usize) -> Vec<(u32, u64, u64)> {
 }
 
 fn taken(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
-    let mut slots = Vec::new();
-    Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut slots);
+    let mut runs = Vec::new();
+    let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
+    let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
+    assert_eq!(slots.len(), taken);
     slots
 }
 
@@ -150,11 +152,9 @@ fn errors_do_not_add_up_over_days() {
 fn nothing_is_taken_before_it_is_due() {
     let set = set(Order::Sequential, vec![stream(0, Rate::Frames(1e9), None)]);
     let mut timeline = Timeline::new(&set, Part::WHOLE).unwrap();
-    let mut slots = Vec::new();
-    timeline.take(9, 100, &mut slots);
-    assert_eq!((slots.len(), timeline.peek().map(|slot| slot.due)), (10, Some(10)));
-    timeline.take(1000, 100, &mut slots);
-    assert_eq!(slots.len(), 100, "no more than there is room for");
+    assert_eq!(timeline.take(9, 100, &mut Vec::new()), 10);
+    assert_eq!(timeline.peek().map(|slot| slot.due), Some(10));
+    assert_eq!(timeline.take(1000, 90, &mut Vec::new()), 90, "no more than there is room for");
 }
 
 #[test]

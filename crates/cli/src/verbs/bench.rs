@@ -7,6 +7,7 @@ mod files;
 mod measure;
 mod merge;
 mod pcap;
+mod render;
 mod send;
 
 use self::measure::Row;
@@ -32,7 +33,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst and render, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -65,6 +66,8 @@ enum Bench {
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
     Capture,
+    /// Frames of streams made in memory
+    Render,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
     Send,
 }
@@ -106,13 +109,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 7] = [
+    let tables: [(Bench, Measure); 8] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
+        (Bench::Render, render::run),
         (Bench::Send, send::run),
     ];
     for (bench, measure) in tables {
