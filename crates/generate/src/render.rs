@@ -5,11 +5,13 @@
 //! each thing that changes goes through all of them in a loop of its own. Checksums are not computed over
 //! frames: to the sum of a template, made once, the numbers that changed are added (RFC 1624).
 
+mod arithmetic;
 mod column;
 mod fresh;
 mod groups;
 mod kept;
 mod program;
+mod row;
 
 use crate::stream::{StreamSet, Wrong};
 use crate::{Part, Run, Timeline};

@@ -3,6 +3,7 @@
 //! Loops are functions that are not inlined: as arguments what they read and write is known to lie apart, which in one large
 //! function is forgotten (a quarter slower).
 
+use super::arithmetic::{fold, halves, noise, not_zero, quotient, remainder};
 use super::program::{Cover, Field, Mark, Place, Program, Programs, Sum, SumKind, Values};
 use crate::stream::{ChecksumKind, Fill, GAMMA, Pick, Selector, draw, mix, scale};
 use crate::trailer::{self, Key, SEQUENCE_BITS, TIME_BITS};
@@ -54,22 +55,22 @@ impl Columns {
             column[..length].fill(0);
         }
         let step = step(frames.numbers);
-        let mut selector = usize::MAX;
+        let mut selector = u32::MAX;
         for field in &programs.fields[program.fields.clone()] {
             if field.selector != selector {
                 selector = field.selector;
-                pick(&programs.selectors[selector], frames.numbers, step, &mut self.indices[..length]);
+                pick(&programs.selectors[selector as usize], frames.numbers, step, &mut self.indices[..length]);
             }
             self.write_field(programs, field, frames, memory);
         }
         for (fill, covers) in &programs.fills[program.fills.clone()] {
-            self.write_fill(fill, &programs.covers[covers.clone()], frames, memory);
+            self.write_fill(fill, programs.covering(*covers), frames, memory);
         }
         if let Some(mark) = &program.trailer {
-            self.write_trailer(mark, &programs.covers[mark.covers.clone()], frames, memory);
+            self.write_trailer(mark, programs.covering(mark.covers), frames, memory);
         }
         for (index, sum) in sums.iter().enumerate() {
-            self.write_sum(index, sum, &programs.covers[sum.covers.clone()], frames, memory);
+            self.write_sum(index, sum, programs.covering(sum.covers), frames, memory);
         }
     }
 
@@ -78,10 +79,10 @@ impl Columns {
         let (values, uppers) = (&mut self.values[..length], &mut self.uppers[..length]);
         field.map.write(&self.indices[..length], field.place.mask, values, uppers);
         field.place.write(frames, values, memory);
-        field.place.add(&mut self.sums, &programs.covers, values);
+        field.place.add(&mut self.sums, programs.covering(field.place.covers), values);
         if let Some(place) = &field.upper {
             place.write(frames, uppers, memory);
-            place.add(&mut self.sums, &programs.covers, uppers);
+            place.add(&mut self.sums, programs.covering(place.covers), uppers);
         }
     }
 
@@ -277,9 +278,8 @@ impl Values {
             Values::Scatter { start, span, seed, shift } => each.for_each(|(index, value)| {
                 *value = start.wrapping_add(scale(draw(*seed, *index), *span)) << shift & mask;
             }),
-            Values::Wide { map, shift, mask } => each.zip(uppers).for_each(|((index, value), upper)| {
-                let wide = map.at(*index) << shift & mask;
-                (*value, *upper) = (wide as u64, (wide >> 64) as u64);
+            Values::Wide(wide) => each.zip(uppers).for_each(|((index, value), upper)| {
+                (*value, *upper) = wide.at(*index);
             }),
         }
     }
@@ -288,11 +288,12 @@ impl Values {
 impl Place {
     /// Writes a value into each frame.
     fn write(&self, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
+        let offset = self.offset as usize;
         match (self.width, self.mask) {
-            (1, 0xff) => frames.store::<1>(self.offset, values, memory),
-            (2, 0xffff) => frames.store::<2>(self.offset, values, memory),
-            (4, 0xffff_ffff) => frames.store::<4>(self.offset, values, memory),
-            (8, u64::MAX) => frames.store::<8>(self.offset, values, memory),
+            (1, 0xff) => frames.store::<1>(offset, values, memory),
+            (2, 0xffff) => frames.store::<2>(offset, values, memory),
+            (4, 0xffff_ffff) => frames.store::<4>(offset, values, memory),
+            (8, u64::MAX) => frames.store::<8>(offset, values, memory),
             _ => self.blend(frames, values, memory),
         }
     }
@@ -300,12 +301,11 @@ impl Place {
     /// Adds values to the checksums that cover them.
     #[inline(never)]
     fn add(&self, sums: &mut [Column], covers: &[Cover], values: &[u64]) {
-        let covers = &covers[self.covers.clone()];
         if self.width > 4 {
             return add(sums, covers, values);
         }
         for Cover { sum, shift } in covers {
-            let each = sums[*sum].iter_mut().zip(values);
+            let each = sums[*sum as usize].iter_mut().zip(values);
             match shift {
                 0 => each.for_each(|(sum, value)| *sum += value),
                 _ => each.for_each(|(sum, value)| *sum += value << shift),
@@ -316,9 +316,9 @@ impl Place {
     /// Writes values among bits that stay: 8 bytes are read and written, which may reach beyond the frame.
     #[inline(never)]
     fn blend(&self, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
-        let shift = 8 * (8 - self.width as u32);
+        let shift = 8 * (8 - self.width);
         let keep = !(self.mask << shift);
-        frames.each(self.offset, values.iter(), memory, |place: &mut [u8; 8], value| {
+        frames.each(self.offset as usize, values.iter(), memory, |place: &mut [u8; 8], value| {
             *place = (u64::from_be_bytes(*place) & keep | value << shift).to_be_bytes();
         });
     }
@@ -328,55 +328,8 @@ impl Place {
 #[inline(never)]
 fn add(sums: &mut [Column], covers: &[Cover], values: &[u64]) {
     for Cover { sum, shift } in covers {
-        for (sum, value) in sums[*sum].iter_mut().zip(values) {
+        for (sum, value) in sums[*sum as usize].iter_mut().zip(values) {
             *sum += halves(*value) << shift;
         }
     }
-}
-
-/// Fills bytes with noise; returns the sum of its words, each byte where it would be in a whole one.
-fn noise(seed: u64, bytes: &mut [u8]) -> u64 {
-    let (words, tail) = bytes.as_chunks_mut::<8>();
-    let mut sum = 0;
-    let count = words.len() as u64;
-    for (index, word) in words.iter_mut().enumerate() {
-        let value = draw(seed, index as u64);
-        *word = value.to_be_bytes();
-        sum += halves(value);
-    }
-    if !tail.is_empty() {
-        let mut last = [0; 8];
-        last[..tail.len()].copy_from_slice(&draw(seed, count).to_be_bytes()[..tail.len()]);
-        tail.copy_from_slice(&last[..tail.len()]);
-        sum += halves(u64::from_be_bytes(last));
-    }
-    sum
-}
-
-/// The sum of the two halves of a number: the same modulo 2^16 - 1, and 0 only where the number is.
-fn halves(value: u64) -> u64 {
-    (value >> 32) + (value & 0xffff_ffff)
-}
-
-/// A sum in 16 bits (RFC 1071).
-fn fold(sum: u64) -> u64 {
-    let sum = halves(sum);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    (sum >> 16) + (sum & 0xffff)
-}
-
-/// 0xffff for 0.
-fn not_zero(checksum: u64) -> u64 {
-    checksum | checksum.wrapping_sub(1) >> 48
-}
-
-/// A quotient: of small numbers, which most are, in half the time.
-fn quotient(number: u64, by: u64) -> u64 {
-    if (number | by) >> 32 == 0 { u64::from(number as u32 / by as u32) } else { number / by }
-}
-
-/// A remainder, in the same way.
-fn remainder(number: u64, by: u64) -> u64 {
-    if (number | by) >> 32 == 0 { u64::from(number as u32 % by as u32) } else { number % by }
 }

@@ -2,7 +2,8 @@
 
 use super::column::{Columns, FRAMES, Frames};
 use super::groups::Groups;
-use super::program::Programs;
+use super::program::{GRAIN, Programs};
+use super::row::Row;
 use crate::Run;
 use crate::stream::StreamSet;
 use crate::trailer::Key;
@@ -15,6 +16,8 @@ pub(super) struct Fresh {
     key: Key,
     groups: Groups,
     columns: Columns,
+    /// Of each checksum of a frame made alone.
+    sums: Vec<u64>,
     memory: Vec<u8>,
     stride: usize,
     /// The variant whose frame lies at each place: its template need not be copied there again.
@@ -28,6 +31,9 @@ const MEMORY: usize = 256 << 10;
 /// The fewest frames of a burst, however long they are.
 const FEWEST: usize = 16;
 
+/// From so many frames of one variant on they are made in columns.
+const FEW: usize = 4;
+
 impl Fresh {
     /// Of a set that was checked.
     pub fn new(set: &StreamSet) -> Self {
@@ -38,6 +44,7 @@ impl Fresh {
             key: set.key,
             groups: Groups::new(programs.variants.len()),
             columns: Columns::new(programs.most_sums()),
+            sums: vec![0; programs.most_sums()],
             // One place more, so that what begins within the last one reaches as far as elsewhere.
             memory: vec![0; (room + 1) * stride + TAIL],
             stride,
@@ -67,13 +74,33 @@ impl Fresh {
                     *held = variant;
                     let template = &self.programs.templates[program.template.clone()];
                     let offset = *index as usize * self.stride;
-                    self.memory[offset..offset + template.len()].copy_from_slice(template);
+                    copy(template, &mut self.memory[offset..offset + template.len()]);
                     descs[*index as usize] = Desc::new(now, offset as u32, program.length);
                 }
+            }
+            if indices.len() < FEW {
+                for (number, index) in numbers.iter().zip(indices) {
+                    let offset = *index as usize * self.stride;
+                    let frame = &mut self.memory[offset..offset + self.stride + TAIL];
+                    let sums = &mut self.sums[..program.sums.len()];
+                    sums.fill(0);
+                    let (programs, number) = (&self.programs, *number);
+                    Row { programs, frame, number, time: now.0, key: self.key, sums }.write(program);
+                }
+                continue;
             }
             let dense = indices.len() as u64 == u64::from(indices[indices.len() - 1] - indices[0]) + 1;
             let frames = Frames { numbers, indices, stride: self.stride, dense, time: now.0, key: self.key };
             self.columns.write(&self.programs, program, frames, &mut self.memory);
         }
     }
+}
+
+/// Copies a template: a short one without a call.
+fn copy(template: &[u8], place: &mut [u8]) {
+    if template.len() > 4 * GRAIN {
+        return place.copy_from_slice(template);
+    }
+    let grains = place.as_chunks_mut::<GRAIN>().0.iter_mut().zip(template.as_chunks::<GRAIN>().0);
+    grains.for_each(|(place, grain)| *place = *grain);
 }

@@ -51,8 +51,8 @@ impl Selector {
     pub fn at(&self, n: u64) -> u64 {
         match &self.pick {
             Pick::InTurn { every } => {
-                let turn = n / (*every).max(1);
-                if self.count == 0 { turn } else { turn % self.count }
+                let turn = if *every <= 1 { n } else { n / every };
+                if self.count == 0 || turn < self.count { turn } else { turn % self.count }
             }
             Pick::Random { seed } => scale(draw(*seed, n), self.count),
             Pick::Weighted { table, seed } => table.pick(draw(*seed, n)),
