@@ -51,8 +51,8 @@ impl Columns {
     pub fn write(&mut self, programs: &Programs, program: &Program, frames: Frames<'_>, memory: &mut [u8]) {
         let length = frames.numbers.len();
         let sums = &programs.sums[program.sums.clone()];
-        for column in &mut self.sums[..sums.len()] {
-            column[..length].fill(0);
+        for (sum, column) in sums.iter().zip(&mut self.sums) {
+            column[..length].fill(sum.base);
         }
         let step = step(frames.numbers);
         let mut selector = u32::MAX;
@@ -114,11 +114,11 @@ impl Columns {
     fn write_sum(&mut self, index: usize, sum: &Sum, covers: &[Cover], frames: Frames<'_>, memory: &mut [u8]) {
         let values = &mut self.values[..frames.numbers.len()];
         match &sum.kind {
-            SumKind::Internet { base, no_zero } => {
+            SumKind::Internet { no_zero } => {
                 let each = values.iter_mut().zip(&self.sums[index]);
                 match no_zero {
-                    true => each.for_each(|(value, sum)| *value = not_zero(0xffff - fold(base + sum))),
-                    false => each.for_each(|(value, sum)| *value = 0xffff - fold(base + sum)),
+                    true => each.for_each(|(value, sum)| *value = not_zero(0xffff - fold(*sum))),
+                    false => each.for_each(|(value, sum)| *value = 0xffff - fold(*sum)),
                 }
                 frames.store::<2>(sum.offset, values, memory);
             }

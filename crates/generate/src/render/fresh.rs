@@ -83,7 +83,6 @@ impl Fresh {
                     let offset = *index as usize * self.stride;
                     let frame = &mut self.memory[offset..offset + self.stride + TAIL];
                     let sums = &mut self.sums[..program.sums.len()];
-                    sums.fill(0);
                     let (programs, number) = (&self.programs, *number);
                     Row { programs, frame, number, time: now.0, key: self.key, sums }.write(program);
                 }
@@ -98,9 +97,8 @@ impl Fresh {
 
 /// Copies a template: a short one without a call.
 fn copy(template: &[u8], place: &mut [u8]) {
-    if template.len() > 4 * GRAIN {
-        return place.copy_from_slice(template);
+    match (template.as_chunks::<GRAIN>().0, place.as_chunks_mut::<GRAIN>().0) {
+        ([grain], [place]) => *place = *grain,
+        _ => place.copy_from_slice(template),
     }
-    let grains = place.as_chunks_mut::<GRAIN>().0.iter_mut().zip(template.as_chunks::<GRAIN>().0);
-    grains.for_each(|(place, grain)| *place = *grain);
 }

@@ -10,8 +10,12 @@ use std::ops::Range;
 pub(super) struct Groups {
     /// Which variant, and which of the numbers.
     groups: Vec<(u32, Range<usize>)>,
+    /// The numbers of all frames, and 0, 1, 2...: what there is to know if all have one variant.
     numbers: Vec<u64>,
-    /// Where in the burst each is.
+    in_order: Vec<u32>,
+    alike: bool,
+    /// The numbers of all groups, and where in the burst the frames are.
+    grouped: Vec<u64>,
     indices: Vec<u32>,
     /// The variant of each frame, and its group.
     variants: Vec<u32>,
@@ -26,7 +30,10 @@ impl Groups {
     pub fn new(variants: usize) -> Self {
         Groups {
             groups: Vec::with_capacity(FRAMES),
-            numbers: vec![0; FRAMES],
+            numbers: Vec::with_capacity(FRAMES),
+            in_order: (0..FRAMES as u32).collect(),
+            alike: true,
+            grouped: vec![0; FRAMES],
             indices: vec![0; FRAMES],
             variants: Vec::with_capacity(FRAMES),
             group_of: Vec::with_capacity(FRAMES),
@@ -38,22 +45,20 @@ impl Groups {
     /// Arranges the frames of these runs, at most [`FRAMES`].
     pub fn arrange(&mut self, runs: &[Run], programs: &Programs) {
         self.variants.clear();
+        self.numbers.clear();
         self.groups.clear();
         for run in runs {
             let Sizes { first, size } = &programs.streams[run.first.stream as usize];
+            self.numbers.extend(run.numbers());
             match size {
                 Some(size) => self.variants.extend(run.numbers().map(|number| first + size.at(number) as u32)),
                 None => self.variants.extend(run.numbers().map(|_| *first)),
             }
         }
         let Some(first) = self.variants.first() else { return };
-        let numbers = runs.iter().flat_map(|run| run.numbers());
-        if self.variants.iter().fold(true, |alike, variant| alike & (variant == first)) {
+        self.alike = self.variants.iter().fold(true, |alike, variant| alike & (variant == first));
+        if self.alike {
             self.groups.push((*first, 0..self.variants.len()));
-            for ((index, number), place) in (0..).zip(numbers).zip(self.numbers.iter_mut().zip(&mut self.indices)) {
-                *place.0 = number;
-                *place.1 = index;
-            }
             return;
         }
         self.count();
@@ -63,19 +68,20 @@ impl Groups {
             *range = start..start;
             start += length;
         }
-        for ((index, number), group) in (0..).zip(numbers).zip(&self.group_of) {
+        for ((index, number), group) in (0..).zip(&self.numbers).zip(&self.group_of) {
             let place = &mut self.groups[usize::from(*group)].1.end;
-            (self.numbers[*place], self.indices[*place]) = (number, index);
+            (self.grouped[*place], self.indices[*place]) = (*number, index);
             *place += 1;
         }
     }
 
     /// Each variant with the numbers of its frames and where in the burst they are.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
-        let of = |(variant, range): &(u32, Range<usize>)| {
-            (*variant, &self.numbers[range.clone()], &self.indices[range.clone()])
+        let (numbers, indices) = match self.alike {
+            true => (&self.numbers, &self.in_order),
+            false => (&self.grouped, &self.indices),
         };
-        self.groups.iter().map(of)
+        self.groups.iter().map(|(variant, range)| (*variant, &numbers[range.clone()], &indices[range.clone()]))
     }
 
     /// Makes a group for each variant, with as many numbers as it has frames.

@@ -113,13 +113,15 @@ pub(super) struct Cover {
 pub(super) struct Sum {
     pub offset: usize,
     pub kind: SumKind,
+    /// The sum over what does not change, not folded.
+    pub base: u64,
     pub covers: Covers,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum SumKind {
-    /// The sum over what does not change, and what is written for 0.
-    Internet { base: u64, no_zero: bool },
+    /// Written as 0xffff for 0, or not.
+    Internet { no_zero: bool },
     /// To be computed over the whole.
     Crc32c(Checksum),
 }
@@ -176,13 +178,13 @@ impl Programs {
         let trailer = variant.trailer.map(mark);
         for (index, sum) in sums.iter().enumerate() {
             let covers = self.covers(sum.offset, sum.offset, &sums, index + 1);
-            let kind = match sum.kind {
+            let (base, kind) = match sum.kind {
                 ChecksumKind::Internet { plus, no_zero } => {
-                    SumKind::Internet { base: u64::from(plus) + words(&template, &sum.parts), no_zero }
+                    (u64::from(plus) + words(&template, &sum.parts), SumKind::Internet { no_zero })
                 }
-                ChecksumKind::Crc32c => SumKind::Crc32c((*sum).clone()),
+                ChecksumKind::Crc32c => (0, SumKind::Crc32c((*sum).clone())),
             };
-            self.sums.push(Sum { offset: sum.offset, kind, covers });
+            self.sums.push(Sum { offset: sum.offset, kind, base, covers });
         }
         self.templates.extend_from_slice(&template);
         self.templates.resize(self.templates.len().next_multiple_of(GRAIN), 0);

@@ -15,7 +15,7 @@ pub(super) struct Row<'a> {
     pub time: u64,
     /// Of the trailer.
     pub key: Key,
-    /// Of each checksum of the variant; 0 at first.
+    /// Of each checksum of the variant; anything at first.
     pub sums: &'a mut [u64],
 }
 
@@ -23,6 +23,8 @@ impl Row<'_> {
     /// Writes all that changes.
     pub fn write(&mut self, program: &Program) {
         let programs = self.programs;
+        let sums = &programs.sums[program.sums.clone()];
+        self.sums.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.base);
         for field in &programs.fields[program.fields.clone()] {
             let index = programs.selectors[field.selector as usize].at(self.number);
             let (value, upper) = field.map.at(index, field.place.mask);
@@ -39,7 +41,7 @@ impl Row<'_> {
         if let Some(mark) = &program.trailer {
             self.put_trailer(mark);
         }
-        for (index, sum) in programs.sums[program.sums.clone()].iter().enumerate() {
+        for (index, sum) in sums.iter().enumerate() {
             self.put_sum(index, sum);
         }
     }
@@ -71,8 +73,8 @@ impl Row<'_> {
 
     fn put_sum(&mut self, index: usize, sum: &Sum) {
         match &sum.kind {
-            SumKind::Internet { base, no_zero } => {
-                let checksum = 0xffff - fold(base + self.sums[index]);
+            SumKind::Internet { no_zero } => {
+                let checksum = 0xffff - fold(self.sums[index]);
                 let checksum = if *no_zero { not_zero(checksum) } else { checksum };
                 self.frame[sum.offset..sum.offset + 2].copy_from_slice(&(checksum as u16).to_be_bytes());
                 self.add(sum.covers, checksum);
