@@ -5,14 +5,16 @@
 //! each thing that changes goes through all of them in a loop of its own. Checksums are not computed over
 //! frames: to the sum of a template, made once, the numbers that changed are added (RFC 1624).
 
+mod arithmetic;
 mod column;
 mod fresh;
 mod groups;
 mod kept;
 mod program;
+mod row;
 
-use crate::stream::{Shape, StreamSet, Wrong};
-use crate::{Part, Rate, Slot, Timeline};
+use crate::stream::{StreamSet, Wrong};
+use crate::{Part, Run, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
@@ -44,10 +46,14 @@ pub struct Traffic {
     room: usize,
     /// When the run began, UTC.
     start: Option<Nanos>,
-    slots: Vec<Slot>,
+    /// What is offered: all of the frames that were made, and how many of them there are.
+    runs: Vec<Run>,
     descs: Vec<Desc>,
-    /// How many of those were consumed.
+    made: usize,
+    /// How many of those were consumed, and the run that the next one is of, with its frames that are left.
     consumed: usize,
+    run: usize,
+    left: u64,
     sent: Vec<u64>,
 }
 
@@ -76,16 +82,18 @@ impl Traffic {
     }
 
     fn of(set: &StreamSet, timeline: Timeline, frames: Source, room: usize) -> Self {
-        let top = set.streams.iter().all(|stream| stream.rate == Rate::Top && stream.shape == Shape::Even);
         Traffic {
+            paced: timeline.is_paced(),
             timeline,
             frames,
-            paced: !matches!((set.rate, top), (Some(Rate::Top), _) | (None, true)),
             room,
             start: None,
-            slots: Vec::with_capacity(room),
-            descs: Vec::with_capacity(room),
+            runs: Vec::with_capacity(room),
+            descs: vec![Desc::new(Nanos::ZERO, 0, 0); room],
+            made: 0,
             consumed: 0,
+            run: 0,
+            left: 0,
             sent: vec![0; set.streams.len()],
         }
     }
@@ -103,28 +111,36 @@ impl Traffic {
     /// The frames that are due `elapsed` nanoseconds after the start, or the first of them, at `now` (UTC). What was offered and
     /// not consumed is offered again as it was. Trailers say `now`; descs say when the frame is due, or `now` at top speed.
     pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Burst<'_> {
-        if self.consumed == self.slots.len() {
+        if self.consumed == self.made {
             self.refill(elapsed, now);
         }
         let memory = match &self.frames {
             Source::Fresh(fresh) => fresh.memory(),
             Source::Kept(kept) => kept.memory(),
         };
-        Burst::over(memory, &self.descs[self.consumed..]).unwrap_or(Burst::EMPTY)
+        Burst::over(memory, &self.descs[self.consumed..self.made]).unwrap_or(Burst::EMPTY)
     }
 
     /// The first `frames` of what was offered last were sent.
     pub fn consume(&mut self, frames: usize) {
-        let end = (self.consumed + frames).min(self.slots.len());
-        for slot in &self.slots[self.consumed..end] {
-            self.sent[slot.stream as usize] += 1;
+        let mut frames = frames.min(self.made - self.consumed);
+        self.consumed += frames;
+        while let Some(run) = self.runs.get(self.run) {
+            let now = self.left.min(frames as u64);
+            self.sent[run.first.stream as usize] += now;
+            frames -= now as usize;
+            self.left -= now;
+            if self.left > 0 {
+                return;
+            }
+            self.run += 1;
+            self.left = self.runs.get(self.run).map_or(0, |run| run.count);
         }
-        self.consumed = end;
     }
 
     /// When the first frame that was not consumed is due, in nanoseconds from the start; none behind the last.
     pub fn next_due(&self) -> Option<u64> {
-        let next = self.slots.get(self.consumed).copied();
+        let next = self.runs.get(self.run).map(|run| run.first);
         next.or_else(|| self.timeline.peek()).map(|slot| slot.due)
     }
 
@@ -144,19 +160,21 @@ impl Traffic {
     }
 
     fn refill(&mut self, elapsed: u64, now: Nanos) {
-        self.consumed = 0;
-        self.slots.clear();
-        self.descs.clear();
-        self.timeline.take(elapsed, self.room, &mut self.slots);
+        self.runs.clear();
+        self.made = self.timeline.take(elapsed, self.room, &mut self.runs);
+        (self.consumed, self.run, self.left) = (0, 0, self.runs.first().map_or(0, |run| run.count));
         let start = *self.start.get_or_insert(Nanos(now.0.saturating_sub(elapsed)));
         match &mut self.frames {
-            Source::Fresh(fresh) => fresh.make(&self.slots, now, &mut self.descs),
-            Source::Kept(kept) => kept.show(&self.slots, now, &mut self.descs),
+            Source::Fresh(fresh) => fresh.make(&self.runs, now, &mut self.descs),
+            Source::Kept(kept) => kept.show(&self.runs, now, &mut self.descs),
         }
+        let descs = &mut self.descs[..self.made];
         if self.paced {
-            for (slot, desc) in self.slots.iter().zip(&mut self.descs) {
-                desc.time = Nanos(start.0.saturating_add(slot.due));
-            }
+            let slots = self.runs.iter().flat_map(|run| run.slots());
+            let due = |due| Nanos(start.0.saturating_add(due));
+            descs.iter_mut().zip(slots).for_each(|(desc, slot)| desc.time = due(slot.due));
+        } else {
+            descs.iter_mut().for_each(|desc| desc.time = now);
         }
     }
 }

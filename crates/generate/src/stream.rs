@@ -14,6 +14,7 @@ pub use map::Map;
 pub use select::{Alias, Pick, Selector};
 pub(crate) use select::{draw, scale};
 pub use select::{Alias, MOST_WEIGHTED, Pick, Selector};
+pub(crate) use select::{GAMMA, draw, mix, scale};
 
 use crate::Rate;
 use crate::trailer::Key;

@@ -47,6 +47,30 @@ pub struct Slot {
     pub due: u64,
 }
 
+/// Frames of a timeline that are the same but for their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first one.
+    pub first: Slot,
+    /// How many, 1 or more.
+    pub count: u64,
+    /// From one number to the next.
+    pub step: u64,
+}
+
+impl Run {
+    /// The numbers of its frames.
+    pub fn numbers(self) -> impl ExactSizeIterator<Item = u64> {
+        (0..self.count as u32)
+            .map(move |index| self.first.number.wrapping_add(u64::from(index).wrapping_mul(self.step)))
+    }
+
+    /// Each of its frames.
+    pub fn slots(self) -> impl ExactSizeIterator<Item = Slot> {
+        self.numbers().map(move |number| Slot { number, ..self.first })
+    }
+}
+
 /// The frames of a set in the order in which they go.
 #[derive(Clone, Debug)]
 pub struct Timeline {
@@ -91,16 +115,27 @@ impl Timeline {
         self.next.map(|slot| Slot { due: slot.due.max(self.latest), ..slot })
     }
 
-    /// Adds the frames that are due `elapsed` nanoseconds after the start to `slots`, until that has `room`.
-    pub fn take(&mut self, elapsed: u64, room: usize, slots: &mut Vec<Slot>) {
-        while slots.len() < room {
-            let Some(slot) = self.peek().filter(|slot| slot.due <= elapsed) else { return };
-            self.latest = slot.due;
-            let run = self.run(room - slots.len());
-            slots.extend((0..run).map(|index| Slot { number: slot.number + index * self.stride, ..slot }));
-            self.walk.advance(run * self.stride);
+    /// Whether any frame is due later than the first one.
+    pub fn is_paced(&self) -> bool {
+        match &self.walk {
+            Walk::Sequence(sequence) => sequence.is_paced(),
+            Walk::Interleave(interleave) => interleave.is_paced(),
+        }
+    }
+
+    /// Adds the frames that are due `elapsed` nanoseconds after the start to `runs`, at most `room`; says how many.
+    pub fn take(&mut self, elapsed: u64, room: usize, runs: &mut Vec<Run>) -> usize {
+        let mut taken = 0;
+        while taken < room {
+            let Some(first) = self.peek().filter(|slot| slot.due <= elapsed) else { break };
+            self.latest = first.due;
+            let count = self.run(room - taken);
+            runs.push(Run { first, count, step: self.stride });
+            taken += count as usize;
+            self.walk.advance(count * self.stride);
             self.next = self.walk.peek();
         }
+        taken
     }
 
     /// How many frames, at most `room`, are the same as the next one but for their numbers.

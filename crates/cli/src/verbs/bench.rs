@@ -9,6 +9,7 @@ mod measure;
 mod merge;
 mod pcap;
 mod replay;
+mod render;
 mod send;
 
 use self::measure::Row;
@@ -34,7 +35,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst and render, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -75,6 +76,8 @@ enum Bench {
     Capture,
     /// Frames with trailers in memory, accounted for by stream
     Check,
+    /// Frames of streams made in memory
+    Render,
     /// Sending into a veth pair, to a program that counts and drops, beside trafgen
     Send,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
@@ -132,6 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),
+        (Bench::Render, render::run),
         (Bench::Send, send::run),
         (Bench::Replay, replay::run),
     ];

@@ -1,21 +1,26 @@
 //! The frames of a burst by variant, so that all of one variant are made together.
 
 use super::column::FRAMES;
-use super::program::Programs;
-use crate::Slot;
+use super::program::{Programs, Sizes};
+use crate::Run;
 use std::ops::Range;
 
 /// Frames of one variant after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     /// Which variant, and which of the numbers.
-    runs: Vec<(u32, Range<usize>)>,
+    groups: Vec<(u32, Range<usize>)>,
+    /// The numbers of all frames, and 0, 1, 2...: what there is to know if all have one variant.
     numbers: Vec<u64>,
-    at: Vec<u32>,
-    /// The variant of each slot, and its run.
+    in_order: Vec<u32>,
+    alike: bool,
+    /// The numbers of all groups, and where in the burst the frames are.
+    grouped: Vec<u64>,
+    indices: Vec<u32>,
+    /// The variant of each frame, and its group.
     variants: Vec<u32>,
-    run_of: Vec<u16>,
-    /// For each variant in which burst it was last met, and its run there.
+    group_of: Vec<u16>,
+    /// For each variant in which burst it was last met, and its group there.
     met: Vec<(u64, u16)>,
     burst: u64,
 }
@@ -24,78 +29,73 @@ impl Groups {
     /// For so many variants.
     pub fn new(variants: usize) -> Self {
         Groups {
-            runs: Vec::with_capacity(FRAMES),
-            numbers: vec![0; FRAMES],
-            at: vec![0; FRAMES],
+            groups: Vec::with_capacity(FRAMES),
+            numbers: Vec::with_capacity(FRAMES),
+            in_order: (0..FRAMES as u32).collect(),
+            alike: true,
+            grouped: vec![0; FRAMES],
+            indices: vec![0; FRAMES],
             variants: Vec::with_capacity(FRAMES),
-            run_of: Vec::with_capacity(FRAMES),
+            group_of: Vec::with_capacity(FRAMES),
             met: vec![(0, 0); variants],
             burst: 0,
         }
     }
 
-    /// Arranges the frames of these slots, at most [`FRAMES`], which lie `stride` bytes apart.
-    pub fn arrange(&mut self, slots: &[Slot], programs: &Programs, stride: u32) {
+    /// Arranges the frames of these runs, at most [`FRAMES`].
+    pub fn arrange(&mut self, runs: &[Run], programs: &Programs) {
         self.variants.clear();
-        self.runs.clear();
-        let variant = |slot: &Slot| {
-            let sizes = &programs.streams[slot.stream as usize];
-            sizes.first + sizes.size.as_ref().map_or(0, |size| size.at(slot.number) as u32)
-        };
-        let Some(first) = slots.first().map(variant) else { return };
-        let mut alike = true;
-        self.variants.extend(slots.iter().map(|slot| {
-            let variant = variant(slot);
-            alike &= variant == first;
-            variant
-        }));
-        if alike {
-            self.runs.push((first, 0..slots.len()));
-            for (index, (slot, (number, at))) in slots.iter().zip(self.numbers.iter_mut().zip(&mut self.at)).enumerate()
-            {
-                (*number, *at) = (slot.number, index as u32 * stride);
+        self.numbers.clear();
+        self.groups.clear();
+        for run in runs {
+            let Sizes { first, size } = &programs.streams[run.first.stream as usize];
+            self.numbers.extend(run.numbers());
+            match size {
+                Some(size) => self.variants.extend(run.numbers().map(|number| first + size.at(number) as u32)),
+                None => self.variants.extend(run.numbers().map(|_| *first)),
             }
+        }
+        let Some(first) = self.variants.first() else { return };
+        self.alike = self.variants.iter().fold(true, |alike, variant| alike & (variant == first));
+        if self.alike {
+            self.groups.push((*first, 0..self.variants.len()));
             return;
         }
         self.count();
         let mut start = 0;
-        for (_, range) in &mut self.runs {
+        for (_, range) in &mut self.groups {
             let length = range.len();
             *range = start..start;
             start += length;
         }
-        for (index, (slot, run)) in slots.iter().zip(&self.run_of).enumerate() {
-            let place = &mut self.runs[usize::from(*run)].1.end;
-            (self.numbers[*place], self.at[*place]) = (slot.number, index as u32 * stride);
+        for ((index, number), group) in (0..).zip(&self.numbers).zip(&self.group_of) {
+            let place = &mut self.groups[usize::from(*group)].1.end;
+            (self.grouped[*place], self.indices[*place]) = (*number, index);
             *place += 1;
         }
     }
 
-    /// Each variant with the numbers and the places of its frames.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u64], &[u32])> {
-        let of = |(variant, range): &(u32, Range<usize>)| {
-            (*variant as usize, &self.numbers[range.clone()], &self.at[range.clone()])
+    /// Each variant with the numbers of its frames and where in the burst they are.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
+        let (numbers, indices) = match self.alike {
+            true => (&self.numbers, &self.in_order),
+            false => (&self.grouped, &self.indices),
         };
-        self.runs.iter().map(of)
+        self.groups.iter().map(|(variant, range)| (*variant, &numbers[range.clone()], &indices[range.clone()]))
     }
 
-    /// The variant of each slot.
-    pub fn variants(&self) -> &[u32] {
-        &self.variants
-    }
-
-    /// Makes a run for each variant, with as many numbers as it has frames.
+    /// Makes a group for each variant, with as many numbers as it has frames.
     fn count(&mut self) {
         self.burst += 1;
-        self.run_of.clear();
+        self.group_of.clear();
         for variant in &self.variants {
             let met = &mut self.met[*variant as usize];
             if met.0 != self.burst {
-                *met = (self.burst, self.runs.len() as u16);
-                self.runs.push((*variant, 0..0));
+                *met = (self.burst, self.groups.len() as u16);
+                self.groups.push((*variant, 0..0));
             }
-            self.runs[usize::from(met.1)].1.end += 1;
-            self.run_of.push(met.1);
+            self.groups[usize::from(met.1)].1.end += 1;
+            self.group_of.push(met.1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Frames made once and shown again and again.
 
-use crate::Slot;
-use crate::stream::{StreamSet, Wrong};
+use crate::Run;
+use crate::stream::{Order, StreamSet, Wrong};
 use linerate_burst::{Desc, Nanos, TAIL};
 
 /// The first frames of each stream.
@@ -26,7 +26,9 @@ impl Kept {
             if stream.variants.iter().any(|variant| variant.trailer.is_some()) {
                 return Err(wrong("its frames have a trailer, which is new in each: none can be kept".to_owned()));
             }
-            let count = stream.count.unwrap_or(frames).min(frames);
+            // In a sequence a stream may be entered again.
+            let most = if set.order == Order::Interleaved { stream.count.unwrap_or(frames) } else { frames };
+            let count = most.min(frames);
             kept.streams.push((kept.frames.len(), count));
             for number in 0..count {
                 let frame = stream.frame(number, 0, &set.key);
@@ -48,19 +50,18 @@ impl Kept {
         &self.memory
     }
 
-    /// Shows the frames of these slots.
-    pub fn show(&self, slots: &[Slot], now: Nanos, descs: &mut Vec<Desc>) {
-        let (mut stream, mut last, mut within) = (u32::MAX, 0, 0);
-        let desc = |slot: &Slot| {
-            let (first, count) = self.streams[slot.stream as usize];
-            within = if slot.stream == stream && slot.number == last + 1 { within + 1 } else { slot.number % count };
-            if within == count {
-                within = 0;
+    /// Shows the frames of these runs.
+    pub fn show(&self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
+        let mut descs = descs.iter_mut();
+        for run in runs {
+            let (first, count) = self.streams[run.first.stream as usize];
+            let (mut within, step) = (run.first.number % count, run.step % count);
+            for (_, desc) in run.numbers().zip(&mut descs) {
+                let (offset, length) = self.frames[first + within as usize];
+                *desc = Desc::new(now, offset, length);
+                within += step;
+                within -= if within >= count { count } else { 0 };
             }
-            (stream, last) = (slot.stream, slot.number);
-            let (offset, length) = self.frames[first + within as usize];
-            Desc::new(now, offset, length)
-        };
-        descs.extend(slots.iter().map(desc));
+        }
     }
 }

@@ -52,18 +52,18 @@ pub(super) struct Mark {
 /// A field that changes, as one or two runs of at most 8 bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    pub selector: usize,
+    pub selector: u32,
     pub map: Values,
     pub place: Place,
     /// The upper bytes of a wide field, whose values then are those of `Values::Wide`.
-    pub upper: Option<Place>,
+    pub upper: Option<Box<Place>>,
 }
 
 /// Bytes that a value goes to.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    pub offset: usize,
-    pub width: usize,
+    pub offset: u32,
+    pub width: u32,
     /// Its bits in the bytes.
     pub mask: u64,
     pub covers: Covers,
@@ -80,18 +80,30 @@ pub(super) enum Values {
     List(Arc<[u64]>),
     /// Drawn from so many (0: 2^64), and `start` more; shifted.
     Scatter { start: u64, span: u64, seed: u64, shift: u32 },
-    /// Anything, to be shifted and masked in 128 bits.
-    Wide { map: Map, shift: u32, mask: u128 },
+    /// Anything else.
+    Wide(Box<Wide>),
+}
+
+/// Values to be shifted and masked in 128 bits.
+#[derive(Clone, Debug)]
+pub(super) struct Wide {
+    pub map: Map,
+    pub shift: u32,
+    pub mask: u128,
 }
 
 /// Which of [`Programs::covers`].
-pub(super) type Covers = Range<usize>;
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Covers {
+    first: u32,
+    end: u32,
+}
 
 /// A checksum of the same variant that covers something.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cover {
     /// Which of the variant's.
-    pub sum: usize,
+    pub sum: u32,
     /// Numbers are shifted by this before they are added: 8 where their last byte is the first of a 16-bit word.
     pub shift: u32,
 }
@@ -101,13 +113,15 @@ pub(super) struct Cover {
 pub(super) struct Sum {
     pub offset: usize,
     pub kind: SumKind,
+    /// The sum over what does not change, not folded.
+    pub base: u64,
     pub covers: Covers,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum SumKind {
-    /// The sum over what does not change, and what is written for 0.
-    Internet { base: u64, no_zero: bool },
+    /// Written as 0xffff for 0, or not.
+    Internet { no_zero: bool },
     /// To be computed over the whole.
     Crc32c(Checksum),
 }
@@ -123,6 +137,11 @@ impl Programs {
     /// Bytes from one frame to the next where each may be the longest.
     pub fn stride(&self) -> usize {
         self.variants.iter().map(|variant| variant.template.len()).max().unwrap_or(GRAIN)
+    }
+
+    /// The checksums that cover something.
+    pub fn covering(&self, covers: Covers) -> &[Cover] {
+        &self.covers[covers.first as usize..covers.end as usize]
     }
 
     /// The most checksums that one variant has.
@@ -159,13 +178,13 @@ impl Programs {
         let trailer = variant.trailer.map(mark);
         for (index, sum) in sums.iter().enumerate() {
             let covers = self.covers(sum.offset, sum.offset, &sums, index + 1);
-            let kind = match sum.kind {
+            let (base, kind) = match sum.kind {
                 ChecksumKind::Internet { plus, no_zero } => {
-                    SumKind::Internet { base: u64::from(plus) + words(&template, &sum.parts), no_zero }
+                    (u64::from(plus) + words(&template, &sum.parts), SumKind::Internet { no_zero })
                 }
-                ChecksumKind::Crc32c => SumKind::Crc32c((*sum).clone()),
+                ChecksumKind::Crc32c => (0, SumKind::Crc32c((*sum).clone())),
             };
-            self.sums.push(Sum { offset: sum.offset, kind, covers });
+            self.sums.push(Sum { offset: sum.offset, kind, base, covers });
         }
         self.templates.extend_from_slice(&template);
         self.templates.resize(self.templates.len().next_multiple_of(GRAIN), 0);
@@ -186,33 +205,33 @@ impl Programs {
         let width = (u128::BITS - mask.leading_zeros()).div_ceil(8) as usize;
         let end = change.offset + change.width - behind;
         let mut place = |end: usize, width: usize, mask: u64| Place {
-            offset: end - width,
-            width,
+            offset: (end - width) as u32,
+            width: width as u32,
             mask,
             covers: self.covers(end - width, end, sums, 0),
         };
         let (lower, upper) = match width {
             0..=8 => (place(end, width, mask as u64), None),
-            _ => (place(end, 8, mask as u64), Some(place(end - 8, width - 8, (mask >> 64) as u64))),
+            _ => (place(end, 8, mask as u64), Some(Box::new(place(end - 8, width - 8, (mask >> 64) as u64)))),
         };
         let shift = mask.trailing_zeros();
         let map = match upper {
             None => narrow(&change.map, stream.selectors[change.selector].count, shift, mask as u64),
-            Some(_) => Values::Wide { map: change.map.clone(), shift, mask },
+            Some(_) => Values::Wide(Box::new(Wide { map: change.map.clone(), shift, mask })),
         };
-        Field { selector: selectors + change.selector, map, place: lower, upper }
+        Field { selector: (selectors + change.selector) as u32, map, place: lower, upper }
     }
 
     /// The checksums from number `from` on that cover a number which begins at `offset` and ends at `end`.
     fn covers(&mut self, offset: usize, end: usize, sums: &[&Checksum], from: usize) -> Covers {
-        let start = self.covers.len();
+        let first = self.covers.len() as u32;
         for (index, sum) in sums.iter().enumerate().skip(from) {
             let part = sum.parts.iter().find(|(first, end)| (*first..*end).contains(&offset));
-            if let (Some((first, _)), ChecksumKind::Internet { .. }) = (part, sum.kind) {
-                self.covers.push(Cover { sum: index, shift: 8 * ((end - first) as u32 & 1) });
+            if let (Some((start, _)), ChecksumKind::Internet { .. }) = (part, sum.kind) {
+                self.covers.push(Cover { sum: index as u32, shift: 8 * ((end - start) as u32 & 1) });
             }
         }
-        start..self.covers.len()
+        Covers { first, end: self.covers.len() as u32 }
     }
 }
 
@@ -268,6 +287,6 @@ fn narrow(map: &Map, count: u64, shift: u32, mask: u64) -> Values {
         Map::Scatter { start, span, seed } if *span <= u128::from(u64::MAX) => {
             Values::Scatter { start: *start as u64, span: *span as u64, seed: *seed, shift }
         }
-        Map::Scatter { .. } => Values::Wide { map: map.clone(), shift, mask: mask.into() },
+        Map::Scatter { .. } => Values::Wide(Box::new(Wide { map: map.clone(), shift, mask: mask.into() })),
     }
 }

@@ -51,8 +51,8 @@ impl Selector {
     pub fn at(&self, n: u64) -> u64 {
         match &self.pick {
             Pick::InTurn { every } => {
-                let turn = n / (*every).max(1);
-                if self.count == 0 { turn } else { turn % self.count }
+                let turn = if *every <= 1 { n } else { n / every };
+                if self.count == 0 || turn < self.count { turn } else { turn % self.count }
             }
             Pick::Random { seed } => scale(draw(*seed, n), self.count),
             Pick::Weighted { table, seed } => table.pick(draw(*seed, n)),
@@ -106,7 +106,14 @@ impl Alias {
 
 /// Output `n` of SplitMix64 (Steele, Lea and Flood, 2014) from a seed.
 pub(crate) fn draw(seed: u64, n: u64) -> u64 {
-    let mut word = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mix(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(GAMMA)))
+}
+
+/// How far the state of SplitMix64 goes from one output to the next.
+pub(crate) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What SplitMix64 makes of a state.
+pub(crate) fn mix(mut word: u64) -> u64 {
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31

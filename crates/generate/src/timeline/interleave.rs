@@ -85,6 +85,14 @@ impl Interleave {
         Some(Slot { stream, number, due })
     }
 
+    /// Whether any frame is due later than the first one.
+    pub fn is_paced(&self) -> bool {
+        match &self.total {
+            Some(total) => total.rate != Rate::Top,
+            None => self.rounds.iter().any(|round| !round.clock.is_idle()),
+        }
+    }
+
     /// Goes on by so many frames.
     pub fn advance(&mut self, by: u64) {
         for _ in 0..by {

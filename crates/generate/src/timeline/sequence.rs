@@ -64,6 +64,11 @@ impl Sequence {
         }
     }
 
+    /// Whether any frame is due later than the first one.
+    pub fn is_paced(&self) -> bool {
+        self.steps.iter().any(|step| !step.clock.is_idle())
+    }
+
     /// How many frames of this stream, the next one included, are due at once.
     pub fn run(&self) -> u64 {
         self.steps.get(self.at).map_or(0, |step| if step.clock.is_idle() { self.left } else { 1 })

@@ -1,0 +1,101 @@
+//! Frames made fast are the frames of the model: any streams, any part, however the asking is cut up.
+
+mod sets;
+
+use linerate_burst::Nanos;
+use linerate_generate::stream::{Mark, StreamSet};
+use linerate_generate::{Part, Rate, Run, Slot, Timeline, Traffic};
+use proptest::prelude::*;
+use sets::Dice;
+
+/// UTC nanoseconds at the start of a run.
+const START: u64 = 1_700_000_000_123_456_789;
+
+/// The slots of a part.
+fn slots(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
+    let mut runs = Vec::new();
+    let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
+    let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
+    assert_eq!(slots.len(), taken);
+    slots
+}
+
+/// Frames that are compared, and slots to know: those of a whole burst more.
+const COMPARED: usize = 700;
+const KNOWN: usize = COMPARED + 256;
+
+/// Takes frames as the dice say, and compares each with the model; `cycle` of those that are kept.
+fn compare(
+    dice: &mut Dice,
+    set: &StreamSet,
+    traffic: &mut Traffic,
+    slots: &[Slot],
+    cycle: u64,
+) -> Result<(), TestCaseError> {
+    let paced = slots.iter().any(|slot| slot.due > 0);
+    let (mut done, mut elapsed, mut counts) = (0, 0, vec![0; set.streams.len()]);
+    // When what is offered was made, and how many of that are left.
+    let (mut made, mut left) = (0, 0);
+    while done < slots.len().min(COMPARED) {
+        prop_assert_eq!(traffic.next_due(), Some(slots[done].due));
+        if left == 0 {
+            elapsed += dice.below(100_000);
+            made = START + elapsed;
+        }
+        let burst = traffic.offer(elapsed, Nanos(START + elapsed));
+        let due = slots[done..].iter().take_while(|slot| slot.due <= elapsed).count();
+        let shown = burst.len();
+        prop_assert!(shown <= due && (due == 0 || shown > 0) && (left == 0 || shown == left));
+        for ((desc, frame), slot) in burst.iter().zip(&slots[done..]) {
+            let stream = &set.streams[slot.stream as usize];
+            let expected = stream.frame(slot.number % cycle, made, &set.key);
+            prop_assert_eq!(frame, &expected[..], "{:?} of {:?}", slot, stream);
+            prop_assert!(!paced || desc.time.0 == START + slot.due, "{:?}", desc);
+        }
+        let consumed = dice.below(shown as u64 + 1) as usize;
+        traffic.consume(consumed);
+        slots[done..done + consumed].iter().for_each(|slot| counts[slot.stream as usize] += 1);
+        (left, done) = (shown - consumed, done + consumed);
+        if let (0, Some(slot)) = (shown, slots.get(done)) {
+            elapsed = elapsed.max(slot.due);
+        }
+        if dice.below(9) == 0 {
+            traffic.set_room(dice.below(400) as usize);
+        }
+    }
+    prop_assert_eq!(traffic.sent_per_stream(), &counts[..]);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn frames_are_those_of_the_model(seed in any::<u64>(), of in 1u32..4) {
+        let mut dice = Dice(seed);
+        let set = sets::set(&mut dice, 4);
+        let part = Part { index: dice.below(of.into()) as u32, of };
+        let slots = slots(&set, part, KNOWN);
+        let mut traffic = Traffic::new(&set, part).unwrap();
+        compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
+        prop_assert_eq!(traffic.is_over(), slots.len() < COMPARED);
+    }
+
+    #[test]
+    fn kept_frames_are_the_first_ones_of_the_model_again(seed in any::<u64>(), kept in 1u64..50) {
+        let mut dice = Dice(seed);
+        let mut set = sets::set(&mut dice, 4);
+        for stream in &mut set.streams {
+            stream.mark = Mark::None;
+            stream.variants.iter_mut().for_each(|variant| variant.trailer = None);
+            if matches!(stream.rate, Rate::Bits(..)) {
+                // Lengths of the first frames alone are another rate.
+                stream.rate = Rate::Frames(2e6);
+            }
+        }
+        set.rate = set.rate.filter(|rate| !matches!(rate, Rate::Bits(..)));
+        let slots = slots(&set, Part::WHOLE, KNOWN);
+        let mut traffic = Traffic::kept(&set, Part::WHOLE, kept).unwrap();
+        compare(&mut dice, &set, &mut traffic, &slots, kept)?;
+    }
+}
