@@ -13,7 +13,6 @@ use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::offset_of;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -3,4 +3,5 @@
 pub mod ledger;
 pub mod live;
 pub mod rates;
+pub mod streams;
 pub mod table;

@@ -11,13 +11,9 @@
 //! - [`count`]: ports -> select -> counts, with nothing copied;
 //! - [`check`]: ports -> order -> the account of streams with trailers;
 //! - [`forward`]: port -> port;
-//! - [`made`]: frames made from a plan;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
 //! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
-//!   `sender`: what all senders do; `outlets`: the queues they send into;
-//! - [`made`]: frames of a stream, made one by one;
-//! - [`source`]: where a sender's frames come from;
-//! - [`transmit`]: source -> schedule -> port; `live`: watching a port that makes frames itself.
+//!   `sender`: what all senders do; `outlets`: the queues they send into; `live`: watching a port that makes frames itself.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -31,7 +27,6 @@ pub mod count;
 pub mod forward;
 mod lanes;
 mod live;
-pub mod made;
 mod outlet;
 mod outlets;
 mod output;
@@ -40,9 +35,7 @@ mod rounds;
 pub mod select;
 mod sender;
 pub mod share;
-pub mod source;
 pub mod streams;
-pub mod transmit;
 pub mod wait;
 
 pub use answer::{Answering, AnsweringReport, Unresolved};
@@ -51,11 +44,8 @@ pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
 pub use forward::{Forward, ForwardReport};
-pub use made::Changes;
 pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice};
 pub use share::{Sharing, SharingOptions};
-pub use source::Source;
 pub use streams::{StreamWatch, Streams, StreamsReport};
-pub use transmit::{Transmit, TransmitReport};
 pub use wait::Waiting;

@@ -4,11 +4,9 @@
 //! leaves by. A recording that fits into memory is read and made ready before the first frame leaves; of any other, and
 //! where each pass has addresses of its own, another thread makes frames ready and stays ahead.
 //!
-//! - `prepare`: what is done to each frame; `feed`: where they come from then;
-//! - `outlets`: the queues of all ports; `session`: when each frame leaves.
+//! - `prepare`: what is done to each frame; `feed`: where they come from then; `session`: when each leaves.
 
 mod feed;
-
 mod prepare;
 mod session;
 #[cfg(test)]
@@ -17,13 +15,11 @@ mod tests;
 pub use session::Timing;
 
 use crate::control::{Progress, Stop};
+use crate::outlets::Outlets;
 use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
-use linerate_port::{PortError, Sent, TxPort};
-use crate::outlets::Outlets;
 use linerate_port::{PortError, RxPort, Sent, TxPort};
-use outlets::Outlets;
 use prepare::Prepare;
 use session::Session;
 use std::sync::Arc;

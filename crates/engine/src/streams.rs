@@ -219,6 +219,7 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
         let paced = part.is_paced();
         let mut work =
             Work { traffic: part, start, put_off: 0, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
+        std::thread::sleep(start.since(clock::now()));
         let result = sender.run(
             &mut work,
             |sender, work| work.step(sender, &run.watch),

@@ -31,7 +31,7 @@ mod verify;
 
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
-pub use report::{Report, StreamRow, Summary};
+pub use report::{Delay, Fate, Pace, Report, StreamRow, Summary};
 pub use stream::WINDOW;
 
 use self::damage::Damage;

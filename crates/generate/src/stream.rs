@@ -11,8 +11,6 @@ mod select;
 
 pub use check::Wrong;
 pub use map::Map;
-pub use select::{Alias, Pick, Selector};
-pub(crate) use select::{draw, scale};
 pub use select::{Alias, MOST_WEIGHTED, Pick, Selector};
 pub(crate) use select::{GAMMA, draw, mix, scale};
 

@@ -33,6 +33,23 @@ pub struct Trailer {
     pub time: u64,
 }
 
+impl std::str::FromStr for Key {
+    type Err = String;
+
+    /// A number of 64 bits, as in 7 or 0x1f.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        match number {
+            Ok(0) => Err("16 zero bytes would be a right trailer under key 0: take another one".to_owned()),
+            Ok(number) => Ok(Key(number)),
+            Err(_) => Err("a key is a number of 64 bits, as in 7 or 0x1f".to_owned()),
+        }
+    }
+}
+
 impl Default for Key {
     fn default() -> Self {
         Key(0x6c69_6e65_7261_7465)

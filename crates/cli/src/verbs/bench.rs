@@ -5,12 +5,13 @@ mod capture;
 mod check;
 mod dissect;
 mod files;
+mod generate;
 mod measure;
 mod merge;
 mod pcap;
 mod replay;
 mod render;
-mod send;
+mod traffic;
 
 use self::measure::Row;
 use crate::exit::{Exit, usage};
@@ -78,8 +79,8 @@ enum Bench {
     Check,
     /// Frames of streams made in memory
     Render,
-    /// Sending into a veth pair, to a program that counts and drops, beside trafgen
-    Send,
+    /// Sending frames of all sizes into a veth pair by every path, beside trafgen and tcpreplay
+    Generate,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
     Replay,
 }
@@ -127,7 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 8] = [
+    let tables: [(Bench, Measure); 10] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -136,7 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),
         (Bench::Render, render::run),
-        (Bench::Send, send::run),
+        (Bench::Generate, generate::run),
         (Bench::Replay, replay::run),
     ];
     for (bench, measure) in tables {

@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "protocols")]
     check: bool,
     /// What the trailers are under, where the sender was given a key
-    #[arg(long, value_name = "K", requires = "check", value_parser = check::key)]
+    #[arg(long, value_name = "K", requires = "check")]
     key: Option<Key>,
     /// With --check, how many streams to show, those with most losses first; or all
     #[arg(long, value_name = "N", requires = "check", default_value = "10", value_parser = check::rows)]

@@ -18,9 +18,7 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use anyhow::bail;
 use linerate_burst::Count;
-use linerate_engine::{
-    Capture, CaptureReport, Edits, Memory, Progress, Replay, ReplayReport, Selection, Stop, Waiting,
-};
+use linerate_engine::{Edits, Memory, Capture, CaptureReport, Progress, Replay, ReplayReport, Selection, Stop, Waiting};
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
@@ -147,7 +145,7 @@ fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) ->
     let recording = Recording::open(&recording.to_string_lossy())?;
     Ok(Replay {
         open: Box::new(move || recording.port()),
-        memory: Memory::Ahead,
+        memory: Memory::IfSmall,
         loops: act.loops,
         loop_gap: None,
         edits: Edits { split: Split { index: part as u32, of: PARTS as u32 }, ..Edits::default() },
@@ -217,7 +215,7 @@ fn report(
 fn print_details(act: &Act, outcome: &Outcome) {
     println!("{}:", act.name);
     for sent in &outcome.sent {
-        print!("{}", generate::summary(sent.sent, sent.elapsed, &sent.ledger));
+        print!("{}", generate::replay::summary(act.pacing, sent));
     }
     print!("{}", capture::summary(&outcome.captured));
     for difference in &outcome.compared.differences {

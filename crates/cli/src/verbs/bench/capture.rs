@@ -5,12 +5,11 @@
 
 use super::Effort;
 use super::measure::{Rounds, Row};
+use super::traffic;
 use anyhow::{Context, bail};
-use linerate_engine::{Changes, Progress, Source, Stop, Transmit};
-use linerate_generate::{Pacing, Rate, UdpTemplate};
+use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
-use linerate_port::{Spec, TxOptions, open_tx};
-use linerate_wire::MacAddr;
+use linerate_port::Spec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -121,21 +120,9 @@ impl Side {
 }
 
 fn send(lab: &TemporaryLab, scheme: &str, frames: u64, size: usize) -> anyhow::Result<(u64, f64)> {
-    let template = UdpTemplate::new(
-        (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])),
-        ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()),
-        (49152, 9),
-        size,
-    )?;
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
-    let mut port = open_tx(&spec, &TxOptions::default())?;
-    let pacing = Pacing::Fixed(Rate::Top);
-    let source = Source::template_on(&mut port, &template, Changes::default(), frames, pacing)?;
-    let report = Transmit { source, port, pacing, duration: None, stop: Stop::new(), progress: Progress::new() }.run();
-    match report.failure {
-        Some(failure) => Err(failure.into()),
-        None => Ok((report.frames, report.elapsed.as_secs_f64())),
-    }
+    let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, Mark::None)?, false)?;
+    Ok((frames, span.as_secs_f64()))
 }
 
 fn linerate(lab: &TemporaryLab, scheme: &str) -> anyhow::Result<Command> {

@@ -10,7 +10,6 @@ use linerate_burst::StampSource;
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{LIMIT, Report, StreamRow, Summary, Totals, WINDOW};
-use linerate_generate::trailer::Key;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
@@ -32,19 +31,6 @@ pub(super) fn rows(text: &str) -> Result<Rows, String> {
     match text {
         "all" => Ok(Rows::All),
         number => number.parse().map(Rows::First).map_err(|_| "a number of streams, or all".to_owned()),
-    }
-}
-
-/// Reads `--key`.
-pub(super) fn key(text: &str) -> Result<Key, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    match number {
-        Ok(0) => Err("16 zero bytes would be a right trailer under key 0; take another one".into()),
-        Ok(number) => Ok(Key(number)),
-        Err(_) => Err("a number of 64 bits, as in 0x1234abcd".into()),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use anyhow::Context;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate_generate::UdpTemplate;
+use linerate_generate::packet::{self, Setup, Sizes};
+use linerate_generate::stream::Selector;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::Spec;
 use linerate_record::{Format, Output, Writer};
-use linerate_wire::MacAddr;
-use std::net::{IpAddr, Ipv4Addr};
+
 use std::path::{Path, PathBuf};
 
 /// Into how many parts the recording is split: one for each sending host.
@@ -124,14 +124,15 @@ fn make(path: &Path) -> anyhow::Result<()> {
     let start = Nanos::from_parts(1_700_000_000, 0);
     for number in 0..MADE_FRAMES {
         let (from, to) = ((number % 7) as u8, (number % 5) as u8 + 10);
-        let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, 0, host));
-        let template = UdpTemplate::new(
-            (MacAddr([2, 0, 0, 0, 0, from]), MacAddr([2, 0, 0, 0, 0, to])),
-            (address(from), address(to)),
-            ((number % 50_000) as u16 + 1024, (number / 50_000) as u16 + 9),
-            64 + (number as usize * 37) % 1455,
-        )?;
-        let frame = template.frame();
+        let packet = format!(
+            "eth(src=02:00:00:00:00:{from:02x}, dst=02:00:00:00:00:{to:02x})/ip(src=198.18.0.{from}, dst=198.18.0.{to})\
+             /udp(sport={}, dport={})",
+            number % 50_000 + 1024,
+            number / 50_000 + 9
+        );
+        let size = 64 + number as usize * 37 % 1455;
+        let setup = Setup { sizes: Sizes::Of(vec![size], Selector::ONE), ..Setup::default() };
+        let frame = &packet::frames(&packet, &setup)?.variants[0].frame;
         let desc = Desc::new(Nanos(start.0 + u64::from(number) * 100_000), 0, frame.len() as u32);
         if !block.push(&desc, frame) {
             writer.accept(block.view(0, &interfaces))?;

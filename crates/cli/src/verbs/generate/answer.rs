@@ -48,7 +48,7 @@ impl AnswerArgs {
     /// Opens what is needed to answer, and to ask, on the interface that `to` sends into; nothing where nothing of
     /// that is asked for. `senders` are those that `--answer` answers for.
     pub fn open(&self, to: &Spec, senders: &[Sender]) -> anyhow::Result<Option<Answering>> {
-        if !self.answer && self.answer_for.is_empty() && !self.asks() {
+        if !self.is_wanted() {
             return Ok(None);
         }
         let mut own = self.answer_for.clone();
@@ -77,6 +77,16 @@ impl AnswerArgs {
         let target = self.gateway.unwrap_or(destination);
         let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
         Ok(answering.resolve(&[hop], stop)?.first().copied())
+    }
+
+    /// Whether anybody is to be answered or asked.
+    pub fn is_wanted(&self) -> bool {
+        self.answer || !self.answer_for.is_empty() || self.asks()
+    }
+
+    /// Whether the destination itself is to be asked for.
+    pub fn resolves_destination(&self) -> bool {
+        self.resolve
     }
 
     fn asks(&self) -> bool {

@@ -49,8 +49,12 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
 
 /// The rate asked for, on the line given or that of the interface.
 pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
-    let link = found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6);
-    asked.on_line(line.or(link)).ok_or_else(|| {
+    asked.on_line(line.or(line_of(found))).ok_or_else(|| {
         usage("a share of the line needs its rate, which this port does not know: give --line, as in --line 10gbps")
     })
+}
+
+/// The line rate of an interface, in bits per second, where its driver knows it.
+pub fn line_of(found: Option<&Found>) -> Option<f64> {
+    found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6)
 }

@@ -1,6 +1,7 @@
 //! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
 
-use super::Args;
+use super::report::{self, micros};
+use super::{Args, guard};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
@@ -9,8 +10,9 @@ use crate::view::live::Live;
 use crate::view::rates::{Rates, grouped};
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
+use linerate_generate::rate::Asked;
 use linerate_generate::rewrite::{Rule, Shift};
-use linerate_generate::{Delays, Pacing, Rate, Rewriting, Split, SplitBy};
+use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{Spec, TxOptions, open_tx};
 use serde::Serialize;
@@ -20,7 +22,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Replay a capture file (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with = "udp", required_unless_present = "udp")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["udp", "packet", "streams"])]
     pub replay: Option<String>,
     /// How many times to replay it; 0 without end
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "udp")]
@@ -65,10 +67,10 @@ pub(super) fn run(
     args: &Args,
     path: &str,
     spec: &Spec,
-    pacing: Pacing,
     duration: Option<Duration>,
 ) -> anyhow::Result<Exit> {
     let recorded = &args.recorded;
+    let pacing = recorded.pacing(args.rate, args.line, spec)?;
     let specs: Vec<Spec> = std::iter::once(Ok(spec.clone()))
         .chain(recorded.to_server.iter().map(|server| Spec::parse(server).map_err(usage)))
         .collect::<Result<_, _>>()?;
@@ -86,9 +88,9 @@ pub(super) fn run(
     // Opened once: after privileges are gone it might not open again.
     let recording = Recording::open(path)?;
     let ports = specs.iter().map(|spec| open_tx(spec, &TxOptions::default())).collect::<Result<Vec<_>, _>>()?;
-    drop_to(Identity::choose(args.user.as_deref())?)?;
+    drop_to(Identity::choose(args.end.user.as_deref())?)?;
     let progress = Progress::new();
-    let live = Live::start(&progress, "sent", args.quiet || args.json);
+    let live = Live::start(&progress, "sent", args.end.quiet || args.end.json);
     let report = Replay {
         open: Box::new(move || recording.port()),
         memory: recorded.memory(path),
@@ -107,6 +109,14 @@ pub(super) fn run(
 }
 
 impl ReplayArgs {
+    fn pacing(&self, rate: Option<Asked>, line: Option<f64>, spec: &Spec) -> anyhow::Result<Pacing> {
+        match (rate, self.speed.unwrap_or(1.0)) {
+            (Some(asked), _) => Ok(Pacing::Fixed(guard::rate_on(asked, line, guard::interface(spec).as_ref())?)),
+            (None, factor) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
+            (None, factor) => Err(usage(format!("--speed: {factor} is no factor above 0"))),
+        }
+    }
+
     /// A pipe is never waited for to its end; a large file is known by its size before it is read.
     fn memory(&self, path: &str) -> Memory {
         let size = std::fs::metadata(if path == "-" { "/dev/stdin" } else { path });
@@ -131,7 +141,7 @@ impl ReplayArgs {
 }
 
 /// A span of time: `250us`, `10ms`, `1.5s`.
-fn span(text: &str) -> Result<Duration, String> {
+pub(super) fn span(text: &str) -> Result<Duration, String> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let scale = match &text[unit..] {
         "ns" => Some(1e-9),
@@ -146,45 +156,36 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {
-    if args.json {
+    if args.end.json {
         println!("{}", serde_json::to_string_pretty(&ReplayJson::new(specs, report))?);
-    } else if !args.quiet {
+    } else if !args.end.quiet {
         eprint!("{}", summary(pacing, report));
     }
     if let Some(failure) = &report.failure {
         eprintln!("linerate: {failure}");
         return Ok(Exit::Failed);
     }
-    Ok(if args.lossless && report.ledger.lost() > 0 { Exit::Lost } else { Exit::Done })
+    Ok(if args.end.lossless && report.ledger.lost() > 0 { Exit::Lost } else { Exit::Done })
 }
 
 /// The summary at the end, for people.
-fn summary(pacing: Pacing, report: &ReplayReport) -> String {
-    let mut text = super::summary(report.sent, report.elapsed, &report.ledger);
-    if let [_, _, ..] = &report.ports[..] {
-        for (name, sent) in &report.ports {
+pub fn summary(pacing: Pacing, replayed: &ReplayReport) -> String {
+    let mut text = report::summary(replayed.sent, replayed.elapsed, None, &replayed.ledger);
+    if let [_, _, ..] = &replayed.ports[..] {
+        for (name, sent) in &replayed.ports {
             text += &format!("  {name}: {} frames, {} bytes\n", grouped(sent.frames), grouped(sent.bytes));
         }
     }
-    if report.padded > 0 {
-        text += &format!("  {} frames had been cut and were padded with zeros\n", grouped(report.padded));
+    if replayed.padded > 0 {
+        text += &format!("  {} frames had been cut and were padded with zeros\n", grouped(replayed.padded));
     }
-    if report.starved > 0 {
-        text += &format!("  {} times nothing was there to be sent: reading was too slow\n", grouped(report.starved));
+    if replayed.starved > 0 {
+        text += &format!("  {} times nothing was there to be sent: reading was too slow\n", grouped(replayed.starved));
     }
     if pacing != Pacing::Fixed(Rate::Top) {
-        let figures = |delays: &Delays| {
-            let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
-            format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
-        };
-        text += &format!("  behind schedule: {}\n", figures(&report.timing.behind));
-        text += &format!("  gap error: {}, by the sender's clock\n", figures(&report.timing.gap_error));
+        text += &report::timing(&replayed.timing.behind, &replayed.timing.gap_error);
     }
     text
-}
-
-fn micros(span: Duration) -> f64 {
-    span.as_secs_f64() * 1e6
 }
 
 /// `linerate/generate/1`, of a replay.

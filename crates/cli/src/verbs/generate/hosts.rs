@@ -1,0 +1,87 @@
+//! The hosts that streams come from and go to, as their frames say.
+
+use super::answer::Sender;
+use crate::exit::usage;
+use linerate_generate::answer::Vlans;
+use linerate_generate::stream::{Stream, StreamSet};
+use linerate_wire::{Layers, Link, MacAddr, Protocol, dissect, ethernet, ipv4, ipv6, vlan};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Frames of each stream that are looked at.
+const LOOKED_AT: u64 = 4096;
+
+/// Where frames come from and go to.
+#[derive(Default)]
+pub struct Hosts {
+    /// Who sends, each once.
+    pub senders: Vec<Sender>,
+    /// Where frames go, outermost packets, each once.
+    pub destinations: BTreeSet<IpAddr>,
+    /// Whether there may be more than were looked at.
+    pub is_part: bool,
+}
+
+impl Hosts {
+    /// Those of the first frames of each stream.
+    pub fn of(set: &StreamSet) -> Self {
+        let mut hosts = Hosts::default();
+        let (mut seen, mut layers) = (BTreeSet::new(), Layers::new());
+        for stream in &set.streams {
+            let count = if stream.selectors.is_empty() { 1 } else { stream.count.unwrap_or(u64::MAX) };
+            hosts.is_part |= count > LOOKED_AT && stream.selectors.iter().any(|selector| !(1..=LOOKED_AT).contains(&selector.count));
+            for number in 0..count.min(LOOKED_AT) {
+                let frame = stream.frame(number, 0, &set.key);
+                let Some((sender, destination)) = ends(&frame, &mut layers) else { continue };
+                hosts.destinations.insert(destination);
+                if seen.insert((sender.ip, sender.vlans)) {
+                    hosts.senders.push(sender);
+                }
+            }
+        }
+        hosts
+    }
+}
+
+/// Has all frames go to this MAC address.
+pub fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
+    let varies = |stream: &&Stream| stream.variants.iter().flat_map(|variant| &variant.changes).any(|change| change.offset < 6);
+    if let Some(stream) = set.streams.iter().find(varies) {
+        return Err(usage(format!(
+            "stream {:?} says itself which MAC addresses its frames go to: leave that out of the packet, or --gateway and --resolve",
+            stream.name
+        )));
+    }
+    for variant in set.streams.iter_mut().flat_map(|stream| &mut stream.variants) {
+        if let Some(place) = variant.frame.get_mut(..6) {
+            place.copy_from_slice(&mac.0);
+        }
+    }
+    Ok(())
+}
+
+fn ends(frame: &[u8], layers: &mut Layers) -> Option<(Sender, IpAddr)> {
+    dissect(Link::Ethernet, frame, layers);
+    let mac = ethernet::View::parse(frame).ok()?.source();
+    let mut ids = Vec::new();
+    for layer in layers.as_slice() {
+        let header = &frame[layer.offset as usize..];
+        let (source, destination): (IpAddr, IpAddr) = match layer.protocol {
+            Protocol::Vlan => {
+                ids.push(vlan::View::parse(header).ok()?.id());
+                continue;
+            }
+            Protocol::Ipv4 => {
+                let packet = ipv4::View::parse(header).ok()?;
+                (packet.source().into(), packet.destination().into())
+            }
+            Protocol::Ipv6 => {
+                let packet = ipv6::View::parse(header).ok()?;
+                (packet.source().into(), packet.destination().into())
+            }
+            _ => continue,
+        };
+        return Some((Sender { mac, ip: source, vlans: Vlans::new(&ids)? }, destination));
+    }
+    None
+}

@@ -1,0 +1,314 @@
+//! What came of streams, for people and as JSON.
+
+use super::Args;
+use crate::exit::Exit;
+use crate::view::ledger::{self, LedgerJson};
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::streams;
+use crate::view::table::table;
+use linerate_burst::Ledger;
+use linerate_engine::AnsweringReport;
+use linerate_engine::check::CheckReport;
+use linerate_engine::streams::StreamsReport;
+use linerate_generate::check::{Fate, StreamRow, Summary};
+use linerate_generate::stream::StreamSet;
+use linerate_generate::{Delays, Rate};
+use linerate_port::{Sent, Spec};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Streams that are shown by name; of more, those that lost most.
+const SHOWN: usize = 16;
+
+/// The names of streams, in the order of their set.
+#[derive(Clone, Debug)]
+pub struct Names(Arc<[String]>);
+
+impl Names {
+    /// Those of a set.
+    pub fn of(set: &StreamSet) -> Self {
+        Names(set.streams.iter().map(|stream| stream.name.clone()).collect())
+    }
+
+    /// The name of the stream at a place of the set.
+    pub fn get(&self, place: usize) -> &str {
+        self.0.get(place).map_or("", String::as_str)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A run that has ended.
+pub struct Outcome<'a> {
+    /// Where frames went.
+    pub spec: &'a Spec,
+    /// What was sent.
+    pub set: &'a StreamSet,
+    /// Its names.
+    pub names: &'a Names,
+    /// What the sender did.
+    pub sent: StreamsReport,
+    /// What the receiver saw, where one checked.
+    pub received: Option<CheckReport>,
+    /// What was answered meanwhile.
+    pub answers: AnsweringReport,
+    /// Whether the port made the frames.
+    pub live: bool,
+}
+
+impl Outcome<'_> {
+    /// Prints it, and says how the run ended.
+    pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
+        self.sent.ledger.add_all(&self.answers.ledger);
+        let checked = self.received.take().map(|report| Checked::new(&self, report));
+        if args.end.json {
+            let document = self.json(checked.as_ref());
+            let text = if args.end.interval.is_some() {
+                serde_json::to_string(&document)?
+            } else {
+                serde_json::to_string_pretty(&document)?
+            };
+            println!("{text}");
+        } else if !args.end.quiet {
+            eprint!("{}", self.text(checked.as_ref()));
+        }
+        let failures = self.sent.failure.iter().map(ToString::to_string);
+        let failures: Vec<String> = failures.chain(checked.iter().filter_map(|checked| checked.failure.clone())).collect();
+        for failure in &failures {
+            eprintln!("linerate: {failure}");
+        }
+        let is_lost = self.sent.ledger.lost() > 0 || checked.as_ref().is_some_and(Checked::is_lossy);
+        Ok(match (failures.is_empty(), args.end.lossless && is_lost) {
+            (false, _) => Exit::Failed,
+            (true, true) => Exit::Lost,
+            (true, false) => Exit::Done,
+        })
+    }
+
+    fn is_paced(&self) -> bool {
+        let top = self.set.streams.iter().all(|stream| stream.rate == Rate::Top);
+        self.set.rate.map_or(!top, |rate| rate != Rate::Top)
+    }
+
+    /// The rate that was asked for in all, in frames per second, where that is one number.
+    fn asked(&self) -> Option<f64> {
+        let one = |rate: Rate, bytes: f64| match rate.exact_nanos(1_000_000_000, (bytes * 1e9) as u64) {
+            nanos if nanos > 0.0 => Some(1e18 / nanos),
+            _ => None,
+        };
+        let bytes = self.sent.sent.bytes as f64 / self.sent.sent.frames.max(1) as f64;
+        match (self.set.rate, self.set.streams.as_slice()) {
+            (Some(rate), _) => one(rate, bytes),
+            (None, [stream]) if stream.shape == linerate_generate::stream::Shape::Even => one(stream.rate, bytes),
+            _ => None,
+        }
+    }
+
+    fn text(&self, checked: Option<&Checked>) -> String {
+        let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger);
+        if self.is_paced() {
+            text += &self.timing();
+        }
+        match checked {
+            Some(checked) => text += &checked.text(self.set),
+            None if self.names.len() > 1 => text += &self.streams(),
+            None => {}
+        }
+        text
+    }
+
+    fn timing(&self) -> String {
+        let (max, mean) = self.sent.behind;
+        if self.live {
+            return format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
+        }
+        timing(&self.sent.timing.behind, &self.sent.timing.gap_error)
+    }
+
+    fn streams(&self) -> String {
+        let mut rows = table(&["stream", "sent"], 1);
+        let mut order: Vec<usize> = (0..self.names.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(self.sent.per_stream[*place]));
+        for place in order.iter().take(SHOWN) {
+            rows.add_row([self.names.get(*place).to_owned(), grouped(self.sent.per_stream[*place])]);
+        }
+        let more = self.names.len().saturating_sub(SHOWN);
+        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
+    }
+
+    fn json<'a>(&'a self, checked: Option<&'a Checked>) -> GenerateJson<'a> {
+        let sent = &self.sent;
+        let seconds = sent.elapsed.as_secs_f64();
+        let (max, mean) = sent.behind;
+        let quantile = |delays: &Delays, part| (!self.live && self.is_paced()).then(|| micros(delays.quantile(part)));
+        let rows: HashMap<u32, &StreamRow> =
+            checked.iter().flat_map(|checked| &checked.rows).map(|row| (row.stream, row)).collect();
+        let stream = |(place, sent): (usize, &u64)| StreamJson {
+            name: self.names.get(place),
+            stream: self.set.streams[place].id,
+            sent: *sent,
+            check: rows.get(&self.set.streams[place].id).copied(),
+        };
+        GenerateJson {
+            schema: "linerate/generate/1",
+            record: "summary",
+            port: self.spec.to_string(),
+            frames: sent.sent.frames,
+            bytes: sent.sent.bytes,
+            seconds,
+            rates: Rates::new(sent.sent.frames, sent.sent.bytes, seconds),
+            asked_mpps: self.asked().map(|asked| asked / 1e6),
+            made_by: if self.live { "port" } else { "process" },
+            behind_mean_us: micros(mean),
+            behind_max_us: micros(max),
+            behind_p50_us: quantile(&sent.timing.behind, 0.5),
+            behind_p99_us: quantile(&sent.timing.behind, 0.99),
+            gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
+            gap_error_p99_us: quantile(&sent.timing.gap_error, 0.99),
+            gap_error_max_us: quantile(&sent.timing.gap_error, 1.0),
+            streams: sent.per_stream.iter().enumerate().map(stream).collect(),
+            check: checked.map(CheckJson::new),
+            failure: sent.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&sent.ledger),
+        }
+    }
+}
+
+/// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
+pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let rates = Rates::new(sent.frames, sent.bytes, seconds);
+    let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
+    let head = format!(
+        "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1{asked}\n",
+        grouped(sent.frames),
+        grouped(sent.bytes),
+        frames_per_second(rates.mpps),
+        rates.gbps_l1,
+    );
+    head + &ledger::print(ledger, true)
+}
+
+/// How far from the schedule frames left.
+pub fn timing(behind: &Delays, gap_error: &Delays) -> String {
+    let figures = |delays: &Delays| {
+        let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
+        format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
+    };
+    format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error))
+}
+
+/// Microseconds.
+pub fn micros(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e6
+}
+
+/// What a receiver saw.
+pub struct Checked {
+    summary: Summary,
+    rows: Vec<StreamRow>,
+    ledger: Ledger,
+    clock: String,
+    failure: Option<String>,
+}
+
+impl Checked {
+    fn new(outcome: &Outcome<'_>, report: CheckReport) -> Self {
+        let most = outcome.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or_default();
+        let mut sent = vec![0; most];
+        for (stream, frames) in outcome.set.streams.iter().zip(&outcome.sent.per_stream) {
+            sent[stream.id as usize] = *frames;
+        }
+        let account = report.check.report(Some(&sent));
+        let stamps: Vec<&str> = report.interfaces.iter().map(|interface| interface.stamp.name()).collect();
+        Checked {
+            summary: account.summary(),
+            rows: account.rows().collect(),
+            ledger: report.ledger,
+            clock: format!("sent by the system's clock (UTC, 1 ns), received by the stamps of {}", stamps.join(", ")),
+            failure: report.failure.map(|failure| failure.to_string()),
+        }
+    }
+
+    /// Whether anything did not come as it was sent.
+    fn is_lossy(&self) -> bool {
+        let Fate { lost, corrupted, stale, .. } = self.summary.fate;
+        lost + corrupted + stale + self.summary.damaged + self.ledger.lost() > 0
+    }
+}
+
+impl Checked {
+    fn text(&self, set: &StreamSet) -> String {
+        let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
+        let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
+        let mut text = streams::print(&self.summary, &self.rows, name);
+        text += &format!("  {}\n", self.clock);
+        if self.ledger.lost() > 0 {
+            text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
+            text += &ledger::print(&self.ledger, true);
+        }
+        text
+    }
+}
+
+/// `linerate/generate/1`.
+#[derive(Serialize)]
+struct GenerateJson<'a> {
+    schema: &'static str,
+    record: &'static str,
+    port: String,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    asked_mpps: Option<f64>,
+    made_by: &'static str,
+    behind_mean_us: f64,
+    behind_max_us: f64,
+    behind_p50_us: Option<f64>,
+    behind_p99_us: Option<f64>,
+    gap_error_p50_us: Option<f64>,
+    gap_error_p99_us: Option<f64>,
+    gap_error_max_us: Option<f64>,
+    streams: Vec<StreamJson<'a>>,
+    check: Option<CheckJson<'a>>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct StreamJson<'a> {
+    name: &'a str,
+    stream: u32,
+    sent: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<&'a StreamRow>,
+}
+
+#[derive(Serialize)]
+struct CheckJson<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    clock: &'a str,
+    failure: Option<&'a str>,
+    #[serde(rename = "ledger")]
+    ledger: LedgerJson,
+}
+
+impl<'a> CheckJson<'a> {
+    fn new(checked: &'a Checked) -> Self {
+        CheckJson {
+            summary: &checked.summary,
+            clock: &checked.clock,
+            failure: checked.failure.as_deref(),
+            ledger: LedgerJson::new(&checked.ledger),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `linerate generate` of streams: who makes the frames, who answers, who checks them.
+
+use super::hosts::{self, Hosts};
+use super::what::Around;
+use super::{Args, answer, guard, report, screen};
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, drop_to};
+use crate::signals::stop_on_signals;
+use crate::view::live::Live;
+use linerate_engine::check::{Checker, Checking};
+use linerate_engine::streams::Run;
+use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
+use linerate_generate::check::{Matcher, Options};
+use linerate_generate::stream::{Mark, StreamSet};
+use linerate_generate::{Check, Part, Timeline, describe};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_wire::Link;
+use std::time::Duration;
+
+/// A check ends when so long nothing has come any more.
+const SILENCE: Duration = Duration::from_millis(500);
+/// And at the latest so long after the last frame was sent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sends streams.
+pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
+    let found = guard::interface(spec);
+    let around = Around {
+        rate: args.rate,
+        line: args.line,
+        found: found.as_ref(),
+        is_timed: duration.is_some(),
+        is_checked: args.check.is_some(),
+    };
+    let mut set = args.what.set(&around)?;
+    set.check().map_err(usage)?;
+    if let Some(frames) = args.dry_run {
+        return show(&set, frames);
+    }
+    let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
+    guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let answering = answer(args, spec, &mut set, &stop)?;
+    let receiving = args.check.as_deref().map(|port| open_check(port, args.take)).transpose()?;
+    let port = open_tx(spec, &TxOptions { queues: args.threads })?;
+    let streams = ready(args, &set, port)?;
+    if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
+        eprintln!("{note}");
+    }
+    drop_to(Identity::choose(args.end.user.as_deref())?)?;
+
+    let answering = answering.map(Answering::start).transpose()?;
+    let checker = receiving.map(|port| Checker::start(Checking::port(port, check(&set)))).transpose()?;
+    let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default() };
+    let names = report::Names::of(&set);
+    let live = match args.end.interval()? {
+        Some(interval) => {
+            let watch = checker.as_ref().map(|checker| checker.watch().clone());
+            Live::every(interval, screen::ticker(&run, names.clone(), watch, args.end.json))
+        }
+        None => Live::none(),
+    };
+    let live_made = streams.is_live();
+    let sent = streams.run(&run);
+    let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE));
+    drop(live);
+    let answers = answer::finish(answering);
+    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made };
+    outcome.tell(args)
+}
+
+/// Gets ready to answer and to ask, asks for the next hop, and has the frames go there.
+fn answer(args: &Args, spec: &Spec, set: &mut StreamSet, stop: &Stop) -> anyhow::Result<Option<Answering>> {
+    if !args.answer.is_wanted() {
+        return Ok(None);
+    }
+    let hosts = Hosts::of(set);
+    if hosts.is_part {
+        eprintln!("addresses of the first frames of each stream are answered for alone: name others by --answer-for");
+    }
+    let mut answering = args.answer.open(spec, &hosts.senders)?;
+    let (Some(sender), Some(destination)) = (hosts.senders.first(), hosts.destinations.first()) else {
+        return Err(usage("no IP packet is sent: there is nobody to answer for, and nobody to ask"));
+    };
+    if args.answer.resolves_destination() && hosts.destinations.len() > 1 {
+        return Err(usage(format!("frames go to {} addresses and more: --resolve asks for one", hosts.destinations.len())));
+    }
+    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, *destination, stop)? {
+        hosts::send_to(set, mac)?;
+    }
+    Ok(answering)
+}
+
+fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> {
+    Ok(match args.keep {
+        Some(frames) => Streams::kept(set, port, frames)?,
+        None => Streams::new(set, port)?,
+    })
+}
+
+fn open_check(port: &str, take: bool) -> anyhow::Result<RxPort> {
+    let spec = Spec::parse(port).map_err(usage)?;
+    Ok(open_rx(&spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
+}
+
+/// The account to be kept of a set.
+fn check(set: &StreamSet) -> Check {
+    let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1), verify: true });
+    for stream in set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
+        for (index, variant) in stream.variants.iter().enumerate() {
+            let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
+            let fills = variant.fills.iter().map(|fill| (fill.offset, fill.offset + fill.length));
+            let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.kind.width()));
+            let parts: Vec<_> = changes.chain(fills).chain(sums).collect();
+            let _ = index;
+            check.count_only(stream.id, Matcher::new(&variant.frame, &parts));
+        }
+    }
+    check
+}
+
+/// Prints the first frames of the run, layer by layer, with what varies in them.
+fn show(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
+    let mut timeline = Timeline::new(set, Part::WHOLE)?;
+    let mut slots = Vec::new();
+    for _ in 0..frames {
+        slots.clear();
+        timeline.take(u64::MAX, 1, &mut slots);
+        let Some(slot) = slots.first().map(|run| run.first) else { break };
+        let stream = &set.streams[slot.stream as usize];
+        println!("{:.6} ms", slot.due as f64 / 1e6);
+        print!("{}", describe(Link::Ethernet, stream, slot.number, slot.due, &set.key));
+    }
+    Ok(Exit::Done)
+}

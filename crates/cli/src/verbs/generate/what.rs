@@ -1,0 +1,223 @@
+//! What is to be sent: streams, from a file, from packets as text, or one UDP datagram.
+
+use super::guard;
+use super::replay::span;
+use crate::exit::usage;
+use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
+use linerate_generate::rate::Asked;
+use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use linerate_generate::trailer::Key;
+use linerate_generate::{Rate, Wrong, file};
+use linerate_port::backends::pcap::Recording;
+use linerate_port::inventory::Found;
+use linerate_burst::{Horizon, Nanos};
+use linerate_wire::{Link, MacAddr};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Frames that are sent where nothing says how many: enough to see, too few to hurt.
+const DEFAULT_COUNT: u64 = 1000;
+/// And how fast.
+const DEFAULT_RATE: Rate = Rate::Frames(1000.0);
+
+/// Options of `linerate generate` about streams.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Streams")]
+pub struct StreamArgs {
+    /// Send this packet: layers as in 'ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)' (docs/streams.md); several are sent together
+    #[arg(short = 'k', long, value_name = "PACKET", conflicts_with_all = ["streams", "udp"])]
+    packet: Vec<String>,
+    /// Send the streams that this TOML file describes (docs/streams.md; - for standard input)
+    #[arg(long, value_name = "FILE", conflicts_with = "udp")]
+    streams: Option<PathBuf>,
+    /// Send a UDP datagram
+    #[arg(long)]
+    pub udp: bool,
+    /// Sizes of frames with FCS: 64, 64..1518/100, random(64..1518), [64:7,594:4,1518:1], imix [default: as long as the packet, 64 at least]
+    #[arg(long, value_name = "SIZES", conflicts_with_all = ["streams", "replay"])]
+    size: Option<String>,
+    /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --seconds is given]
+    #[arg(short = 'c', long, value_name = "N", conflicts_with_all = ["streams", "replay"])]
+    count: Option<u64>,
+    /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
+    #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with_all = ["streams", "replay", "poisson"])]
+    burst: Option<(u64, u64)>,
+    /// Draw the gaps between frames from an exponential distribution whose mean is that of the rate
+    #[arg(long, conflicts_with_all = ["streams", "replay"])]
+    poisson: bool,
+    /// What is random follows from this
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["streams", "replay"])]
+    seed: u64,
+    /// End each payload with 16 bytes that say stream, number and time, for --check here or `linerate count --check` elsewhere
+    #[arg(long, conflicts_with_all = ["streams", "replay"])]
+    stamp: bool,
+    /// What those bytes are checked under, the same number at both ends
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["streams", "replay"])]
+    key: Option<Key>,
+    /// Source MAC address
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01", requires = "udp")]
+    src_mac: MacAddr,
+    /// Destination MAC address
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02", requires = "udp")]
+    dst_mac: MacAddr,
+    /// Source address, IPv4 or IPv6
+    #[arg(long, value_name = "IP", default_value = "198.18.0.1", requires = "udp")]
+    src_ip: IpAddr,
+    /// Destination address, of the same family
+    #[arg(long, value_name = "IP", default_value = "198.18.0.2", requires = "udp")]
+    dst_ip: IpAddr,
+    /// Source port
+    #[arg(long, value_name = "PORT", default_value_t = 49152, requires = "udp")]
+    src_port: u16,
+    /// Use so many source ports in turn, from --src-port on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
+    src_ports: u16,
+    /// Destination port (default: discard)
+    #[arg(long, value_name = "PORT", default_value_t = 9, requires = "udp")]
+    dst_port: u16,
+}
+
+/// What else decides on streams.
+pub struct Around<'a> {
+    /// The rate asked for.
+    pub rate: Option<Asked>,
+    /// The line that shares refer to, where the user says it.
+    pub line: Option<f64>,
+    /// The interface that frames leave through.
+    pub found: Option<&'a Found>,
+    /// Whether the run ends by itself after some time.
+    pub is_timed: bool,
+    /// Whether a receiver is to check the frames.
+    pub is_checked: bool,
+}
+
+impl StreamArgs {
+    /// The streams, as they are before a next hop's MAC address is known.
+    pub fn set(&self, around: &Around<'_>) -> anyhow::Result<StreamSet> {
+        if let Some(path) = &self.streams {
+            return self.read(path, around);
+        }
+        let rate = around.rate.map(|asked| guard::rate_on(asked, around.line, around.found)).transpose()?;
+        let rate = rate.unwrap_or(DEFAULT_RATE);
+        let texts = if self.udp { vec![self.datagram()?] } else { self.packet.clone() };
+        // Several share the rate: their own only say that they take turns.
+        let shared = texts.len() > 1 && rate != Rate::Top;
+        let own = if shared { Rate::Frames(1.0) } else { rate };
+        let streams = texts.iter().enumerate().map(|(id, text)| self.stream(id as u32, text, own, around));
+        Ok(StreamSet {
+            streams: streams.collect::<anyhow::Result<_>>()?,
+            order: Order::Interleaved,
+            rate: shared.then_some(rate),
+            key: self.key.unwrap_or_default(),
+        })
+    }
+
+    fn read(&self, path: &Path, around: &Around<'_>) -> anyhow::Result<StreamSet> {
+        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        let text = match path == Path::new("-") {
+            true => std::io::read_to_string(std::io::stdin()),
+            false => std::fs::read_to_string(path),
+        };
+        let text = text.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
+        let line = around.line.or(guard::line_of(around.found));
+        let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of }).map_err(usage)?;
+        if let Some(asked) = around.rate {
+            set.rate = Some(guard::rate_on(asked, around.line, around.found)?);
+        }
+        let bounded = set.streams.iter().all(|stream| stream.count.is_some());
+        if !bounded && !around.is_timed {
+            return Err(usage(format!("{name}: not every stream has a count: say when to stop, by --seconds")));
+        }
+        Ok(set)
+    }
+
+    /// Whether anything is to be sent that is described here.
+    pub fn is_given(&self) -> bool {
+        self.udp || self.streams.is_some() || !self.packet.is_empty()
+    }
+
+    fn stream(&self, id: u32, text: &str, rate: Rate, around: &Around<'_>) -> anyhow::Result<Stream> {
+        let mark = if self.stamp || around.is_checked { Mark::Trailer } else { Mark::None };
+        let size = self.size.as_deref();
+        let sizes = size.map_or(Ok(Sizes::Natural(SMALLEST)), |size| packet::sizes(size, self.seed));
+        let sizes = sizes.map_err(|wrong| explain("--size", size.unwrap_or_default(), &wrong))?;
+        let setup = Setup { link: Link::Ethernet, sizes, mark, seed: self.seed.wrapping_add(id.into()), files: &frame_of };
+        let frames = packet::frames(text, &setup).map_err(|wrong| explain("--packet", text, &wrong))?;
+        let count = self.count.unwrap_or(if around.is_timed { 0 } else { DEFAULT_COUNT });
+        Ok(Stream {
+            name: format!("packet{}", id + 1),
+            id,
+            variants: frames.variants,
+            size: frames.size,
+            selectors: frames.selectors,
+            rate,
+            shape: self.shape(id),
+            count: (count > 0).then_some(count),
+            next: Next::Following,
+            mark,
+        })
+    }
+
+    fn shape(&self, id: u32) -> Shape {
+        match self.burst {
+            Some((frames, gap)) => Shape::Bursts { frames, gap },
+            None if self.poisson => Shape::Poisson { seed: self.seed.wrapping_add(id.into()) },
+            None => Shape::Even,
+        }
+    }
+
+    /// The options of `--udp` as a packet.
+    fn datagram(&self) -> anyhow::Result<String> {
+        let ip = match (self.src_ip, self.dst_ip) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => "ip",
+            (IpAddr::V6(_), IpAddr::V6(_)) => "ip6",
+            (source, destination) => {
+                return Err(usage(format!("{source} and {destination} are not of the same family")));
+            }
+        };
+        let Some(last) = self.src_port.checked_add(self.src_ports.max(1) - 1) else {
+            let left = u16::MAX - self.src_port + 1;
+            return Err(usage(format!("--src-ports: from port {} on there are only {left}", self.src_port)));
+        };
+        let StreamArgs { src_mac, dst_mac, src_ip, dst_ip, src_port, dst_port, .. } = self;
+        let port = if last == *src_port { last.to_string() } else { format!("{src_port}..{last}") };
+        Ok(format!(
+            "eth(src={src_mac}, dst={dst_mac})/{ip}(src={src_ip}, dst={dst_ip})/udp(sport={port}, dport={dst_port})"
+        ))
+    }
+}
+
+/// What is wrong with a text, and where in it.
+fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
+    let part = text.get(wrong.at.clone()).filter(|part| !part.is_empty() && *part != text);
+    let part = part.map_or_else(String::new, |part| format!(" at {part:?}"));
+    usage(format!("{option} {text:?}{part}: {}", wrong.what))
+}
+
+/// Frame `number` (from 1) of a capture file.
+fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
+    let text = |error: linerate_port::PortError| error.to_string();
+    let port = Recording::open(path).map_err(|error| error.to_string())?.port().map_err(text)?;
+    let mut queue = port.queues.into_iter().next().ok_or("has no queue")?;
+    let mut passed = 0;
+    loop {
+        let head = queue.fill(Nanos::ZERO).map_err(text)?;
+        let frames = head.burst.len() as u64;
+        if number > passed && number - passed <= frames {
+            return Ok(head.burst.frame((number - passed - 1) as usize).to_vec());
+        }
+        if frames == 0 && head.horizon == Horizon::Ended {
+            return Err(format!("{path} has {passed} frames, of which there is no number {number} (the first is 1)"));
+        }
+        queue.consume(frames as usize);
+        passed += frames;
+    }
+}
+
+/// `100/1ms`: frames of a burst, and nanoseconds between two.
+fn burst(text: &str) -> Result<(u64, u64), String> {
+    let (frames, gap) = text.split_once('/').ok_or("write frames and a gap, as in 100/1ms")?;
+    let frames = frames.parse().ok().filter(|frames| *frames > 0).ok_or("a burst has 1 frame or more, as in 100/1ms")?;
+    let gap = span(gap)?;
+    Ok((frames, u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX)))
+}
