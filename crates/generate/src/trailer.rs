@@ -71,7 +71,7 @@ impl Trailer {
     #[inline(always)]
     pub fn read(bytes: &[u8; LEN], key: &Key) -> Option<Self> {
         let (name, time) = words(bytes);
-        (check(name, time >> 24, key) == time & CHECK).then(|| Trailer {
+        (check(name, time >> 24, key) == time & CHECK).then_some(Trailer {
             stream: (name >> SEQUENCE_BITS) as u32,
             sequence: name & ((1 << SEQUENCE_BITS) - 1),
             time: time >> 24,

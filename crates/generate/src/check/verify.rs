@@ -3,7 +3,7 @@
 use crate::trailer::Tail;
 use linerate_burst::Flags;
 use linerate_wire::registry::{ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
-use linerate_wire::{Layers, Link, Protocol, Pseudo, Role, Stop, dissect};
+use linerate_wire::{Layers, Link, Protocol, Pseudo, Role, Stop, Sum, dissect};
 use linerate_wire::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
 
 /// What the checksums and lengths of a frame say.
@@ -53,21 +53,24 @@ fn outermost(packet: &[u8], unfinished: bool) -> Option<Verdict> {
 /// Of a whole message; `None` of one without a checksum over all of it.
 #[inline(always)]
 fn transport(protocol: u8, message: &[u8], pseudo: &Pseudo) -> Option<Verdict> {
+    // The sum over a message with a right checksum is that over nothing.
+    let sums_up = |sum: Sum| sum.with(message).checksum() == 0;
+    let with_addresses = || sums_up(pseudo.sum(protocol, message.len() as u32));
     let right = match protocol {
         UDP => {
-            let length = u16::from_be_bytes([*message.get(4)?, *message.get(5)?]);
-            if usize::from(length) != message.len() && length != 0 {
+            let [_, _, _, _, long, length, sum @ ..]: &[u8; udp::LEN] = message.first_chunk()?;
+            let length = usize::from(u16::from_be_bytes([*long, *length]));
+            if length != message.len() && length != 0 {
                 return Some(Verdict::Wrong);
             }
-            let datagram = udp::View::parse(message).ok()?;
-            if datagram.checksum() == 0 && matches!(pseudo, Pseudo::V4 { .. }) {
+            if *sum == [0; 2] && matches!(pseudo, Pseudo::V4 { .. }) {
                 return None;
             }
-            datagram.is_checksum_right(pseudo)
+            *sum != [0; 2] && with_addresses()
         }
-        TCP => tcp::View::parse(message).is_ok_and(|segment| segment.is_checksum_right(pseudo)),
-        ICMP => icmp::View::parse(message).is_ok_and(|message| message.is_checksum_right()),
-        ICMPV6 => icmpv6::View::parse(message).is_ok_and(|message| message.is_checksum_right(pseudo)),
+        TCP => tcp::View::parse(message).is_ok() && with_addresses(),
+        ICMP => icmp::View::parse(message).is_ok() && sums_up(Sum::ZERO),
+        ICMPV6 => icmpv6::View::parse(message).is_ok() && with_addresses(),
         SCTP => sctp::View::parse(message).is_ok_and(|packet| packet.is_checksum_right()),
         UDP_LITE => {
             let datagram = udp_lite::View::parse(message).ok()?;
