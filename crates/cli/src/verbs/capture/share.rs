@@ -3,7 +3,6 @@
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number};
 use crate::view::rates::grouped;
-use anyhow::Context;
 use linerate_engine::{Sharing, SharingOptions};
 use linerate_port::spec::parse_size;
 use linerate_share::{Access, Error};
