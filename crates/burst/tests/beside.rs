@@ -163,8 +163,13 @@ fn the_slower_side_gets_less_to_do() {
     with_helper(|helper| {
         let nap = || thread::sleep(std::time::Duration::from_micros(300));
         let meeting = std::sync::Barrier::new(2);
-        let meet = || drop(meeting.wait());
-        let meet_and_nap = || (meet(), nap()).1;
+        let meet = || {
+            meeting.wait();
+        };
+        let meet_and_nap = || {
+            meet();
+            nap();
+        };
         assert_eq!(helper.share(1000), 500);
         (0..300).for_each(|_| helper.beside(meet_and_nap, &mut || meet()));
         assert!(helper.share(1000) < 300, "{}", helper.share(1000));
