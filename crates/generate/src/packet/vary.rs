@@ -27,6 +27,9 @@ pub struct Varying {
     pub pattern: Option<(usize, Pattern)>,
 }
 
+/// Selectors, and for each field which one it follows and what an index means.
+pub type Moving = (Vec<Selector>, Vec<(usize, Map)>);
+
 /// What several fields share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
@@ -39,7 +42,7 @@ enum Group {
 ///
 /// # Errors
 /// The index of a field, and what is wrong with how it is to move.
-pub fn selectors(fields: &[Varying], seed: u64) -> Result<(Vec<Selector>, Vec<(usize, Map)>), (usize, String)> {
+pub fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
     let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
     for (index, field) in fields.iter().enumerate() {
         groups.entry(group(index, field)).or_default().push(index);
