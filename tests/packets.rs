@@ -3,6 +3,7 @@
 //!
 //! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the tests say that they are skipped.
 
+#[allow(dead_code)] // what others compare layers by
 #[path = "layers/frames.rs"]
 mod frames;
 #[allow(dead_code)] // what others compare layers by
@@ -58,8 +59,13 @@ const FIELDS: [&str; 11] = [
     "_ws.malformed",
 ];
 
-const CHECKS: [&str; 4] =
-    ["ip.check_checksum:TRUE", "tcp.check_checksum:TRUE", "udp.check_checksum:TRUE", "sctp.checksum:CRC-32c"];
+const CHECKS: [&str; 5] = [
+    "ip.check_checksum:TRUE",
+    "tcp.check_checksum:TRUE",
+    "udp.check_checksum:TRUE",
+    "udplite.check_checksum:TRUE",
+    "sctp.checksum:CRC-32c",
+];
 
 /// What each kind of header carries here, so that it is whole.
 fn inside(kind: &Kind) -> &'static str {
@@ -67,7 +73,7 @@ fn inside(kind: &Kind) -> &'static str {
         "sctp" => "/payload(hex=000300160000000100020003000000000102030405060000)",
         "vxlan" | "erspan" | "erspan3" => "/eth/ip/udp/payload(\"hello\")",
         "gtpu" | "geneve" | "gre" | "mpls" | "vlan" | "qinq" | "snap" | "ppp" => "/ip/udp/payload(\"hello\")",
-        "pptp" => "/ppp/ip/udp/payload(\"hello\")",
+        "pptp" | "pppoe" => "/ppp/ip/udp/payload(\"hello\")",
         "teredo" => "/ip6(src=2001:0:c000:201:0:efff:3fff:fdfe)/udp/payload(\"hello\")",
         "icmp6" => "/payload(hex=00010002aabbccdd)",
         "hbh" | "dstopts" | "routing" | "frag" | "ah" => "/udp/payload(\"hello\")",

@@ -13,7 +13,7 @@
 //! let set = streams("dns.toml", text, &Setup::default())?;
 //! assert_eq!((set.streams.len(), set.streams[0].variants.len()), (1, 12));
 //! let error = streams("dns.toml", &text.replace("dport", "dprt"), &Setup::default()).unwrap_err();
-//! assert!(error.to_string().starts_with("dns.toml:3:44: stream 1, packet: \"dprt\": udp has no \"dprt\"; did you mean dport?"));
+//! assert!(error.to_string().starts_with("dns.toml:3:42: stream 1, packet: \"dprt\": udp has no \"dprt\"; did you mean dport?"));
 //! # Ok::<(), linerate_generate::file::FileError>(())
 //! ```
 

@@ -129,7 +129,10 @@ fn examples_are_read_and_conform_to_the_schema() {
     }
     assert!(read > 2, "{read} examples");
     let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
-    let packets = lines.iter().filter_map(|line| line.split('`').nth(1)).filter(|text| text.contains('/'));
+    let packets = lines
+        .iter()
+        .filter_map(|line| line.split('`').nth(1))
+        .filter(|text| text.contains("/udp") || text.contains("/payload"));
     for packet in packets {
         let setup = linerate_generate::packet::Setup { files: &|_, _| Ok(vec![0; 60]), ..Default::default() };
         linerate_generate::packet::frames(packet, &setup).unwrap_or_else(|wrong| panic!("{packet}: {wrong}"));

@@ -129,13 +129,14 @@ impl<'a> Table<'a> {
 }
 
 fn is(of: Type, value: &DeValue<'_>) -> bool {
-    match (of, value) {
-        (Type::Text, DeValue::String(_)) | (Type::Number, DeValue::Integer(_)) | (Type::Flag, DeValue::Boolean(_)) => {
-            true
-        }
-        (Type::Burst, DeValue::Table(_)) | (Type::Streams, DeValue::Array(_)) => true,
-        _ => false,
-    }
+    matches!(
+        (of, value),
+        (Type::Text, DeValue::String(_))
+            | (Type::Number, DeValue::Integer(_))
+            | (Type::Flag, DeValue::Boolean(_))
+            | (Type::Burst, DeValue::Table(_))
+            | (Type::Streams, DeValue::Array(_))
+    )
 }
 
 fn join(table: &str, key: &str) -> String {

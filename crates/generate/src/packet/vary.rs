@@ -27,6 +27,9 @@ pub struct Varying {
     pub pattern: Option<(usize, Pattern)>,
 }
 
+/// Selectors, and for each field which one it follows and what an index means.
+pub type Moving = (Vec<Selector>, Vec<(usize, Map)>);
+
 /// What several fields share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
@@ -39,7 +42,7 @@ enum Group {
 ///
 /// # Errors
 /// The index of a field, and what is wrong with how it is to move.
-pub fn selectors(fields: &[Varying], seed: u64) -> Result<(Vec<Selector>, Vec<(usize, Map)>), (usize, String)> {
+pub fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
     let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
     for (index, field) in fields.iter().enumerate() {
         groups.entry(group(index, field)).or_default().push(index);
@@ -104,6 +107,10 @@ fn mesh(sets: &[&Set], order: Order, seed: u64) -> Result<(Selector, Vec<u64>), 
     let (mut product, mut divisors) = (1u64, vec![1; sets.len()]);
     for (set, divisor) in sets.iter().zip(&mut divisors).rev() {
         *divisor = product;
+        // A list has no divisor of its own: each of its values is there so many times.
+        if matches!(set, Set::List(_)) && product.saturating_mul(set.count() as u64) > MOST_WEIGHTED as u64 {
+            return Err("the field with a list changes too slowly here: write it last".to_owned());
+        }
         let count = u64::try_from(set.count()).ok().filter(|count| *count > 0);
         let whole = count.and_then(|count| product.checked_mul(count));
         product = whole.ok_or("there are more than 2^64 combinations")?;
@@ -197,6 +204,8 @@ mod tests {
     fn fields_that_cannot_move_so_are_refused() {
         let mesh = Some(Pattern::Mesh);
         let wide = "0..0xffffffffffff";
+        assert!(frames(&[("[1,2]", mesh), (wide, mesh)], 1).unwrap_err().1.contains("write it last"));
+        assert!(frames(&[(wide, mesh), ("[1,2]", mesh)], 1).is_ok());
         assert!(frames(&[(wide, mesh), (wide, mesh)], 1).unwrap_err().1.contains("2^64"));
         assert!(frames(&[("1..9 random @c", None), ("1..8 @c", None)], 1).unwrap_err().1.contains("same number"));
         assert!(
