@@ -3,9 +3,9 @@
 use crate::stage::{Stage, alone, marks, set, stream};
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
-use linerate_port::counting::Then;
 use linerate_generate::Rate;
 use linerate_generate::stream::{Order, Shape, StreamSet};
+use linerate_port::counting::Then;
 use linerate_port::{PortError, Spec, TxOptions, open_tx};
 use linerate_tests::support::{tool, wait_until};
 use std::time::{Duration, Instant};

@@ -147,11 +147,8 @@ pub fn variant(length: usize) -> Variant {
         change(UDP, 2, 3, 60_000, -3),
         change(UDP + 2, 2, 4, 1024, 1),
     ];
-    let checksum = |offset, plus, no_zero, parts| Checksum {
-        offset,
-        kind: ChecksumKind::Internet { plus, no_zero },
-        parts,
-    };
+    let checksum =
+        |offset, plus, no_zero, parts| Checksum { offset, kind: ChecksumKind::Internet { plus, no_zero }, parts };
     let header = checksum(IP + 10, 0, false, vec![(IP, UDP)]);
     let udp = checksum(UDP + 6, 17 + datagram, true, vec![(IP + 12, IP + 20), (UDP, length)]);
     let trailer = (length >= PAYLOAD + trailer::LEN).then(|| length - trailer::LEN);

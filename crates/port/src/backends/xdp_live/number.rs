@@ -110,7 +110,8 @@ impl Claims {
 
     fn take_change(&mut self, change: &Change) -> Result<(), String> {
         let Change { offset, width, mask, .. } = *change;
-        let is_run = mask != 0 && (mask >> mask.trailing_zeros()).wrapping_add(1) & (mask >> mask.trailing_zeros()) == 0;
+        let is_run =
+            mask != 0 && (mask >> mask.trailing_zeros()).wrapping_add(1) & (mask >> mask.trailing_zeros()) == 0;
         if !(1..=16).contains(&width) || !is_run || width < 16 && mask >> (8 * width) != 0 {
             return Err(format!("a field at {offset} of {width} bytes with mask {mask:#x}"));
         }

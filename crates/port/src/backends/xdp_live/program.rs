@@ -118,9 +118,10 @@ impl Layout {
 
     /// The least time from one frame to the next, in nanoseconds.
     pub fn least_gap(&self) -> u64 {
-        let gaps = self.streams.iter().zip(&self.turns.paces).flat_map(|(stream, pace)| {
-            stream.writers.iter().map(|writer| pace.rate.nanos(1, writer.length() as u64))
-        });
+        let gaps =
+            self.streams.iter().zip(&self.turns.paces).flat_map(|(stream, pace)| {
+                stream.writers.iter().map(|writer| pace.rate.nanos(1, writer.length() as u64))
+            });
         let by_round = self.turns.paces.iter().any(|pace| pace.by_round);
         gaps.min().unwrap_or_default() / if by_round { self.streams.len() as u64 } else { 1 }
     }

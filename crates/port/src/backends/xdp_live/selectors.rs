@@ -26,11 +26,19 @@ pub struct Selectors {
 enum Place {
     Zero,
     /// Bits of the frame's number.
-    Bits { shift: u32, mask: u64 },
+    Bits {
+        shift: u32,
+        mask: u64,
+    },
     /// A word, and how it goes on.
     Word(Counter),
     /// A slot of the stack, drawn for each frame.
-    Drawn { slot: usize, count: u64, seed: u64, alias: Option<(i32, u64)> },
+    Drawn {
+        slot: usize,
+        count: u64,
+        seed: u64,
+        alias: Option<(i32, u64)>,
+    },
 }
 
 /// An index in turn.

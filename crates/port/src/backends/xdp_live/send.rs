@@ -138,7 +138,10 @@ impl TxQueue for XdpLiveTx {
 impl LiveSender for XdpLiveTx {
     fn prepare(&mut self, set: &StreamSet) -> Result<Arc<dyn LiveControl>, PortError> {
         if self.counts.received > 0 {
-            return Err(PortError::broken(self.interface.port(), "the queue has sent frames: open another for streams"));
+            return Err(PortError::broken(
+                self.interface.port(),
+                "the queue has sent frames: open another for streams",
+            ));
         }
         let prepared = Prepared::new(set, &self.interface, &self.devmap)?;
         let control = prepared.control();

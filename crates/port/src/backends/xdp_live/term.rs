@@ -95,7 +95,9 @@ fn half_step(start: u128, step: i128, last: u64, half: Half) -> Result<u64, Stri
     let stays_below = u128::from(start as u64) + reach(low) <= u64::MAX.into();
     let stays_above = reach(low.wrapping_neg()) <= u128::from(start as u64);
     match (stays_below, stays_above && low != 0, half) {
-        (false, false, _) => Err("a field of more than 64 bits carries from its lower 64 bits into the upper ones".into()),
+        (false, false, _) => {
+            Err("a field of more than 64 bits carries from its lower 64 bits into the upper ones".into())
+        }
         (.., Half::Lower | Half::Only) => Ok(low),
         (true, _, Half::Upper) => Ok(high),
         // A step back of the lower half alone.

@@ -312,7 +312,10 @@ fn what_programs_cannot_do_is_told() {
         (changed(Change { offset: 57, ..some.clone() }), "beyond its frame"),
         (changed(Change { offset: usize::MAX, ..some.clone() }), "beyond its frame"),
         (changed(Change { selector: 1, ..some.clone() }), "not there"),
-        (with(&|stream| stream.variants[0].changes = vec![some.clone(), change(23, 1, 0, Values::counting(0))]), "overlaps"),
+        (
+            with(&|stream| stream.variants[0].changes = vec![some.clone(), change(23, 1, 0, Values::counting(0))]),
+            "overlaps",
+        ),
         (with(&|stream| stream.variants[0].trailer = Some(45)), "beyond its frame"),
         (
             with(&|stream| {

@@ -111,7 +111,9 @@ fn limit_of_sequence(streams: &[Stream]) -> Result<u64, String> {
             Next::Goto { stream: to, .. } if to >= streams.len() => {
                 return Err(format!("stream {:?} goes to stream {to} of {}", stream.name, streams.len()));
             }
-            _ if stream.count == Some(0) => return Err(format!("stream {:?} of a sequence sends no frame", stream.name)),
+            _ if stream.count == Some(0) => {
+                return Err(format!("stream {:?} of a sequence sends no frame", stream.name));
+            }
             _ => {}
         }
     }

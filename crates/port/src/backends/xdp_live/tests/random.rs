@@ -5,7 +5,15 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 fn value() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0u64), Just(1), Just(0xffff), Just(u64::MAX), any::<u64>(), 0u64..300, any::<u32>().prop_map(u64::from)]
+    prop_oneof![
+        Just(0u64),
+        Just(1),
+        Just(0xffff),
+        Just(u64::MAX),
+        any::<u64>(),
+        0u64..300,
+        any::<u32>().prop_map(u64::from)
+    ]
 }
 
 fn wide() -> impl Strategy<Value = u128> {
@@ -27,8 +35,12 @@ fn selector() -> impl Strategy<Value = Selector> {
 fn map() -> impl Strategy<Value = Values> {
     let step = prop_oneof![(-3i128..4), any::<i64>().prop_map(i128::from), (0u32..127).prop_map(|bit| 1 << bit)];
     prop_oneof![
-        (wide(), step, 0u64..6, 0u64..6)
-            .prop_map(|(start, step, divide, modulo)| Values::Range { start, step, divide, modulo }),
+        (wide(), step, 0u64..6, 0u64..6).prop_map(|(start, step, divide, modulo)| Values::Range {
+            start,
+            step,
+            divide,
+            modulo
+        }),
         prop::collection::vec(wide(), 0..9).prop_map(|values| Values::List(values.into())),
         (wide(), prop_oneof![wide(), (0u32..128).prop_map(|bit| 1 << bit)], any::<u64>())
             .prop_map(|(start, span, seed)| Values::Scatter { start, span, seed }),
