@@ -104,8 +104,8 @@ fn the_demonstration_in_memory_loses_nothing() {
 
 #[test]
 fn the_quick_benchmarks_print_a_row_each() {
-    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge"]).good().output;
-    assert!(rows.lines().count() >= 6, "{rows}");
+    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge", "render"]).good().output;
+    assert!(rows.lines().count() >= 30, "{rows}");
     for row in rows.lines() {
         let row: Value = serde_json::from_str(row).expect("a JSON document a line");
         assert_eq!(row["schema"], "linerate/bench/1");

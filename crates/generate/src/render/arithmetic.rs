@@ -57,3 +57,25 @@ pub(super) fn quotient(number: u64, by: u64) -> u64 {
 pub(super) fn remainder(number: u64, by: u64) -> u64 {
     if (number | by) >> 32 == 0 { u64::from(number as u32 % by as u32) } else { number % by }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_fold_as_rfc_1071_says() {
+        for sum in [0, 1, 0xffff, 0x1_0000, 0x1_fffe, 0xffff_ffff, 0xffff_fffe_0001, u64::MAX] {
+            let mut naive = sum;
+            while naive > 0xffff {
+                naive = (naive & 0xffff) + (naive >> 16);
+            }
+            assert_eq!(fold(sum), naive, "{sum:#x}");
+        }
+    }
+
+    #[test]
+    fn no_checksum_but_0_is_replaced() {
+        assert_eq!(not_zero(0), 0xffff);
+        assert!((1..=0xffff).all(|checksum| not_zero(checksum) == checksum));
+    }
+}

@@ -196,7 +196,7 @@ fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
             let mut state = seed.wrapping_add(numbers[0].wrapping_add(1).wrapping_mul(GAMMA));
             let (step, count) = (step.wrapping_mul(GAMMA), u64::from(selector.count as u32));
             for index in indices {
-                *index = (mix(state) >> 32) * count >> 32;
+                *index = ((mix(state) >> 32) * count) >> 32;
                 state = state.wrapping_add(step);
             }
         }

@@ -37,10 +37,13 @@ fn good() -> StreamSet {
     StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }
 }
 
+/// Makes a set wrong.
+type Damage = fn(&mut StreamSet);
+
 #[test]
 fn what_is_wrong_is_said() {
     assert_eq!(good().check(), Ok(()));
-    let cases: &[(&str, fn(&mut StreamSet))] = &[
+    let cases: &[(&str, Damage)] = &[
         ("there is no stream", |set| set.streams.clear()),
         ("NaN is not a rate", |set| set.rate = Some(Rate::Frames(f64::NAN))),
         ("0 is not a rate", |set| set.streams[0].rate = Rate::Frames(0.0)),
