@@ -1,12 +1,13 @@
 //! A sender, a receiver, and streams for them.
 
 use linerate_burst::{Count, Ledger};
-use linerate_engine::{Progress, Source, Stop, Transmit, TransmitReport};
+use linerate_engine::streams::Run;
+use linerate_engine::{Stop, Streams, StreamsReport};
 use linerate_generate::stream::{
     Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
 };
 use linerate_generate::trailer::{self, Key};
-use linerate_generate::{Pacing, Rate};
+use linerate_generate::Rate;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::counting::{Counting, Then};
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
@@ -63,15 +64,14 @@ impl Stage {
     }
 
     /// Sends streams to their end, or as long as it may.
-    pub fn send(&self, set: &StreamSet, duration: Option<Duration>) -> TransmitReport {
+    pub fn send(&self, set: &StreamSet, duration: Option<Duration>) -> StreamsReport {
         self.transmit(set, duration, Stop::new())
     }
 
-    pub fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> TransmitReport {
-        let mut port = self.sender();
-        let source = Source::live(&mut port, set).unwrap().expect("the port makes frames itself");
-        let pacing = Pacing::Fixed(Rate::Top);
-        Transmit { source, port, pacing, duration, stop, progress: Progress::new() }.run()
+    pub fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> StreamsReport {
+        let streams = Streams::new(set, self.sender()).unwrap();
+        assert!(streams.is_live(), "the port makes frames itself: {:?}", streams.note());
+        streams.run(&Run { duration, stop, ..Run::default() })
     }
 
     /// Sends streams while `b` captures, and returns what `b` captured: bytes and arrival times.

@@ -217,8 +217,7 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
     let send = |(part, port): (Traffic, TxPort)| {
         let mut sender = Sender::new(vec![port], run.limits());
         let paced = part.is_paced();
-        let mut work =
-            Work { traffic: part, start, put_off: 0, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
+        let mut work = Work { traffic: part, start, put_off: 0, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
         std::thread::sleep(start.since(clock::now()));
         let result = sender.run(
             &mut work,

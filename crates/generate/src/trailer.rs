@@ -164,6 +164,14 @@ mod tests {
     ];
 
     #[test]
+    fn keys_are_read() {
+        assert_eq!(("0xff".parse(), "255".parse()), (Ok(Key(255)), Ok(Key(255))));
+        for wrong in ["0", "", "x", "0x1ffffffffffffffff"] {
+            assert!(wrong.parse::<Key>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn the_examples_of_the_page_are_true() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/trailer.md");
         let page = std::fs::read_to_string(page).unwrap();

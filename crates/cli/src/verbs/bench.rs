@@ -9,8 +9,8 @@ mod generate;
 mod measure;
 mod merge;
 mod pcap;
-mod replay;
 mod render;
+mod replay;
 mod traffic;
 
 use self::measure::Row;

@@ -18,7 +18,9 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use anyhow::bail;
 use linerate_burst::Count;
-use linerate_engine::{Edits, Memory, Capture, CaptureReport, Progress, Replay, ReplayReport, Selection, Stop, Waiting};
+use linerate_engine::{
+    Capture, CaptureReport, Edits, Memory, Progress, Replay, ReplayReport, Selection, Stop, Waiting,
+};
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};

@@ -12,7 +12,20 @@ const SHOWN: usize = 16;
 pub fn print(summary: &Summary, rows: &[StreamRow], name: impl Fn(u32) -> String) -> String {
     let mut text = fate(summary);
     let mut lines = table(
-        &["stream", "sent", "received", "lost", "repeated", "reordered", "corrupted", "rate", "p50", "p99", "max", "ipdv"],
+        &[
+            "stream",
+            "sent",
+            "received",
+            "lost",
+            "repeated",
+            "reordered",
+            "corrupted",
+            "rate",
+            "p50",
+            "p99",
+            "max",
+            "ipdv",
+        ],
         1,
     );
     let mut shown: Vec<&StreamRow> = rows.iter().collect();

@@ -4,10 +4,10 @@
 //! due the thread sleeps as long as sleeping is exact enough, then looks at the clock until it is time.
 
 use super::feed::{Feed, Turn};
-use crate::outlets::Outlets;
 use super::{Replay, ReplayReport};
 use crate::clock;
 use crate::control::{Progress, Stop};
+use crate::outlets::Outlets;
 use linerate_burst::{Count, Ledger, Nanos, Stage};
 use linerate_generate::{Delays, Pacing, Rate, Schedule};
 use linerate_port::{PortError, Sent};

@@ -3,9 +3,9 @@
 //!
 //! Rates are of frames that arrived. A path that cannot send a size has no row for it.
 
+use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic::{self, FOUR, ONE};
-use super::Effort;
 use anyhow::{Context, bail};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};

@@ -1,7 +1,7 @@
 //! What benchmarks send.
 
-use linerate_engine::streams::Run;
 use linerate_engine::Streams;
+use linerate_engine::streams::Run;
 use linerate_generate::Rate;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
@@ -12,8 +12,7 @@ use std::time::Duration;
 /// A datagram in which nothing changes.
 pub const ONE: &str = "ip/udp(sport=49152)";
 /// Addresses and ports change, two by chance and two in turn, and both checksums with them.
-pub const FOUR: &str =
-    "ip(src=random(198.18.0.1..198.18.255.255), dst=198.19.0.1..198.19.195.80)/udp(sport=random(1024..61023), dport=1024..2023)";
+pub const FOUR: &str = "ip(src=random(198.18.0.1..198.18.255.255), dst=198.19.0.1..198.19.195.80)/udp(sport=random(1024..61023), dport=1024..2023)";
 
 /// So many frames of a packet, of this size with FCS, at top speed.
 pub fn streams(packet: &str, size: usize, frames: u64, mark: Mark) -> anyhow::Result<StreamSet> {

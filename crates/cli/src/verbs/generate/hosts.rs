@@ -29,7 +29,8 @@ impl Hosts {
         let (mut seen, mut layers) = (BTreeSet::new(), Layers::new());
         for stream in &set.streams {
             let count = if stream.selectors.is_empty() { 1 } else { stream.count.unwrap_or(u64::MAX) };
-            hosts.is_part |= count > LOOKED_AT && stream.selectors.iter().any(|selector| !(1..=LOOKED_AT).contains(&selector.count));
+            hosts.is_part |=
+                count > LOOKED_AT && stream.selectors.iter().any(|selector| !(1..=LOOKED_AT).contains(&selector.count));
             for number in 0..count.min(LOOKED_AT) {
                 let frame = stream.frame(number, 0, &set.key);
                 let Some((sender, destination)) = ends(&frame, &mut layers) else { continue };
@@ -45,7 +46,8 @@ impl Hosts {
 
 /// Has all frames go to this MAC address.
 pub fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
-    let varies = |stream: &&Stream| stream.variants.iter().flat_map(|variant| &variant.changes).any(|change| change.offset < 6);
+    let varies =
+        |stream: &&Stream| stream.variants.iter().flat_map(|variant| &variant.changes).any(|change| change.offset < 6);
     if let Some(stream) = set.streams.iter().find(varies) {
         return Err(usage(format!(
             "stream {:?} says itself which MAC addresses its frames go to: leave that out of the packet, or --gateway and --resolve",

@@ -63,12 +63,7 @@ pub struct ReplayArgs {
 }
 
 /// Replays the recording at `path`.
-pub(super) fn run(
-    args: &Args,
-    path: &str,
-    spec: &Spec,
-    duration: Option<Duration>,
-) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
     let recorded = &args.recorded;
     let pacing = recorded.pacing(args.rate, args.line, spec)?;
     let specs: Vec<Spec> = std::iter::once(Ok(spec.clone()))

@@ -78,7 +78,8 @@ impl Outcome<'_> {
             eprint!("{}", self.text(checked.as_ref()));
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
-        let failures: Vec<String> = failures.chain(checked.iter().filter_map(|checked| checked.failure.clone())).collect();
+        let failures: Vec<String> =
+            failures.chain(checked.iter().filter_map(|checked| checked.failure.clone())).collect();
         for failure in &failures {
             eprintln!("linerate: {failure}");
         }

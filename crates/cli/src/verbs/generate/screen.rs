@@ -91,7 +91,9 @@ impl Tick<'_> {
             seconds: self.seconds,
             frames: self.frames,
             rates: self.rates,
-            streams: (0..names.len()).map(|place| StreamTick { name: names.get(place), sent: self.new[place] }).collect(),
+            streams: (0..names.len())
+                .map(|place| StreamTick { name: names.get(place), sent: self.new[place] })
+                .collect(),
             received: look.map(|look| look.totals.received + look.totals.counted),
             missing: look.map(|look| look.totals.missing),
             duplicated: look.map(|look| look.totals.duplicated),

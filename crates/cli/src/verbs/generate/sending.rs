@@ -84,7 +84,10 @@ fn answer(args: &Args, spec: &Spec, set: &mut StreamSet, stop: &Stop) -> anyhow:
         return Err(usage("no IP packet is sent: there is nobody to answer for, and nobody to ask"));
     };
     if args.answer.resolves_destination() && hosts.destinations.len() > 1 {
-        return Err(usage(format!("frames go to {} addresses and more: --resolve asks for one", hosts.destinations.len())));
+        return Err(usage(format!(
+            "frames go to {} addresses and more: --resolve asks for one",
+            hosts.destinations.len()
+        )));
     }
     if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, *destination, stop)? {
         hosts::send_to(set, mac)?;

@@ -3,6 +3,7 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
+use linerate_burst::{Horizon, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
@@ -10,7 +11,6 @@ use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, file};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::inventory::Found;
-use linerate_burst::{Horizon, Nanos};
 use linerate_wire::{Link, MacAddr};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,8 @@ impl StreamArgs {
         };
         let text = text.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         let line = around.line.or(guard::line_of(around.found));
-        let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of }).map_err(usage)?;
+        let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of })
+            .map_err(usage)?;
         if let Some(asked) = around.rate {
             set.rate = Some(guard::rate_on(asked, around.line, around.found)?);
         }
@@ -141,7 +142,8 @@ impl StreamArgs {
         let size = self.size.as_deref();
         let sizes = size.map_or(Ok(Sizes::Natural(SMALLEST)), |size| packet::sizes(size, self.seed));
         let sizes = sizes.map_err(|wrong| explain("--size", size.unwrap_or_default(), &wrong))?;
-        let setup = Setup { link: Link::Ethernet, sizes, mark, seed: self.seed.wrapping_add(id.into()), files: &frame_of };
+        let setup =
+            Setup { link: Link::Ethernet, sizes, mark, seed: self.seed.wrapping_add(id.into()), files: &frame_of };
         let frames = packet::frames(text, &setup).map_err(|wrong| explain("--packet", text, &wrong))?;
         let count = self.count.unwrap_or(if around.is_timed { 0 } else { DEFAULT_COUNT });
         Ok(Stream {
@@ -217,7 +219,8 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
 /// `100/1ms`: frames of a burst, and nanoseconds between two.
 fn burst(text: &str) -> Result<(u64, u64), String> {
     let (frames, gap) = text.split_once('/').ok_or("write frames and a gap, as in 100/1ms")?;
-    let frames = frames.parse().ok().filter(|frames| *frames > 0).ok_or("a burst has 1 frame or more, as in 100/1ms")?;
+    let frames =
+        frames.parse().ok().filter(|frames| *frames > 0).ok_or("a burst has 1 frame or more, as in 100/1ms")?;
     let gap = span(gap)?;
     Ok((frames, u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX)))
 }
