@@ -17,7 +17,11 @@ fn every_frame_is_counted_by_a_receiver_that_drops_or_passes() {
         let report = stage.send(&set(&[60], 300_000), None);
         assert!(report.failure.is_none(), "{:?}", report.failure);
         assert_exact(&report.ledger, 300_000);
-        assert_eq!((report.frames, report.bytes, counting.frames()), (300_000, 300_000 * 60, 300_000), "{then:?}");
+        assert_eq!(
+            (report.sent.frames, report.sent.bytes, counting.frames()),
+            (300_000, 300_000 * 60, 300_000),
+            "{then:?}"
+        );
     }
 }
 

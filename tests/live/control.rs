@@ -80,8 +80,8 @@ fn a_duration_ends_a_stream_without_end() {
     let counting = stage.counting(Then::Drop);
     let report = stage.send(&paced(10_000.0, None), Some(Duration::from_millis(300)));
     assert!(report.failure.is_none(), "{:?}", report.failure);
-    assert!((2_500..=3_600).contains(&report.frames), "{} frames", report.frames);
-    assert_eq!(report.frames, counting.frames());
+    assert!((2_500..=3_600).contains(&report.sent.frames), "{} frames", report.sent.frames);
+    assert_eq!(report.sent.frames, counting.frames());
     assert!(report.elapsed < Duration::from_millis(600), "{:?}", report.elapsed);
 }
 
@@ -126,7 +126,7 @@ fn a_stop_from_elsewhere_ends_a_run() {
         report
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
-    assert_eq!(report.frames, counting.frames());
+    assert_eq!(report.sent.frames, counting.frames());
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_end_that_takes_no_xdp_frames_is_told_and_nothing_counts_as_sent() {
     let report = stage.send(&set(&[60], 1000), None);
     let failure = report.failure.expect("nobody takes the frames").to_string();
     assert!(failure.contains("ethtool -K PEER gro on"), "{failure}");
-    assert_eq!(report.frames, 0);
+    assert_eq!(report.sent.frames, 0);
     assert_eq!(report.ledger.imbalances(), []);
     // The same for frames from memory.
     let mut port = stage.sender();
@@ -175,7 +175,7 @@ fn an_interface_that_is_down_is_waited_for_and_one_that_goes_is_an_error() {
             }
             run.join().unwrap()
         });
-        assert!(report.frames > 0 && report.elapsed < Duration::from_secs(5), "{:?}", report.elapsed);
+        assert!(report.sent.frames > 0 && report.elapsed < Duration::from_secs(5), "{:?}", report.elapsed);
         assert_eq!(report.ledger.imbalances(), []);
         assert!(gone || report.ledger.total(Count::SendLinkDown) == 1, "{:#?}", report.ledger);
         assert_eq!(report.failure.is_some(), gone, "{:?}", report.failure);
@@ -195,7 +195,7 @@ fn lengths_that_the_kernel_or_the_interface_refuses_are_told() {
     // How much of a page the kernel keeps for itself differs.
     let longest = (3380..3440).rfind(|length| prepare(*length).is_empty()).unwrap();
     let report = stage.send(&set(&[longest], 100), None);
-    assert!(report.failure.is_none() && report.frames == 100, "{:?}", report.failure);
+    assert!(report.failure.is_none() && report.sent.frames == 100, "{:?}", report.failure);
     let told = format!("frames of {} bytes: the kernel makes at most {longest}; use packet: or xdp:", longest + 1);
     assert!(prepare(longest + 1).ends_with(&told), "{}", prepare(longest + 1));
     // One by one from memory: what cannot be sent is counted, the others are sent, in order.

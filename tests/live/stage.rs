@@ -3,11 +3,11 @@
 use linerate_burst::{Count, Ledger};
 use linerate_engine::streams::Run;
 use linerate_engine::{Stop, Streams, StreamsReport};
+use linerate_generate::Rate;
 use linerate_generate::stream::{
     Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
 };
 use linerate_generate::trailer::{self, Key};
-use linerate_generate::Rate;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::counting::{Counting, Then};
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};

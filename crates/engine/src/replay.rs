@@ -12,10 +12,9 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::Timing;
+pub use crate::sender::Timing;
 
 use crate::control::{Progress, Stop};
-use crate::outlets::Outlets;
 use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
@@ -112,13 +111,11 @@ pub struct ReplayReport {
 impl Replay {
     /// Sends until the recording has ended as often as asked for, the time is over, or stopping is requested.
     pub fn run(mut self) -> ReplayReport {
-        let feed = self.feed();
-        let outlets = Outlets::new(std::mem::take(&mut self.ports));
-        let (feed, failure) = match feed {
+        let (feed, failure) = match self.feed() {
             Ok(feed) => (feed, None),
             Err(error) => (Feed::Held { batches: Vec::new(), at: 0, passes: Passes::new(1) }, Some(error)),
         };
-        Session::new(&self, feed, outlets).run(failure)
+        Session::run(self, feed, failure)
     }
 
     fn feed(&mut self) -> Result<Feed, PortError> {

@@ -205,12 +205,12 @@ impl Sender {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
         self.outlets.counters(&mut ledger);
-        let account = ledger.account(Stage::Send, self.outlets.name(0));
-        if truncated > 0 {
-            account.add(Count::SendReceived, truncated).add(Count::SendTruncated, truncated);
-        }
-        if self.downs > 0 {
-            account.add(Count::SendLinkDown, self.downs);
+        for (count, frames) in
+            [(Count::SendReceived, truncated), (Count::SendTruncated, truncated), (Count::SendLinkDown, self.downs)]
+        {
+            if frames > 0 {
+                ledger.account(Stage::Send, self.outlets.name(0)).add(count, frames);
+            }
         }
         self.limits.progress.lost.fetch_add(ledger.lost(), Ordering::Relaxed);
         let ports = self.outlets.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
