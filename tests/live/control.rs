@@ -39,22 +39,22 @@ fn rates_are_kept_on_average_and_from_frame_to_frame() {
 fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
     let Some(stage) = Stage::up() else { return };
     let mut bursts = stream(&[60], 400);
-    bursts.shape = Shape::Bursts { frames: 100, gap: 20_000_000 };
+    bursts.shape = Shape::Bursts { frames: 100, gap: 50_000_000 };
     let times = |set: &StreamSet| -> Vec<u64> {
         stage.send_and_capture(set).iter().map(|(frame, arrived)| marks(frame, *arrived).1).collect()
     };
-    assert_gaps(&times(&alone(bursts)), 10_000_000, &[100, 200, 300]);
-    let each = stream(&[60], 20);
-    let each = linerate_generate::stream::Stream { rate: Rate::Frames(100.0), ..each };
+    assert_gaps(&times(&alone(bursts)), 20_000_000, &[100, 200, 300]);
+    let each = stream(&[60], 12);
+    let each = linerate_generate::stream::Stream { rate: Rate::Frames(20.0), ..each };
     let set = StreamSet { streams: vec![each.clone(), each], order: Order::Interleaved, ..set(&[60], 1) };
-    assert_gaps(&times(&set), 5_000_000, &(2..40).step_by(2).collect::<Vec<_>>());
+    assert_gaps(&times(&set), 20_000_000, &(2..24).step_by(2).collect::<Vec<_>>());
 }
 
 /// Longer gaps are in front of these frames; a machine that does other work swallows some and makes a few.
 fn assert_gaps(times: &[u64], longer: u64, wanted: &[usize]) {
     let found: Vec<usize> = (1..times.len()).filter(|at| times[*at] - times[at - 1] > longer).collect();
     let right = found.iter().filter(|at| wanted.contains(at)).count();
-    assert!(right * 3 >= wanted.len() * 2 && found.len() - right <= 2, "{found:?}, not {wanted:?}");
+    assert!(right * 2 >= wanted.len() && (found.len() - right) * 3 <= right, "{found:?}, not {wanted:?}");
 }
 
 #[test]
