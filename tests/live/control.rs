@@ -4,7 +4,7 @@ use crate::stage::{Stage, alone, marks, set, stream};
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
 use linerate_generate::Rate;
-use linerate_generate::stream::{Order, Shape, StreamSet};
+use linerate_generate::stream::{Order, Shape, Stream, StreamSet};
 use linerate_port::counting::Then;
 use linerate_port::{PortError, Spec, TxOptions, open_tx};
 use linerate_tests::support::{tool, wait_until};
@@ -45,8 +45,8 @@ fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
     };
     assert_gaps(&times(&alone(bursts)), 20_000_000, &[100, 200, 300]);
     let each = stream(&[60], 12);
-    let each = linerate_generate::stream::Stream { rate: Rate::Frames(20.0), ..each };
-    let set = StreamSet { streams: vec![each.clone(), each], order: Order::Interleaved, ..set(&[60], 1) };
+    let each = Stream { rate: Rate::Frames(20.0), ..each };
+    let set = StreamSet { streams: vec![each.clone(), Stream { id: 6, ..each }], order: Order::Interleaved, ..set(&[60], 1) };
     assert_gaps(&times(&set), 20_000_000, &(2..24).step_by(2).collect::<Vec<_>>());
 }
 

@@ -1,121 +1,122 @@
-//! What a receiver saw of streams, for people.
+//! What a receiver saw of streams: tables and sentences for people, the clocks for programs.
 
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::table::table;
-use linerate_generate::check::{Delay, Fate, StreamRow, Summary};
-use std::fmt::Write;
+use linerate_burst::{Interface, StampSource};
+use linerate_generate::check::{LIMIT, StreamRow, Summary, WINDOW};
+use serde::Serialize;
 
-/// Streams that are shown; of more, those that lost most, then those that received most.
-const SHOWN: usize = 16;
+/// What latencies count from.
+const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the frame was made";
 
-/// A summary, and a table of streams by the names that `name` gives them.
-pub fn print(summary: &Summary, rows: &[StreamRow], name: impl Fn(u32) -> String) -> String {
-    let mut text = fate(summary);
-    let mut lines = table(
-        &[
-            "stream",
-            "sent",
-            "received",
-            "lost",
-            "repeated",
-            "reordered",
-            "corrupted",
-            "rate",
-            "p50",
-            "p99",
-            "max",
-            "ipdv",
-        ],
-        1,
-    );
-    let mut shown: Vec<&StreamRow> = rows.iter().collect();
-    shown.sort_by_key(|row| std::cmp::Reverse((row.fate.lost, row.fate.received)));
-    for row in shown.iter().take(SHOWN) {
+/// Streams to show, one a row, and all together.
+pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String) -> String {
+    let heads = [
+        "stream",
+        "sent",
+        "received",
+        "rate",
+        "lost",
+        "duplicated",
+        "reordered",
+        "corrupted",
+        "min",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "ipdv",
+    ];
+    let mut lines = table(&heads, 1);
+    let all =
+        StreamRow { mark: "", fate: summary.fate, pace: summary.pace, delay: summary.delay, ..StreamRow::default() };
+    for (name, row) in shown.iter().map(|row| (name(row.stream), row)).chain([("all".to_owned(), &all)]) {
         let (fate, delay) = (&row.fate, &row.delay);
-        lines.add_row([
-            name(row.stream),
-            fate.sent.map_or_else(|| "?".to_owned(), grouped),
-            grouped(fate.received),
-            grouped(fate.lost),
-            grouped(fate.duplicated),
-            grouped(fate.reordered),
-            grouped(fate.corrupted),
-            frames_per_second(row.pace.mpps),
-            span(delay.latency_p50_ns),
-            span(delay.latency_p99_ns),
-            span(delay.latency_max_ns),
-            delay.ipdv_mean_ns.map_or_else(String::new, |nanos| span(Some(nanos as i64))),
-        ]);
+        let sent = fate.sent.map_or_else(|| "-".to_owned(), grouped);
+        let counts = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted].map(grouped);
+        let latencies = [
+            delay.latency_min_ns,
+            delay.latency_p50_ns,
+            delay.latency_p99_ns,
+            delay.latency_p999_ns,
+            delay.latency_max_ns,
+            delay.ipdv_mean_ns.map(|mean| mean as i64),
+        ];
+        let first = [name, sent, grouped(fate.received), frames_per_second(row.pace.mpps)];
+        lines.add_row(first.into_iter().chain(counts).chain(latencies.map(micros)));
     }
-    // Text in memory takes whatever is written.
-    let _ = writeln!(text, "{lines}");
-    if rows.len() > SHOWN {
-        let _ = writeln!(text, "  and {} streams more, with less loss", grouped((rows.len() - SHOWN) as u64));
+    let left = (summary.streams as usize).saturating_sub(shown.len());
+    let more = if left > 0 { format!("  and {} streams more\n", grouped(left as u64)) } else { String::new() };
+    format!("{lines}\n{more}")
+}
+
+/// The streams that lost most, then those that received most.
+pub fn first(mut rows: Vec<StreamRow>, most: usize) -> Vec<StreamRow> {
+    rows.sort_by_key(|row| std::cmp::Reverse((row.fate.lost, row.fate.received)));
+    rows.truncate(most);
+    rows
+}
+
+/// What the table does not say.
+pub fn remarks(interfaces: &[Interface], summary: &Summary) -> String {
+    let fate = &summary.fate;
+    let lost = match fate.sent {
+        Some(_) => "sent and not received",
+        None => "numbers up to the highest that came which did not come",
+    };
+    let mut text = format!(
+        "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  lost: {lost}\n",
+        stamps(interfaces).join(", ")
+    );
+    let before = if fate.sent.is_none() { fate.lost_before_first } else { 0 };
+    for (number, remark) in [
+        (before, "of the lost have numbers below the first that came: lost, or sent before this count began"),
+        (fate.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
+        (summary.damaged, "frames lost their trailer to damage: lost to a stream that is not known"),
+        (summary.cut, "frames were not captured to their end, where the trailer is"),
+        (summary.over_limit, "frames are of streams that there is no memory for"),
+        (summary.foreign, "frames are not ours: no trailer under this key"),
+    ] {
+        if number > 0 {
+            text += &format!("  {} {remark}\n", grouped(number));
+        }
     }
     text
 }
 
-/// The sentences above the table.
-fn fate(summary: &Summary) -> String {
-    let Fate { sent, received, lost, duplicated, reordered, reorder_extent, stale, corrupted, .. } = summary.fate;
-    let mut text = String::from("received: ");
-    if let Some(sent) = sent {
-        let _ = write!(text, "{} sent, ", grouped(sent));
-    }
-    let _ = writeln!(
-        text,
-        "{} received in {} streams, {} lost in {} of them, {} repeated, {} reordered (by {} at most), {} corrupted",
-        grouped(received),
-        grouped(summary.streams),
-        grouped(lost),
-        grouped(summary.streams_with_loss),
-        grouped(duplicated),
-        grouped(reordered),
-        grouped(reorder_extent),
-        grouped(corrupted),
-    );
-    for (frames, what) in [
-        (summary.damaged, "of ours had lost what they are known by (damaged)"),
-        (stale, "came too late to say whether they had come before; they count as lost"),
-        (summary.cut, "were not captured to their end"),
-        (summary.over_limit, "were of streams beyond the limit of --streams"),
-        (summary.foreign, "were not ours"),
-    ] {
-        if frames > 0 {
-            let _ = writeln!(text, "  {} frames {what}", grouped(frames));
+/// The clocks that latencies are between, and how exact figures are.
+#[derive(Serialize)]
+pub struct ClockJson {
+    sender: &'static str,
+    /// Who took the times of arrival.
+    receiver: Vec<&'static str>,
+    resolution_ns: u64,
+    latency_error_percent: f64,
+    latency_limit_ns: u64,
+    window_frames: u64,
+}
+
+impl ClockJson {
+    /// Of frames received on these interfaces.
+    pub fn new(interfaces: &[Interface]) -> Self {
+        ClockJson {
+            sender: SENDER_CLOCK,
+            receiver: stamps(interfaces),
+            resolution_ns: 1,
+            latency_error_percent: 3.125,
+            latency_limit_ns: LIMIT,
+            window_frames: WINDOW,
         }
     }
-    text + &latency(&summary.delay)
 }
 
-fn latency(delay: &Delay) -> String {
-    if delay.latency_p50_ns.is_none() {
-        return String::new();
-    }
-    let mut text = format!(
-        "  latency: min {}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}; variation p99.9 - min {}",
-        span(delay.latency_min_ns),
-        span(delay.latency_p50_ns),
-        span(delay.latency_p90_ns),
-        span(delay.latency_p99_ns),
-        span(delay.latency_p999_ns),
-        span(delay.latency_max_ns),
-        span(delay.pdv_p999_ns),
-    );
-    if let Some(mean) = delay.ipdv_mean_ns {
-        let _ = write!(text, ", from frame to frame {} on average", span(Some(mean as i64)));
-    }
-    text + "\n"
+fn stamps(interfaces: &[Interface]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = interfaces.iter().map(|interface| StampSource::name(interface.stamp)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
-/// Nanoseconds in the unit that keeps them readable.
-fn span(nanos: Option<i64>) -> String {
-    let Some(nanos) = nanos else { return String::new() };
-    let (value, size) = (nanos as f64, nanos.unsigned_abs());
-    match size {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
-        _ => format!("{:.3} s", value / 1e9),
-    }
+fn micros(nanos: Option<i64>) -> String {
+    nanos.map_or_else(String::new, |nanos| format!("{:.1}", nanos as f64 / 1e3))
 }

@@ -5,18 +5,15 @@ use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped};
-use crate::view::table::table;
-use linerate_burst::StampSource;
+use crate::view::streams::{self as view, ClockJson};
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
-use linerate_generate::check::{LIMIT, Report, StreamRow, Summary, Totals, WINDOW};
+use linerate_generate::check::{Report, StreamRow, Summary, Totals};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
 
 const SCHEMA: &str = "linerate/check/1";
-/// What latencies are the difference of.
-const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the frame was made";
 
 /// Which streams get a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +72,11 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
 
 /// The rows that are shown.
 fn chosen(rows: Rows, streams: &Report<'_>) -> Vec<StreamRow> {
-    let mut all: Vec<StreamRow> = streams.rows().collect();
-    if let Rows::First(most) = rows {
-        all.sort_by_key(|row| std::cmp::Reverse((row.fate.lost, row.fate.received)));
-        all.truncate(most);
+    let all = streams.rows().collect();
+    match rows {
+        Rows::First(most) => view::first(all, most),
+        Rows::All => all,
     }
-    all
 }
 
 #[derive(Serialize)]
@@ -147,44 +143,18 @@ struct SummaryJson {
     ledger: LedgerJson,
 }
 
-#[derive(Serialize)]
-struct ClockJson {
-    sender: &'static str,
-    /// Who took the times of arrival.
-    receiver: Vec<&'static str>,
-    resolution_ns: u64,
-    latency_error_percent: f64,
-    latency_limit_ns: u64,
-    window_frames: u64,
-}
-
-fn stamps(report: &CheckReport) -> Vec<&'static str> {
-    let mut names: Vec<&str> = report.interfaces.iter().map(|interface| StampSource::name(interface.stamp)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
 fn json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<String> {
     let mut text = String::new();
     for row in &chosen(args.streams, streams) {
         text += &serde_json::to_string(&StreamJson { schema: SCHEMA, record: "stream", row })?;
         text.push('\n');
     }
-    let clock = ClockJson {
-        sender: SENDER_CLOCK,
-        receiver: stamps(report),
-        resolution_ns: 1,
-        latency_error_percent: 3.125,
-        latency_limit_ns: LIMIT,
-        window_frames: WINDOW,
-    };
     let summary = SummaryJson {
         schema: SCHEMA,
         record: "summary",
         elapsed_seconds: report.elapsed.as_secs_f64(),
         summary: streams.summary(),
-        clock,
+        clock: ClockJson::new(&report.interfaces),
         quiesced: report.quiesced,
         events: report.events.clone(),
         failure: report.failure.as_ref().map(ToString::to_string),
@@ -214,74 +184,8 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
     let summary = streams.summary();
-    let heads = [
-        "stream",
-        "received",
-        "rate",
-        "lost",
-        "duplicated",
-        "reordered",
-        "corrupted",
-        "min",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "ipdv",
-    ];
-    let mut lines = table(&heads, 1);
-    let shown = chosen(args.streams, streams);
-    let all =
-        StreamRow { mark: "", fate: summary.fate, pace: summary.pace, delay: summary.delay, ..StreamRow::default() };
-    for (name, row) in shown.iter().map(|row| (row.stream.to_string(), row)).chain([("all".to_owned(), &all)]) {
-        let (fate, delay) = (&row.fate, &row.delay);
-        let counts = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted].map(grouped);
-        let latencies = [
-            delay.latency_min_ns,
-            delay.latency_p50_ns,
-            delay.latency_p99_ns,
-            delay.latency_p999_ns,
-            delay.latency_max_ns,
-        ];
-        let first = [name, grouped(fate.received), frames_per_second(row.pace.mpps)];
-        let times = latencies.map(micros).into_iter().chain([micros(delay.ipdv_mean_ns.map(|mean| mean as i64))]);
-        lines.add_row(first.into_iter().chain(counts).chain(times));
-    }
-    text += &format!("{lines}\n");
-    let left = (summary.streams as usize).saturating_sub(shown.len());
-    if left > 0 {
-        text += &format!("  and {} streams more (--streams all)\n", grouped(left as u64));
-    }
-    text + &remarks(report, &summary) + &ledger::print(&report.ledger, report.quiesced)
-}
-
-fn micros(nanos: Option<i64>) -> String {
-    nanos.map_or_else(String::new, |nanos| format!("{:.1}", nanos as f64 / 1e3))
-}
-
-fn remarks(report: &CheckReport, summary: &Summary) -> String {
-    let fate = &summary.fate;
-    let mut text = format!(
-        "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  \
-         lost: numbers up to the highest that came which did not come\n",
-        stamps(report).join(", ")
-    );
-    for (number, remark) in [
-        (
-            fate.lost_before_first,
-            "of the lost have numbers below the first that came: lost, or sent before this count began",
-        ),
-        (fate.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
-        (summary.damaged, "frames lost their trailer to damage: lost to a stream that is not known"),
-        (summary.cut, "frames were not captured to their end, where the trailer is"),
-        (summary.over_limit, "frames are of streams that there is no memory for"),
-        (summary.foreign, "frames are not ours: no trailer under this key"),
-    ] {
-        if number > 0 {
-            text += &format!("  {} {remark}\n", grouped(number));
-        }
-    }
-    text
+    text += &view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
+    text + &view::remarks(&report.interfaces, &summary) + &ledger::print(&report.ledger, report.quiesced)
 }
 
 #[cfg(test)]

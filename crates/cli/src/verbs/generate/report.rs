@@ -4,9 +4,9 @@ use super::Args;
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use crate::view::streams;
+use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
-use linerate_burst::Ledger;
+use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
 use linerate_engine::streams::StreamsReport;
@@ -214,7 +214,7 @@ pub struct Checked {
     summary: Summary,
     rows: Vec<StreamRow>,
     ledger: Ledger,
-    clock: String,
+    interfaces: Vec<Interface>,
     failure: Option<String>,
 }
 
@@ -226,12 +226,11 @@ impl Checked {
             sent[stream.id as usize] = *frames;
         }
         let account = report.check.report(Some(&sent));
-        let stamps: Vec<&str> = report.interfaces.iter().map(|interface| interface.stamp.name()).collect();
         Checked {
             summary: account.summary(),
             rows: account.rows().collect(),
             ledger: report.ledger,
-            clock: format!("sent by the system's clock (UTC, 1 ns), received by the stamps of {}", stamps.join(", ")),
+            interfaces: report.interfaces,
             failure: report.failure.map(|failure| failure.to_string()),
         }
     }
@@ -247,8 +246,8 @@ impl Checked {
     fn text(&self, set: &StreamSet) -> String {
         let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
         let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
-        let mut text = streams::print(&self.summary, &self.rows, name);
-        text += &format!("  {}\n", self.clock);
+        let shown = streams::first(self.rows.clone(), SHOWN);
+        let mut text = streams::rows(&self.summary, &shown, name) + &streams::remarks(&self.interfaces, &self.summary);
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
             text += &ledger::print(&self.ledger, true);
@@ -297,7 +296,7 @@ struct StreamJson<'a> {
 struct CheckJson<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
-    clock: &'a str,
+    clock: ClockJson,
     failure: Option<&'a str>,
     #[serde(rename = "ledger")]
     ledger: LedgerJson,
@@ -307,7 +306,7 @@ impl<'a> CheckJson<'a> {
     fn new(checked: &'a Checked) -> Self {
         CheckJson {
             summary: &checked.summary,
-            clock: &checked.clock,
+            clock: ClockJson::new(&checked.interfaces),
             failure: checked.failure.as_deref(),
             ledger: LedgerJson::new(&checked.ledger),
         }

@@ -43,7 +43,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     stop_on_signals(&stop)?;
     let answering = answer(args, spec, &mut set, &stop)?;
     let receiving = args.check.as_deref().map(|port| open_check(port, args.take)).transpose()?;
-    let port = open_tx(spec, &TxOptions { queues: args.threads })?;
+    let port = open_tx(&stamped(spec, args.check.is_some()), &TxOptions { queues: args.threads })?;
     let streams = ready(args, &set, port)?;
     if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
         eprintln!("{note}");
@@ -107,16 +107,24 @@ fn open_check(port: &str, take: bool) -> anyhow::Result<RxPort> {
     Ok(open_rx(&spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
 }
 
+/// Memory keeps the times that frames are due at; where latencies are to be told it has to say when they came.
+fn stamped(spec: &Spec, is_checked: bool) -> Spec {
+    let mut spec = spec.clone();
+    if is_checked && spec.innermost().0 == "mem" && spec.option("stamp").is_none() {
+        spec.options.push(("stamp".into(), "now".into()));
+    }
+    spec
+}
+
 /// The account to be kept of a set.
 fn check(set: &StreamSet) -> Check {
     let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1), verify: true });
     for stream in set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
-        for (index, variant) in stream.variants.iter().enumerate() {
+        for variant in &stream.variants {
             let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
             let fills = variant.fills.iter().map(|fill| (fill.offset, fill.offset + fill.length));
             let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.kind.width()));
             let parts: Vec<_> = changes.chain(fills).chain(sums).collect();
-            let _ = index;
             check.count_only(stream.id, Matcher::new(&variant.frame, &parts));
         }
     }
