@@ -35,7 +35,7 @@ pub use counters::{Count, Kind, Stage};
 pub use desc::{Desc, Flags};
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
-pub use memory::Memory;
+pub use memory::{Memory, prefetch, resident};
 pub use pick::Pick;
 pub use sink::{Sink, SinkError};
 pub use slot::Layout;

@@ -56,6 +56,37 @@ impl Drop for Pages {
     }
 }
 
+/// Asks the processor for the cache line in which `value` begins, which will be read or written soon.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and cannot fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>((&raw const *value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+/// An empty vector with room for `capacity` values: in huge pages, if the system has them, and with its pages there
+/// before they are needed. Where the system refuses either the vector is as good, only slower.
+pub fn resident<T>(capacity: usize) -> Vec<T> {
+    let mut room: Vec<T> = Vec::with_capacity(capacity);
+    let spare = room.spare_capacity_mut();
+    let (start, bytes) = (spare.as_mut_ptr() as usize, size_of_val(spare));
+    let first = start.next_multiple_of(PAGE);
+    let Some(whole) = (start + bytes).checked_sub(first).map(|bytes| bytes / PAGE * PAGE).filter(|bytes| *bytes > 0)
+    else {
+        return room;
+    };
+    for advice in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
+        // SAFETY: whole pages inside of an allocation that this vector owns; neither advice changes what they hold.
+        let _ = unsafe { madvise(first as *mut std::ffi::c_void, whole, advice) };
+    }
+    room
+}
+
 /// Zeroed memory with the layout of one block, which this process alone writes.
 pub struct Memory {
     base: NonNull<u8>,
@@ -69,6 +100,9 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
+
+/// The smallest page.
+const PAGE: usize = 4096;
 
 /// Translations for frames in pages of 4 KiB miss often enough to cost a third of a copy.
 const HUGE_PAGE: usize = 2 << 20;

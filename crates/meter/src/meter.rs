@@ -1,0 +1,456 @@
+//! From bursts to flows.
+//!
+//! Up to 32 frames at a time go through four steps: find what counts of each, hash it and ask for its bucket; find the
+//! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
+//! waiting for each.
+
+use crate::config::{CLASSES, Config, Timeouts, class_of};
+use crate::counts::Counts;
+use crate::expire::{Clock, Limit};
+use crate::facts::{self, Facts, Found, General, Hint, Packet};
+use crate::flood::Flood;
+use crate::flow::{Direction, EndReason, Flow, Quality, Records};
+use crate::fragments::{Fragments, is_orphan};
+use crate::hash::Keyed;
+use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words, is_icmp};
+use crate::record::{CONTINUED, Cold, Hot, SYN, Spills, WideRecord, state_of};
+use crate::table::{NONE, Table};
+use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
+use linerate_wire::{Link, registry};
+
+/// Meters what one thread sees.
+pub struct Meter {
+    pub(crate) hot: Vec<Hot>,
+    pub(crate) cold: Vec<Cold>,
+    /// As many as there can be flows, once there is one that needs it.
+    wide: Vec<WideRecord>,
+    table: Table,
+    max_flows: usize,
+    /// The first free record, which knows the next.
+    free: u32,
+    pub(crate) flows: u64,
+    spills: Spills,
+    keyed: Keyed,
+    /// What of a key counts.
+    mask: u64,
+    pub(crate) limits: Box<[Limit; 256]>,
+    pub(crate) clock: Clock,
+    general: General,
+    outer: bool,
+    plain: bool,
+    pub(crate) fragments: Fragments,
+    pub(crate) flood: Flood,
+    aggregate: bool,
+    /// Where to look for a flow that gives way.
+    victim: usize,
+    pub(crate) counts: Counts,
+    batch: Batch,
+}
+
+/// What is known of the frames of one round.
+#[derive(Default)]
+struct Batch {
+    facts: Vec<Facts>,
+    wides: Vec<Wide>,
+    guesses: Vec<u32>,
+    ready: Vec<Packet>,
+}
+
+/// Records looked at for one that gives way.
+const CANDIDATES: usize = 32;
+
+impl Meter {
+    /// Without flows; takes its memory now.
+    pub fn new(config: &Config) -> Self {
+        let max_flows = config.max_flows.clamp(1, NONE as usize);
+        let checked = |time: Nanos| Nanos(time.0.min(Timeouts::MOST.0));
+        let timeouts = config.timeouts.map(|one| Timeouts { idle: checked(one.idle), active: checked(one.active) });
+        let clock = Clock::new(&timeouts);
+        let limits: [Limit; CLASSES] = timeouts.map(|one| Limit::new(&one, checked(config.linger), &clock));
+        Meter {
+            hot: resident(max_flows),
+            cold: resident(max_flows),
+            wide: Vec::new(),
+            table: Table::new(max_flows),
+            max_flows,
+            free: NONE,
+            flows: 0,
+            spills: Spills::default(),
+            keyed: Keyed::new(config.seed),
+            mask: if config.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS },
+            limits: Box::new(std::array::from_fn(|protocol| limits[usize::from(class_of(protocol as u8))])),
+            clock,
+            general: General::new(config),
+            outer: config.tunnels == crate::Tunnels::Outer,
+            plain: !config.checksums,
+            fragments: Fragments::default(),
+            flood: Flood::default(),
+            aggregate: config.aggregate,
+            victim: 0,
+            counts: Counts::default(),
+            batch: Batch::default(),
+        }
+    }
+
+    /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
+    pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
+        let mut next = 0;
+        while next < burst.len() {
+            let end = burst.len().min(next + self.clock.frames_to_tick());
+            self.round(burst.slice(next..end), links, records);
+            if self.clock.tick(end - next) {
+                self.sweep(records);
+            }
+            next = end;
+        }
+    }
+
+    /// Ends flows that have been quiet for long, as far as packets say that it is now `now`.
+    pub fn expire(&mut self, now: Nanos, records: &mut dyn Records) {
+        if self.clock.advance(now.0) {
+            self.sweep(records);
+        }
+    }
+
+    /// Ends all flows: `now` is the time of the last frame there is, of all meters of a run.
+    pub fn finish(&mut self, now: Nanos, records: &mut dyn Records) {
+        let mut ready = std::mem::take(&mut self.batch.ready);
+        self.fragments.finish(&mut ready);
+        self.account_all(&mut ready, records);
+        for record in 0..self.hot.len() as u32 {
+            if !self.hot[record as usize].is_free() {
+                let reason = self.reason_at(record, now.0).unwrap_or(EndReason::Forced);
+                self.end(record, reason, records);
+            }
+        }
+        self.flood.flush(records);
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Flows there are.
+    pub fn flows(&self) -> u64 {
+        self.flows
+    }
+
+    /// The greatest time of a frame so far.
+    pub fn latest(&self) -> Nanos {
+        Nanos(self.clock.latest)
+    }
+
+    /// At most as many frames as there are until the next tick.
+    fn round(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
+        self.find_facts(burst, links);
+        let Batch { facts, wides, guesses, .. } = &mut self.batch;
+        guesses.clear();
+        for facts in facts.iter() {
+            let guess = self.table.guess(facts.hash);
+            if let Some(hot) = self.hot.get(guess as usize) {
+                prefetch(hot);
+            }
+            if facts.words.is_wide()
+                && let Some(wide) = self.wide.get(guess as usize)
+            {
+                prefetch(wide);
+            }
+            guesses.push(guess);
+        }
+        let (facts, wides) = (std::mem::take(facts), std::mem::take(wides));
+        for (index, facts) in facts.iter().enumerate() {
+            let guess = self.batch.guesses[index];
+            if !self.count(guess, facts, &wides) {
+                let wide = if facts.words.is_wide() { wides[facts.wide] } else { Wide::default() };
+                self.account(facts, &wide, records);
+            }
+        }
+        (self.batch.facts, self.batch.wides) = (facts, wides);
+    }
+
+    /// The first step: what counts of each frame, with its bucket asked for.
+    #[inline(always)]
+    fn find_facts(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
+        self.batch.facts.clear();
+        self.batch.wides.clear();
+        let first = links.first().copied().flatten();
+        let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
+        for (desc, frame) in burst.iter() {
+            bytes += u64::from(desc.wire);
+            latest = latest.max(desc.time.0);
+            least = least.min(desc.time.0);
+            let link = if desc.interface == 0 { first } else { link_of(links, desc) };
+            let usual = if self.plain && link == Some(Link::Ethernet) {
+                facts::usual(desc, frame, self.outer, &mut self.batch.wides)
+            } else {
+                None
+            };
+            match usual {
+                Some(facts) => self.push(facts),
+                None => self.look(link, desc, frame),
+            }
+        }
+        self.counts.frames += burst.len() as u64;
+        self.counts.bytes += bytes;
+        self.clock.see(least, latest);
+    }
+
+    /// Hashes a packet and asks for its bucket.
+    #[inline(always)]
+    fn push(&mut self, mut facts: Facts) {
+        let words = Words { rest: facts.words.rest & self.mask, ..facts.words };
+        facts.hash = if words.is_wide() {
+            self.keyed.wide(words, &self.batch.wides[facts.wide])
+        } else {
+            self.keyed.narrow(words)
+        };
+        self.table.prefetch(facts.hash);
+        self.batch.facts.push(facts);
+    }
+
+    /// Any frame.
+    #[inline(never)]
+    fn look(&mut self, link: Option<Link>, desc: &Desc, frame: &[u8]) {
+        let found = link.map_or(Found::NotIp, |link| self.general.look(link, desc, frame));
+        match found {
+            Found::Packets(outer, inner) => {
+                for packet in std::iter::once(outer).chain(inner) {
+                    if packet.fragment.is_some() {
+                        self.take_fragment(packet);
+                    } else {
+                        self.push_packet(&packet);
+                    }
+                }
+            }
+            Found::NotIp => {
+                self.counts.not_ip += 1;
+                self.counts.not_ip_bytes += u64::from(desc.wire);
+            }
+            Found::Malformed => {
+                self.counts.malformed += 1;
+                self.counts.malformed_bytes += u64::from(desc.wire);
+            }
+        }
+    }
+
+    fn take_fragment(&mut self, packet: Packet) {
+        let is_later = is_orphan(&packet);
+        let mut ready = std::mem::take(&mut self.batch.ready);
+        self.fragments.take(packet, &mut ready);
+        self.counts.fragments_held += u64::from(is_later && ready.is_empty());
+        for packet in ready.drain(..) {
+            self.push_fragment(packet);
+        }
+        self.batch.ready = ready;
+    }
+
+    fn push_fragment(&mut self, mut packet: Packet) {
+        if is_orphan(&packet) {
+            self.counts.fragments_orphaned += 1;
+            packet.facts.note(Quality::ORPHAN_FRAGMENTS);
+        } else if packet.fragment.is_none() {
+            self.counts.fragments_joined += 1;
+        }
+        self.push_packet(&packet);
+    }
+
+    fn push_packet(&mut self, packet: &Packet) {
+        let (words, wide, side) = packet.key();
+        let index = self.batch.wides.len();
+        self.batch.wides.push(wide);
+        self.push(Facts { words, wide: index, side, ..packet.facts });
+    }
+
+    /// Accounts packets that waited.
+    pub(crate) fn account_all(&mut self, ready: &mut Vec<Packet>, records: &mut dyn Records) {
+        self.batch.facts.clear();
+        self.batch.wides.clear();
+        for packet in ready.drain(..) {
+            self.push_fragment(packet);
+        }
+        for index in 0..self.batch.facts.len() {
+            let facts = self.batch.facts[index];
+            let wide = self.batch.wides[facts.wide];
+            self.account(&facts, &wide, records);
+        }
+    }
+
+    /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
+    #[inline(always)]
+    fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> bool {
+        let Some(hot) = self.hot.get_mut(guess as usize) else { return false };
+        if !hot.has(facts.words, self.mask) || !self.clock.is_near(facts.time) {
+            return false;
+        }
+        if facts.words.is_wide() && self.wide[guess as usize].key != wides[facts.wide] {
+            return false;
+        }
+        let limit = &self.limits[usize::from(facts.words.protocol())];
+        hot.count(facts, limit.idle_shifted, self.clock.coarse(facts.time), limit.active_coarse)
+    }
+
+    /// Counts any packet.
+    #[inline(never)]
+    fn account(&mut self, facts: &Facts, wide: &Wide, records: &mut dyn Records) {
+        let mut before = None;
+        let mut found = self.find(facts, wide);
+        if let Some(record) = found
+            && let Some(reason) = self.is_over(record, facts)
+        {
+            let hot = &self.hot[record as usize];
+            before = (reason == EndReason::Active).then_some((hot.originator(), hot.direction()));
+            self.end(record, reason, records);
+            found = None;
+        }
+        let record = found.unwrap_or_else(|| self.begin(facts, wide, before, records));
+        let hot = &mut self.hot[record as usize];
+        if hot.direction() == Direction::FirstPacket as u8
+            && let Some((originator, direction)) = direction_of(facts)
+        {
+            hot.set_direction(originator, direction as u8);
+        }
+        let clock = &self.clock;
+        self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
+        if facts.words.is_wide() {
+            self.wide[record as usize].extensions |= facts.extensions;
+        }
+    }
+
+    fn find(&self, facts: &Facts, wide: &Wide) -> Option<u32> {
+        self.table.find(facts.hash, |record| {
+            let hot = &self.hot[record as usize];
+            hot.has(facts.words, self.mask)
+                && (!facts.words.is_wide() || self.wide[record as usize].key == *wide)
+        })
+    }
+
+    /// A record for the flow of this packet, which is not counted in it yet.
+    fn begin(
+        &mut self,
+        facts: &Facts,
+        wide: &Wide,
+        before: Option<(usize, u8)>,
+        records: &mut dyn Records,
+    ) -> u32 {
+        let state = match before {
+            Some((originator, direction)) => state_of(originator, direction) | CONTINUED,
+            None => state_of(facts.side, 0),
+        };
+        if self.free == NONE && self.hot.len() == self.max_flows {
+            self.evict(records);
+        }
+        let hot = Hot::new(facts, state, self.clock.coarse(facts.time));
+        let record = self.free;
+        let record = if record == NONE {
+            self.hot.push(hot);
+            self.cold.push(Cold::NONE);
+            self.hot.len() as u32 - 1
+        } else {
+            self.free = self.hot[record as usize].ends as u32;
+            self.hot[record as usize] = hot;
+            self.cold[record as usize] = Cold::NONE;
+            record
+        };
+        if facts.words.is_wide() {
+            if self.wide.is_empty() {
+                self.wide = resident(self.max_flows);
+                self.wide.resize(self.max_flows, WideRecord::default());
+            }
+            self.wide[record as usize] = WideRecord { key: *wide, extensions: 0 };
+        }
+        self.table.insert(facts.hash, record);
+        self.flows += 1;
+        self.counts.begun += 1;
+        self.counts.most_flows = self.counts.most_flows.max(self.flows);
+        record
+    }
+
+    /// Ends a flow: its record is exported and free again.
+    pub(crate) fn end(&mut self, record: u32, reason: EndReason, records: &mut dyn Records) {
+        let flow = self.flow_of(record, reason);
+        let is_flood = reason == EndReason::Evicted && self.aggregate && flow.packets() == 1 && flow.tunnel.is_none();
+        if is_flood {
+            self.counts.aggregated += 1;
+            self.flood.add(&flow);
+        } else {
+            records.take(&flow);
+        }
+        self.counts.ended[reason as usize] += 1;
+        let words = self.hot[record as usize].words();
+        let words = Words { rest: words.rest & self.mask, ..words };
+        let hash = if words.is_wide() {
+            self.keyed.wide(words, &self.wide[record as usize].key)
+        } else {
+            self.keyed.narrow(words)
+        };
+        self.table.remove(hash, record);
+        self.hot[record as usize] = Hot::free(self.free);
+        self.free = record;
+        self.flows -= 1;
+    }
+
+    /// Ends one flow for want of room: one of a single packet if there is one nearby, the one that is quiet for longest.
+    fn evict(&mut self, records: &mut dyn Records) {
+        let count = self.hot.len();
+        let candidates = (self.victim..self.victim + CANDIDATES.min(count)).map(|place| place % count);
+        let rank = |place: &usize| (!self.hot[*place].is_one_packet(), self.cold[*place].ended(&self.hot[*place]));
+        let victim = candidates.min_by_key(rank).unwrap_or(0);
+        self.victim = (self.victim + CANDIDATES) % count;
+        self.end(victim as u32, EndReason::Evicted, records);
+    }
+
+    fn flow_of(&mut self, record: u32, end: EndReason) -> Flow {
+        let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
+        let words = hot.words();
+        let wide = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
+        let (originator, protocol) = (hot.originator(), words.protocol());
+        let mut ends = words.both_ends(&wide.key);
+        let ports = [ends[0].port, ends[1].port];
+        ends.rotate_left(originator);
+        if is_icmp(protocol) {
+            (ends[0].port, ends[1].port) = (ports[0], ports[1]);
+        }
+        let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
+        sides.rotate_left(originator);
+        let is_continued = hot.state() & CONTINUED != 0;
+        let flags = sides[0].tcp_flags | sides[1].tcp_flags;
+        let mut quality = Quality(cold.qualities());
+        for (is_so, bit) in [
+            (protocol == registry::TCP && flags & SYN == 0 && !is_continued, Quality::MIDSTREAM),
+            (sides.iter().any(|side| side.packets == 0), Quality::ONE_WAY),
+            (is_continued, Quality::CONTINUED),
+            (end == EndReason::Evicted, Quality::EVICTED),
+        ] {
+            quality.0 |= if is_so { bit.0 } else { 0 };
+        }
+        Flow {
+            id: self.general.id(words, &wide.key),
+            ends,
+            protocol,
+            vlans: [words.vlan(), wide.key.inner_vlan],
+            tunnel: wide.key.tunnel(),
+            sides,
+            end,
+            direction: Direction::from_bits(hot.direction()),
+            quality,
+            extensions: wide.extensions,
+            flows: 1,
+        }
+    }
+}
+
+/// The originator that a packet names, and how.
+fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
+    match facts.hint {
+        Hint::Nothing => None,
+        Hint::Syn => Some((facts.side, Direction::Syn)),
+        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
+        Hint::Request => Some((facts.side, Direction::IcmpType)),
+        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
+    }
+}
+
+fn link_of(links: &[Option<Link>], desc: &Desc) -> Option<Link> {
+    links.get(usize::from(desc.interface)).copied().flatten()
+}
