@@ -15,6 +15,8 @@ use linerate_burst::Nanos;
 const TICK: usize = 32;
 /// The hand goes round in so many nanoseconds (a bit more than a second).
 const ROUND: u32 = 30;
+/// The hand looks at so many records at a time, or more: one after another they come fast.
+const AT_LEAST: u64 = 256;
 /// How much older than its predecessors a frame may be and still find its flow: a second.
 const TOLERANCE: u64 = 1_000_000_000;
 /// Times further apart than this, 16 hours, are told apart by whole times, not their lower 48 bits.
@@ -146,8 +148,11 @@ impl Clock {
         self.swept = self.now;
         self.left += passed * records as u64;
         let share = self.left >> ROUND;
+        if share < AT_LEAST.min(records as u64) {
+            return 0;
+        }
         self.left &= (1 << ROUND) - 1;
-        share as usize
+        records.min(share as usize)
     }
 }
 
@@ -155,15 +160,15 @@ impl Meter {
     /// Why this packet does not belong to the flow any more, if so.
     pub(crate) fn is_over(&self, record: u32, facts: &Facts) -> Option<EndReason> {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
-        if facts.hint == Hint::Syn && hot.is_closing() {
-            return Some(EndReason::End);
-        }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let last = cold.ended(hot);
         let (patience, reason) =
             if hot.has_ended() { (limit.linger, EndReason::End) } else { (limit.idle, EndReason::Idle) };
         if facts.time.saturating_sub(last) > patience || last.saturating_sub(facts.time) > FAR {
             return Some(reason);
+        }
+        if facts.hint == Hint::Syn && hot.is_closing() {
+            return Some(EndReason::End);
         }
         (facts.time.saturating_sub(cold.began()) >= limit.active).then_some(EndReason::Active)
     }

@@ -44,16 +44,18 @@ pub struct Meter {
     /// Where to look for a flow that gives way.
     victim: usize,
     pub(crate) counts: Counts,
+    /// Packets whose buckets are on their way, and packets whose records are.
     batch: Batch,
+    pending: Batch,
+    ready: Vec<Packet>,
 }
 
-/// What is known of the frames of one round.
+/// What is known of the packets of one round.
 #[derive(Default)]
 struct Batch {
     facts: Vec<Facts>,
     wides: Vec<Wide>,
     guesses: Vec<u32>,
-    ready: Vec<Packet>,
 }
 
 /// Records looked at for one that gives way.
@@ -89,6 +91,8 @@ impl Meter {
             victim: 0,
             counts: Counts::default(),
             batch: Batch::default(),
+            pending: Batch::default(),
+            ready: Vec::new(),
         }
     }
 
@@ -103,6 +107,7 @@ impl Meter {
             }
             next = end;
         }
+        self.count_pending(records);
     }
 
     /// Ends flows that have been quiet for long, as far as packets say that it is now `now`.
@@ -114,7 +119,7 @@ impl Meter {
 
     /// Ends all flows: `now` is the time of the last frame there is, of all meters of a run.
     pub fn finish(&mut self, now: Nanos, records: &mut dyn Records) {
-        let mut ready = std::mem::take(&mut self.batch.ready);
+        let mut ready = std::mem::take(&mut self.ready);
         self.fragments.finish(&mut ready);
         self.account_all(&mut ready, records);
         for record in 0..self.hot.len() as u32 {
@@ -141,10 +146,12 @@ impl Meter {
         Nanos(self.clock.latest)
     }
 
-    /// At most as many frames as there are until the next tick.
+    /// At most as many frames as there are until the next tick. Those of the round before are counted while the buckets
+    /// of these come, and these in the next round, while their records come.
     fn round(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         self.find_facts(burst, links);
-        let Batch { facts, wides, guesses, .. } = &mut self.batch;
+        self.count_pending(records);
+        let Batch { facts, guesses, .. } = &mut self.batch;
         guesses.clear();
         for facts in facts.iter() {
             let guess = self.table.guess(facts.hash);
@@ -158,15 +165,19 @@ impl Meter {
             }
             guesses.push(guess);
         }
-        let (facts, wides) = (std::mem::take(facts), std::mem::take(wides));
-        for (index, facts) in facts.iter().enumerate() {
-            let guess = self.batch.guesses[index];
-            if !self.count(guess, facts, &wides) {
-                let wide = if facts.words.is_wide() { wides[facts.wide] } else { Wide::default() };
-                self.account(facts, &wide, records);
+        std::mem::swap(&mut self.batch, &mut self.pending);
+    }
+
+    /// Counts the packets whose records were asked for.
+    fn count_pending(&mut self, records: &mut dyn Records) {
+        let Batch { mut facts, wides, guesses } = std::mem::take(&mut self.pending);
+        for (facts, guess) in facts.iter().zip(&guesses) {
+            if !self.count(*guess, facts, &wides) {
+                self.search(*guess, facts, &wides, records);
             }
         }
-        (self.batch.facts, self.batch.wides) = (facts, wides);
+        facts.clear();
+        self.pending = Batch { facts, wides, guesses };
     }
 
     /// The first step: what counts of each frame, with its bucket asked for.
@@ -236,13 +247,13 @@ impl Meter {
 
     fn take_fragment(&mut self, packet: Packet) {
         let is_later = is_orphan(&packet);
-        let mut ready = std::mem::take(&mut self.batch.ready);
+        let mut ready = std::mem::take(&mut self.ready);
         self.fragments.take(packet, &mut ready);
         self.counts.fragments_held += u64::from(is_later && ready.is_empty());
         for packet in ready.drain(..) {
             self.push_fragment(packet);
         }
-        self.batch.ready = ready;
+        self.ready = ready;
     }
 
     fn push_fragment(&mut self, mut packet: Packet) {
@@ -272,7 +283,8 @@ impl Meter {
         for index in 0..self.batch.facts.len() {
             let facts = self.batch.facts[index];
             let wide = self.batch.wides[facts.wide];
-            self.account(&facts, &wide, records);
+            let found = self.find(&facts, &wide);
+            self.account(found, &facts, &wide, records);
         }
     }
 
@@ -290,11 +302,19 @@ impl Meter {
         hot.count(facts, limit.idle_shifted, self.clock.coarse(facts.time), limit.active_coarse)
     }
 
-    /// Counts any packet.
+    /// Counts a packet that is not of the guessed flow, or not like most.
     #[inline(never)]
-    fn account(&mut self, facts: &Facts, wide: &Wide, records: &mut dyn Records) {
+    fn search(&mut self, guess: u32, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
+        let wide = if facts.words.is_wide() { wides[facts.wide] } else { Wide::default() };
+        let found = self.find(facts, &wide);
+        if found.is_none_or(|found| found == guess || !self.count(found, facts, wides)) {
+            self.account(found, facts, &wide, records);
+        }
+    }
+
+    /// Counts any packet, of the flow that was found for it.
+    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wide: &Wide, records: &mut dyn Records) {
         let mut before = None;
-        let mut found = self.find(facts, wide);
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
         {

@@ -40,6 +40,15 @@ impl Bucket {
         let high = u64::from(u32::from_le_bytes([i, j, k, l]) ^ pattern as u32) | 0xffff_ffff_0000_0000;
         [low, high].map(|bytes| bytes.wrapping_sub(ONES) & !bytes & ONES << 7)
     }
+
+    /// The first record with this tag.
+    #[inline(always)]
+    fn first(&self, tag: u8) -> u32 {
+        let [low, high] = self.places(tag);
+        let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
+        // Beyond the last way where there is none.
+        self.records.get(way as usize).copied().unwrap_or(NONE)
+    }
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -63,14 +72,15 @@ impl Table {
         prefetch(&self.buckets[self.place(hash)]);
     }
 
-    /// The first record in the bucket that may be the one; there may be none, and others.
+    /// A record in the bucket, or in the next one if flows passed it, that may be the one; there may be none, and others.
     #[inline(always)]
     pub fn guess(&self, hash: u64) -> u32 {
-        let bucket = &self.buckets[self.place(hash)];
-        let [low, high] = bucket.places(tag(hash));
-        let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
-        // Beyond the last way where there is none.
-        bucket.records.get(way as usize).copied().unwrap_or(NONE)
+        let place = self.place(hash);
+        let bucket = &self.buckets[place];
+        match bucket.first(tag(hash)) {
+            NONE if bucket.passed > 0 => self.buckets[self.behind(place)].first(tag(hash)),
+            record => record,
+        }
     }
 
     /// The record for which `is_it` holds.

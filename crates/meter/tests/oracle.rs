@@ -51,7 +51,8 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
                     destination: (destination, other),
                     protocol,
                     flags: if protocol == 6 { flags } else { 0 },
-                    payload,
+                    // An IPv6 packet of length 0 is one whose length is not said.
+                    payload: if protocol == 47 { payload.max(1) } else { payload },
                     ttl,
                     tos,
                     v6,
@@ -87,17 +88,17 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
             let is_closing = packets.iter().any(|one| one.flags & 5 != 0);
             let is_new = one.protocol == 6 && one.flags & 18 == 2;
             let patience = if has_ended(packets) { config.linger.min(timeouts.idle) } else { timeouts.idle };
-            let reason = if is_new && is_closing {
-                Some(EndReason::End)
-            } else if one.time.saturating_sub(last) > patience.0 {
+            let reason = if one.time.saturating_sub(last) > patience.0 {
                 Some(if has_ended(packets) { EndReason::End } else { EndReason::Idle })
+            } else if is_new && is_closing {
+                Some(EndReason::End)
             } else if one.time.saturating_sub(first) >= timeouts.active.0 {
                 Some(EndReason::Active)
             } else {
                 None
             };
             if let Some(reason) = reason {
-                flows.push(record(packets, reason, *was_continued, *direction, config));
+                flows.push(record(packets, reason, *was_continued, *direction));
                 if reason == EndReason::Active {
                     continued = Some(flows.last().map(|flow| originator(flow, packets)).unwrap());
                 }
@@ -117,7 +118,7 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
         } else {
             EndReason::Forced
         };
-        flows.push(record(packets, reason, *was_continued, *direction, config));
+        flows.push(record(packets, reason, *was_continued, *direction));
     }
     flows
 }
@@ -137,7 +138,7 @@ fn originator(flow: &Flow, packets: &[&Sent]) -> (bool, Direction) {
     (is_higher, flow.direction)
 }
 
-fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bool, Direction)>, config: &Config) -> Flow {
+fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bool, Direction)>) -> Flow {
     let mut direction = before.unwrap_or((packets[0].is_higher(), Direction::FirstPacket));
     for one in packets {
         if direction.1 == Direction::FirstPacket {

@@ -4,6 +4,7 @@ mod burst;
 mod capture;
 mod dissect;
 mod files;
+mod flows;
 mod measure;
 mod merge;
 mod pcap;
@@ -38,6 +39,9 @@ pub struct Args {
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
     #[arg(long, value_name = "N")]
     ports: Option<usize>,
+    /// Of flows, cases with so many active flows alone (256, 65536, 1048576, 10485760)
+    #[arg(long, value_name = "N")]
+    flows: Option<usize>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -61,6 +65,8 @@ enum Bench {
     Merge,
     /// Ports in memory into shared memory, read by another process
     Burst,
+    /// Frames in memory into flow records, over the number of active flows
+    Flows,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
@@ -80,6 +86,8 @@ struct Effort {
     /// Of cases with sizes and ports, those to measure.
     size: Option<usize>,
     ports: Option<usize>,
+    /// Of cases with active flows, those to measure.
+    flows: Option<usize>,
 }
 
 impl Effort {
@@ -103,14 +111,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         quick: args.quick,
         size: args.size,
         ports: args.ports,
+        flows: args.flows,
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 7] = [
+    let tables: [(Bench, Measure); 8] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
+        (Bench::Flows, flows::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Send, send::run),
