@@ -6,7 +6,7 @@ use linerate_wire::registry;
 /// What a meter is to do.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The most flows at a time; memory for all of them is taken at the start.
+    /// The most flows at a time, up to [`Config::MOST_FLOWS`]; memory for all of them is taken at the start.
     pub max_flows: usize,
     /// Timeouts of TCP, UDP, ICMP and all others.
     pub timeouts: [Timeouts; CLASSES],
@@ -84,6 +84,9 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The most flows that one meter can have, 16.7 million.
+    pub const MOST_FLOWS: usize = crate::table::NONE as usize;
+
     /// The same idle and active timeout for all protocols.
     pub fn with_timeouts(self, idle: Nanos, active: Nanos) -> Self {
         Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }

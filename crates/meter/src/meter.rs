@@ -64,7 +64,7 @@ const CANDIDATES: usize = 32;
 impl Meter {
     /// Without flows; takes its memory now.
     pub fn new(config: &Config) -> Self {
-        let max_flows = config.max_flows.clamp(1, NONE as usize);
+        let max_flows = config.max_flows.clamp(1, Config::MOST_FLOWS);
         let checked = |time: Nanos| Nanos(time.0.min(Timeouts::MOST.0));
         let timeouts = config.timeouts.map(|one| Timeouts { idle: checked(one.idle), active: checked(one.active) });
         let clock = Clock::new(&timeouts);

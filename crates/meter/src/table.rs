@@ -1,4 +1,4 @@
-//! From key to record: buckets of one cache line, with a byte of hash for each flow.
+//! From key to record: buckets of one cache line, with two bytes of hash for each flow.
 //!
 //! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes to the
 //! next one, and each bucket counts the flows that passed it, so that most searches end in the first.
@@ -8,8 +8,10 @@ use linerate_burst::{prefetch, resident};
 /// Flows for each bucket when the table is full.
 pub(crate) const FLOWS_PER_BUCKET: usize = 8;
 pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
-/// No flow.
-pub(crate) const NONE: u32 = u32::MAX;
+/// No flow; all numbers of records are less.
+pub(crate) const NONE: u32 = (1 << NUMBER) - 1;
+/// Bits of the number of a record.
+const NUMBER: u32 = 24;
 
 /// Room for flows in one bucket.
 const WAYS: usize = 12;
@@ -21,7 +23,7 @@ struct Bucket {
     tags: [u8; WAYS],
     /// Flows whose place is behind this bucket because it was full.
     passed: u32,
-    /// Which record it is.
+    /// Which record it is (24 bits), and another byte of its hash.
     records: [u32; WAYS],
 }
 
@@ -41,13 +43,19 @@ impl Bucket {
         [low, high].map(|bytes| bytes.wrapping_sub(ONES) & !bytes & ONES << 7)
     }
 
-    /// The first record with this tag.
+    /// The first record with both bytes of this hash.
     #[inline(always)]
-    fn first(&self, tag: u8) -> u32 {
-        let [low, high] = self.places(tag);
-        let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
-        // Beyond the last way where there is none.
-        self.records.get(way as usize).copied().unwrap_or(NONE)
+    fn first(&self, hash: u64) -> u32 {
+        let [mut low, mut high] = self.places(tag(hash));
+        while low | high != 0 {
+            let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
+            let record = self.records[way as usize % WAYS];
+            if record >> NUMBER == second_tag(hash) {
+                return record & NONE;
+            }
+            if low != 0 { low &= low - 1 } else { high &= high - 1 }
+        }
+        NONE
     }
 }
 
@@ -77,21 +85,21 @@ impl Table {
     pub fn guess(&self, hash: u64) -> u32 {
         let place = self.place(hash);
         let bucket = &self.buckets[place];
-        match bucket.first(tag(hash)) {
-            NONE if bucket.passed > 0 => self.buckets[self.behind(place)].first(tag(hash)),
+        match bucket.first(hash) {
+            NONE if bucket.passed > 0 => self.buckets[self.behind(place)].first(hash),
             record => record,
         }
     }
 
     /// The record for which `is_it` holds.
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let tag = tag(hash);
+        let (tag, second) = (tag(hash), second_tag(hash));
         let mut place = self.place(hash);
         loop {
             let bucket = &self.buckets[place];
-            for (way, found) in bucket.tags.iter().enumerate() {
-                if *found == tag && is_it(bucket.records[way]) {
-                    return Some(bucket.records[way]);
+            for (found, record) in bucket.tags.iter().zip(bucket.records) {
+                if *found == tag && record >> NUMBER == second && is_it(record & NONE) {
+                    return Some(record & NONE);
                 }
             }
             if bucket.passed == 0 {
@@ -108,7 +116,7 @@ impl Table {
             let bucket = &mut self.buckets[place];
             if let Some(way) = bucket.tags.iter().position(|tag| *tag == 0) {
                 bucket.tags[way] = tag(hash);
-                bucket.records[way] = record;
+                bucket.records[way] = record | second_tag(hash) << NUMBER;
                 return;
             }
             bucket.passed += 1;
@@ -121,7 +129,7 @@ impl Table {
         let mut place = self.place(hash);
         loop {
             let bucket = &mut self.buckets[place];
-            if let Some(way) = bucket.records.iter().position(|found| *found == record) {
+            if let Some(way) = bucket.records.iter().position(|found| found & NONE == record) {
                 bucket.tags[way] = 0;
                 bucket.records[way] = NONE;
                 return;
@@ -139,6 +147,12 @@ impl Table {
     fn behind(&self, place: usize) -> usize {
         if place + 1 == self.buckets.len() { 0 } else { place + 1 }
     }
+}
+
+/// Another byte.
+#[inline(always)]
+fn second_tag(hash: u64) -> u32 {
+    (hash >> 8) as u8 as u32
 }
 
 /// A byte of the hash that says nothing about the bucket, and is not 0.
