@@ -58,6 +58,17 @@ struct Batch {
     guesses: Vec<u32>,
 }
 
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Done,
+    /// It is of this flow, but not like most.
+    Rare,
+    OtherFlow,
+}
+
+/// How many packets ahead rare ones are looked for.
+const AHEAD: usize = 8;
 /// Records looked at for one that gives way.
 const CANDIDATES: usize = 32;
 
@@ -171,9 +182,14 @@ impl Meter {
     /// Counts the packets whose records were asked for.
     fn count_pending(&mut self, records: &mut dyn Records) {
         let Batch { mut facts, wides, guesses } = std::mem::take(&mut self.pending);
-        for (facts, guess) in facts.iter().zip(&guesses) {
-            if !self.count(*guess, facts, &wides) {
-                self.search(*guess, facts, &wides, records);
+        for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
+            if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
+                self.prefetch_cold(*record, later);
+            }
+            match self.count(*guess, facts_of, &wides) {
+                Counted::Done => {}
+                Counted::Rare => self.account(Some(*guess), facts_of, &wides, records),
+                Counted::OtherFlow => self.search(facts_of, &wides, records),
             }
         }
         facts.clear();
@@ -280,40 +296,52 @@ impl Meter {
         for packet in ready.drain(..) {
             self.push_fragment(packet);
         }
-        for index in 0..self.batch.facts.len() {
-            let facts = self.batch.facts[index];
-            let wide = self.batch.wides[facts.wide];
-            let found = self.find(&facts, &wide);
-            self.account(found, &facts, &wide, records);
+        let Batch { facts, wides, .. } = std::mem::take(&mut self.batch);
+        for facts in &facts {
+            self.search(facts, &wides, records);
+        }
+    }
+
+    /// Asks for what seldom is needed of a record that has come, if this packet is the first one that way.
+    #[inline(always)]
+    fn prefetch_cold(&self, record: u32, facts: &Facts) {
+        if let Some(hot) = self.hot.get(record as usize)
+            && hot.is_first(facts.side)
+            && let Some(cold) = self.cold.get(record as usize)
+        {
+            prefetch(cold);
         }
     }
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
     #[inline(always)]
-    fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> bool {
-        let Some(hot) = self.hot.get_mut(guess as usize) else { return false };
-        if !hot.has(facts.words, self.mask) || !self.clock.is_near(facts.time) {
-            return false;
+    fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
+        let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
+        if !hot.has(facts.words, self.mask) {
+            return Counted::OtherFlow;
         }
         if facts.words.is_wide() && self.wide[guess as usize].key != wides[facts.wide] {
-            return false;
+            return Counted::OtherFlow;
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
-        hot.count(facts, limit.idle_shifted, self.clock.coarse(facts.time), limit.active_coarse)
+        let coarse = self.clock.coarse(facts.time);
+        let is_done =
+            self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
+        if is_done { Counted::Done } else { Counted::Rare }
     }
 
-    /// Counts a packet that is not of the guessed flow, or not like most.
+    /// Counts a packet that is not of the guessed flow.
     #[inline(never)]
-    fn search(&mut self, guess: u32, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
-        let wide = if facts.words.is_wide() { wides[facts.wide] } else { Wide::default() };
-        let found = self.find(facts, &wide);
-        if found.is_none_or(|found| found == guess || !self.count(found, facts, wides)) {
-            self.account(found, facts, &wide, records);
+    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
+        let found = self.find(facts, wides);
+        if found.is_none_or(|found| self.count(found, facts, wides) != Counted::Done) {
+            self.account(found, facts, wides, records);
         }
     }
 
     /// Counts any packet, of the flow that was found for it.
-    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wide: &Wide, records: &mut dyn Records) {
+    #[inline(never)]
+    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
         let mut before = None;
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
@@ -323,7 +351,7 @@ impl Meter {
             self.end(record, reason, records);
             found = None;
         }
-        let record = found.unwrap_or_else(|| self.begin(facts, wide, before, records));
+        let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
         let hot = &mut self.hot[record as usize];
         if hot.direction() == Direction::FirstPacket as u8
             && let Some((originator, direction)) = direction_of(facts)
@@ -337,11 +365,11 @@ impl Meter {
         }
     }
 
-    fn find(&self, facts: &Facts, wide: &Wide) -> Option<u32> {
+    fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
         self.table.find(facts.hash, |record| {
             let hot = &self.hot[record as usize];
             hot.has(facts.words, self.mask)
-                && (!facts.words.is_wide() || self.wide[record as usize].key == *wide)
+                && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
         })
     }
 
@@ -349,7 +377,7 @@ impl Meter {
     fn begin(
         &mut self,
         facts: &Facts,
-        wide: &Wide,
+        wides: &[Wide],
         before: Option<(usize, u8)>,
         records: &mut dyn Records,
     ) -> u32 {
@@ -377,7 +405,7 @@ impl Meter {
                 self.wide = resident(self.max_flows);
                 self.wide.resize(self.max_flows, WideRecord::default());
             }
-            self.wide[record as usize] = WideRecord { key: *wide, extensions: 0 };
+            self.wide[record as usize] = WideRecord { key: wides[facts.wide], extensions: 0 };
         }
         self.table.insert(facts.hash, record);
         self.flows += 1;

@@ -140,6 +140,12 @@ impl Hot {
         (self.ways[0].flags | self.ways[1].flags) & (FIN | RST) != 0
     }
 
+    /// Whether no packet has gone this way.
+    #[inline(always)]
+    pub fn is_first(&self, side: usize) -> bool {
+        self.ways[side & 1].packets == 0
+    }
+
     pub fn is_one_packet(&self) -> bool {
         u64::from(self.ways[0].packets) + u64::from(self.ways[1].packets) == 1
     }
