@@ -12,7 +12,7 @@ use crate::record::age;
 use linerate_burst::Nanos;
 
 /// Frames between looks at the time.
-const TICK: usize = 32;
+const TICK: usize = 1024;
 /// The hand goes round in so many nanoseconds (a bit more than a second).
 const ROUND: u32 = 30;
 /// The hand looks at so many records at a time, or more: one after another they come fast.
@@ -196,7 +196,10 @@ impl Meter {
             let limit = &self.limits[usize::from(hot.words().protocol())];
             let quiet = age(now, hot.ways[0].seen).min(age(now, hot.ways[1].seen));
             let patience = if hot.has_ended() { limit.linger } else { limit.idle };
-            if quiet > (patience << 16) as i64 && !hot.is_free() {
+            if quiet > (patience << 16) as i64
+                && !hot.is_free()
+                && now.saturating_sub(self.cold[record].ended(hot)) > patience
+            {
                 let reason = if hot.has_ended() { EndReason::End } else { EndReason::Idle };
                 self.end(record as u32, reason, records);
             }

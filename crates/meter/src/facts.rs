@@ -119,18 +119,18 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
-    Some(Facts { words, packet: length, side: usize::from(is_higher), ttl: head[8], tos: head[1], ..transport.facts(desc) })
+    Some(Facts {
+        words,
+        packet: length,
+        side: usize::from(is_higher),
+        ttl: head[8],
+        tos: head[1],
+        ..transport.facts(desc)
+    })
 }
 
 #[inline(always)]
-fn usual_ipv6(
-    desc: &Desc,
-    packet: &[u8],
-    l3: u32,
-    tag: u16,
-    outer: bool,
-    wides: &mut Vec<Wide>,
-) -> Option<Facts> {
+fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
     let payload = u32::from(u16::from_be_bytes(part(head, 4)));
     let protocol = head[6];

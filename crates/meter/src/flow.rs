@@ -47,7 +47,13 @@ impl Flow {
     /// Time of the earliest packet.
     pub fn first(&self) -> Nanos {
         let [one, other] = &self.sides;
-        if other.packets == 0 { one.first } else if one.packets == 0 { other.first } else { one.first.min(other.first) }
+        if other.packets == 0 {
+            one.first
+        } else if one.packets == 0 {
+            other.first
+        } else {
+            one.first.min(other.first)
+        }
     }
 
     /// Time of the latest packet.

@@ -133,10 +133,7 @@ impl Words {
 
     #[inline(always)]
     pub fn rest(low: u16, high: u16, protocol: u8, vlan: u16) -> u64 {
-        u64::from(low)
-            | u64::from(high) << 16
-            | u64::from(protocol) << PROTOCOL
-            | u64::from(vlan) << VLAN & VLAN_BITS
+        u64::from(low) | u64::from(high) << 16 | u64::from(protocol) << PROTOCOL | u64::from(vlan) << VLAN & VLAN_BITS
     }
 
     #[inline(always)]
@@ -162,7 +159,10 @@ impl Words {
         } else {
             [Ipv4Addr::from((self.ends >> 32) as u32).into(), Ipv4Addr::from(self.ends as u32).into()]
         };
-        [End { address: addresses[0], port: self.rest as u16 }, End { address: addresses[1], port: (self.rest >> 16) as u16 }]
+        [
+            End { address: addresses[0], port: self.rest as u16 },
+            End { address: addresses[1], port: (self.rest >> 16) as u16 },
+        ]
     }
 }
 

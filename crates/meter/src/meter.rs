@@ -67,6 +67,8 @@ enum Counted {
     OtherFlow,
 }
 
+/// Frames of a round: as many as the processor fetches at the same time, and half as many again.
+const ROUND: usize = 32;
 /// How many packets ahead rare ones are looked for.
 const AHEAD: usize = 8;
 /// Records looked at for one that gives way.
@@ -111,9 +113,11 @@ impl Meter {
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         let mut next = 0;
         while next < burst.len() {
-            let end = burst.len().min(next + self.clock.frames_to_tick());
+            let end = burst.len().min(next + ROUND.min(self.clock.frames_to_tick()));
             self.round(burst.slice(next..end), links, records);
             if self.clock.tick(end - next) {
+                // What a sweep finds may not depend on where a burst ends.
+                self.count_pending(records);
                 self.sweep(records);
             }
             next = end;
@@ -157,7 +161,7 @@ impl Meter {
         Nanos(self.clock.latest)
     }
 
-    /// At most as many frames as there are until the next tick. Those of the round before are counted while the buckets
+    /// A few frames. Those of the round before are counted while the buckets
     /// of these come, and these in the next round, while their records come.
     fn round(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         self.find_facts(burst, links);
@@ -374,13 +378,7 @@ impl Meter {
     }
 
     /// A record for the flow of this packet, which is not counted in it yet.
-    fn begin(
-        &mut self,
-        facts: &Facts,
-        wides: &[Wide],
-        before: Option<(usize, u8)>,
-        records: &mut dyn Records,
-    ) -> u32 {
+    fn begin(&mut self, facts: &Facts, wides: &[Wide], before: Option<(usize, u8)>, records: &mut dyn Records) -> u32 {
         let state = match before {
             Some((originator, direction)) => state_of(originator, direction) | CONTINUED,
             None => state_of(facts.side, 0),

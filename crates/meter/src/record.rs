@@ -199,8 +199,7 @@ pub(crate) const RST: u8 = 4;
 pub(crate) const ACK: u8 = 16;
 
 impl Way {
-    const NONE: Way =
-        Way { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
+    const NONE: Way = Way { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
 }
 
 /// What did not fit into counters, by record and way: packets, packet bytes, payload bytes, excess.
@@ -208,13 +207,8 @@ impl Way {
 pub(crate) struct Spills(HashMap<(u32, usize), [i64; 4]>);
 
 impl Cold {
-    pub const NONE: Cold = Cold {
-        first: [u64::MAX; 2],
-        ttl_least: [u8::MAX; 2],
-        ttl_most: [0; 2],
-        tos: [0; 2],
-        marks: 0,
-    };
+    pub const NONE: Cold =
+        Cold { first: [u64::MAX; 2], ttl_least: [u8::MAX; 2], ttl_most: [0; 2], tos: [0; 2], marks: 0 };
 
     /// Time of the earliest packet.
     pub fn began(&self) -> u64 {

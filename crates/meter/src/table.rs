@@ -192,7 +192,10 @@ mod tests {
                 }
             }
             known.drain().for_each(|(record, hash)| table.remove(hash, record));
-            assert!(table.buckets.iter().all(|bucket| bucket.passed == 0 && bucket.tags == [0; WAYS]), "spread {spread:x}");
+            assert!(
+                table.buckets.iter().all(|bucket| bucket.passed == 0 && bucket.tags == [0; WAYS]),
+                "spread {spread:x}"
+            );
         }
     }
 

@@ -43,23 +43,32 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
     prop::collection::vec(one, 1..200).prop_map(|all| {
         let mut time = START;
         all.into_iter()
-            .map(|((source, destination, port, other), protocol, flags, (payload, ttl, tos), (v6, vlan, padding), (gap, back))| {
-                time += gap;
-                Sent {
-                    time: time - back,
-                    source: (source, port),
-                    destination: (destination, other),
+            .map(
+                |(
+                    (source, destination, port, other),
                     protocol,
-                    flags: if protocol == 6 { flags } else { 0 },
-                    // An IPv6 packet of length 0 is one whose length is not said.
-                    payload: if protocol == 47 { payload.max(1) } else { payload },
-                    ttl,
-                    tos,
-                    v6,
-                    vlan,
-                    padding,
-                }
-            })
+                    flags,
+                    (payload, ttl, tos),
+                    (v6, vlan, padding),
+                    (gap, back),
+                )| {
+                    time += gap;
+                    Sent {
+                        time: time - back,
+                        source: (source, port),
+                        destination: (destination, other),
+                        protocol,
+                        flags: if protocol == 6 { flags } else { 0 },
+                        // An IPv6 packet of length 0 is one whose length is not said.
+                        payload: if protocol == 47 { payload.max(1) } else { payload },
+                        ttl,
+                        tos,
+                        v6,
+                        vlan,
+                        padding,
+                    }
+                },
+            )
             .collect()
     })
 }
@@ -129,7 +138,8 @@ fn originator(flow: &Flow, packets: &[&Sent]) -> (bool, Direction) {
     let from_one = flow.ends[0] == one.ends()[0] && (flow.ends[0] != flow.ends[1]);
     let is_icmp = one.protocol == 1 || one.protocol == 58;
     let is_higher = if is_icmp {
-        (flow.ends[0].address == one.ends()[0].address) == one.is_higher() && one.ends()[0].address != one.ends()[1].address
+        (flow.ends[0].address == one.ends()[0].address) == one.is_higher()
+            && one.ends()[0].address != one.ends()[1].address
     } else if flow.ends[0] == flow.ends[1] {
         false
     } else {

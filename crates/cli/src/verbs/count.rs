@@ -194,9 +194,8 @@ pub(super) fn ports_and_filter(
     let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
     let mut names: Vec<&str> = ports.iter().map(String::as_str).collect();
     if names.is_empty() && specs.is_empty() {
-        let first = words.first().ok_or_else(|| {
-            usage("which port? as in eth0 (linerate ports lists them), or -r FILE")
-        })?;
+        let first =
+            words.first().ok_or_else(|| usage("which port? as in eth0 (linerate ports lists them), or -r FILE"))?;
         names = first.split(',').collect();
         words = &words[1..];
         while let Some((word, rest)) = words.split_first()

@@ -77,7 +77,8 @@ impl General {
                 _ => Found::NotIp,
             };
         };
-        let inner = layers.iter().rposition(is_network).filter(|inner| *inner != outer && self.tunnels != Tunnels::Outer);
+        let inner =
+            layers.iter().rposition(is_network).filter(|inner| *inner != outer && self.tunnels != Tunnels::Outer);
         let Some(outer_packet) = self.packet(desc, frame, outer) else { return Found::Malformed };
         let inner_packet = inner.and_then(|inner| {
             let packet = self.packet(desc, frame, inner)?;
@@ -131,7 +132,8 @@ impl General {
             Ip {
                 version: 6,
                 ends: [view.source().into(), view.destination().into()],
-                length: Some(ipv6::LEN as u32 + u32::from(view.payload_len())).filter(|length| *length > ipv6::LEN as u32),
+                length: Some(ipv6::LEN as u32 + u32::from(view.payload_len()))
+                    .filter(|length| *length > ipv6::LEN as u32),
                 ttl: view.hop_limit(),
                 tos: view.traffic_class(),
                 protocol: last.unwrap_or(view.next_header()),

@@ -193,10 +193,7 @@ pub fn side(packets: &[&&Sent]) -> Side {
         first: Nanos(packets.iter().map(|one| one.time).min().unwrap()),
         last: Nanos(packets.iter().map(|one| one.time).max().unwrap()),
         tcp_flags: packets.iter().filter(|one| one.protocol == 6).fold(0, |flags, one| flags | one.flags),
-        ttl: [
-            packets.iter().map(|one| one.ttl).min().unwrap(),
-            packets.iter().map(|one| one.ttl).max().unwrap(),
-        ],
+        ttl: [packets.iter().map(|one| one.ttl).min().unwrap(), packets.iter().map(|one| one.ttl).max().unwrap()],
         tos: first.tos,
         dscp_changed: packets.iter().any(|one| one.tos >> 2 != first.tos >> 2),
         ect: packets.iter().any(|one| matches!(one.tos & 3, 1 | 2)),
@@ -213,7 +210,7 @@ pub fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
             (Desc::new(Nanos(one.time), 0, frame.len() as u32), frame)
         })
         .collect();
-    let (mut flows, counts) = metered_frames(&frames, Link::Ethernet, config, bursts);
+    let (mut flows, counts) = metered_with(&frames, Link::Ethernet, config, bursts, true);
     assert_eq!(counts.frames, sent.len() as u64);
     assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), sent.len() as u64);
     flows.iter_mut().for_each(|flow| flow.id = 0);
@@ -226,6 +223,17 @@ pub fn metered_frames(
     link: Link,
     config: &Config,
     bursts: &[usize],
+) -> (Vec<Flow>, Counts) {
+    metered_with(frames, link, config, bursts, false)
+}
+
+/// The same; if `expire`, quiet flows are looked for behind each burst.
+fn metered_with(
+    frames: &[(Desc, Vec<u8>)],
+    link: Link,
+    config: &Config,
+    bursts: &[usize],
+    expire: bool,
 ) -> (Vec<Flow>, Counts) {
     let mut flows = Vec::new();
     let mut meter = Meter::new(config);
@@ -242,6 +250,9 @@ pub fn metered_frames(
         memory.resize(memory.len() + TAIL, 0);
         let burst = Burst::over(&memory, &descs).unwrap();
         meter.take(burst, &[Some(link)], &mut |flow: &Flow| flows.push(flow.clone()));
+        if expire {
+            meter.expire(descs.last().unwrap().time, &mut |flow: &Flow| flows.push(flow.clone()));
+        }
         rest = behind;
     }
     meter.finish(meter.latest(), &mut |flow: &Flow| flows.push(flow.clone()));
@@ -250,7 +261,8 @@ pub fn metered_frames(
 }
 
 pub fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
-    flows.sort_by_key(|flow| (flow.first(), flow.ends, flow.protocol, flow.vlans, flow.last()));
+    let key = |flow: &Flow| (flow.first(), flow.ends, flow.protocol, flow.vlans, flow.last());
+    flows.sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| format!("{one:?}").cmp(&format!("{other:?}"))));
     flows
 }
 
@@ -278,4 +290,19 @@ pub fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], co
     assert_eq!(packets, frames.len() as u64);
     let found = outermost().map(Flow::frame_bytes).sum::<u64>() + counts.not_ip_bytes + counts.malformed_bytes;
     assert_eq!(found, bytes);
+}
+
+/// The records of a part of the frames there are, of which the last has the time `now`; without ids.
+pub fn metered_until(sent: &[Sent], config: &Config, now: Nanos) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    let mut meter = Meter::new(config);
+    for one in sent {
+        let mut memory = one.frame();
+        let desc = [Desc::new(Nanos(one.time), 0, memory.len() as u32)];
+        memory.resize(memory.len() + TAIL, 0);
+        let burst = Burst::over(&memory, &desc).unwrap();
+        meter.take(burst, &[Some(Link::Ethernet)], &mut |flow: &Flow| flows.push(Flow { id: 0, ..flow.clone() }));
+    }
+    meter.finish(now, &mut |flow: &Flow| flows.push(Flow { id: 0, ..flow.clone() }));
+    flows
 }

@@ -39,7 +39,8 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 /// Packets of flows that there are, and of flows that begin.
 fn case(pattern: Pattern, flows: usize, effort: Effort, limit: &Rounds) -> [Row; 2] {
     let (mut known, mut new) = (Rounds::default(), Rounds::default());
-    let config = Config { max_flows: flows, seed: [Instant::now().elapsed().as_nanos() as u64, 7], ..Config::default() };
+    let config =
+        Config { max_flows: flows, seed: [Instant::now().elapsed().as_nanos() as u64, 7], ..Config::default() };
     let mut meter = Meter::new(&config);
     let mut traffic = Traffic::new(pattern, flows);
     let mut block = Block::new(CHUNK * 128, CHUNK);

@@ -42,7 +42,9 @@ impl Pattern {
                 [(left + number / side, 5000), (right + number % side, 80)]
             }
             Pattern::LockStep => [(left + number, 5000), (right + number, 80)],
-            Pattern::Clients => [(left + number % 254, 1024 + (number / 254 % 60_000) as u16), (right + number % 61, 443)],
+            Pattern::Clients => {
+                [(left + number % 254, 1024 + (number / 254 % 60_000) as u16), (right + number % 61, 443)]
+            }
         }
     }
 }
