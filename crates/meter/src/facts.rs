@@ -209,3 +209,82 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     part.copy_from_slice(&bytes[at..at + N]);
     part
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Tunnels};
+    use linerate_burst::Nanos;
+    use linerate_wire::Link;
+    use proptest::prelude::*;
+
+    /// Bytes that are headers more often than not: of IPv4 or IPv6, tagged or not, TCP or UDP, some of them changed.
+    fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
+        let changes = prop::collection::vec((0usize..100, any::<u8>()), 0..3);
+        (any::<[bool; 3]>(), prop::collection::vec(any::<u8>(), 60..120), 0u8..100, changes).prop_map(
+            |([v6, tagged, tcp], mut frame, length, changes)| {
+                let l3 = if tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
+                let ether_type = if v6 { ethernet::IPV6 } else { ethernet::IPV4 };
+                if tagged {
+                    frame[12..14].copy_from_slice(&vlan::CUSTOMER.to_be_bytes());
+                }
+                frame[l3 - 2..l3].copy_from_slice(&ether_type.to_be_bytes());
+                let number = if tcp { registry::TCP } else { registry::UDP };
+                let l4 = if v6 {
+                    frame[l3] = 0x60 | frame[l3] & 15;
+                    frame[l3 + 4..l3 + 7].copy_from_slice(&[0, length, number]);
+                    l3 + ipv6::LEN
+                } else {
+                    frame[l3] = 0x45;
+                    frame[l3 + 2..l3 + 4].copy_from_slice(&[0, length]);
+                    frame[l3 + 6..l3 + 8].fill(0);
+                    frame[l3 + 9] = number;
+                    l3 + ipv4::LEN
+                };
+                if let Some(offset) = frame.get_mut(l4 + 12).filter(|_| tcp) {
+                    *offset = 0x50 | *offset & 0x2f;
+                }
+                for (place, byte) in changes {
+                    if let Some(changed) = frame.get_mut(place) {
+                        *changed = byte;
+                    }
+                }
+                frame
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8192, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_spelled_out_way_agrees_with_the_general_one(frame in likely_frame(), outer in any::<bool>(), more in 0u32..9) {
+            let tunnels = if outer { Tunnels::Outer } else { Tunnels::Both };
+            let length = frame.len() as u32;
+            let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
+            let mut wides = Vec::new();
+            if let Some(found) = usual(&desc, &frame, outer, &mut wides) {
+                let mut general = General::new(&Config { tunnels, ..Config::default() });
+                let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
+                    panic!("one packet");
+                };
+                let (words, wide, side) = packet.key();
+                prop_assert_eq!(found, Facts { words, side, ..packet.facts });
+                prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
+            }
+        }
+    }
+
+    /// That frames as they should be go the short way.
+    #[test]
+    fn plain_frames_go_the_short_way() {
+        let mut frame = [0; 60];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
+        let desc = Desc::new(Nanos(7), 0, 60);
+        let found = usual(&desc, &frame, false, &mut Vec::new()).unwrap();
+        assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
+        frame[20] = 0x20;
+        assert_eq!(usual(&desc, &frame, false, &mut Vec::new()), None, "a fragment");
+    }
+}

@@ -13,6 +13,7 @@ use linerate_wire::{
 };
 
 /// What is found in a frame.
+#[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     /// One packet to meter, and the one in its tunnel if both count.
