@@ -9,7 +9,7 @@
 //! - `facts`: what counts of a frame, found once; `fragments` finds the ports of those that have none;
 //! - [`key`]: what makes a flow; `hash`: where it lies;
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
-//! - [`meter`]: the whole; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
+//! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]);
 //! - [`config`]: what can be chosen.
 //!
@@ -25,6 +25,7 @@ pub mod flow;
 mod fragments;
 mod hash;
 pub mod key;
+mod lifetime;
 pub mod meter;
 mod record;
 mod table;
