@@ -25,22 +25,26 @@ fn config() -> Config {
 
 /// Few hosts and ports, so that flows meet.
 fn sent() -> impl Strategy<Value = Vec<Sent>> {
-    let flags = prop::sample::select(vec![2u8, 2, 18, 16, 16, 16, 24, 24, 17, 17, 4, 20, 0]);
+    let flags = prop_oneof![1 => prop::sample::select(vec![2u8, 2, 18, 17, 17, 4, 20, 0]), 9 => prop::sample::select(vec![16u8, 24])];
     let gap = prop_oneof![
-        6 => 0u64..SECOND,
+        20 => 0u64..SECOND,
         3 => SECOND..12 * SECOND,
         1 => 12 * SECOND..70 * SECOND,
     ];
-    let back = prop_oneof![5 => Just(0u64), 1 => 0..SECOND / 2];
+    let back = prop_oneof![3 => Just(0u64), 1 => 0..SECOND / 2];
     let one = (
-        (0u8..3, 0u8..3, 1u16..3, 1u16..3),
+        (0u8..2, 0u8..2, 1u16..2, 1u16..3),
         prop::sample::select(vec![6u8, 6, 6, 17, 17, 1, 47]),
         flags,
-        (0usize..80, prop::sample::select(vec![64u8, 64, 64, 63]), prop::sample::select(vec![0u8, 0, 0, 3, 0xb8])),
-        (any::<bool>(), prop::sample::select(vec![0u16, 0, 7, 8]), 0usize..3),
+        (
+            0usize..80,
+            prop_oneof![20 => Just(64u8), 1 => Just(63)],
+            prop_oneof![20 => Just(0u8), 1 => Just(3), 1 => Just(0xb8)],
+        ),
+        (prop_oneof![4 => Just(false), 1 => Just(true)], prop_oneof![8 => Just(0u16), 1 => 7u16..9], 0usize..3),
         (gap, back),
     );
-    prop::collection::vec(one, 1..200).prop_map(|all| {
+    prop::collection::vec(one, 1..300).prop_map(|all| {
         let mut time = START;
         all.into_iter()
             .map(

@@ -67,7 +67,8 @@ fn a_flood_leaves_established_flows_exact() {
     let config = Config { max_flows: 256, ..Config::default() };
     let mut sent = Vec::new();
     for round in 0..200u64 {
-        for host in 0..4u8 {
+        // Quieter than the flood, which fills the table many times between.
+        for host in (0..4u8).filter(|_| round % 100 < 2) {
             let time = START + round * 10_000_000;
             sent.push(Sent { source: (host, 1000), destination: (200, 80), ..Sent::tcp(time, ACK) });
         }
@@ -79,7 +80,7 @@ fn a_flood_leaves_established_flows_exact() {
     let flows = metered(&sent, &config, &[32]);
     let established: Vec<&Flow> = flows.iter().filter(|flow| flow.ends[1].port == 80).collect();
     assert_eq!(established.len(), 4);
-    assert!(established.iter().all(|flow| flow.packets() == 200 && flow.end == EndReason::Forced));
+    assert!(established.iter().all(|flow| flow.packets() == 4 && flow.end == EndReason::Forced));
     let together: Vec<&Flow> = flows.iter().filter(|flow| flow.flows > 1).collect();
     assert_eq!(together.len(), 1, "one record for the target of the flood");
     assert_eq!((together[0].ends[1].port, together[0].end), (443, EndReason::Evicted));
