@@ -33,8 +33,10 @@ fn captures() -> Vec<PathBuf> {
     files
 }
 
+type Described = (Desc, Vec<u8>);
+
 /// The frames, and what they begin with; `None` for a file that is damaged, or has several kinds of frames.
-fn load(path: &Path) -> Option<(Vec<(Desc, Vec<u8>)>, Option<Link>)> {
+fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
     let mut reader = Reader::open(path.to_str()?).ok()?;
     let mut frames = Vec::new();
     loop {

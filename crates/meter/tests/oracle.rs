@@ -77,9 +77,12 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
     })
 }
 
+/// The packets of an open record, whether it goes on from one before, and that one's originator and how it was known.
+type Open<'a> = (Vec<&'a Sent>, bool, Option<(bool, Direction)>);
+
 /// A metering that could not be simpler: for each key the packets of its open record.
 fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
-    let mut open: BTreeMap<_, (Vec<&Sent>, bool, Option<(bool, Direction)>)> = BTreeMap::new();
+    let mut open: BTreeMap<_, Open<'_>> = BTreeMap::new();
     let mut flows = Vec::new();
     let class = |protocol: u8| match protocol {
         6 => 0,
