@@ -102,7 +102,7 @@ fn update_lines(flows: usize, effort: Effort) -> Rounds {
                 }
                 for place in places {
                     lines[place][0] += 1;
-                    lines[place][8] += state;
+                    lines[place][8] ^= state;
                 }
             }
             (batches * BATCH) as u64
