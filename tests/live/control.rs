@@ -46,7 +46,8 @@ fn bursts_have_their_gaps_and_streams_of_one_rate_their_turns() {
     assert_gaps(&times(&alone(bursts)), 20_000_000, &[100, 200, 300]);
     let each = stream(&[60], 12);
     let each = Stream { rate: Rate::Frames(20.0), ..each };
-    let set = StreamSet { streams: vec![each.clone(), Stream { id: 6, ..each }], order: Order::Interleaved, ..set(&[60], 1) };
+    let set =
+        StreamSet { streams: vec![each.clone(), Stream { id: 6, ..each }], order: Order::Interleaved, ..set(&[60], 1) };
     assert_gaps(&times(&set), 20_000_000, &(2..24).step_by(2).collect::<Vec<_>>());
 }
 

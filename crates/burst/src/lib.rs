@@ -38,7 +38,7 @@ pub use desc::{Desc, Flags};
 pub use helper::Helper;
 pub use interface::{Interface, LinkType, StampSource};
 pub use ledger::{Account, Ledger};
-pub use memory::{Memory, prefer_huge_pages};
+pub use memory::{Memory, prefer_huge_pages, resident};
 pub use pick::Pick;
 pub use sink::{Sink, SinkError};
 pub use slot::Layout;

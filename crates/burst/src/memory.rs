@@ -57,6 +57,22 @@ impl Drop for Pages {
     }
 }
 
+/// An empty vector with room for `capacity` values: in huge pages, if the system has them, and with its pages there
+/// before they are needed. Where the system refuses either the vector is as good, only slower.
+pub fn resident<T>(capacity: usize) -> Vec<T> {
+    let mut room: Vec<T> = Vec::with_capacity(capacity);
+    let spare = room.spare_capacity_mut();
+    prefer_huge_pages(spare);
+    let first = spare.as_mut_ptr().addr().next_multiple_of(PAGE);
+    let end = (spare.as_mut_ptr().addr() + size_of_val(spare)) / PAGE * PAGE;
+    if first < end {
+        let start = spare.as_mut_ptr().with_addr(first);
+        // SAFETY: whole pages inside of an allocation that this vector owns; the advice changes nothing that they hold.
+        let _ = unsafe { madvise(start.cast(), end - first, Advice::LinuxPopulateWrite) };
+    }
+    room
+}
+
 /// Zeroed memory with the layout of one block, which this process alone writes.
 pub struct Memory {
     base: NonNull<u8>,
@@ -70,6 +86,9 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
+
+/// The smallest page.
+const PAGE: usize = 4096;
 
 /// Translations for frames in pages of 4 KiB miss often enough to cost a third of a copy.
 const HUGE_PAGE: usize = 2 << 20;

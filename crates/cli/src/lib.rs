@@ -28,6 +28,7 @@ pub use linerate_filter as filter;
 pub use linerate_generate as generate;
 pub use linerate_lab as lab;
 pub use linerate_merge as merge;
+pub use linerate_meter as meter;
 pub use linerate_port as port;
 pub use linerate_record as record;
 pub use linerate_wire as wire;

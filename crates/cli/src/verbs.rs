@@ -4,6 +4,7 @@ pub mod bench;
 pub mod capture;
 pub mod count;
 pub mod demo;
+pub mod flows;
 pub mod generate;
 pub mod lab;
 pub mod ports;
@@ -41,6 +42,8 @@ pub enum Verb {
     Capture(capture::Args),
     /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
     Count(count::Args),
+    /// Record every conversation: who, when, how much, how it ended
+    Flows(flows::Args),
     /// Join two ports as a wire would, which may lose, damage and delay by plan
     Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
@@ -56,6 +59,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Generate(args) => generate::run(&args),
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
+        Verb::Flows(args) => flows::run(&args),
         Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
     }

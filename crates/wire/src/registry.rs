@@ -55,6 +55,12 @@ pub const SHIM6: u8 = 140;
 /// IP protocol number of Ethernet in IPv6 (RFC 8986).
 pub const ETHERNET: u8 = 143;
 
+/// Whether a UDP datagram between these ports may carry another packet, as far as ports say.
+#[inline(always)]
+pub fn may_be_tunnel(destination: u16, source: u16) -> bool {
+    crate::lookup::has_port(destination, source)
+}
+
 /// A kind of header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod dissect;
 mod files;
+mod flows;
 mod generate;
 mod measure;
 mod merge;
@@ -48,6 +49,9 @@ pub struct Args {
     /// Of burst, without the reader, which takes a processor
     #[arg(long)]
     no_reader: bool,
+    /// Of flows, cases with so many active flows alone (256, 65536, 1048576, 10485760)
+    #[arg(long, value_name = "N")]
+    flows: Option<usize>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -71,6 +75,8 @@ enum Bench {
     Merge,
     /// Ports in memory into shared memory, read by another process
     Burst,
+    /// Frames in memory into flow records, over the number of active flows
+    Flows,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
@@ -100,6 +106,8 @@ struct Effort {
     copy_threads: u8,
     /// Whether somebody reads what is copied.
     reader: bool,
+    /// Of cases with active flows, those to measure.
+    flows: Option<usize>,
 }
 
 impl Effort {
@@ -125,14 +133,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports: args.ports,
         copy_threads: args.copy_threads,
         reader: !args.no_reader,
+        flows: args.flows,
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 10] = [
+    let tables: [(Bench, Measure); 11] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
+        (Bench::Flows, flows::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),

@@ -142,32 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     fn check(&self) -> anyhow::Result<Asked> {
-        let mut words = self.words.as_slice();
-        let mut specs: Vec<Spec> = self.read.iter().map(|path| Spec::file(path)).collect();
-        let mut names: Vec<&str> = self.ports.iter().map(String::as_str).collect();
-        if names.is_empty() && specs.is_empty() {
-            let first = words.first().ok_or_else(|| {
-                usage("which port? as in linerate count eth0 (linerate ports lists them), or -r FILE")
-            })?;
-            names = first.split(',').collect();
-            words = &words[1..];
-            while let Some((word, rest)) = words.split_first()
-                && word.split(',').all(is_port)
-            {
-                names.extend(word.split(','));
-                words = rest;
-            }
-        }
-        for name in names {
-            specs.push(Spec::parse(name).map_err(usage)?);
-        }
-        let filter = match (&self.filter, words) {
-            (Some(_), [word, ..]) => {
-                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
-            }
-            (Some(text), []) => text.clone(),
-            (None, words) => words.join(" "),
-        };
+        let (specs, filter) = ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref())?;
         check_filter(&filter, &specs)?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Asked { specs, filter, duration, interval: span("--interval", self.interval)? })
@@ -238,6 +213,42 @@ impl Args {
         let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
         Ok(if self.lossless && !proven { Exit::Lost } else { Exit::Done })
     }
+}
+
+/// Ports and filter text, of words that are ports as long as they look like it, ports that were named as such, files, and
+/// filter text that was given as such.
+pub(super) fn ports_and_filter(
+    words: &[String],
+    ports: &[String],
+    read: &[String],
+    filter: Option<&str>,
+) -> anyhow::Result<(Vec<Spec>, String)> {
+    let mut words = words;
+    let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
+    let mut names: Vec<&str> = ports.iter().map(String::as_str).collect();
+    if names.is_empty() && specs.is_empty() {
+        let first =
+            words.first().ok_or_else(|| usage("which port? as in eth0 (linerate ports lists them), or -r FILE"))?;
+        names = first.split(',').collect();
+        words = &words[1..];
+        while let Some((word, rest)) = words.split_first()
+            && word.split(',').all(is_port)
+        {
+            names.extend(word.split(','));
+            words = rest;
+        }
+    }
+    for name in names {
+        specs.push(Spec::parse(name).map_err(usage)?);
+    }
+    let filter = match (filter, words) {
+        (Some(_), [word, ..]) => {
+            return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+        }
+        (Some(text), []) => text.to_owned(),
+        (None, words) => words.join(" "),
+    };
+    Ok((specs, filter))
 }
 
 fn announce(subject: &Subject, notes: &[String]) {

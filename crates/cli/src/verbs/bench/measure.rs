@@ -26,6 +26,9 @@ pub(super) struct Row {
     pub ratio: Option<f64>,
     pub rounds: usize,
     pub spread_percent: f64,
+    /// Active flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<usize>,
     /// Time a frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns: Option<f64>,

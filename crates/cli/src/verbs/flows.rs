@@ -1,0 +1,253 @@
+//! `linerate flows`: a record of every conversation.
+
+mod json;
+mod output;
+mod text;
+
+use self::json::SummaryJson;
+use self::output::{Output, Tee};
+use super::capture::{check_filter, span};
+use super::count::ports_and_filter;
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, drop_to};
+use crate::signals::stop_on_signals;
+use crate::view::live::{Live, is_watched};
+use crate::view::rates::grouped;
+use linerate_burst::Nanos;
+use linerate_engine::{Metering, Progress, Selection, Stop, Waiting};
+use linerate_meter::{Config, Timeouts, Tunnels};
+use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::time::Duration;
+
+/// Options of `linerate flows`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  linerate flows eth0                               top flows and totals of what eth0 receives, until Ctrl-C
+  linerate flows -r trace.pcap --write flows.jsonl  a JSON line for each flow
+  linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
+  linerate flows eth0 --write null -t 10            how fast it is
+A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
+docs/flows.md says what each field means.")]
+pub struct Args {
+    /// Ports (comma or blank between several), unless -i or -r is given; then filter text
+    #[arg(value_name = "PORT|FILTER")]
+    words: Vec<String>,
+    /// A port to meter; may be given several times, or with commas
+    #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<String>,
+    /// A capture file to meter instead (- for standard input); may be given several times
+    #[arg(short = 'r', long = "read", alias = "from", value_name = "FILE")]
+    read: Vec<String>,
+    /// Filter text, instead of trailing arguments
+    #[arg(short = 'f', long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Where records go: null, - for standard output, or a file for JSON lines
+    #[arg(short = 'w', long, value_name = "null|-|FILE", default_value = "null")]
+    write: String,
+    /// How much is recorded of each flow
+    #[arg(long, value_enum, default_value_t = Level::Counters)]
+    level: Level,
+    /// Seconds without a packet after which a flow ends (default: TCP 300, UDP 120, ICMP 30, others 120)
+    #[arg(long, value_name = "S")]
+    idle: Option<f64>,
+    /// Seconds after which a flow that goes on is recorded, and begins anew (default: 1800)
+    #[arg(long, value_name = "S")]
+    active: Option<f64>,
+    /// The most flows at a time; beyond them the quietest give way
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    max_flows: usize,
+    /// Packets of different VLANs are of different flows
+    #[arg(long)]
+    vlans: bool,
+    /// Which packet of a tunnel is recorded
+    #[arg(long, value_enum, default_value_t = Which::Both)]
+    tunnels: Which,
+    /// Verify checksums
+    #[arg(long)]
+    checksums: bool,
+    /// Stop after this many frames
+    #[arg(short = 'c', long = "count", value_name = "N")]
+    count: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    duration: Option<f64>,
+    /// Do not ask interfaces for frames to other hosts
+    #[arg(short = 'p', long = "no-promiscuous")]
+    no_promiscuous: bool,
+    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
+    #[arg(long)]
+    lossless: bool,
+    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    #[arg(long)]
+    take: bool,
+    /// Print the summary as one JSON document (schema linerate/flows/1)
+    #[arg(long)]
+    json: bool,
+    /// Nothing while it runs, only the summary
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Never sleep while waiting for frames: a whole core
+    #[arg(long, conflicts_with = "sleep")]
+    spin: bool,
+    /// Always sleep while waiting for frames: least work
+    #[arg(long)]
+    sleep: bool,
+    /// Go on as this user once ports are open (default: whoever called sudo)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Level {
+    /// Packets, bytes, times, flags, TTL, DSCP, ECN
+    Counters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// The outermost
+    Outer,
+    /// The innermost
+    Inner,
+    /// Both, linked
+    Both,
+}
+
+/// Bytes asked for of each frame where nobody looks further: headers, in tunnels too.
+const HEADERS: u32 = 256;
+
+/// Meters.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let (specs, filter) = ports_and_filter(&args.words, &args.ports, &args.read, args.filter.as_deref())?;
+    check_filter(&filter, &specs)?;
+    let config = args.config()?;
+    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let identity = Identity::choose(args.user.as_deref())?;
+    let ports = args.open_ports(&specs, &filter)?;
+    let output = Output::open(&args.write)?;
+    drop_to(identity)?;
+
+    let is_silent = args.quiet || args.json || args.write == "-";
+    if !is_silent {
+        announce(&ports, &config);
+    }
+    let progress = Progress::new();
+    let live = Live::start(&progress, "metered", is_silent || !is_watched());
+    let mut records = Tee::new(output, stop.clone());
+    let report = Metering {
+        ports,
+        selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
+        config,
+        records: &mut records,
+        waiting: args.waiting(),
+        duration,
+        stop,
+        progress,
+    }
+    .run();
+    drop(live);
+    let (totals, written) = records.finish();
+    let text = if args.json {
+        let names = specs.iter().map(ToString::to_string).collect();
+        serde_json::to_string(&SummaryJson::new(names, &filter, &report, &totals))? + "\n"
+    } else {
+        text::summary(&report, &totals)
+    };
+    // Records on standard output are not to be mixed with a summary.
+    let result = if args.write == "-" {
+        std::io::stderr().write_all(text.as_bytes())
+    } else {
+        std::io::stdout().write_all(text.as_bytes())
+    };
+    // Whoever should read it may have gone; that is no failure of the run.
+    let _ = result;
+    written?;
+    if let Some(failure) = &report.failure {
+        let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+        return Ok(Exit::Failed);
+    }
+    let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
+    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<Config> {
+        if self.max_flows == 0 || self.max_flows > Config::MOST_FLOWS {
+            return Err(usage(format!("--max-flows: from 1 to {}", grouped(Config::MOST_FLOWS as u64))));
+        }
+        let mut config = Config {
+            max_flows: self.max_flows,
+            vlans: self.vlans,
+            checksums: self.checksums,
+            tunnels: match self.tunnels {
+                Which::Outer => Tunnels::Outer,
+                Which::Inner => Tunnels::Inner,
+                Which::Both => Tunnels::Both,
+            },
+            // The standard library's own keys, which it asks the system for.
+            seed: [RandomState::new().hash_one(1), RandomState::new().hash_one(2)],
+            ..Config::default()
+        };
+        let idle = self.idle.map(|s| timeout("--idle", s)).transpose()?;
+        let active = self.active.map(|s| timeout("--active", s)).transpose()?;
+        for timeouts in &mut config.timeouts {
+            timeouts.idle = idle.unwrap_or(timeouts.idle);
+            timeouts.active = active.unwrap_or(timeouts.active);
+        }
+        Ok(config)
+    }
+
+    fn open_ports(&self, specs: &[Spec], filter: &str) -> anyhow::Result<Vec<RxPort>> {
+        let options = RxOptions {
+            snap: if self.checksums || !filter.is_empty() { 0 } else { HEADERS },
+            promiscuous: !self.no_promiscuous,
+            lag: None,
+            lossless: self.lossless,
+            take: self.take,
+            filter: filter.to_owned(),
+        };
+        Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn waiting(&self) -> Waiting {
+        match (self.spin, self.sleep) {
+            (true, _) => Waiting::Spin,
+            (_, true) => Waiting::Sleep,
+            _ => Waiting::Adaptive,
+        }
+    }
+}
+
+fn timeout(option: &str, seconds: f64) -> anyhow::Result<Nanos> {
+    let span: Duration = span(option, seconds)?;
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    if nanos == 0 || nanos > Timeouts::MOST.0 {
+        return Err(usage(format!("{option}: more than 0 and at most {} seconds", Timeouts::MOST.0 / 1_000_000_000)));
+    }
+    Ok(Nanos(nanos))
+}
+
+fn announce(ports: &[RxPort], config: &Config) {
+    let mut out = std::io::stderr();
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let [narrow, wide] = Config::bytes_per_flow();
+    let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
+    let _ = writeln!(
+        out,
+        "metering {}: up to {} flows of {narrow} bytes ({} MiB), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)",
+        names.join(", "),
+        grouped(config.max_flows as u64),
+        memory(narrow),
+        memory(wide),
+    );
+    for port in ports {
+        for note in &port.notes {
+            let _ = writeln!(out, "  {}: {note}", port.name);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The summary for people.
+
+use super::output::Totals;
+use crate::view::ledger;
+use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::table::table;
+use linerate_engine::FlowsReport;
+use linerate_meter::{End, EndReason, Flow};
+use linerate_wire::registry;
+use std::net::IpAddr;
+
+pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
+    let counts = &report.counts;
+    let seconds = report.elapsed.as_secs_f64();
+    let rates = Rates::new(counts.frames, counts.bytes, seconds);
+    let mut text = String::new();
+    for event in &report.events {
+        text += &format!("  {event}\n");
+    }
+    text += &format!(
+        "{} flows of {} frames, {} bytes in {seconds:.3} s: {}\n",
+        grouped(totals.flows),
+        grouped(counts.frames),
+        grouped(counts.bytes),
+        frames_per_second(rates.mpps),
+    );
+    let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);
+    let reasons: Vec<String> =
+        reasons.map(|reason| format!("{} {}", reason.name(), grouped(counts.ended_by(reason)))).collect();
+    text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
+    for (count, what) in [
+        (totals.inner_flows, "flows in tunnels, whose packets are in outer flows too"),
+        (counts.not_ip, "frames are not IP"),
+        (counts.malformed, "frames have a malformed IP header"),
+        (counts.aggregated, "one-packet flows were put together for want of room (--max-flows)"),
+        (counts.fragments_joined, "later fragments joined the flow of their first"),
+        (counts.fragments_orphaned, "later fragments have no first, and no ports"),
+    ] {
+        if count > 0 {
+            text += &format!("  {} {what}\n", grouped(count));
+        }
+    }
+    text + &talkers(&totals.top) + &ledger::print(&report.ledger, report.quiesced)
+}
+
+/// The records with the most bytes.
+fn talkers(top: &[Flow]) -> String {
+    if top.is_empty() {
+        return String::new();
+    }
+    let heads = ["top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let mut rows = table(&heads, 3);
+    for flow in top {
+        let [orig, resp] = flow.sides;
+        rows.add_row([
+            end(flow.ends[0]),
+            end(flow.ends[1]),
+            protocol(flow.protocol),
+            grouped(orig.packets),
+            grouped(orig.frame_bytes),
+            grouped(resp.packets),
+            grouped(resp.frame_bytes),
+            format!("{:.3}", (flow.last().0 - flow.first().0) as f64 / 1e9),
+        ]);
+    }
+    format!("{rows}\n")
+}
+
+fn end(end: End) -> String {
+    match end.address {
+        IpAddr::V4(address) => format!("{address}:{}", end.port),
+        IpAddr::V6(address) => format!("[{address}]:{}", end.port),
+    }
+}
+
+fn protocol(number: u8) -> String {
+    let name = match number {
+        registry::TCP => "TCP",
+        registry::UDP => "UDP",
+        registry::ICMP => "ICMP",
+        registry::ICMPV6 => "ICMPv6",
+        registry::SCTP => "SCTP",
+        registry::ESP => "ESP",
+        registry::GRE => "GRE",
+        registry::IGMP => "IGMP",
+        number => return number.to_string(),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,101 @@
+//! What can be chosen.
+
+use linerate_burst::Nanos;
+use linerate_wire::registry;
+
+/// What a meter is to do.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The most flows at a time, up to [`Config::MOST_FLOWS`]; memory for all of them is taken at the start.
+    pub max_flows: usize,
+    /// Timeouts of TCP, UDP, ICMP and all others.
+    pub timeouts: [Timeouts; CLASSES],
+    /// How long a TCP flow that has ended (FIN both ways, or RST) waits for stragglers.
+    pub linger: Nanos,
+    /// Whether packets of different VLANs are of different flows. If not, a record has the VLAN of its first packet.
+    pub vlans: bool,
+    /// Which packet of a tunnel is metered.
+    pub tunnels: Tunnels,
+    /// Whether to verify checksums, which costs a look at every byte.
+    pub checksums: bool,
+    /// Whether one-packet flows that give way when the table is full are exported by target, together.
+    pub aggregate: bool,
+    /// The secret of the hash: random, wherever strangers send what is metered.
+    pub seed: [u64; 2],
+}
+
+/// When a flow ends that goes quiet, or on and on; at most [`Timeouts::MOST`] each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// A packet later than this after the last one begins a new record.
+    pub idle: Nanos,
+    /// A packet this much later than the first one begins a new record.
+    pub active: Nanos,
+}
+
+impl Timeouts {
+    /// Twelve hours.
+    pub const MOST: Nanos = Nanos(12 * 3600 * 1_000_000_000);
+}
+
+/// Which packet of a tunnel is metered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnels {
+    /// The outermost alone.
+    Outer,
+    /// The innermost alone, with the tunnel in its key.
+    Inner,
+    /// Both, each in a record of its own; that of the inner one names the outer flow as its parent.
+    #[default]
+    Both,
+}
+
+/// TCP, UDP, ICMP, others.
+pub(crate) const CLASSES: usize = 4;
+pub(crate) const TCP_CLASS: u8 = 0;
+
+/// Which of the timeouts are those of an IP protocol.
+#[inline(always)]
+pub(crate) fn class_of(protocol: u8) -> u8 {
+    match protocol {
+        registry::TCP => TCP_CLASS,
+        registry::UDP => 1,
+        registry::ICMP | registry::ICMPV6 => 2,
+        _ => 3,
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Default for Config {
+    fn default() -> Self {
+        let timeouts = |idle| Timeouts { idle: Nanos(idle * SECOND), active: Nanos(1800 * SECOND) };
+        Config {
+            max_flows: 1 << 20,
+            timeouts: [timeouts(300), timeouts(120), timeouts(30), timeouts(120)],
+            linger: Nanos(5 * SECOND),
+            vlans: false,
+            tunnels: Tunnels::default(),
+            checksums: false,
+            aggregate: true,
+            seed: [0x6c69_6e65_7261_7465, 0],
+        }
+    }
+}
+
+impl Config {
+    /// The most flows that one meter can have, 16.7 million.
+    pub const MOST_FLOWS: usize = crate::table::NONE as usize;
+
+    /// The same idle and active timeout for all protocols.
+    pub fn with_timeouts(self, idle: Nanos, active: Nanos) -> Self {
+        Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }
+    }
+
+    /// Bytes of memory for each flow of the table at the level `counters`, its part of the buckets included: of
+    /// plain IPv4, and of IPv6 or in a tunnel.
+    pub fn bytes_per_flow() -> [usize; 2] {
+        let narrow = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
+        [narrow, narrow + crate::record::WIDE_BYTES]
+    }
+}

@@ -1,0 +1,59 @@
+//! What a meter has counted beside its flows.
+
+use crate::flow::EndReason;
+
+/// Every frame is in exactly one outermost record, or here as not IP or malformed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames taken, and their bytes as they were on the wire without FCS.
+    pub frames: u64,
+    /// Bytes of these frames.
+    pub bytes: u64,
+    /// Frames without an IP packet.
+    pub not_ip: u64,
+    /// Bytes of these frames.
+    pub not_ip_bytes: u64,
+    /// Frames that announce an IP packet whose header is cut off or contradicts itself.
+    pub malformed: u64,
+    /// Bytes of these frames.
+    pub malformed_bytes: u64,
+    /// Records begun.
+    pub begun: u64,
+    /// Records ended, by the number of the reason.
+    pub ended: [u64; 6],
+    /// One-packet flows that were put together for want of room; they are among those `ended` as evicted.
+    pub aggregated: u64,
+    /// The most flows there were at a time.
+    pub most_flows: u64,
+    /// Later fragments that came before their first one and were held.
+    pub fragments_held: u64,
+    /// Later fragments that have the ports of their first one.
+    pub fragments_joined: u64,
+    /// Later fragments whose first one was not seen.
+    pub fragments_orphaned: u64,
+}
+
+impl Counts {
+    /// Records that ended for this reason.
+    pub fn ended_by(&self, reason: EndReason) -> u64 {
+        self.ended[reason as usize]
+    }
+
+    /// The sums of both; the most flows are added too, as tables are apart.
+    pub fn plus(mut self, other: &Counts) -> Counts {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.not_ip += other.not_ip;
+        self.not_ip_bytes += other.not_ip_bytes;
+        self.malformed += other.malformed;
+        self.malformed_bytes += other.malformed_bytes;
+        self.begun += other.begun;
+        self.ended.iter_mut().zip(other.ended).for_each(|(sum, count)| *sum += count);
+        self.aggregated += other.aggregated;
+        self.most_flows += other.most_flows;
+        self.fragments_held += other.fragments_held;
+        self.fragments_joined += other.fragments_joined;
+        self.fragments_orphaned += other.fragments_orphaned;
+        self
+    }
+}

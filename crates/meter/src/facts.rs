@@ -1,0 +1,290 @@
+//! What counts of a frame, found once.
+//!
+//! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
+//! which a property tests.
+
+mod general;
+
+pub(crate) use general::{Found, General, Packet};
+
+use crate::key::{VLAN, WIDE, Wide, Words};
+use crate::record::{ACK, SYN};
+use linerate_burst::{Desc, Flags};
+use linerate_wire::registry::{self, may_be_tunnel};
+use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
+
+/// What counts of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The key, with the VLAN of the packet; of a wide key a part.
+    pub words: Words,
+    /// The other part of a wide key, in a list beside.
+    pub wide: usize,
+    pub hash: u64,
+    /// Nanoseconds.
+    pub time: u64,
+    /// Bytes of the frame on the wire, of the packet, and behind the transport header.
+    pub frame: u32,
+    pub packet: u32,
+    pub payload: u32,
+    /// Which end sent it: 0 the lower, 1 the higher.
+    pub side: usize,
+    pub ttl: u8,
+    pub tos: u8,
+    /// Of TCP.
+    pub flags: u8,
+    /// What it says of who is the originator.
+    pub hint: Hint,
+    /// Bits of [`Quality`](crate::Quality).
+    pub quality: u16,
+    /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
+    pub extensions: u8,
+    /// Nothing to note but numbers.
+    pub is_usual: bool,
+}
+
+/// What a packet says of who is the originator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Nothing,
+    /// A SYN: the sender.
+    Syn,
+    /// A SYN with ACK: the other end.
+    SynAck,
+    /// A request: the sender.
+    Request,
+    /// A reply: the other end.
+    Reply,
+}
+
+impl Facts {
+    pub const NONE: Facts = Facts {
+        words: Words { ends: 0, rest: 0 },
+        wide: 0,
+        hash: 0,
+        time: 0,
+        frame: 0,
+        packet: 0,
+        payload: 0,
+        side: 0,
+        ttl: 0,
+        tos: 0,
+        flags: 0,
+        hint: Hint::Nothing,
+        quality: 0,
+        extensions: 0,
+        is_usual: true,
+    };
+}
+
+/// Flags of a desc that a record must know of.
+const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
+/// The least frame that is looked at here: an Ethernet header, a tag, IPv4, TCP.
+const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
+
+/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
+/// plain unless `outer` alone counts.
+#[inline(always)]
+pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+    let head: &[u8; LEAST] = frame.first_chunk()?;
+    let ether_type = u16::from_be_bytes(part(head, 12));
+    if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
+        return None;
+    }
+    match ether_type {
+        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
+        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
+        vlan::CUSTOMER => {
+            let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
+            let behind = ethernet::LEN + vlan::LEN;
+            match u16::from_be_bytes(part(head, 16)) {
+                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
+                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+    let length = u32::from(u16::from_be_bytes(part(&head, 2)));
+    let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
+    let protocol = head[9];
+    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
+        return None;
+    }
+    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?;
+    let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
+    let (source, destination) = (end(12, transport.source), end(16, transport.destination));
+    let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
+    Some(Facts {
+        words,
+        packet: length,
+        side: usize::from(is_higher),
+        ttl: head[8],
+        tos: head[1],
+        ..transport.facts(desc)
+    })
+}
+
+#[inline(always)]
+fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+    let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
+    let payload = u32::from(u16::from_be_bytes(part(head, 4)));
+    let protocol = head[6];
+    let length = ipv6::LEN as u32 + payload;
+    if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
+        return None;
+    }
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?;
+    let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
+    let (source, destination) = (end(8, transport.source), end(24, transport.destination));
+    let tos = head[0] << 4 | head[1] >> 4;
+    let (low, high) = (source.min(destination), source.max(destination));
+    let wide = wides.len();
+    wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
+    let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
+    let side = usize::from(source > destination);
+    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
+}
+
+/// What counts of a TCP or UDP header.
+struct Transport {
+    source: u16,
+    destination: u16,
+    payload: u32,
+    flags: u8,
+}
+
+/// Of a whole one, with `length` bytes of header and payload.
+#[inline(always)]
+fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Option<Transport> {
+    let (source, destination) = (u16::from_be_bytes(part(&head, 0)), u16::from_be_bytes(part(&head, 2)));
+    match protocol {
+        registry::TCP => {
+            let header = u32::from(head[12] >> 4) * 4;
+            let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
+            Some(Transport { source, destination, payload, flags: head[13] })
+        }
+        registry::UDP => {
+            let payload = length.checked_sub(udp::LEN as u32)?;
+            let is_plain = outer || !may_be_tunnel(destination, source);
+            is_plain.then_some(Transport { source, destination, payload, flags: 0 })
+        }
+        _ => None,
+    }
+}
+
+impl Transport {
+    #[inline(always)]
+    fn facts(&self, desc: &Desc) -> Facts {
+        Facts {
+            time: desc.time.0,
+            frame: desc.wire,
+            payload: self.payload,
+            flags: self.flags,
+            hint: hint_of(self.flags),
+            is_usual: self.flags & SYN == 0,
+            ..Facts::NONE
+        }
+    }
+}
+
+/// What TCP flags say of who is the originator.
+#[inline(always)]
+fn hint_of(flags: u8) -> Hint {
+    match flags & (SYN | ACK) {
+        SYN => Hint::Syn,
+        both if both == SYN | ACK => Hint::SynAck,
+        _ => Hint::Nothing,
+    }
+}
+
+/// Bytes in the middle of others: where places are constants, one load.
+#[inline(always)]
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Tunnels};
+    use linerate_burst::Nanos;
+    use linerate_wire::Link;
+    use proptest::prelude::*;
+
+    /// Bytes that are headers more often than not: of IPv4 or IPv6, tagged or not, TCP or UDP, some of them changed.
+    fn likely_frame() -> impl Strategy<Value = Vec<u8>> {
+        let changes = prop::collection::vec((0usize..100, any::<u8>()), 0..3);
+        (any::<[bool; 3]>(), prop::collection::vec(any::<u8>(), 60..120), 0u8..100, changes).prop_map(
+            |([v6, tagged, tcp], mut frame, length, changes)| {
+                let l3 = if tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
+                let ether_type = if v6 { ethernet::IPV6 } else { ethernet::IPV4 };
+                if tagged {
+                    frame[12..14].copy_from_slice(&vlan::CUSTOMER.to_be_bytes());
+                }
+                frame[l3 - 2..l3].copy_from_slice(&ether_type.to_be_bytes());
+                let number = if tcp { registry::TCP } else { registry::UDP };
+                let l4 = if v6 {
+                    frame[l3] = 0x60 | frame[l3] & 15;
+                    frame[l3 + 4..l3 + 7].copy_from_slice(&[0, length, number]);
+                    l3 + ipv6::LEN
+                } else {
+                    frame[l3] = 0x45;
+                    frame[l3 + 2..l3 + 4].copy_from_slice(&[0, length]);
+                    frame[l3 + 6..l3 + 8].fill(0);
+                    frame[l3 + 9] = number;
+                    l3 + ipv4::LEN
+                };
+                if let Some(offset) = frame.get_mut(l4 + 12).filter(|_| tcp) {
+                    *offset = 0x50 | *offset & 0x2f;
+                }
+                for (place, byte) in changes {
+                    if let Some(changed) = frame.get_mut(place) {
+                        *changed = byte;
+                    }
+                }
+                frame
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8192, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_spelled_out_way_agrees_with_the_general_one(frame in likely_frame(), outer in any::<bool>(), more in 0u32..9) {
+            let tunnels = if outer { Tunnels::Outer } else { Tunnels::Both };
+            let length = frame.len() as u32;
+            let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
+            let mut wides = Vec::new();
+            if let Some(found) = usual(&desc, &frame, outer, &mut wides) {
+                let mut general = General::new(&Config { tunnels, ..Config::default() });
+                let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
+                    panic!("one packet");
+                };
+                let (words, wide, side) = packet.key();
+                prop_assert_eq!(found, Facts { words, side, ..packet.facts });
+                prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
+            }
+        }
+    }
+
+    /// That frames as they should be go the short way.
+    #[test]
+    fn plain_frames_go_the_short_way() {
+        let mut frame = [0; 60];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
+        let desc = Desc::new(Nanos(7), 0, 60);
+        let found = usual(&desc, &frame, false, &mut Vec::new()).unwrap();
+        assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
+        frame[20] = 0x20;
+        assert_eq!(usual(&desc, &frame, false, &mut Vec::new()), None, "a fragment");
+    }
+}

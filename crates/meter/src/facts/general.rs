@@ -1,0 +1,384 @@
+//! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
+
+use super::{Facts, Hint, hint_of};
+use crate::config::{Config, Tunnels};
+use crate::flow::Quality;
+use crate::hash::Keyed;
+use crate::key::{KEY_BITS, NARROW, TunnelKind, VLAN, VLAN_BITS, WIDE, Wide, Words, is_icmp};
+use crate::record::SYN;
+use linerate_burst::{Desc, Flags};
+use linerate_wire::{
+    Layer, Layers, Link, Protocol, Role, Stop, dissect, geneve, gre, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry,
+    tcp, udp, vlan, vxlan,
+};
+
+/// What is found in a frame.
+#[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// One packet to meter, and the one in its tunnel if both count.
+    Packets(Packet, Option<Packet>),
+    /// No IP packet.
+    NotIp,
+    /// An IP packet is announced, and its header is cut off or contradicts itself.
+    Malformed,
+}
+
+/// A packet whose ends are not sorted yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub source: (u128, u16),
+    pub destination: (u128, u16),
+    pub protocol: u8,
+    /// But for addresses.
+    pub wide: Wide,
+    pub vlan: u16,
+    pub fragment: Option<Fragment>,
+    /// All but the key.
+    pub facts: Facts,
+}
+
+/// What a fragment says of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub identification: u32,
+    /// It has the ports.
+    pub is_first: bool,
+}
+
+/// Takes frames apart.
+pub(crate) struct General {
+    layers: Layers,
+    tunnels: Tunnels,
+    vlans: bool,
+    checksums: bool,
+    /// Makes ids.
+    public: Keyed,
+}
+
+impl General {
+    pub fn new(config: &Config) -> Self {
+        General {
+            layers: Layers::new(),
+            tunnels: config.tunnels,
+            vlans: config.vlans,
+            checksums: config.checksums,
+            public: Keyed::new([0, 0]),
+        }
+    }
+
+    pub fn look(&mut self, link: Link, desc: &Desc, frame: &[u8]) -> Found {
+        dissect(link, frame, &mut self.layers);
+        let layers = self.layers.as_slice();
+        let is_network = |layer: &Layer| layer.protocol.role() == Role::Network;
+        let Some(outer) = layers.iter().position(is_network) else {
+            return match self.layers.stop() {
+                Stop::Truncated(Protocol::Ipv4 | Protocol::Ipv6) => Found::Malformed,
+                Stop::Malformed(Protocol::Ipv4 | Protocol::Ipv6, _) => Found::Malformed,
+                _ => Found::NotIp,
+            };
+        };
+        let inner =
+            layers.iter().rposition(is_network).filter(|inner| *inner != outer && self.tunnels != Tunnels::Outer);
+        let Some(outer_packet) = self.packet(desc, frame, outer) else { return Found::Malformed };
+        let inner_packet = inner.and_then(|inner| {
+            let packet = self.packet(desc, frame, inner)?;
+            let (kind, id) = tunnel(frame, &layers[outer..inner]);
+            let parent = self.id_of(&outer_packet);
+            Some(Packet { wide: Wide { tunnel: kind as u8, tunnel_id: id, parent, ..packet.wide }, ..packet })
+        });
+        match (self.tunnels, inner_packet) {
+            (Tunnels::Inner, Some(inner)) => Found::Packets(inner, None),
+            (_, inner) => Found::Packets(outer_packet, inner),
+        }
+    }
+
+    /// What all records of a conversation have in common.
+    pub fn id(&self, words: Words, wide: &Wide) -> u64 {
+        let mask = if self.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS };
+        let words = Words { rest: words.rest & mask, ..words };
+        if words.is_wide() { self.public.wide(words, wide) } else { self.public.narrow(words) }
+    }
+
+    fn id_of(&self, packet: &Packet) -> u64 {
+        let (words, wide, _) = packet.key();
+        self.id(words, &wide)
+    }
+
+    /// The packet whose IP header is the layer `network`.
+    fn packet(&self, desc: &Desc, frame: &[u8], network: usize) -> Option<Packet> {
+        let (header, behind) = self.layers.as_slice().get(network..)?.split_first()?;
+        let extensions = behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension).count();
+        let extensions = &behind[..extensions];
+        let start = extensions.last().unwrap_or(header).end();
+        let bytes = frame.get(header.offset as usize..)?;
+        let last = extensions.last().and_then(|layer| frame.get(layer.offset as usize)).copied();
+        let room = desc.wire.max(desc.captured) - header.offset.min(desc.captured);
+        let ip = if header.protocol == Protocol::Ipv4 {
+            let view = ipv4::View::parse(bytes).ok()?;
+            let identification = view.identification().into();
+            let is_first = view.fragment_offset() == 0;
+            Ip {
+                version: 4,
+                ends: [u32::from(view.source()).into(), u32::from(view.destination()).into()],
+                length: Some(view.total_len().into()).filter(|length| *length > 0),
+                ttl: view.ttl(),
+                tos: view.traffic_class(),
+                protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
+                is_damaged: self.checksums && !view.is_checksum_right(),
+            }
+        } else {
+            let view = ipv6::View::parse(bytes).ok()?;
+            Ip {
+                version: 6,
+                ends: [view.source().into(), view.destination().into()],
+                length: Some(ipv6::LEN as u32 + u32::from(view.payload_len()))
+                    .filter(|length| *length > ipv6::LEN as u32),
+                ttl: view.hop_limit(),
+                tos: view.traffic_class(),
+                protocol: last.unwrap_or(view.next_header()),
+                fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
+                is_damaged: false,
+            }
+        };
+        let length = ip.length.unwrap_or(room).min(room);
+        let message = Message {
+            bytes: frame.get(start as usize..frame.len().min((header.offset + length) as usize)).unwrap_or_default(),
+            length: (header.offset + length).saturating_sub(start),
+            is_cut: ip.length.is_some_and(|length| length > room),
+        };
+        let mut packet = ip.packet(desc, length, message);
+        packet.vlan = self.vlan(frame, 0);
+        if self.vlans {
+            packet.wide.inner_vlan = self.vlan(frame, 1);
+        }
+        packet.facts.extensions = extensions.iter().fold(0, |bits, layer| bits | extension(layer.protocol));
+        packet.facts.is_usual &= packet.facts.extensions == 0;
+        if self.checksums && self.is_wrong(desc, header, bytes, &packet) {
+            packet.facts.note(Quality::BAD_CHECKSUM);
+        }
+        Some(packet)
+    }
+
+    /// The VLAN of a tag in front of the outermost packet.
+    fn vlan(&self, frame: &[u8], index: usize) -> u16 {
+        let layers = self.layers.as_slice();
+        let front = layers.iter().take_while(|layer| layer.protocol.role() != Role::Network);
+        let tag = front.filter(|layer| layer.protocol == Protocol::Vlan).nth(index);
+        let view = tag.and_then(|tag| vlan::View::parse(frame.get(tag.offset as usize..)?).ok());
+        view.map_or(0, |view| view.id())
+    }
+
+    /// Whether the checksum of a transport that is there whole is wrong.
+    fn is_wrong(&self, desc: &Desc, header: &Layer, bytes: &[u8], packet: &Packet) -> bool {
+        let is_whole = header.offset + packet.facts.packet <= desc.captured && packet.fragment.is_none();
+        if !is_whole || desc.flags.contains(Flags::CHECKSUM_PARTIAL) || packet.facts.extensions != 0 {
+            return false;
+        }
+        let (message, pseudo) = if header.protocol == Protocol::Ipv4 {
+            let Ok(view) = ipv4::View::parse(bytes) else { return false };
+            (view.payload(), view.pseudo())
+        } else {
+            let Ok(view) = ipv6::View::parse(bytes) else { return false };
+            (view.payload(), view.pseudo())
+        };
+        match packet.protocol {
+            registry::TCP => tcp::View::parse(message).is_ok_and(|view| !view.is_checksum_right(&pseudo)),
+            registry::UDP => {
+                udp::View::parse(message).is_ok_and(|view| view.checksum() != 0 && !view.is_checksum_right(&pseudo))
+            }
+            registry::ICMP => icmp::View::parse(message).is_ok_and(|view| !view.is_checksum_right()),
+            registry::ICMPV6 => icmpv6::View::parse(message).is_ok_and(|view| !view.is_checksum_right(&pseudo)),
+            _ => false,
+        }
+    }
+}
+
+/// What an IP header says.
+struct Ip {
+    version: u8,
+    ends: [u128; 2],
+    length: Option<u32>,
+    ttl: u8,
+    tos: u8,
+    protocol: u8,
+    fragment: Option<Fragment>,
+    is_damaged: bool,
+}
+
+/// What is behind the IP headers.
+struct Message<'a> {
+    /// As far as it is there.
+    bytes: &'a [u8],
+    /// As long as it was.
+    length: u32,
+    /// The packet says that it is longer than its frame.
+    is_cut: bool,
+}
+
+impl Ip {
+    fn packet(&self, desc: &Desc, length: u32, message: Message<'_>) -> Packet {
+        let mut facts = Facts {
+            time: desc.time.0,
+            frame: desc.wire.max(desc.captured),
+            packet: length,
+            ttl: self.ttl,
+            tos: self.tos,
+            payload: message.length,
+            ..Facts::NONE
+        };
+        let has_head = self.fragment.is_none_or(|fragment| fragment.is_first);
+        let (mut ports, mut is_cut) = ([0; 2], message.is_cut);
+        if has_head {
+            let (header, is_whole) = header_of(self.protocol, &message);
+            facts.payload = message.length.saturating_sub(header);
+            is_cut |= !is_whole;
+            ports = ports_of(self.protocol, message.bytes);
+            facts.hint = icmp_hint(self.protocol, message.bytes);
+            if self.protocol == registry::TCP && is_whole {
+                facts.flags = message.bytes[13];
+                facts.hint = hint_of(facts.flags);
+            }
+        }
+        facts.is_usual = facts.flags & SYN == 0;
+        for (is_so, quality) in [
+            (is_cut, Quality::TRUNCATED),
+            (self.is_damaged || desc.flags.contains(Flags::DAMAGED), Quality::BAD_CHECKSUM),
+            (desc.flags.contains(Flags::LOSING), Quality::SENSOR_LOSS),
+            (desc.flags.contains(Flags::SUPER_FRAME), Quality::SUPER_FRAMES),
+            (self.fragment.is_some(), Quality::FRAGMENTS),
+        ] {
+            if is_so {
+                facts.note(quality);
+            }
+        }
+        Packet {
+            source: (self.ends[0], ports[0]),
+            destination: (self.ends[1], ports[1]),
+            protocol: self.protocol,
+            wide: Wide { version: self.version, ..Wide::default() },
+            vlan: 0,
+            fragment: self.fragment,
+            facts,
+        }
+    }
+}
+
+impl Facts {
+    pub fn note(&mut self, quality: Quality) {
+        self.quality |= quality.0;
+        self.is_usual = false;
+    }
+}
+
+impl Packet {
+    /// The key, and which end the sender is.
+    pub fn key(&self) -> (Words, Wide, usize) {
+        let icmp = is_icmp(self.protocol);
+        let side = if icmp { self.source.0 > self.destination.0 } else { self.source > self.destination };
+        let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
+        // Type and code of ICMP are no property of the ends.
+        let ports = if icmp { [self.source.1, self.destination.1] } else { [low.1, high.1] };
+        let rest = Words::rest(ports[0], ports[1], self.protocol, 0) | u64::from(self.vlan) << VLAN;
+        let is_narrow = self.wide.version == 4 && self.wide.tunnel == 0 && self.wide.inner_vlan == 0;
+        let (words, ends) = if is_narrow {
+            (Words { ends: (low.0 as u64) << 32 | high.0 as u64, rest: rest | NARROW }, [0; 2])
+        } else {
+            (Words { ends: 0, rest: rest | WIDE }, [low.0, high.0])
+        };
+        (words, Wide { ends, ..self.wide }, usize::from(side))
+    }
+}
+
+/// Length of the header of a transport, and whether it is there.
+fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
+    let least = match protocol {
+        registry::TCP => tcp::LEN as u32,
+        registry::UDP | registry::UDP_LITE | registry::ICMP | registry::ICMPV6 => 8,
+        registry::SCTP => 12,
+        _ => 0,
+    };
+    if message.bytes.len() < least as usize || protocol != registry::TCP {
+        return (least, message.bytes.len() >= least as usize);
+    }
+    let header = u32::from(message.bytes[12] >> 4) * 4;
+    let is_right = (least..=message.length).contains(&header);
+    (if is_right { header } else { least }, is_right)
+}
+
+/// Source and destination port, or type and code, of the request if it is a reply.
+fn ports_of(protocol: u8, message: &[u8]) -> [u16; 2] {
+    match (protocol, message) {
+        (registry::TCP | registry::UDP | registry::UDP_LITE | registry::SCTP, [a, b, c, d, ..]) => {
+            [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])]
+        }
+        (registry::ICMP | registry::ICMPV6, [kind, code, ..]) => {
+            let pair = icmp_pair(protocol, *kind);
+            [pair.map_or(*kind, |[request, _]| request).into(), (*code).into()]
+        }
+        _ => [0; 2],
+    }
+}
+
+/// Request and reply, where a type is one of them.
+fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
+    const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
+    const V6: [[u8; 2]; 5] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140]];
+    let pairs = if protocol == registry::ICMP { V4 } else { V6 };
+    pairs.into_iter().find(|pair| pair.contains(&kind))
+}
+
+fn icmp_hint(protocol: u8, message: &[u8]) -> Hint {
+    let kind = message.first().filter(|_| is_icmp(protocol));
+    match kind.and_then(|kind| Some((icmp_pair(protocol, *kind)?, kind))) {
+        Some(([request, _], kind)) if *kind == request => Hint::Request,
+        Some(_) => Hint::Reply,
+        None => Hint::Nothing,
+    }
+}
+
+/// Of the fragment header of a packet that has other fragments.
+fn fragment(frame: &[u8], layer: &Layer) -> Option<Fragment> {
+    let header = frame.get(layer.offset as usize..).filter(|_| layer.protocol == Protocol::Fragment)?;
+    let view = ipv6_fragment::View::parse(header).ok()?;
+    let is_first = view.fragment_offset() == 0;
+    let fragment = Fragment { identification: view.identification(), is_first };
+    (view.more_fragments() || !is_first).then_some(fragment)
+}
+
+fn extension(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::HopByHop => 1,
+        Protocol::Routing => 2,
+        Protocol::Fragment => 4,
+        Protocol::DestinationOptions => 8,
+        Protocol::Ah => 16,
+        Protocol::Mobility => 32,
+        Protocol::Hip => 64,
+        Protocol::Shim6 => 128,
+        _ => 0,
+    }
+}
+
+/// The innermost of the tunnels between two packets.
+fn tunnel(frame: &[u8], between: &[Layer]) -> (TunnelKind, u32) {
+    let Some(layer) = between.iter().rfind(|layer| layer.protocol.role() == Role::Tunnel) else {
+        return (TunnelKind::Ip, 0);
+    };
+    let header = frame.get(layer.offset as usize..).unwrap_or_default();
+    match layer.protocol {
+        Protocol::Gre | Protocol::Erspan => {
+            let key = gre::View::parse(header).ok().and_then(|view| match view.header() {
+                gre::Header::Routing(routing) => routing.key,
+                gre::Header::Pptp(_) => None,
+            });
+            (TunnelKind::Gre, key.unwrap_or(0))
+        }
+        Protocol::Vxlan => (TunnelKind::Vxlan, vxlan::View::parse(header).map_or(0, |view| view.vni())),
+        Protocol::Geneve => (TunnelKind::Geneve, geneve::View::parse(header).map_or(0, |view| view.vni())),
+        Protocol::GtpU => (TunnelKind::GtpU, 0),
+        Protocol::Teredo => (TunnelKind::Teredo, 0),
+        _ => (TunnelKind::Other, 0),
+    }
+}

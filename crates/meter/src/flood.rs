@@ -1,0 +1,77 @@
+//! What becomes of one-packet flows when there is no room for them: one record for each target.
+//!
+//! A flood from made-up addresses fills any table. Its flows have one packet each and give way first; those to one
+//! address, port and protocol become one record that counts them. Targets are limited too: beyond them, the target is
+//! left open.
+
+use crate::flow::{Direction, EndReason, Flow, Quality, Records, Side};
+use crate::key::End;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Targets with a record of their own.
+const TARGETS: usize = 256;
+
+/// Floods that go on.
+#[derive(Default)]
+pub(crate) struct Flood(BTreeMap<(End, u8), Flow>);
+
+impl Flood {
+    /// Adds a flow of one packet, outside of tunnels.
+    pub fn add(&mut self, flow: &Flow) {
+        // Whoever sent nothing is the target.
+        let sender = usize::from(flow.sides[0].packets == 0);
+        let (side, anyone) = (flow.sides[sender], open(flow.ends[0].address));
+        let mut target = flow.ends[1 - sender];
+        if self.0.len() >= TARGETS && !self.0.contains_key(&(target, flow.protocol)) {
+            target = anyone;
+        }
+        let begin = || Flow {
+            id: 0,
+            ends: [anyone, target],
+            vlans: [0; 2],
+            sides: [side, Side::default()],
+            end: EndReason::Evicted,
+            direction: Direction::FirstPacket,
+            quality: Quality(Quality::EVICTED.0 | Quality::ONE_WAY.0),
+            flows: 0,
+            ..flow.clone()
+        };
+        let known = self.0.contains_key(&(target, flow.protocol));
+        let sum = self.0.entry((target, flow.protocol)).or_insert_with(begin);
+        if known {
+            add(&mut sum.sides[0], &side);
+        }
+        sum.flows += 1;
+        sum.extensions |= flow.extensions;
+        sum.quality.0 |= flow.quality.0;
+    }
+
+    /// Exports the records so far.
+    pub fn flush(&mut self, records: &mut dyn Records) {
+        std::mem::take(&mut self.0).values().for_each(|flow| records.take(flow));
+    }
+}
+
+/// Any address and port.
+fn open(like: IpAddr) -> End {
+    let address = match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    End { address, port: 0 }
+}
+
+fn add(sum: &mut Side, side: &Side) {
+    sum.packets += side.packets;
+    sum.frame_bytes += side.frame_bytes;
+    sum.packet_bytes += side.packet_bytes;
+    sum.payload_bytes += side.payload_bytes;
+    sum.first = sum.first.min(side.first);
+    sum.last = sum.last.max(side.last);
+    sum.tcp_flags |= side.tcp_flags;
+    sum.ttl = [sum.ttl[0].min(side.ttl[0]), sum.ttl[1].max(side.ttl[1])];
+    sum.dscp_changed |= side.dscp_changed || (sum.tos ^ side.tos) >> 2 != 0;
+    sum.ect |= side.ect;
+    sum.ce |= side.ce;
+}

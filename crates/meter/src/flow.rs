@@ -1,0 +1,225 @@
+//! The finished record.
+
+use crate::key::{End, Tunnel};
+use linerate_burst::Nanos;
+
+/// Takes finished flows.
+pub trait Records {
+    /// Takes one; called in the order in which flows end.
+    fn take(&mut self, flow: &Flow);
+}
+
+impl<F: FnMut(&Flow)> Records for F {
+    fn take(&mut self, flow: &Flow) {
+        self(flow);
+    }
+}
+
+/// Both directions of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Made of the key alone: the same for all records of a conversation, on every machine.
+    pub id: u64,
+    /// The originator and the responder.
+    pub ends: [End; 2],
+    /// IP protocol number; of IPv6 that behind the extension headers.
+    pub protocol: u8,
+    /// VLAN of the first packet, 0 where there is none; the second tag only if VLANs are in the key.
+    pub vlans: [u16; 2],
+    /// What an inner flow travelled in.
+    pub tunnel: Option<Tunnel>,
+    /// Of the packets from the originator, and from the responder.
+    pub sides: [Side; 2],
+    /// Why the record ended.
+    pub end: EndReason,
+    /// How the originator is known.
+    pub direction: Direction,
+    /// What to know before relying on it.
+    pub quality: Quality,
+    /// IPv6 extension headers seen, a bit each: hop-by-hop 1, routing 2, fragment 4, destination 8, AH 16, mobility 32,
+    /// HIP 64, shim6 128.
+    pub extensions: u8,
+    /// Flows in this record: more than 1 where one-packet flows were put together.
+    pub flows: u64,
+}
+
+impl Flow {
+    /// Time of the earliest packet.
+    pub fn first(&self) -> Nanos {
+        let [one, other] = &self.sides;
+        if other.packets == 0 {
+            one.first
+        } else if one.packets == 0 {
+            other.first
+        } else {
+            one.first.min(other.first)
+        }
+    }
+
+    /// Time of the latest packet.
+    pub fn last(&self) -> Nanos {
+        self.sides[0].last.max(self.sides[1].last)
+    }
+
+    /// Packets of both directions.
+    pub fn packets(&self) -> u64 {
+        self.sides.iter().map(|side| side.packets).sum()
+    }
+
+    /// Bytes of both directions, whole frames without FCS.
+    pub fn frame_bytes(&self) -> u64 {
+        self.sides.iter().map(|side| side.frame_bytes).sum()
+    }
+}
+
+/// One direction of a flow; all zero where no packet went that way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Packets, each fragment counted.
+    pub packets: u64,
+    /// Bytes of the frames as they were on the wire, without FCS.
+    pub frame_bytes: u64,
+    /// Bytes of the IP packets, by their length fields; padding does not count.
+    pub packet_bytes: u64,
+    /// Bytes behind the transport headers.
+    pub payload_bytes: u64,
+    /// Time of the earliest packet.
+    pub first: Nanos,
+    /// Time of the latest packet.
+    pub last: Nanos,
+    /// TCP flags seen, from FIN (1) to CWR (128).
+    pub tcp_flags: u8,
+    /// The least and the greatest time to live or hop limit.
+    pub ttl: [u8; 2],
+    /// Type of service or traffic class of the first packet: DSCP in the upper six bits, ECN in the lower two.
+    pub tos: u8,
+    /// Whether the DSCP changed.
+    pub dscp_changed: bool,
+    /// Whether a packet had ECT(0) or ECT(1).
+    pub ect: bool,
+    /// Whether a packet had CE.
+    pub ce: bool,
+}
+
+/// Why a record ended; the numbers are those of IPFIX flowEndReason (136).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum EndReason {
+    /// No packet for the idle timeout.
+    Idle = 1,
+    /// The active timeout: the next record goes on.
+    Active = 2,
+    /// FIN in both directions, or RST, and then silence or a new SYN.
+    End = 3,
+    /// The metering ended.
+    Forced = 4,
+    /// The table was full.
+    Evicted = 5,
+}
+
+impl EndReason {
+    /// All there are.
+    pub const ALL: [EndReason; 5] =
+        [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Evicted];
+
+    /// The name used in text and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            EndReason::Idle => "idle",
+            EndReason::Active => "active",
+            EndReason::End => "end",
+            EndReason::Forced => "forced",
+            EndReason::Evicted => "evicted",
+        }
+    }
+}
+
+/// How the originator is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Direction {
+    /// It sent the first packet.
+    FirstPacket = 0,
+    /// It sent a SYN without ACK.
+    Syn = 1,
+    /// It was sent a SYN with ACK.
+    SynAck = 2,
+    /// It sent ICMP requests, or was sent replies.
+    IcmpType = 3,
+}
+
+impl Direction {
+    /// The name used in text and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::FirstPacket => "first-packet",
+            Direction::Syn => "syn",
+            Direction::SynAck => "syn-ack",
+            Direction::IcmpType => "icmp-type",
+        }
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> Direction {
+        match bits & 3 {
+            0 => Direction::FirstPacket,
+            1 => Direction::Syn,
+            2 => Direction::SynAck,
+            _ => Direction::IcmpType,
+        }
+    }
+}
+
+/// What to know before relying on a record: a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Quality(pub u16);
+
+impl Quality {
+    /// A header was cut off or malformed, so that ports, flags or payload bytes are not complete.
+    pub const TRUNCATED: Quality = Quality(1 << 0);
+    /// A checksum was wrong, or the frame was marked as damaged.
+    pub const BAD_CHECKSUM: Quality = Quality(1 << 1);
+    /// The sensor was losing frames meanwhile.
+    pub const SENSOR_LOSS: Quality = Quality(1 << 2);
+    /// Fragments are among the packets.
+    pub const FRAGMENTS: Quality = Quality(1 << 3);
+    /// Later fragments whose first one was not seen: a record without ports.
+    pub const ORPHAN_FRAGMENTS: Quality = Quality(1 << 4);
+    /// A packet was older than one before it in its direction.
+    pub const OUT_OF_TIME: Quality = Quality(1 << 5);
+    /// A super-frame, put together by GRO or GSO, is among the packets, so that these are fewer than on the wire.
+    pub const SUPER_FRAMES: Quality = Quality(1 << 6);
+    /// TCP without a SYN, of a flow that did not go on from a record before.
+    pub const MIDSTREAM: Quality = Quality(1 << 7);
+    /// No packet went back.
+    pub const ONE_WAY: Quality = Quality(1 << 8);
+    /// The record before ended by the active timeout.
+    pub const CONTINUED: Quality = Quality(1 << 9);
+    /// The table was full: the record ended early, or stands for several flows.
+    pub const EVICTED: Quality = Quality(1 << 10);
+
+    /// Each bit with its name in text and JSON.
+    pub const NAMES: [(Quality, &'static str); 11] = [
+        (Quality::TRUNCATED, "truncated"),
+        (Quality::BAD_CHECKSUM, "bad_checksum"),
+        (Quality::SENSOR_LOSS, "sensor_loss"),
+        (Quality::FRAGMENTS, "fragments"),
+        (Quality::ORPHAN_FRAGMENTS, "orphan_fragments"),
+        (Quality::OUT_OF_TIME, "out_of_time"),
+        (Quality::SUPER_FRAMES, "super_frames"),
+        (Quality::MIDSTREAM, "midstream"),
+        (Quality::ONE_WAY, "one_way"),
+        (Quality::CONTINUED, "continued"),
+        (Quality::EVICTED, "evicted"),
+    ];
+
+    /// Whether every bit of `other` is set.
+    #[inline]
+    pub fn contains(self, other: Quality) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names of the bits that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Quality::NAMES.into_iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| name)
+    }
+}

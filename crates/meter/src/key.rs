@@ -1,0 +1,173 @@
+//! What makes a flow: addresses, ports, protocol and, as configured, VLAN and tunnel; both ways the same.
+//!
+//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: its type
+//! and code stand in their place, unsorted, and a reply has the type of its request. The key of an IPv4 packet outside of
+//! tunnels lies in two words; any other has a [`Wide`] part.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port; of ICMP the originator's is the type and the responder's the code; 0 where there is none.
+    pub port: u16,
+}
+
+/// What a packet travelled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tunnel {
+    /// The name of the tunnel's protocol: `vxlan`, `gre`, `ip`, ...
+    pub kind: TunnelKind,
+    /// VNI, key or label as the protocol has it; 0 where it has none, or where each direction has its own (GTP-U).
+    pub id: u32,
+    /// The [`Flow::id`](crate::Flow::id) of the outer flow.
+    pub parent: u64,
+}
+
+/// Protocols that carry packets in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum TunnelKind {
+    /// IP in IP, nothing between.
+    Ip = 1,
+    /// GRE, NVGRE, ERSPAN.
+    Gre = 2,
+    /// VXLAN.
+    Vxlan = 3,
+    /// Geneve.
+    Geneve = 4,
+    /// GTP-U.
+    GtpU = 5,
+    /// Teredo.
+    Teredo = 6,
+    /// Anything else.
+    Other = 7,
+}
+
+impl TunnelKind {
+    /// The name used in text and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            TunnelKind::Ip => "ip",
+            TunnelKind::Gre => "gre",
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Geneve => "geneve",
+            TunnelKind::GtpU => "gtp-u",
+            TunnelKind::Teredo => "teredo",
+            TunnelKind::Other => "other",
+        }
+    }
+
+    fn from_number(number: u8) -> Option<TunnelKind> {
+        use TunnelKind::*;
+        [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other].into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// A key that lies in two words, or the part of any key that does.
+///
+/// `rest`, from bit 0: port of the lower end, port of the higher end, protocol (8 bits), VLAN (12 bits), form (4 bits). The
+/// uppermost byte is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// The lower IPv4 address, in the upper half, and the higher one; 0 of a wide key.
+    pub ends: u64,
+    pub rest: u64,
+}
+
+/// Where parts of `Words::rest` lie.
+pub(crate) const PROTOCOL: u32 = 32;
+pub(crate) const VLAN: u32 = 40;
+pub(crate) const FORM: u32 = 52;
+/// What of `rest` may be part of a key.
+pub(crate) const KEY_BITS: u64 = (1 << 56) - 1;
+/// The bits of the VLAN.
+pub(crate) const VLAN_BITS: u64 = 0xfff << VLAN;
+/// An IPv4 packet outside of tunnels.
+pub(crate) const NARROW: u64 = 1 << FORM;
+/// Any other.
+pub(crate) const WIDE: u64 = 2 << FORM;
+
+/// What of a key does not lie in two words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wide {
+    /// The lower and the higher address; IPv4 as `::ffff:a.b.c.d`, which IPv6 packets do not have on a wire.
+    pub ends: [u128; 2],
+    pub parent: u64,
+    pub tunnel_id: u32,
+    pub tunnel: u8,
+    /// 4 or 6.
+    pub version: u8,
+    /// The second tag, if VLANs count.
+    pub inner_vlan: u16,
+}
+
+impl Wide {
+    /// All there is, for the hash.
+    pub fn words(&self) -> [u64; 6] {
+        let [low, high] = self.ends;
+        let scope = u64::from(self.tunnel_id)
+            | u64::from(self.tunnel) << 32
+            | u64::from(self.version) << 40
+            | u64::from(self.inner_vlan) << 48;
+        [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.parent, scope]
+    }
+
+    pub fn tunnel(&self) -> Option<Tunnel> {
+        let kind = TunnelKind::from_number(self.tunnel)?;
+        Some(Tunnel { kind, id: self.tunnel_id, parent: self.parent })
+    }
+}
+
+impl Words {
+    /// Of an IPv4 packet between (address, port) and (address, port), and whether the first is the higher end.
+    #[inline(always)]
+    pub fn of_ipv4(source: u64, destination: u64, protocol: u8, vlan: u16) -> (Words, bool) {
+        let is_higher = source > destination;
+        let (low, high) = (source.min(destination), source.max(destination));
+        let ends = (low >> 16) << 32 | high >> 16;
+        (Words { ends, rest: Words::rest(low as u16, high as u16, protocol, vlan) | NARROW }, is_higher)
+    }
+
+    #[inline(always)]
+    pub fn rest(low: u16, high: u16, protocol: u8, vlan: u16) -> u64 {
+        u64::from(low) | u64::from(high) << 16 | u64::from(protocol) << PROTOCOL | u64::from(vlan) << VLAN & VLAN_BITS
+    }
+
+    #[inline(always)]
+    pub fn is_wide(self) -> bool {
+        self.rest & WIDE != 0
+    }
+
+    pub fn protocol(self) -> u8 {
+        (self.rest >> PROTOCOL) as u8
+    }
+
+    pub fn vlan(self) -> u16 {
+        (self.rest >> VLAN) as u16 & 0xfff
+    }
+
+    /// The lower and the higher end.
+    pub fn both_ends(self, wide: &Wide) -> [End; 2] {
+        let addresses: [IpAddr; 2] = if self.is_wide() {
+            wide.ends.map(|address| match wide.version {
+                4 => Ipv4Addr::from(address as u32).into(),
+                _ => Ipv6Addr::from(address).into(),
+            })
+        } else {
+            [Ipv4Addr::from((self.ends >> 32) as u32).into(), Ipv4Addr::from(self.ends as u32).into()]
+        };
+        [
+            End { address: addresses[0], port: self.rest as u16 },
+            End { address: addresses[1], port: (self.rest >> 16) as u16 },
+        ]
+    }
+}
+
+/// The protocols whose ports are type and code.
+pub(crate) fn is_icmp(protocol: u8) -> bool {
+    use linerate_wire::registry;
+    protocol == registry::ICMP || protocol == registry::ICMPV6
+}

@@ -1,0 +1,37 @@
+//! Flow records: what every conversation was, exactly.
+//!
+//! Bursts go in, finished [`Flow`]s come out. Nothing here reads a clock or starts a thread: time is that of the frames, so
+//! that a file gives the same records as the wire did, in bursts of any size. One [`Meter`] belongs to one thread; several
+//! share nothing.
+//!
+//! In the order data takes:
+//!
+//! - `facts`: what counts of a frame, found once; `fragments` finds the ports of those that have none;
+//! - [`key`]: what makes a flow; `hash`: where it lies;
+//! - `table`: from key to record; `record`: what a flow occupies in memory;
+//! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
+//! - [`flow`]: the finished record, for whoever takes it ([`Records`]);
+//! - [`config`]: what can be chosen.
+//!
+//! What each field means is told in `docs/flows.md`.
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod counts;
+mod expire;
+mod facts;
+mod flood;
+pub mod flow;
+mod fragments;
+mod hash;
+pub mod key;
+mod lifetime;
+pub mod meter;
+mod record;
+mod table;
+
+pub use config::{Config, Timeouts, Tunnels};
+pub use counts::Counts;
+pub use flow::{Direction, EndReason, Flow, Quality, Records, Side};
+pub use key::{End, Tunnel, TunnelKind};
+pub use meter::Meter;

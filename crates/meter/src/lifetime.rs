@@ -1,0 +1,129 @@
+//! How a record begins, ends, or gives way to another.
+
+use crate::facts::Facts;
+use crate::flow::{Direction, EndReason, Flow, Quality, Records};
+use crate::key::{Wide, Words, is_icmp};
+use crate::meter::Meter;
+use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
+use crate::table::NONE;
+use linerate_burst::resident;
+use linerate_wire::registry;
+
+/// Records looked at for one that gives way.
+const CANDIDATES: usize = 32;
+
+impl Meter {
+    /// A record for the flow of this packet, which is not counted in it yet.
+    pub(crate) fn begin(
+        &mut self,
+        facts: &Facts,
+        wides: &[Wide],
+        before: Option<(usize, u8)>,
+        records: &mut dyn Records,
+    ) -> u32 {
+        let state = match before {
+            Some((originator, direction)) => state_of(originator, direction) | CONTINUED,
+            None => state_of(facts.side, 0),
+        };
+        if self.free == NONE && self.hot.len() == self.max_flows {
+            self.evict(records);
+        }
+        let hot = Hot::new(facts, state, self.clock.coarse(facts.time));
+        let record = self.free;
+        let record = if record == NONE {
+            self.hot.push(hot);
+            self.cold.push(Cold::NONE);
+            self.hot.len() as u32 - 1
+        } else {
+            self.free = self.hot[record as usize].ends as u32;
+            self.hot[record as usize] = hot;
+            self.cold[record as usize] = Cold::NONE;
+            record
+        };
+        if facts.words.is_wide() {
+            if self.wide.is_empty() {
+                self.wide = resident(self.max_flows);
+                self.wide.resize(self.max_flows, WideRecord::default());
+            }
+            self.wide[record as usize] = WideRecord { key: wides[facts.wide], extensions: 0 };
+        }
+        self.table.insert(facts.hash, record);
+        self.flows += 1;
+        self.counts.begun += 1;
+        self.counts.most_flows = self.counts.most_flows.max(self.flows);
+        record
+    }
+
+    /// Ends a flow: its record is exported and free again.
+    pub(crate) fn end(&mut self, record: u32, reason: EndReason, records: &mut dyn Records) {
+        let flow = self.flow_of(record, reason);
+        let is_flood = reason == EndReason::Evicted && self.aggregate && flow.packets() == 1 && flow.tunnel.is_none();
+        if is_flood {
+            self.counts.aggregated += 1;
+            self.flood.add(&flow);
+        } else {
+            records.take(&flow);
+        }
+        self.counts.ended[reason as usize] += 1;
+        let words = self.hot[record as usize].words();
+        let words = Words { rest: words.rest & self.mask, ..words };
+        let hash = if words.is_wide() {
+            self.keyed.wide(words, &self.wide[record as usize].key)
+        } else {
+            self.keyed.narrow(words)
+        };
+        self.table.remove(hash, record);
+        self.hot[record as usize] = Hot::free(self.free);
+        self.free = record;
+        self.flows -= 1;
+    }
+
+    /// Ends one flow for want of room: one of a single packet if there is one nearby, the one that is quiet for longest.
+    fn evict(&mut self, records: &mut dyn Records) {
+        let count = self.hot.len();
+        let candidates = (self.victim..self.victim + CANDIDATES.min(count)).map(|place| place % count);
+        let rank = |place: &usize| (!self.hot[*place].is_one_packet(), self.cold[*place].ended(&self.hot[*place]));
+        let victim = candidates.min_by_key(rank).unwrap_or(0);
+        self.victim = (self.victim + CANDIDATES) % count;
+        self.end(victim as u32, EndReason::Evicted, records);
+    }
+
+    fn flow_of(&mut self, record: u32, end: EndReason) -> Flow {
+        let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
+        let words = hot.words();
+        let wide = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
+        let (originator, protocol) = (hot.originator(), words.protocol());
+        let mut ends = words.both_ends(&wide.key);
+        let ports = [ends[0].port, ends[1].port];
+        ends.rotate_left(originator);
+        if is_icmp(protocol) {
+            (ends[0].port, ends[1].port) = (ports[0], ports[1]);
+        }
+        let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
+        sides.rotate_left(originator);
+        let is_continued = hot.state() & CONTINUED != 0;
+        let flags = sides[0].tcp_flags | sides[1].tcp_flags;
+        let mut quality = Quality(cold.qualities());
+        for (is_so, bit) in [
+            (protocol == registry::TCP && flags & SYN == 0 && !is_continued, Quality::MIDSTREAM),
+            (sides.iter().any(|side| side.packets == 0), Quality::ONE_WAY),
+            (is_continued, Quality::CONTINUED),
+            (end == EndReason::Evicted, Quality::EVICTED),
+        ] {
+            quality.0 |= if is_so { bit.0 } else { 0 };
+        }
+        Flow {
+            id: self.general.id(words, &wide.key),
+            ends,
+            protocol,
+            vlans: [words.vlan(), wide.key.inner_vlan],
+            tunnel: wide.key.tunnel(),
+            sides,
+            end,
+            direction: Direction::from_bits(hot.direction()),
+            quality,
+            extensions: wide.extensions,
+            flows: 1,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What a flow occupies in memory: one cache line that every packet touches, and a part that it seldom does.
+//!
+//! Counters are narrow; what does not fit any more is carried to [`Spills`], once in 4 GiB or so. Times are the lower 48
+//! bits of nanoseconds, 78 hours: a flow lasts at most for two timeouts of twelve hours.
+
+use crate::facts::Facts;
+use crate::flow::{Quality, Side};
+use crate::key::{KEY_BITS, Words};
+use linerate_burst::Nanos;
+use std::collections::HashMap;
+
+/// Bytes of a record.
+pub(crate) const BYTES: usize = size_of::<Hot>() + size_of::<Cold>();
+/// Bytes more of one with a wide key.
+pub(crate) const WIDE_BYTES: usize = size_of::<WideRecord>();
+
+const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96);
+
+/// The part of a wide key, and what only such packets have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WideRecord {
+    pub key: crate::key::Wide,
+    pub extensions: u8,
+}
+
+/// What every packet touches.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    pub ends: u64,
+    /// The key, and in the uppermost byte the state.
+    rest: u64,
+    pub ways: [Way; 2],
+}
+
+/// Packets from the lower end, or from the higher one.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Way {
+    packets: u32,
+    packet_bytes: u32,
+    payload_bytes: u32,
+    /// Bytes of the frames beyond those of the packets and of an Ethernet header each.
+    excess: i16,
+    pub flags: u8,
+    /// Of the lower end's way: when the record began, coarsely.
+    coarse: u8,
+    /// Time of the latest packet (48 bits), then time to live and type of service of the last one.
+    pub seen: u64,
+}
+
+/// What few packets touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cold {
+    /// Time of the earliest packet of each way.
+    first: [u64; 2],
+    ttl_least: [u8; 2],
+    ttl_most: [u8; 2],
+    tos: [u8; 2],
+    marks: u16,
+}
+
+/// In `Hot::state`: which end is the originator, how that is known (2 bits), whether this goes on from a record before, and
+/// whether it is free.
+const ORIGINATOR: u8 = 1;
+const DIRECTION: u32 = 1;
+pub(crate) const CONTINUED: u8 = 1 << 3;
+const STATE: u32 = 56;
+
+/// In `Cold::marks`, shifted by the way: bits that are not qualities.
+const DSCP_CHANGED: u16 = 1 << 10;
+const ECT: u16 = 1 << 12;
+const CE: u16 = 1 << 14;
+/// Qualities that marks can hold.
+const QUALITIES: u16 = 0x7f;
+
+/// The lowest bits of `seen`: what was seen last.
+const LOOK: u64 = 0xffff;
+/// An Ethernet header.
+const LINK: i64 = 14;
+
+impl Hot {
+    /// A free record, which knows another one.
+    pub fn free(next: u32) -> Hot {
+        Hot { ends: next.into(), rest: 0, ways: [Way::NONE; 2] }
+    }
+
+    /// Of a flow's first packet.
+    pub fn new(facts: &Facts, state: u8, coarse: u8) -> Hot {
+        let seen = facts.time << 16;
+        let way = Way { seen, ..Way::NONE };
+        let rest = facts.words.rest | u64::from(state) << STATE;
+        Hot { ends: facts.words.ends, rest, ways: [Way { coarse, ..way }, way] }
+    }
+
+    #[inline(always)]
+    pub fn is_free(&self) -> bool {
+        self.rest == 0
+    }
+
+    #[inline(always)]
+    pub fn words(&self) -> Words {
+        Words { ends: self.ends, rest: self.rest & KEY_BITS }
+    }
+
+    /// Whether the two words of a key are these, as far as `mask` says that they count.
+    #[inline(always)]
+    pub fn has(&self, words: Words, mask: u64) -> bool {
+        (self.ends ^ words.ends) | ((self.rest ^ words.rest) & mask) == 0
+    }
+
+    pub fn state(&self) -> u8 {
+        (self.rest >> STATE) as u8
+    }
+
+    /// Which end is the originator: 0 the lower, 1 the higher.
+    pub fn originator(&self) -> usize {
+        usize::from(self.state() & ORIGINATOR)
+    }
+
+    /// The bits of [`Direction`](crate::Direction).
+    pub fn direction(&self) -> u8 {
+        self.state() >> DIRECTION & 3
+    }
+
+    pub fn set_direction(&mut self, originator: usize, direction: u8) {
+        let state = self.state() & CONTINUED | state_of(originator, direction);
+        self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
+    }
+
+    /// Whether TCP has ended: FIN in both directions, or RST.
+    #[inline(always)]
+    pub fn has_ended(&self) -> bool {
+        let [one, other] = [self.ways[0].flags, self.ways[1].flags];
+        (one & other & FIN) | ((one | other) & RST) != 0
+    }
+
+    /// Whether a SYN now is of another connection.
+    pub fn is_closing(&self) -> bool {
+        (self.ways[0].flags | self.ways[1].flags) & (FIN | RST) != 0
+    }
+
+    /// Whether no packet has gone this way.
+    #[inline(always)]
+    pub fn is_first(&self, side: usize) -> bool {
+        self.ways[side & 1].packets == 0
+    }
+
+    pub fn is_one_packet(&self) -> bool {
+        u64::from(self.ways[0].packets) + u64::from(self.ways[1].packets) == 1
+    }
+
+    /// Counts a packet as most are: the newest of its direction, which has seen such before, neither idle for longer
+    /// than `idle` nor perhaps older than `active` in coarse units. Else nothing is changed, and false.
+    #[inline(always)]
+    pub fn count(&mut self, facts: &Facts, idle: u64, coarse: u8, active: u8) -> bool {
+        let ended = self.has_ended();
+        let age = coarse.wrapping_sub(self.ways[0].coarse);
+        let side = facts.side & 1;
+        let other = self.ways[side ^ 1].seen;
+        let way = &mut self.ways[side];
+        let now = facts.time << 16;
+        let since = now.wrapping_sub(way.seen & !LOOK);
+        let gap = since.min(now.wrapping_sub(other & !LOOK));
+        let look = facts.look();
+        let (packets, much) = way.packets.overflowing_add(1);
+        let (packet_bytes, more) = way.packet_bytes.overflowing_add(facts.packet);
+        let (payload_bytes, most) = way.payload_bytes.overflowing_add(facts.payload);
+        let excess = i64::from(way.excess) + facts.excess();
+        let is_usual = facts.is_usual
+            & !ended
+            & (age < active)
+            & (gap <= idle)
+            & (since as i64 >= 0)
+            & (way.seen & LOOK == look)
+            & (packets > 1)
+            & !(much | more | most)
+            & (excess == i64::from(excess as i16));
+        if is_usual {
+            way.packets = packets;
+            way.packet_bytes = packet_bytes;
+            way.payload_bytes = payload_bytes;
+            way.excess = excess as i16;
+            way.flags |= facts.flags;
+            way.seen = now | look;
+        }
+        is_usual
+    }
+}
+
+/// The state of a record that begins.
+pub(crate) fn state_of(originator: usize, direction: u8) -> u8 {
+    originator as u8 & ORIGINATOR | direction << DIRECTION
+}
+
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const ACK: u8 = 16;
+
+impl Way {
+    const NONE: Way = Way { packets: 0, packet_bytes: 0, payload_bytes: 0, excess: 0, flags: 0, coarse: 0, seen: 0 };
+}
+
+/// What did not fit into counters, by record and way: packets, packet bytes, payload bytes, excess.
+#[derive(Default)]
+pub(crate) struct Spills(HashMap<(u32, usize), [i64; 4]>);
+
+impl Cold {
+    pub const NONE: Cold =
+        Cold { first: [u64::MAX; 2], ttl_least: [u8::MAX; 2], ttl_most: [0; 2], tos: [0; 2], marks: 0 };
+
+    /// Time of the earliest packet.
+    pub fn began(&self) -> u64 {
+        self.first[0].min(self.first[1])
+    }
+
+    /// Time of the latest packet.
+    pub fn ended(&self, hot: &Hot) -> u64 {
+        self.last(hot, 0).max(self.last(hot, 1))
+    }
+
+    /// Time of the latest packet of a way; 0 where there was none.
+    fn last(&self, hot: &Hot, side: usize) -> u64 {
+        let first = self.first[side];
+        if first == u64::MAX {
+            return 0;
+        }
+        first.wrapping_add((hot.ways[side].seen & !LOOK).wrapping_sub(first << 16) >> 16)
+    }
+
+    pub fn qualities(&self) -> u16 {
+        self.marks & QUALITIES
+    }
+
+    /// Counts any packet of the flow; `coarse` is what the beginning is in coarse units.
+    pub fn count(
+        &mut self,
+        hot: &mut Hot,
+        facts: &Facts,
+        (spills, record): (&mut Spills, u32),
+        coarse: impl Fn(u64) -> u8,
+    ) {
+        let side = facts.side & 1;
+        let is_first = self.first[side] == u64::MAX;
+        let last = self.last(hot, side);
+        if facts.time < self.began() {
+            hot.ways[0].coarse = coarse(facts.time);
+        }
+        self.first[side] = self.first[side].min(facts.time);
+        self.ttl_least[side] = self.ttl_least[side].min(facts.ttl);
+        self.ttl_most[side] = self.ttl_most[side].max(facts.ttl);
+        self.marks |= facts.quality & QUALITIES;
+        if is_first {
+            self.tos[side] = facts.tos;
+        } else if (self.tos[side] ^ facts.tos) >> 2 != 0 {
+            self.marks |= DSCP_CHANGED << side;
+        }
+        match facts.tos & 3 {
+            0 => {}
+            3 => self.marks |= CE << side,
+            _ => self.marks |= ECT << side,
+        }
+        if !is_first && facts.time < last {
+            self.marks |= Quality::OUT_OF_TIME.0;
+        }
+        let way = &mut hot.ways[side];
+        way.seen = facts.time.max(last) << 16 | facts.look();
+        way.flags |= facts.flags;
+        let sums = [
+            i64::from(way.packets) + 1,
+            i64::from(way.packet_bytes) + i64::from(facts.packet),
+            i64::from(way.payload_bytes) + i64::from(facts.payload),
+            i64::from(way.excess) + facts.excess(),
+        ];
+        let fits = sums[..3].iter().all(|sum| u32::try_from(*sum).is_ok()) && i16::try_from(sums[3]).is_ok();
+        let kept = if fits { sums } else { spills.carry(record, side, sums) };
+        way.packets = kept[0] as u32;
+        way.packet_bytes = kept[1] as u32;
+        way.payload_bytes = kept[2] as u32;
+        way.excess = kept[3] as i16;
+    }
+
+    /// What the record says of a way; it is free afterwards, as far as spills go.
+    pub fn side(&self, hot: &Hot, side: usize, spills: &mut Spills, record: u32) -> Side {
+        let way = &hot.ways[side];
+        let spilt = spills.take(record, side);
+        let packets = i64::from(way.packets) + spilt[0];
+        if packets == 0 {
+            return Side::default();
+        }
+        let packet_bytes = i64::from(way.packet_bytes) + spilt[1];
+        let has = |mark: u16| self.marks & mark << side != 0;
+        Side {
+            packets: packets as u64,
+            frame_bytes: (packet_bytes + packets * LINK + i64::from(way.excess) + spilt[3]) as u64,
+            packet_bytes: packet_bytes as u64,
+            payload_bytes: (i64::from(way.payload_bytes) + spilt[2]) as u64,
+            first: Nanos(self.first[side]),
+            last: Nanos(self.last(hot, side)),
+            tcp_flags: way.flags,
+            ttl: [self.ttl_least[side], self.ttl_most[side]],
+            tos: self.tos[side],
+            dscp_changed: has(DSCP_CHANGED),
+            ect: has(ECT),
+            ce: has(CE),
+        }
+    }
+}
+
+impl Spills {
+    /// Takes all of it but two packets: what stays in the record shows that there were some, and more than one.
+    fn carry(&mut self, record: u32, side: usize, sums: [i64; 4]) -> [i64; 4] {
+        let kept = [2, 0, 0, 0];
+        let spilt = self.0.entry((record, side)).or_default();
+        spilt.iter_mut().zip(sums).zip(kept).for_each(|((spilt, sum), kept)| *spilt += sum - kept);
+        kept
+    }
+
+    fn take(&mut self, record: u32, side: usize) -> [i64; 4] {
+        if self.0.is_empty() { [0; 4] } else { self.0.remove(&(record, side)).unwrap_or_default() }
+    }
+}
+
+impl Facts {
+    /// Bytes of the frame beyond its packet and an Ethernet header.
+    #[inline(always)]
+    pub fn excess(&self) -> i64 {
+        i64::from(self.frame) - i64::from(self.packet) - LINK
+    }
+
+    /// What is seen last of a way: time to live and type of service.
+    #[inline(always)]
+    pub fn look(&self) -> u64 {
+        u64::from(self.ttl) << 8 | u64::from(self.tos)
+    }
+}
+
+/// How long ago, in units of 2^-16 ns, a time of 48 bits was; below 0 what is to come.
+#[inline(always)]
+pub(crate) fn age(now: u64, seen: u64) -> i64 {
+    (now << 16).wrapping_sub(seen & !LOOK) as i64
+}

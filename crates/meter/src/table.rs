@@ -1,0 +1,213 @@
+//! From key to record: buckets of one cache line, with two bytes of hash for each flow.
+//!
+//! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes to the
+//! next one, and each bucket counts the flows that passed it, so that most searches end in the first.
+
+use linerate_burst::{prefetch, resident};
+
+/// Flows for each bucket when the table is full.
+pub(crate) const FLOWS_PER_BUCKET: usize = 8;
+pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
+/// No flow; all numbers of records are less.
+pub(crate) const NONE: u32 = (1 << NUMBER) - 1;
+/// Bits of the number of a record.
+const NUMBER: u32 = 24;
+
+/// Room for flows in one bucket.
+const WAYS: usize = 12;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// A byte of the hash of each flow; 0 of a free place.
+    tags: [u8; WAYS],
+    /// Flows whose place is behind this bucket because it was full.
+    passed: u32,
+    /// Which record it is (24 bits), and another byte of its hash.
+    records: [u32; WAYS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    const EMPTY: Bucket = Bucket { tags: [0; WAYS], passed: 0, records: [NONE; WAYS] };
+
+    /// The places with this tag, eight bits each of which the uppermost is set; now and then one too many behind one that
+    /// is right.
+    #[inline(always)]
+    fn places(&self, tag: u8) -> [u64; 2] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
+        let pattern = u64::from(tag) * ONES;
+        let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ pattern;
+        let high = u64::from(u32::from_le_bytes([i, j, k, l]) ^ pattern as u32) | 0xffff_ffff_0000_0000;
+        [low, high].map(|bytes| bytes.wrapping_sub(ONES) & !bytes & ONES << 7)
+    }
+
+    /// The first record with both bytes of this hash.
+    #[inline(always)]
+    fn first(&self, hash: u64) -> u32 {
+        let [mut low, mut high] = self.places(tag(hash));
+        while low | high != 0 {
+            let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
+            let record = self.records[way as usize % WAYS];
+            if record >> NUMBER == second_tag(hash) {
+                return record & NONE;
+            }
+            if low != 0 { low &= low - 1 } else { high &= high - 1 }
+        }
+        NONE
+    }
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The buckets of all flows.
+pub(crate) struct Table {
+    buckets: Vec<Bucket>,
+}
+
+impl Table {
+    pub fn new(flows: usize) -> Self {
+        let count = flows.div_ceil(FLOWS_PER_BUCKET).max(2);
+        let mut buckets = resident(count);
+        buckets.resize(count, Bucket::EMPTY);
+        Table { buckets }
+    }
+
+    /// Asks for the bucket that a hash leads to.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.buckets[self.place(hash)]);
+    }
+
+    /// A record in the bucket, or in the next one if flows passed it, that may be the one; there may be none, and others.
+    #[inline(always)]
+    pub fn guess(&self, hash: u64) -> u32 {
+        let place = self.place(hash);
+        let bucket = &self.buckets[place];
+        match bucket.first(hash) {
+            NONE if bucket.passed > 0 => self.buckets[self.behind(place)].first(hash),
+            record => record,
+        }
+    }
+
+    /// The record for which `is_it` holds.
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (tag, second) = (tag(hash), second_tag(hash));
+        let mut place = self.place(hash);
+        loop {
+            let bucket = &self.buckets[place];
+            for (found, record) in bucket.tags.iter().zip(bucket.records) {
+                if *found == tag && record >> NUMBER == second && is_it(record & NONE) {
+                    return Some(record & NONE);
+                }
+            }
+            if bucket.passed == 0 {
+                return None;
+            }
+            place = self.behind(place);
+        }
+    }
+
+    /// Puts a record in; there must be fewer than the table was made for.
+    pub fn insert(&mut self, hash: u64, record: u32) {
+        let mut place = self.place(hash);
+        loop {
+            let bucket = &mut self.buckets[place];
+            if let Some(way) = bucket.tags.iter().position(|tag| *tag == 0) {
+                bucket.tags[way] = tag(hash);
+                bucket.records[way] = record | second_tag(hash) << NUMBER;
+                return;
+            }
+            bucket.passed += 1;
+            place = self.behind(place);
+        }
+    }
+
+    /// Takes a record out that was put in with this hash.
+    pub fn remove(&mut self, hash: u64, record: u32) {
+        let mut place = self.place(hash);
+        loop {
+            let bucket = &mut self.buckets[place];
+            if let Some(way) = bucket.records.iter().position(|found| found & NONE == record) {
+                bucket.tags[way] = 0;
+                bucket.records[way] = NONE;
+                return;
+            }
+            bucket.passed -= 1;
+            place = self.behind(place);
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    fn behind(&self, place: usize) -> usize {
+        if place + 1 == self.buckets.len() { 0 } else { place + 1 }
+    }
+}
+
+/// Another byte.
+#[inline(always)]
+fn second_tag(hash: u64) -> u32 {
+    (hash >> 8) as u8 as u32
+}
+
+/// A byte of the hash that says nothing about the bucket, and is not 0.
+#[inline(always)]
+fn tag(hash: u64) -> u8 {
+    (hash as u8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Full, and with hashes that all lead to a few buckets.
+    #[test]
+    fn what_was_put_in_is_found_until_it_is_taken_out() {
+        for spread in [u64::MAX, 0x0fff_ffff_ffff_ffff, 7] {
+            let flows = 500;
+            let (mut table, mut state) = (Table::new(flows), 1u64);
+            let mut known: HashMap<u32, u64> = HashMap::new();
+            for step in 0..20_000u32 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let record = (state >> 33) as u32 % flows as u32;
+                let hash = state.rotate_left(31).wrapping_mul(0x9e37_79b9_7f4a_7c15) & spread;
+                match known.remove(&record) {
+                    Some(hash) => table.remove(hash, record),
+                    None => {
+                        known.insert(record, hash);
+                        table.insert(hash, record);
+                    }
+                }
+                if step % 100 == 0 {
+                    for (record, hash) in &known {
+                        assert_eq!(table.find(*hash, |found| found == *record), Some(*record));
+                    }
+                    assert_eq!(table.find(hash, |found| found == NONE), None);
+                }
+            }
+            known.drain().for_each(|(record, hash)| table.remove(hash, record));
+            assert!(
+                table.buckets.iter().all(|bucket| bucket.passed == 0 && bucket.tags == [0; WAYS]),
+                "spread {spread:x}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_guess_is_a_record_with_the_tag() {
+        let mut table = Table::new(8);
+        for way in 0..WAYS as u32 {
+            table.insert(u64::from(way) + 1, way);
+        }
+        for way in 0..WAYS as u32 {
+            assert_eq!(table.guess(u64::from(way) + 1), way);
+        }
+        assert_eq!(table.guess(100), NONE);
+    }
+}

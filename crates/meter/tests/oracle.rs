@@ -1,0 +1,253 @@
+//! Flows of frames made at random, beside a metering that keeps every packet in a list and knows no table.
+
+mod support;
+
+use linerate_burst::Nanos;
+use linerate_meter::{Config, Direction, EndReason, Flow, Quality, Timeouts, Tunnels};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use support::{Sent, metered, sorted};
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_700_000_000 * SECOND;
+
+/// Timeouts short enough to happen often.
+fn config() -> Config {
+    let timeouts = |idle: u64, active: u64| Timeouts { idle: Nanos(idle * SECOND), active: Nanos(active * SECOND) };
+    Config {
+        max_flows: 4096,
+        timeouts: [timeouts(20, 60), timeouts(10, 30), timeouts(5, 5), timeouts(8, 40)],
+        linger: Nanos(3 * SECOND),
+        ..Config::default()
+    }
+}
+
+/// Few hosts and ports, so that flows meet.
+fn sent() -> impl Strategy<Value = Vec<Sent>> {
+    let flags = prop_oneof![1 => prop::sample::select(vec![2u8, 2, 18, 17, 17, 4, 20, 0]), 9 => prop::sample::select(vec![16u8, 24])];
+    let gap = prop_oneof![
+        20 => 0u64..SECOND,
+        3 => SECOND..12 * SECOND,
+        1 => 12 * SECOND..70 * SECOND,
+    ];
+    let back = prop_oneof![3 => Just(0u64), 1 => 0..SECOND / 2];
+    let one = (
+        (0u8..2, 0u8..2, 1u16..2, 1u16..3),
+        prop::sample::select(vec![6u8, 6, 6, 17, 17, 1, 47]),
+        flags,
+        (
+            0usize..80,
+            prop_oneof![20 => Just(64u8), 1 => Just(63)],
+            prop_oneof![20 => Just(0u8), 1 => Just(3), 1 => Just(0xb8)],
+        ),
+        (prop_oneof![4 => Just(false), 1 => Just(true)], prop_oneof![8 => Just(0u16), 1 => 7u16..9], 0usize..3),
+        (gap, back),
+    );
+    prop::collection::vec(one, 1..300).prop_map(|all| {
+        let mut time = START;
+        all.into_iter()
+            .map(
+                |(
+                    (source, destination, port, other),
+                    protocol,
+                    flags,
+                    (payload, ttl, tos),
+                    (v6, vlan, padding),
+                    (gap, back),
+                )| {
+                    time += gap;
+                    Sent {
+                        time: time - back,
+                        source: (source, port),
+                        destination: (destination, other),
+                        protocol,
+                        flags: if protocol == 6 { flags } else { 0 },
+                        // An IPv6 packet of length 0 is one whose length is not said.
+                        payload: if protocol == 47 { payload.max(1) } else { payload },
+                        ttl,
+                        tos,
+                        v6,
+                        vlan,
+                        padding,
+                    }
+                },
+            )
+            .collect()
+    })
+}
+
+/// The packets of an open record, whether it goes on from one before, and that one's originator and how it was known.
+type Open<'a> = (Vec<&'a Sent>, bool, Option<(bool, Direction)>);
+
+/// A metering that could not be simpler: for each key the packets of its open record.
+fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
+    let mut open: BTreeMap<_, Open<'_>> = BTreeMap::new();
+    let mut flows = Vec::new();
+    let class = |protocol: u8| match protocol {
+        6 => 0,
+        17 => 1,
+        1 | 58 => 2,
+        _ => 3,
+    };
+    let has_ended = |packets: &[&Sent]| {
+        let fin = |higher| packets.iter().any(|one| one.flags & 1 != 0 && one.is_higher() == higher);
+        (fin(false) && fin(true)) || packets.iter().any(|one| one.flags & 4 != 0)
+    };
+    for one in sent {
+        let key = one.key(config.vlans);
+        let timeouts = config.timeouts[class(one.protocol)];
+        let mut continued = None;
+        if let Some((packets, was_continued, direction)) = open.get(&key) {
+            let last = packets.iter().map(|one| one.time).max().unwrap();
+            let first = packets.iter().map(|one| one.time).min().unwrap();
+            let is_closing = packets.iter().any(|one| one.flags & 5 != 0);
+            let is_new = one.protocol == 6 && one.flags & 18 == 2;
+            let patience = if has_ended(packets) { config.linger.min(timeouts.idle) } else { timeouts.idle };
+            let reason = if one.time.saturating_sub(last) > patience.0 {
+                Some(if has_ended(packets) { EndReason::End } else { EndReason::Idle })
+            } else if is_new && is_closing {
+                Some(EndReason::End)
+            } else if one.time.saturating_sub(first) >= timeouts.active.0 {
+                Some(EndReason::Active)
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                flows.push(record(packets, reason, *was_continued, *direction));
+                if reason == EndReason::Active {
+                    continued = Some(flows.last().map(|flow| originator(flow, packets)).unwrap());
+                }
+                open.remove(&key);
+            }
+        }
+        open.entry(key).or_insert((Vec::new(), continued.is_some(), continued)).0.push(one);
+    }
+    let now = sent.iter().map(|one| one.time).max().unwrap();
+    for (packets, was_continued, direction) in open.values() {
+        let last = packets.iter().map(|one| one.time).max().unwrap();
+        let idle = config.timeouts[class(packets[0].protocol)].idle.0;
+        let reason = if has_ended(packets) {
+            EndReason::End
+        } else if now - last > idle {
+            EndReason::Idle
+        } else {
+            EndReason::Forced
+        };
+        flows.push(record(packets, reason, *was_continued, *direction));
+    }
+    flows
+}
+
+/// Whether the originator of a record is the higher end, and how that is known.
+fn originator(flow: &Flow, packets: &[&Sent]) -> (bool, Direction) {
+    let one = packets[0];
+    let from_one = flow.ends[0] == one.ends()[0] && (flow.ends[0] != flow.ends[1]);
+    let is_icmp = one.protocol == 1 || one.protocol == 58;
+    let is_higher = if is_icmp {
+        (flow.ends[0].address == one.ends()[0].address) == one.is_higher()
+            && one.ends()[0].address != one.ends()[1].address
+    } else if flow.ends[0] == flow.ends[1] {
+        false
+    } else {
+        from_one == one.is_higher()
+    };
+    (is_higher, flow.direction)
+}
+
+fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bool, Direction)>) -> Flow {
+    let mut direction = before.unwrap_or((packets[0].is_higher(), Direction::FirstPacket));
+    for one in packets {
+        if direction.1 == Direction::FirstPacket {
+            direction = match (one.protocol, one.flags & 18) {
+                (6, 2) => (one.is_higher(), Direction::Syn),
+                (6, 18) => (one.is_other_higher(), Direction::SynAck),
+                (1 | 58, _) => (one.is_higher(), Direction::IcmpType),
+                _ => direction,
+            };
+        }
+    }
+    let of = |higher: bool| {
+        let mine: Vec<&&Sent> = packets.iter().filter(|one| one.is_higher() == higher).collect();
+        support::side(&mine)
+    };
+    let sides = [of(direction.0), of(!direction.0)];
+    let flags = sides[0].tcp_flags | sides[1].tcp_flags;
+    let backwards = [false, true].into_iter().any(|higher| {
+        let times: Vec<u64> = packets.iter().filter(|one| one.is_higher() == higher).map(|one| one.time).collect();
+        times.windows(2).enumerate().any(|(index, pair)| times[..=index].iter().max().unwrap() > &pair[1])
+    });
+    let mut quality = 0;
+    for (is_so, bit) in [
+        (backwards, Quality::OUT_OF_TIME),
+        (packets[0].protocol == 6 && flags & 2 == 0 && !continued, Quality::MIDSTREAM),
+        (sides.iter().any(|side| side.packets == 0), Quality::ONE_WAY),
+        (continued, Quality::CONTINUED),
+    ] {
+        quality |= if is_so { bit.0 } else { 0 };
+    }
+    Flow {
+        id: 0,
+        ends: packets[0].ends_from(direction.0),
+        protocol: packets[0].protocol_number(),
+        vlans: [packets[0].vlan, 0],
+        tunnel: None,
+        sides,
+        end,
+        direction: direction.1,
+        quality: Quality(quality),
+        extensions: 0,
+        flows: 1,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn records_are_those_of_a_naive_metering(sent in sent(), vlans in any::<bool>(), bursts in prop::collection::vec(1usize..70, 1..8)) {
+        let config = Config { vlans, ..config() };
+        let expected = sorted(naive(&sent, &config));
+        let found = sorted(metered(&sent, &config, &bursts));
+        prop_assert_eq!(&found, &expected);
+    }
+
+    /// Even with the hash gone bad, and the same with every frame turned round.
+    #[test]
+    fn swapping_ends_swaps_the_sides_alone(sent in sent()) {
+        let config = config();
+        let turned: Vec<Sent> = sent.iter().map(Sent::turned).collect();
+        let swap = |flow: &Flow| {
+            let mut flow = flow.clone();
+            if flow.protocol != 1 && flow.protocol != 58 {
+                flow.ends.swap(0, 1);
+            } else {
+                let [one, other] = flow.ends.map(|end| end.address);
+                (flow.ends[0].address, flow.ends[1].address) = (other, one);
+            }
+            flow
+        };
+        let there = metered(&sent, &config, &[32]);
+        let back = metered(&turned, &config, &[32]);
+        // Turned round, the originator is who was the responder, and the sides are the same.
+        prop_assert_eq!(sorted(back), sorted(there.iter().map(swap).collect()));
+    }
+
+    #[test]
+    fn any_bytes_are_metered_without_a_panic(
+        frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..120), any::<u64>(), 0u32..200), 1..80),
+        vlans in any::<bool>(),
+        tunnels in prop::sample::select(vec![Tunnels::Outer, Tunnels::Inner, Tunnels::Both]),
+    ) {
+        let config = Config { vlans, tunnels, checksums: vlans, max_flows: 16, ..Config::default() };
+        support::take_bytes(&frames, &config);
+    }
+}
+
+#[test]
+fn addresses_are_told_as_they_are() {
+    let sent = Sent { source: (2, 1), destination: (1, 2), ..Sent::udp(START) };
+    let flows = metered(&[sent], &config(), &[1]);
+    assert_eq!(flows[0].ends[0].address, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
+    assert_eq!((flows[0].ends[0].port, flows[0].ends[1].port), (1, 2));
+}

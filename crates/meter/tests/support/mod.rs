@@ -1,0 +1,308 @@
+//! Frames made of a few numbers, and what a side of a record must say of them.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
+use linerate_wire::build::{Frame, Header};
+use linerate_wire::{Link, MacAddr, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One packet.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub time: u64,
+    pub source: (u8, u16),
+    pub destination: (u8, u16),
+    pub protocol: u8,
+    pub flags: u8,
+    pub payload: usize,
+    pub ttl: u8,
+    pub tos: u8,
+    pub v6: bool,
+    pub vlan: u16,
+    pub padding: usize,
+}
+
+impl Sent {
+    pub fn udp(time: u64) -> Sent {
+        Sent {
+            time,
+            source: (1, 1),
+            destination: (2, 2),
+            protocol: 17,
+            flags: 0,
+            payload: 10,
+            ttl: 64,
+            tos: 0,
+            v6: false,
+            vlan: 0,
+            padding: 0,
+        }
+    }
+
+    pub fn tcp(time: u64, flags: u8) -> Sent {
+        Sent { protocol: 6, flags, ..Sent::udp(time) }
+    }
+
+    pub fn turned(&self) -> Sent {
+        Sent { source: self.destination, destination: self.source, ..self.clone() }
+    }
+
+    fn is_icmp(&self) -> bool {
+        self.protocol == 1
+    }
+
+    fn has_ports(&self) -> bool {
+        matches!(self.protocol, 6 | 17)
+    }
+
+    pub fn protocol_number(&self) -> u8 {
+        if self.is_icmp() && self.v6 { 58 } else { self.protocol }
+    }
+
+    fn address(&self, host: u8) -> IpAddr {
+        if self.v6 {
+            Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(host)).into()
+        } else {
+            Ipv4Addr::new(10, 0, 0, host).into()
+        }
+    }
+
+    /// Source and destination as records name them: of ICMP, all of which are echo requests, type and code.
+    pub fn ends(&self) -> [End; 2] {
+        let ports = match (self.is_icmp(), self.v6) {
+            (true, true) => [128, 0],
+            (true, false) => [8, 0],
+            _ if self.has_ports() => [self.source.1, self.destination.1],
+            _ => [0, 0],
+        };
+        [
+            End { address: self.address(self.source.0), port: ports[0] },
+            End { address: self.address(self.destination.0), port: ports[1] },
+        ]
+    }
+
+    pub fn is_higher(&self) -> bool {
+        let [source, destination] = self.ends();
+        if self.is_icmp() { source.address > destination.address } else { source > destination }
+    }
+
+    /// Whether the receiver is the higher end; both are the lower one where they are equal and one answers itself.
+    pub fn is_other_higher(&self) -> bool {
+        !self.is_higher()
+    }
+
+    /// The ends of the flow, from the higher end on or from the lower one.
+    pub fn ends_from(&self, higher: bool) -> [End; 2] {
+        let mut ends = self.ends();
+        if self.is_higher() != higher {
+            if self.is_icmp() {
+                let [one, other] = ends;
+                ends = [End { address: other.address, ..one }, End { address: one.address, ..other }];
+            } else {
+                ends.swap(0, 1);
+            }
+        }
+        ends
+    }
+
+    pub fn key(&self, vlans: bool) -> (Vec<IpAddr>, Vec<u16>, u8, u16) {
+        let mut ends = self.ends();
+        if self.is_higher() {
+            if self.is_icmp() {
+                let [one, other] = ends;
+                ends = [End { address: other.address, ..one }, End { address: one.address, ..other }];
+            } else {
+                ends.swap(0, 1);
+            }
+        }
+        let vlan = if vlans { self.vlan } else { 0 };
+        (ends.map(|end| end.address).to_vec(), ends.map(|end| end.port).to_vec(), self.protocol_number(), vlan)
+    }
+
+    /// Bytes of the IP header, of the transport header.
+    fn headers(&self) -> [usize; 2] {
+        let transport = match self.protocol {
+            6 => tcp::LEN,
+            17 | 1 => 8,
+            _ => 0,
+        };
+        [if self.v6 { ipv6::LEN } else { ipv4::LEN }, transport]
+    }
+
+    pub fn frame(&self) -> Vec<u8> {
+        let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+        let tag = vlan::Header { id: self.vlan, priority: 0, drop_eligible: false, ether_type: 0 };
+        let (from, to) = (self.address(self.source.0), self.address(self.destination.0));
+        let number = self.protocol_number();
+        let network: Box<dyn Header> = match (from, to) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Box::new(ipv4::Header {
+                source,
+                destination,
+                ttl: self.ttl,
+                traffic_class: self.tos,
+                ..ipv4::Header::new(number)
+            }),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Box::new(ipv6::Header {
+                source,
+                destination,
+                hop_limit: self.ttl,
+                traffic_class: self.tos,
+                ..ipv6::Header::new(number)
+            }),
+            _ => unreachable!("one family"),
+        };
+        let ports = (self.source.1, self.destination.1);
+        let transport: Option<Box<dyn Header>> = match self.protocol {
+            6 => Some(Box::new(tcp::Header {
+                source_port: ports.0,
+                destination_port: ports.1,
+                flags: tcp::Flags(self.flags.into()),
+                ..tcp::Header::default()
+            })),
+            17 => Some(Box::new(udp::Header { source_port: ports.0, destination_port: ports.1 })),
+            _ => None,
+        };
+        let mut payload = vec![0; self.payload];
+        if self.is_icmp() {
+            let kind = if self.v6 { 128 } else { icmp::ECHO_REQUEST };
+            payload.splice(..0, [kind, 0, 0, 0, 0, 1, 0, 1]);
+        }
+        let mut headers: Vec<&dyn Header> = vec![&link];
+        if self.vlan != 0 {
+            headers.push(&tag);
+        }
+        headers.push(&*network);
+        headers.extend(transport.as_deref());
+        let mut frame = Frame::new(&headers, &payload).to_vec().unwrap();
+        frame.resize(frame.len() + self.padding, 0);
+        frame
+    }
+}
+
+/// What a record says of these packets.
+pub fn side(packets: &[&&Sent]) -> Side {
+    let Some(first) = packets.first() else { return Side::default() };
+    let headers = |one: &Sent| one.headers().iter().sum::<usize>();
+    Side {
+        packets: packets.len() as u64,
+        frame_bytes: packets.iter().map(|one| one.frame().len() as u64).sum(),
+        packet_bytes: packets.iter().map(|one| (headers(one) + one.payload) as u64).sum(),
+        payload_bytes: packets.iter().map(|one| one.payload as u64).sum(),
+        first: Nanos(packets.iter().map(|one| one.time).min().unwrap()),
+        last: Nanos(packets.iter().map(|one| one.time).max().unwrap()),
+        tcp_flags: packets.iter().filter(|one| one.protocol == 6).fold(0, |flags, one| flags | one.flags),
+        ttl: [packets.iter().map(|one| one.ttl).min().unwrap(), packets.iter().map(|one| one.ttl).max().unwrap()],
+        tos: first.tos,
+        dscp_changed: packets.iter().any(|one| one.tos >> 2 != first.tos >> 2),
+        ect: packets.iter().any(|one| matches!(one.tos & 3, 1 | 2)),
+        ce: packets.iter().any(|one| one.tos & 3 == 3),
+    }
+}
+
+/// The records of these frames in bursts of these sizes, one after another and then again from the first; without ids.
+pub fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
+    let frames: Vec<(Desc, Vec<u8>)> = sent
+        .iter()
+        .map(|one| {
+            let frame = one.frame();
+            (Desc::new(Nanos(one.time), 0, frame.len() as u32), frame)
+        })
+        .collect();
+    let (mut flows, counts) = metered_with(&frames, Link::Ethernet, config, bursts, true);
+    assert_eq!(counts.frames, sent.len() as u64);
+    assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), sent.len() as u64);
+    flows.iter_mut().for_each(|flow| flow.id = 0);
+    flows
+}
+
+/// The records of any frames.
+pub fn metered_frames(
+    frames: &[(Desc, Vec<u8>)],
+    link: Link,
+    config: &Config,
+    bursts: &[usize],
+) -> (Vec<Flow>, Counts) {
+    metered_with(frames, link, config, bursts, false)
+}
+
+/// The same; if `expire`, quiet flows are looked for behind each burst.
+fn metered_with(
+    frames: &[(Desc, Vec<u8>)],
+    link: Link,
+    config: &Config,
+    bursts: &[usize],
+    expire: bool,
+) -> (Vec<Flow>, Counts) {
+    let mut flows = Vec::new();
+    let mut meter = Meter::new(config);
+    let mut sizes = bursts.iter().cycle();
+    let mut rest = frames;
+    while !rest.is_empty() {
+        let (burst, behind) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+        let mut memory = Vec::new();
+        let mut descs = Vec::new();
+        for (desc, frame) in burst {
+            descs.push(Desc { offset: memory.len() as u32, captured: frame.len() as u32, ..*desc });
+            memory.extend_from_slice(frame);
+        }
+        memory.resize(memory.len() + TAIL, 0);
+        let burst = Burst::over(&memory, &descs).unwrap();
+        meter.take(burst, &[Some(link)], &mut |flow: &Flow| flows.push(flow.clone()));
+        if expire {
+            meter.expire(descs.last().unwrap().time, &mut |flow: &Flow| flows.push(flow.clone()));
+        }
+        rest = behind;
+    }
+    meter.finish(meter.latest(), &mut |flow: &Flow| flows.push(flow.clone()));
+    assert_eq!(meter.flows(), 0);
+    (flows, *meter.counts())
+}
+
+pub fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
+    let key = |flow: &Flow| (flow.first(), flow.ends, flow.protocol, flow.vlans, flow.last());
+    flows.sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| format!("{one:?}").cmp(&format!("{other:?}"))));
+    flows
+}
+
+/// Frames of any bytes, with times and lengths that have nothing to do with them; every frame and byte is accounted for.
+pub fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
+    for link in Link::ALL {
+        let frames: Vec<(Desc, Vec<u8>)> = frames
+            .iter()
+            .map(|(bytes, time, more)| {
+                let wire = bytes.len() as u32 + more;
+                (Desc { wire, ..Desc::new(Nanos(*time), 0, 0) }, bytes.clone())
+            })
+            .collect();
+        let (flows, counts) = metered_frames(&frames, link, config, &[7]);
+        accounted(&flows, &counts, &frames, config);
+    }
+}
+
+/// Packets and bytes of outermost records, with what is not IP and what is malformed, are all there are.
+pub fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], config: &Config) {
+    let inner = config.tunnels == linerate_meter::Tunnels::Inner;
+    let outermost = || flows.iter().filter(|flow| inner || flow.tunnel.is_none());
+    let bytes: u64 = frames.iter().map(|(desc, _)| u64::from(desc.wire)).sum();
+    let packets = outermost().map(Flow::packets).sum::<u64>() + counts.not_ip + counts.malformed;
+    assert_eq!(packets, frames.len() as u64);
+    let found = outermost().map(Flow::frame_bytes).sum::<u64>() + counts.not_ip_bytes + counts.malformed_bytes;
+    assert_eq!(found, bytes);
+}
+
+/// The records of a part of the frames there are, of which the last has the time `now`; without ids.
+pub fn metered_until(sent: &[Sent], config: &Config, now: Nanos) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    let mut meter = Meter::new(config);
+    for one in sent {
+        let mut memory = one.frame();
+        let desc = [Desc::new(Nanos(one.time), 0, memory.len() as u32)];
+        memory.resize(memory.len() + TAIL, 0);
+        let burst = Burst::over(&memory, &desc).unwrap();
+        meter.take(burst, &[Some(Link::Ethernet)], &mut |flow: &Flow| flows.push(Flow { id: 0, ..flow.clone() }));
+    }
+    meter.finish(now, &mut |flow: &Flow| flows.push(Flow { id: 0, ..flow.clone() }));
+    flows
+}
