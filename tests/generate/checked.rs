@@ -157,3 +157,16 @@ fn a_receiver_to_which_nothing_comes_ends_in_time_and_says_so() {
     }
     assert!(started.elapsed().as_secs_f64() < 12.0, "{:?}", started.elapsed());
 }
+
+/// What looks like loss and is none is called by its name.
+#[test]
+fn frames_that_the_receiving_host_put_together_are_told() {
+    let Some(stage) = Stage::up() else { return };
+    let packet = "ip/tcp(flags=ack, seq=0..4000000000/46)/payload(random)";
+    let what = ["-k", packet, "--size", "104", "-c", "2000", "--rate", "top", "--interval", "0"];
+    let to = stage.port("xdp-live", "a");
+    let checked = |check: &str| run(&[&["generate", "--to", &to, "--check", check], &what[..]].concat()).good();
+    checked(&stage.checking("b")).says("put together from several by the receiving host (GRO)").says("receive by xdp:");
+    let ended = checked(&stage.port("xdp", "b")).says("2,000 received in 1 streams, 0 lost");
+    assert!(!ended.errors.contains("put together"), "{}", ended.errors);
+}

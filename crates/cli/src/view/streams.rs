@@ -2,6 +2,7 @@
 
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::table::table;
+use linerate_burst::{Count, Ledger};
 use linerate_generate::check::{Delay, Fate, StreamRow, Summary};
 use std::fmt::Write;
 
@@ -53,6 +54,18 @@ pub fn print(summary: &Summary, rows: &[StreamRow], name: impl Fn(u32) -> String
         let _ = writeln!(text, "  and {} streams more, with less loss", grouped((rows.len() - SHOWN) as u64));
     }
     text
+}
+
+/// What the host of the receiver made of several frames before they were seen, if it did: only the last of them is found in it.
+pub fn merged(ledger: &Ledger) -> Option<String> {
+    let merged = ledger.total(Count::SuperFrames);
+    (merged > 0).then(|| {
+        format!(
+            "  {} frames had been put together from several by the receiving host (GRO); all but one of each count as lost: receive \
+             by xdp:, or ethtool -K INTERFACE gro off there\n",
+            grouped(merged)
+        )
+    })
 }
 
 /// The sentences above the table.

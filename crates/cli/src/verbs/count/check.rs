@@ -261,7 +261,8 @@ fn micros(nanos: Option<i64>) -> String {
 
 fn remarks(report: &CheckReport, summary: &Summary) -> String {
     let fate = &summary.fate;
-    let mut text = format!(
+    let mut text = crate::view::streams::merged(&report.ledger).unwrap_or_default();
+    text += &format!(
         "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  \
          lost: numbers up to the highest that came which did not come\n",
         stamps(report).join(", ")

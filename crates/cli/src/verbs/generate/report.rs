@@ -248,6 +248,7 @@ impl Checked {
         let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
         let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
         let mut text = streams::print(&self.summary, &self.rows, name);
+        text += &streams::merged(&self.ledger).unwrap_or_default();
         text += &format!("  {}\n", self.clock);
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
