@@ -12,7 +12,11 @@ const FRAMES: u64 = 10_000;
 fn checked(to: &str, check: &str, arguments: &[&str]) -> Value {
     let json = generate(&[&["--to", to, "--check", check], arguments].concat()).good().json();
     let check = &json["check"];
-    assert_eq!((number(check, "foreign"), number(check, "stale"), number(&check["ledger"], "lost")), (0, 0, 0), "{json}");
+    assert_eq!(
+        (number(check, "foreign"), number(check, "stale"), number(&check["ledger"], "lost")),
+        (0, 0, 0),
+        "{json}"
+    );
     assert!(json["balanced"] == true && check["ledger"]["balanced"] == true, "{json}");
     json
 }

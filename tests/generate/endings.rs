@@ -9,7 +9,8 @@ use std::time::Instant;
 fn a_wrong_stream_file_is_told_by_line_column_and_key_with_what_is_legal() {
     let scratch = Scratch::new();
     let (file, output) = (scratch.file("streams.toml"), scratch.file("out.pcap"));
-    let right = "order = \"sequential\"\n[[stream]]\nname = \"one\"\npacket = \"udp(dport=53)\"\nrate = \"1kpps\"\ncount = 1\n";
+    let right =
+        "order = \"sequential\"\n[[stream]]\nname = \"one\"\npacket = \"udp(dport=53)\"\nrate = \"1kpps\"\ncount = 1\n";
     for (is, not, place, says) in [
         ("count = 1", "cuont = 1", "6:1", "stream 1, cuont: no such key; did you mean count? there are name, packet,"),
         ("\"1kpps\"", "\"fast\"", "5:9", "stream 1, rate: \"fast\" is not a rate; write 250kpps"),
@@ -41,7 +42,10 @@ fn streams_without_end_need_a_time() {
 
 #[test]
 fn a_port_that_takes_no_streams_names_those_that_do() {
-    run(&["generate", "--to", "shm:feed", "-k", "udp"]).with_status(1).says("shm:feed").says("capture PORT --share feed");
+    run(&["generate", "--to", "shm:feed", "-k", "udp"])
+        .with_status(1)
+        .says("shm:feed")
+        .says("capture PORT --share feed");
     run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(1).says("no backend \"smh\"").says("xdp-live");
 }
 

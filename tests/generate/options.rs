@@ -67,8 +67,10 @@ fn packets_share_the_rate_and_take_turns() {
 fn a_share_of_a_line_is_its_bits_with_overhead() {
     let scratch = Scratch::new();
     // 84 bytes a frame on the wire: at 5 Mb/s 134.4 us.
-    let times: Vec<u64> =
-        written(&scratch, &["-k", "udp", "-c", "30", "--rate", "50%", "--line", "10mbps"]).iter().map(|r| r.time).collect();
+    let times: Vec<u64> = written(&scratch, &["-k", "udp", "-c", "30", "--rate", "50%", "--line", "10mbps"])
+        .iter()
+        .map(|r| r.time)
+        .collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 134_400), "{times:?}");
     run(&["generate", "--to", "pcap:-", "-k", "udp", "--rate", "50%"]).with_status(2).says("--line 10gbps");
     // Frames of the interface's own line, which a veth says is 10 Gb/s.
