@@ -114,7 +114,7 @@ fn the_quick_benchmarks_print_a_row_each() {
     if is_root() && has_tools(&["tcpdump"]) {
         let rows = run(&["bench", "--quick", "--json", "capture"]).good().output;
         assert!(rows.lines().count() >= 2, "{rows}");
-        let rows = run(&["bench", "--quick", "--json", "send"]).good().output;
+        let rows = run(&["bench", "--quick", "--json", "generate"]).good().output;
         assert!(rows.lines().count() >= 8, "{rows}");
     }
 }

@@ -31,7 +31,7 @@ fn a_name_is_taken_while_its_writer_lives() {
         run(&["capture", "-q", "-r", &file, "--share", &name]).good();
     }
     // What is in the way, and is no socket, stays.
-    run(&["capture", "-r", &file, "--share", &file]).with_status(1).says("is no socket");
+    run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("is no socket");
     assert_eq!(records::read(&file), frames(0..10));
     run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1).says("/nowhere/ring.sock");
 }
@@ -64,8 +64,8 @@ fn sizes_that_no_ring_has_are_named() {
         said.says(part);
     }
     run(&["capture", "-r", &file, "--share-memory", "8MiB"]).with_status(2).says("--share");
-    run(&["capture", "-r", &file, "--share", ""]).with_status(1).says("1 to 90 bytes");
-    run(&["capture", "-r", &file, "--share", &"x".repeat(91)]).with_status(1).says("1 to 90 bytes");
+    run(&["capture", "-r", &file, "--share", ""]).with_status(2).says("1 to 90 bytes");
+    run(&["capture", "-r", &file, "--share", &"x".repeat(91)]).with_status(2).says("1 to 90 bytes");
 }
 
 /// The program as a user without rights, who can reach this copy of it.

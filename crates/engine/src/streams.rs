@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const MARKED_ROOM: usize = 32;
 /// How often watchers learn what each stream has sent.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// How long a sender that is behind its schedule goes on when the time is over.
+const OVERTIME: Duration = Duration::from_millis(100);
 /// All threads begin at one time, when the last of them surely runs.
 const HEAD_START: Duration = Duration::from_millis(2);
 
@@ -182,6 +184,8 @@ struct Work {
     start: Nanos,
     /// For how long interfaces were down.
     put_off: u64,
+    /// Frames that are due so long after the start are not sent any more, in nanoseconds.
+    end: u64,
     paced: bool,
     shown: Vec<u64>,
     shown_at: Nanos,
@@ -192,12 +196,15 @@ impl Work {
     fn step(&mut self, sender: &mut Sender, watch: &StreamWatch) -> Result<bool, PortError> {
         let Some(due) = self.traffic.next_due() else { return Ok(false) };
         let (now, start) = (clock::now(), self.start.after(Duration::from_nanos(self.put_off)));
-        let due_at = start.after(Duration::from_nanos(due));
+        let due_at = start.after(Duration::from_nanos(due.min(self.end)));
         if due_at > now {
             sender.wait(due_at, now)?;
             return Ok(true);
         }
-        let burst = self.traffic.offer(now.0 - start.0, now);
+        if due >= self.end {
+            return Ok(false);
+        }
+        let burst = self.traffic.offer((now.0 - start.0).min(self.end - 1), now);
         let done = sender.send(0, burst, now)?;
         if self.paced {
             let late = burst.descs()[..done].iter().map(|desc| now.0.saturating_sub(desc.time.0 + self.put_off));
@@ -214,10 +221,17 @@ impl Work {
 
 fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> StreamsReport {
     let start = clock::now().after(HEAD_START);
+    let end = run.duration.map_or(u64::MAX, |span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     let send = |(part, port): (Traffic, TxPort)| {
-        let mut sender = Sender::new(vec![port], run.limits());
         let paced = part.is_paced();
-        let mut work = Work { traffic: part, start, put_off: 0, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
+        let mut limits = run.limits();
+        if paced {
+            // The schedule ends the run; a sender that falls behind it ends soon after.
+            limits.duration = limits.duration.map(|span| span + OVERTIME);
+        }
+        let mut sender = Sender::new(vec![port], limits);
+        let mut work =
+            Work { traffic: part, start, put_off: 0, end, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
         std::thread::sleep(start.since(clock::now()));
         let result = sender.run(
             &mut work,

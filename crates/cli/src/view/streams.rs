@@ -2,7 +2,7 @@
 
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::table::table;
-use linerate_burst::{Interface, StampSource};
+use linerate_burst::{Count, Interface, Ledger, StampSource};
 use linerate_generate::check::{LIMIT, StreamRow, Summary, WINDOW};
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ pub fn first(mut rows: Vec<StreamRow>, most: usize) -> Vec<StreamRow> {
 }
 
 /// What the table does not say.
-pub fn remarks(interfaces: &[Interface], summary: &Summary) -> String {
+pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> String {
     let fate = &summary.fate;
     let lost = match fate.sent {
         Some(_) => "sent and not received",
@@ -76,6 +76,11 @@ pub fn remarks(interfaces: &[Interface], summary: &Summary) -> String {
         (summary.cut, "frames were not captured to their end, where the trailer is"),
         (summary.over_limit, "frames are of streams that there is no memory for"),
         (summary.foreign, "frames are not ours: no trailer under this key"),
+        (
+            ledger.total(Count::SuperFrames),
+            "frames had been put together from several by the receiving host (GRO); all but one of each count as lost: receive by \
+             xdp:, or ethtool -K INTERFACE gro off there",
+        ),
     ] {
         if number > 0 {
             text += &format!("  {} {remark}\n", grouped(number));

@@ -185,7 +185,8 @@ fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
     let summary = streams.summary();
     text += &view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
-    text + &view::remarks(&report.interfaces, &summary) + &ledger::print(&report.ledger, report.quiesced)
+    text + &view::remarks(&report.interfaces, &report.ledger, &summary)
+        + &ledger::print(&report.ledger, report.quiesced)
 }
 
 #[cfg(test)]

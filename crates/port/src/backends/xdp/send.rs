@@ -58,6 +58,8 @@ struct SendCounts {
     last: u32,
     /// Frames that completed because the driver dropped them.
     dropped: u64,
+    /// Frames that were in the ring when the interface was removed.
+    abandoned: u64,
     too_long: u64,
     too_short: u64,
     full: u64,
@@ -133,6 +135,13 @@ impl XdpTx {
         });
     }
 
+    /// Gives up what is in the ring: nobody takes it any more.
+    fn abandon(&mut self) {
+        self.reclaim();
+        let waiting = self.lengths.iter_mut().filter(|length| **length > 0);
+        self.counts.abandoned += waiting.map(std::mem::take).count() as u64;
+    }
+
     /// Has the kernel send what is in the ring.
     fn kick(&mut self) -> Result<(), PortError> {
         self.sender.publish();
@@ -161,6 +170,7 @@ impl XdpTx {
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => self.counts.full += 1,
             Some(libc::ENETDOWN) => return Err(PortError::Down { port }),
             Some(libc::ENXIO | libc::ENODEV) => {
+                self.abandon();
                 return Err(PortError::Ended { port, reason: "the interface was removed".into() });
             }
             _ => return Err(PortError::broken(port, format!("sending failed: {error}"))),
@@ -216,6 +226,6 @@ impl TxQueue for XdpTx {
         account.add(Count::SendDropped, counts.dropped);
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::SendFull, counts.full);
-        account.add(Count::SendRefused, self.socket.statistics().invalid_send);
+        account.add(Count::SendRefused, self.socket.statistics().invalid_send + counts.abandoned);
     }
 }

@@ -1,5 +1,6 @@
 //! Programs against the plain telling of their streams, run by the kernel on frames in memory.
 
+mod order;
 mod random;
 
 use super::program::Layout;

@@ -64,8 +64,10 @@ impl Turns {
             }
             Kind::Sequence => limit_of_sequence(streams)?,
         };
-        let paces = match kind {
-            Kind::Round { .. } => paces_of_round(set)?,
+        let paces = match (kind, set.order, set.rate) {
+            (Kind::Round { .. }, ..) => paces_of_round(set)?,
+            // Interleaved: a stream's own times decide on nothing but its turns where there is a rate of all.
+            (Kind::One, Order::Interleaved, Some(rate)) => vec![Pace { rate, by_round: false, burst: None }],
             _ => streams.iter().map(|stream| pace(stream, set.rate)).collect::<Result<_, _>>()?,
         };
         Ok(Turns { kind, limit, paces })

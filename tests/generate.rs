@@ -1,0 +1,23 @@
+//! Streams as users send them, from the file to the last receiver.
+//!
+//! - `paths`: the same file gives the same frames on every path;
+//! - `checked`: what a wire does to frames is what the receiver reports;
+//! - `receivers`: sockets, bridges, routers and counters of the kernel agree;
+//! - `counts`: as many frames as asked for, in the time they should take;
+//! - `options`: what options promise;
+//! - `endings`: what is refused, and what is told when a run ends early.
+
+#[path = "generate/checked.rs"]
+mod checked;
+#[path = "generate/counts.rs"]
+mod counts;
+#[path = "generate/endings.rs"]
+mod endings;
+#[path = "generate/options.rs"]
+mod options;
+#[path = "generate/paths.rs"]
+mod paths;
+#[path = "generate/receivers.rs"]
+mod receivers;
+#[path = "generate/stage.rs"]
+mod stage;

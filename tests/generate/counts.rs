@@ -1,0 +1,84 @@
+//! As many frames as asked for, in the time that they should take.
+
+use crate::stage::{SCHEMES, Stage, generate, number};
+use linerate_burst::Horizon;
+use linerate_engine::clock::now;
+use linerate_engine::streams::{Run, Streams};
+use linerate_generate::file;
+use linerate_port::counting::{Counting, Then};
+use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+
+/// Tries of a machine that does other work meanwhile.
+const TRIES: usize = 4;
+
+/// Whether so many frames took as long as they should, to 5 %.
+fn is_in_time(frames: u64, rate: f64, seconds: f64) -> bool {
+    let wanted = (frames - 1) as f64 / rate;
+    (seconds - wanted).abs() < 0.05 * wanted
+}
+
+#[test]
+fn counts_are_exact_and_gaps_as_asked_for_by_the_stamps_of_the_receiver() {
+    let Some(stage) = Stage::up() else { return };
+    for scheme in SCHEMES {
+        for (rate, frames) in [(10.0, 5), (1e3, 300), (1e5, 30_000)] {
+            let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
+            let (rate_asked, count) = (format!("{rate}pps"), frames.to_string());
+            let what = ["--to", &to, "--check", &check, "-k", "udp", "-c", &count, "--rate", &rate_asked, "--lossless"];
+            let run = || {
+                let json = generate(&what).good().json();
+                let received = (number(&json, "frames"), number(&json["check"], "received"));
+                assert_eq!(received, (frames, frames), "{scheme} {rate}: {json}");
+                json["check"]["seconds"].as_f64().unwrap()
+            };
+            let seconds: Vec<f64> = (0..TRIES).map(|_| run()).take_while(|s| !is_in_time(frames, rate, *s)).collect();
+            assert!(seconds.len() < TRIES, "{scheme}: {frames} frames at {rate}/s took {seconds:?} s");
+        }
+    }
+}
+
+#[test]
+fn a_million_a_second_arrive_to_the_last_frame() {
+    let Some(stage) = Stage::up() else { return };
+    let counting = Counting::attach(Some(&stage.0.namespace("b")), "eth0", Then::Drop).unwrap();
+    let to = stage.port("xdp-live", "a");
+    let mut seconds = Vec::new();
+    for tries in 1..=TRIES as u64 {
+        let what = ["--to", &to, "-k", "udp(sport=1024..65535)", "-c", "500000", "--rate", "1mpps", "--stamp"];
+        let json = generate(&what).good().json();
+        assert_eq!((number(&json, "frames"), counting.frames()), (500_000, tries * 500_000), "{json}");
+        seconds.push(json["seconds"].as_f64().unwrap());
+        if is_in_time(500_000, 1e6, seconds[seconds.len() - 1]) {
+            return;
+        }
+    }
+    panic!("500,000 frames at 1,000,000/s took {seconds:?} s");
+}
+
+/// What is sent in memory has the time it was due: no machine is too busy for that.
+#[test]
+fn a_million_a_second_in_memory_are_due_at_their_times() {
+    let text = "[[stream]]\npacket = \"udp(sport=1024..65535)\"\nrate = \"1mpps\"\ncount = 300000\n";
+    let set = file::streams("memory", text, &file::Setup::default()).unwrap();
+    let spec = Spec::parse("mem:counts").unwrap();
+    let mut port = open_rx(&spec, &RxOptions::default()).unwrap();
+    let streams = Streams::new(&set, open_tx(&spec, &TxOptions::default()).unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| streams.run(&Run::default()));
+        let mut times: Vec<u64> = Vec::new();
+        loop {
+            let head = port.queues[0].fill(now()).unwrap();
+            times.extend(head.burst.descs().iter().map(|desc| desc.time.0));
+            let (frames, ended) = (head.burst.len(), head.horizon == Horizon::Ended);
+            port.queues[0].consume(frames);
+            if ended && frames == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let report = sender.join().unwrap();
+        assert!(report.failure.is_none() && report.per_stream == [300_000], "{report:?}");
+        assert_eq!(times.len(), 300_000);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 1000), "a gap that is not 1 us");
+    });
+}

@@ -1,0 +1,111 @@
+//! What is refused before anything is sent, and what is told when a run ends early.
+
+use crate::stage::{Stage, generate, number};
+use linerate_tests::support::program::{Running, run, start};
+use linerate_tests::support::{Scratch, wait_until};
+use std::time::Instant;
+
+#[test]
+fn a_wrong_stream_file_is_told_by_line_column_and_key_with_what_is_legal() {
+    let scratch = Scratch::new();
+    let (file, output) = (scratch.file("streams.toml"), scratch.file("out.pcap"));
+    let right =
+        "order = \"sequential\"\n[[stream]]\nname = \"one\"\npacket = \"udp(dport=53)\"\nrate = \"1kpps\"\ncount = 1\n";
+    for (is, not, place, says) in [
+        ("count = 1", "cuont = 1", "6:1", "stream 1, cuont: no such key; did you mean count? there are name, packet,"),
+        ("\"1kpps\"", "\"fast\"", "5:9", "stream 1, rate: \"fast\" is not a rate; write 250kpps"),
+        ("dport", "dprot", "4:15", "stream 1, packet: \"dprot\": udp has no \"dprot\"; did you mean dport?"),
+        ("=53", "=99999", "4:21", "stream 1, packet: \"99999\": the field has 16 bits: at most 65535"),
+        ("sequential", "parallel", "1:10", "order: \"parallel\": write \"sequential\" or \"interleaved\""),
+        ("count = 1", "next = \"goto two\"", "6:9", "stream 1, next: no stream is called \"two\"; there are one"),
+        ("count = 1", "check = \"no", "6:12", "invalid basic string"),
+    ] {
+        std::fs::write(&file, right.replace(is, not)).unwrap();
+        let told = format!("{file}:{place}: {says}");
+        run(&["generate", "--to", &format!("pcap:{output}"), "--streams", &file]).with_status(2).says(&told);
+        assert_eq!(scratch.names(), ["streams.toml"], "nothing is written");
+    }
+    std::fs::write(&file, right).unwrap();
+    run(&["generate", "-q", "--to", &format!("pcap:{output}"), "--streams", &file]).good();
+}
+
+#[test]
+fn streams_without_end_need_a_time() {
+    let scratch = Scratch::new();
+    let (file, output) = (scratch.file("streams.toml"), format!("pcap:{}", scratch.file("out.pcap")));
+    std::fs::write(&file, "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\n").unwrap();
+    let what = ["generate", "--json", "--to", &output, "--streams", &file];
+    run(&what).with_status(2).says("not every stream has a count").says("--seconds");
+    let json = run(&[&what[..], &["--seconds", "0.1"]].concat()).good().json();
+    assert!((50..=150).contains(&number(&json, "frames")), "{json}");
+}
+
+#[test]
+fn a_port_that_takes_no_streams_names_those_that_do() {
+    run(&["generate", "--to", "shm:feed", "-k", "udp"])
+        .with_status(1)
+        .says("shm:feed")
+        .says("capture PORT --share feed");
+    run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(1).says("no backend \"smh\"").says("xdp-live");
+}
+
+#[test]
+fn frames_that_are_too_long_are_refused_before_any_is_sent() {
+    let Some(stage) = Stage::of(&["a:eth0,b:eth0,mtu=9100", "a:eth1,b:eth1"]) else { return };
+    stage.take_packets("b", "eth0");
+    let short = stage.0.port("a", "eth1", "");
+    for (port, name) in [(&short, "eth1"), (&short.replace("packet", "xdp-live"), "eth1")] {
+        let what = ["--to", port, "-k", "udp", "--size", "[64:9, 1600:1]", "-c", "10"];
+        let told = format!("1,600 bytes (with FCS) do not fit {name}, whose MTU is 1,500: shorter frames, or ip link");
+        generate(&what).with_status(2).says(&told);
+    }
+    // Where the interface takes them, the path that does not says which does, and that one does.
+    let what = ["-k", "udp", "--size", "9000", "-c", "10", "--rate", "1kpps"];
+    let live = generate(&[&["--to", &stage.port("xdp-live", "a")], &what[..]].concat()).with_status(1);
+    live.says("frames of 8996 bytes").says("use packet: or xdp:");
+    assert_eq!(stage.received("b"), 0);
+    let check = stage.checking("b");
+    let to = stage.port("packet", "a");
+    let json = generate(&[&["--to", &to, "--check", &check, "--lossless"], &what[..]].concat()).good().json();
+    assert_eq!((number(&json["check"], "received"), number(&json["check"], "bytes")), (10, 89_960));
+}
+
+/// Sends without end to a receiver that checks.
+fn endless(stage: &Stage, scheme: &str) -> Running {
+    let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
+    let running = start(&[
+        "generate", "--json", "--to", &to, "--check", &check, "-k", "udp", "-k", "tcp", "-c", "0", "--rate", "20kpps",
+    ]);
+    wait_until("frames arrive", || stage.received("b") > 1000);
+    running
+}
+
+#[test]
+fn an_interface_that_vanishes_ends_the_run_with_the_report_so_far() {
+    for scheme in ["packet", "xdp", "xdp-live"] {
+        let Some(stage) = Stage::up() else { return };
+        let running = endless(&stage, scheme);
+        let started = Instant::now();
+        stage.0.ip("a", &["link", "del", "eth0"]);
+        let ended = running.end().with_status(1).says(&format!("{scheme}:eth0"));
+        assert!(started.elapsed().as_secs() < 8, "{:?}", started.elapsed());
+        let json = ended.json();
+        assert!(number(&json, "frames") > 1000 && json["balanced"] == true, "{scheme}: {json}");
+        assert!(json["failure"].is_string(), "{scheme}: {json}");
+        assert!(number(&json["check"], "received") > 1000 && number(&json["check"], "corrupted") == 0, "{json}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_run_with_the_report_so_far() {
+    for scheme in ["packet", "xdp", "xdp-live"] {
+        let Some(stage) = Stage::up() else { return };
+        let running = endless(&stage, scheme);
+        let started = Instant::now();
+        let json = running.interrupt().good().json();
+        assert!(started.elapsed().as_secs() < 4, "{:?}", started.elapsed());
+        let (sent, received) = (number(&json, "frames"), number(&json["check"], "received"));
+        assert!(sent > 1000 && received == sent && json["balanced"] == true, "{scheme}: {json}");
+        assert_eq!((number(&json["check"], "lost"), &json["failure"]), (0, &serde_json::Value::Null), "{scheme}");
+    }
+}

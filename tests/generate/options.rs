@@ -1,0 +1,93 @@
+//! What options promise.
+
+use crate::stage::{Stage, generate, number};
+use linerate_tests::support::Scratch;
+use linerate_tests::support::program::run;
+use linerate_tests::support::records::{self, Record};
+
+/// The frames that these arguments mean, as a file has them.
+fn written(scratch: &Scratch, arguments: &[&str]) -> Vec<Record> {
+    let output = scratch.file("written.pcap");
+    run(&[&["generate", "-q", "--to", &format!("pcap:{output}")], arguments].concat()).good();
+    records::read(&output)
+}
+
+fn bytes(records: Vec<Record>) -> Vec<Vec<u8>> {
+    records.into_iter().map(|record| record.bytes).collect()
+}
+
+#[test]
+fn threads_together_send_what_one_would() {
+    let Some(stage) = Stage::of(&["a:eth0,b:eth0,queues=2"]) else { return };
+    let (scratch, output) = (Scratch::new(), Scratch::new());
+    let output = output.file("got.pcap");
+    let what = ["-k", "ip(dst=random(10.0.0.1..10.9.0.0))/udp(sport=1..999)/payload(noise)", "-k", "tcp(seq=1..700)"];
+    let what = [&what[..], &["--size", "[64:7, 300:2]", "-c", "700", "--rate", "50kpps"]].concat();
+    let mut wanted = bytes(written(&scratch, &what));
+    wanted.sort();
+    for scheme in ["packet", "xdp"] {
+        for threads in ["1", "2"] {
+            let capture = stage.0.capture(&output, &["-c", "1400", "--seconds", "20"]);
+            let to = stage.port(scheme, "a");
+            let json = generate(&[&["--to", &to, "--threads", threads], &what[..]].concat()).good().json();
+            let senders = json["accounts"].as_array().unwrap().iter().filter(|account| account["stage"] == "send");
+            let shares: Vec<u64> = senders.map(|account| number(account, "delivered")).collect();
+            let equal: &[u64] = if threads == "1" { &[1400] } else { &[700, 700] };
+            assert_eq!((shares.as_slice(), number(&json, "lost")), (equal, 0), "{scheme}: {json}");
+            capture.end().good();
+            let mut got = bytes(records::read(&output));
+            got.sort();
+            assert!(got == wanted, "{scheme}, {threads} threads: {} frames are not those of one", got.len());
+        }
+    }
+}
+
+#[test]
+fn kept_frames_come_again_and_again() {
+    let scratch = Scratch::new();
+    let what = ["-k", "udp(sport=random)/payload(noise)", "--size", "[64, 128, 200]", "--rate", "top", "-c"];
+    let first = bytes(written(&scratch, &[&what[..], &["7"]].concat()));
+    let kept = bytes(written(&scratch, &[&what[..], &["100", "--keep", "7"]].concat()));
+    assert!(kept.len() == 100 && kept.iter().zip(first.iter().cycle()).all(|(kept, first)| kept == first));
+    assert!((1..7).all(|at| first[at] != first[0]));
+}
+
+#[test]
+fn packets_share_the_rate_and_take_turns() {
+    let scratch = Scratch::new();
+    let what = ["-k", "udp(dport=1)", "-k", "udp(dport=2)", "-k", "udp(dport=3)", "--rate", "3kpps", "-c", "20"];
+    let got = written(&scratch, &what);
+    let ports: Vec<u8> = got.iter().map(|record| record.bytes[37]).collect();
+    assert_eq!(ports, [1, 2, 3].repeat(20));
+    let gaps: Vec<u64> = got.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
+    assert!(gaps.iter().all(|gap| (333_333..=333_334).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn a_share_of_a_line_is_its_bits_with_overhead() {
+    let scratch = Scratch::new();
+    // 84 bytes a frame on the wire: at 5 Mb/s 134.4 us.
+    let times: Vec<u64> = written(&scratch, &["-k", "udp", "-c", "30", "--rate", "50%", "--line", "10mbps"])
+        .iter()
+        .map(|r| r.time)
+        .collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 134_400), "{times:?}");
+    run(&["generate", "--to", "pcap:-", "-k", "udp", "--rate", "50%"]).with_status(2).says("--line 10gbps");
+    // Frames of the interface's own line, which a veth says is 10 Gb/s.
+    let Some(stage) = Stage::up() else { return };
+    let json = generate(&["--to", &stage.port("packet", "a"), "-k", "udp", "-c", "30", "--rate", "50%"]).good().json();
+    let asked = json["asked_mpps"].as_f64().unwrap();
+    assert!((asked - 5e9 / 84.0 / 8.0 / 1e6).abs() < 1e-3, "{json}");
+}
+
+#[test]
+fn a_dry_run_shows_frames_layer_by_layer_and_opens_nothing() {
+    let what = ["-k", "vlan(id=5)/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "--size", "64", "--rate", "1kpps"];
+    let said = run(&[&["generate", "--to", "packet:none0", "--dry-run", "2"], &what[..]].concat()).good().output;
+    let starts: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let frame = ["eth", "vlan", "ip", "udp", "payload"];
+    assert_eq!(starts, [&["0.000000", "frame"][..], &frame, &["1.000000", "frame"], &frame].concat(), "{said}");
+    for part in ["id=5", "dst=10.0.0.1 {10.0.0.1..10.0.0.9 in turn}", "dst=10.0.0.2 ", "dport=53", "64 with FCS"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
