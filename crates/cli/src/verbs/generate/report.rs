@@ -247,8 +247,14 @@ impl Checked {
         let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
         let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
         let shown = streams::first(self.rows.clone(), SHOWN);
-        let mut text = streams::rows(&self.summary, &shown, name)
-            + &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
+        let Fate { sent, received, lost, .. } = self.summary.fate;
+        let sent = sent.unwrap_or_default();
+        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
+        if received == 0 && sent > 0 {
+            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
+        }
+        text += &(streams::rows(&self.summary, &shown, name)
+            + &streams::remarks(&self.interfaces, &self.ledger, &self.summary));
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
             text += &ledger::print(&self.ledger, true);
