@@ -15,9 +15,10 @@ use linerate_port::counting::{Counting, Then};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Frames a round sends; slow ways send a part of them, and long frames are fewer.
-const FRAMES: usize = 2_000_000;
-const SLOW: u64 = 4;
+/// Frames a round sends: by the kernel itself, by system calls, and by peers, whose start is in the time.
+const FAST: usize = 1_000_000;
+const SLOW: usize = 200_000;
+const PEERS: usize = 500_000;
 /// Sizes with FCS, of which the longer ones need a link with an MTU of their own.
 const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 1518, 4096, 9018];
 /// The longest frame on a link with the usual MTU, with FCS.
@@ -31,7 +32,7 @@ type Send = fn(&Lab, u64, usize) -> anyhow::Result<Duration>;
 struct Way {
     case: &'static str,
     send: Send,
-    is_slow: bool,
+    frames: usize,
     /// The longest frame it sends.
     longest: usize,
     rounds: Rounds,
@@ -63,8 +64,8 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-fn way(case: &'static str, send: Send, is_slow: bool, longest: usize) -> Way {
-    Way { case, send, is_slow, longest, rounds: Rounds::default(), lost: 0 }
+fn way(case: &'static str, send: Send, frames: usize, longest: usize) -> Way {
+    Way { case, send, frames, longest, rounds: Rounds::default(), lost: 0 }
 }
 
 fn measure(effort: Effort, size: usize, peers: &[&str]) -> anyhow::Result<Vec<Row>> {
@@ -73,35 +74,34 @@ fn measure(effort: Effort, size: usize, peers: &[&str]) -> anyhow::Result<Vec<Ro
     let lab = Lab { tx: lab.plan().namespace("tx"), lab };
     let counting = Counting::attach(Some(&lab.lab.plan().namespace("rx")), "eth0", Then::Drop)?;
     let any = usize::MAX;
-    let mut limit = way("limit", unchanged, false, USUAL);
+    let mut limit = way("limit", unchanged, FAST, USUAL);
     let mut ways: Vec<Way> = [
-        way("xdp-live, one frame", live_one, false, USUAL),
-        way("xdp-live, four fields", live_four, false, USUAL),
-        way("xdp-live, four fields, trailer", live_marked, false, USUAL),
-        way("xdp-live, any frames", live_any, false, USUAL),
-        way("xdp, four fields", xdp, true, 4096),
-        way("packet, four fields", packet, true, any),
+        way("xdp-live, one frame", live_one, FAST, USUAL),
+        way("xdp-live, four fields", live_four, FAST, USUAL),
+        way("xdp-live, four fields, trailer", live_marked, FAST, USUAL),
+        way("xdp-live, any frames", live_any, FAST, USUAL),
+        way("xdp, four fields", xdp, SLOW, 4096),
+        way("packet, four fields", packet, SLOW, any),
     ]
     .into_iter()
     .chain(peers.iter().map(|peer| match *peer {
-        "trafgen" => way("trafgen", trafgen, true, any),
-        _ => way("tcpreplay", tcpreplay, true, any),
+        "trafgen" => way("trafgen", trafgen, PEERS, USUAL),
+        _ => way("tcpreplay", tcpreplay, PEERS, any),
     }))
     .filter(|way| way.longest >= size)
     .collect();
-    let frames = (effort.of(FRAMES) as u64 * 64 / size.clamp(64, 512) as u64).max(1000);
     for _ in 0..effort.rounds.min(5) {
         for way in std::iter::once(&mut limit).filter(|limit| limit.longest >= size).chain(&mut ways) {
-            way.round(&lab, &counting, frames, size)?;
+            way.round(&lab, &counting, effort.of(way.frames) as u64, size)?;
         }
     }
-    let peer = ways.iter().find(|way| way.case == "trafgen").map(|way| way.rounds.clone());
+    let is_peer = |way: &&Way| way.frames == PEERS;
+    let peer = ways.iter().find(is_peer).map(|way| (way.case, way.rounds.clone()));
     Ok(ways.iter().map(|way| way.row(size, &limit, peer.as_ref())).collect())
 }
 
 impl Way {
     fn round(&mut self, lab: &Lab, counting: &Counting, frames: u64, size: usize) -> anyhow::Result<()> {
-        let frames = if self.is_slow { frames.div_ceil(SLOW) } else { frames };
         let before = counting.frames();
         let span = (self.send)(lab, frames, size).with_context(|| format!("bench generate: {}, {size}", self.case))?;
         let arrived = counting.frames() - before;
@@ -110,14 +110,14 @@ impl Way {
         Ok(())
     }
 
-    fn row(&self, size: usize, limit: &Way, peer: Option<&Rounds>) -> Row {
+    fn row(&self, size: usize, limit: &Way, peer: Option<&(&str, Rounds)>) -> Row {
         let mut row = self.rounds.row("generate", self.case, (size - 4) as f64).sized(size);
         if limit.longest >= size {
             row = row.limited("redirect alone", &limit.rounds);
             row.remark = format!("{:.0} % of the limit", 100.0 * self.rounds.median() / limit.rounds.median());
         }
-        if let Some(peer) = peer.filter(|_| self.case != "trafgen") {
-            row = row.beside("trafgen", peer);
+        if let Some((name, peer)) = peer.filter(|_| self.frames != PEERS) {
+            row = row.beside(*name, peer);
         }
         if self.lost > 0 {
             row.remark += &format!("; {} did not arrive", self.lost);
