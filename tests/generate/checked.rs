@@ -159,7 +159,7 @@ fn a_receiver_to_which_nothing_comes_ends_in_time_and_says_so() {
         let text = [&["generate", "--interval", "0"], &what[..], lossless_asked].concat();
         run(&text).with_status(lossless).says("0 of 100 frames received, 100 lost");
     }
-    assert!(started.elapsed().as_secs_f64() < 12.0, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs_f64() < 30.0, "{:?}", started.elapsed());
 }
 
 /// What looks like loss and is none is called by its name.
