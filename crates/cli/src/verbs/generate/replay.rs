@@ -16,6 +16,7 @@ use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{Spec, TxOptions, open_tx};
 use serde::Serialize;
+use std::io::Write;
 use std::time::Duration;
 
 /// Options of `linerate generate` about recordings.
@@ -152,7 +153,9 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 
 fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {
     if args.end.json {
-        println!("{}", serde_json::to_string_pretty(&ReplayJson::new(specs, report))?);
+        let text = serde_json::to_string_pretty(&ReplayJson::new(specs, report))?;
+        // Whoever should read it may have gone; that is no failure of the run.
+        let _ = writeln!(std::io::stdout(), "{text}");
     } else if !args.end.quiet {
         eprint!("{}", summary(pacing, report));
     }

@@ -16,6 +16,7 @@ use linerate_generate::{Delays, Rate};
 use linerate_port::{Sent, Spec};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,8 @@ impl Outcome<'_> {
             } else {
                 serde_json::to_string_pretty(&document)?
             };
-            println!("{text}");
+            // Whoever should read it may have gone; that is no failure of the run.
+            let _ = writeln!(std::io::stdout(), "{text}");
         } else if !args.end.quiet {
             eprint!("{}", self.text(checked.as_ref()));
         }

@@ -44,6 +44,9 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let answering = answer(args, spec, &mut set, &stop)?;
     let receiving = args.check.as_deref().map(|port| open_check(port, args.take)).transpose()?;
     let port = open_tx(&stamped(spec, args.check.is_some()), &TxOptions { queues: args.threads })?;
+    if port.queues.len() < args.threads && !args.end.quiet {
+        eprintln!("{}: sends by {} of the {} threads asked for", port.name, port.queues.len(), args.threads);
+    }
     let streams = ready(args, &set, port)?;
     if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
         eprintln!("{note}");
