@@ -22,6 +22,7 @@
 //! - `verify`: checksums; `damage`: frames that lost their trailer; [`report`]: what came of all.
 
 mod damage;
+mod gaps;
 mod histogram;
 mod matcher;
 pub mod report;
@@ -31,10 +32,11 @@ mod verify;
 
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
-pub use report::{Delay, Fate, Pace, Report, StreamRow, Summary};
+pub use report::{Delay, Fate, GapError, Pace, Report, StreamRow, Summary};
 pub use stream::WINDOW;
 
 use self::damage::Damage;
+use self::gaps::Gaps;
 use self::matcher::Matchers;
 use self::report::Counted;
 use self::stream::{Arrival, Change};
@@ -115,6 +117,8 @@ pub struct Check {
     damage: Damage,
     totals: Totals,
     layers: Layers,
+    /// Where all gaps should be the same.
+    gaps: Option<Gaps>,
 }
 
 /// Frames whose trailers are read before they are counted.
@@ -134,7 +138,13 @@ impl Check {
             damage: Damage::new(),
             totals: Totals::default(),
             layers: Layers::new(),
+            gaps: None,
         }
+    }
+
+    /// All frames together should come so many nanoseconds apart: by how much they do not is counted too.
+    pub fn expect_gap(&mut self, nanos: f64) {
+        self.gaps = Some(Gaps::new(nanos));
     }
 
     /// Frames without a trailer that `matcher` fits are those of stream `id`, which has none; there may be several for a
@@ -242,6 +252,9 @@ impl Check {
             self.totals.over_limit += 1;
             return None;
         };
+        if let Some(gaps) = &mut self.gaps {
+            gaps.add(desc.time.0);
+        }
         let latency = trailer.latency(desc.time);
         let (sequence, bucket) = (trailer.sequence, histogram::bucket(latency));
         let stream = self.streams.at(place);

@@ -30,6 +30,22 @@ pub struct StreamSet {
     pub key: Key,
 }
 
+impl StreamSet {
+    /// How many nanoseconds lie between two frames of the run, if that is always the same.
+    pub fn even_gap(&self) -> Option<f64> {
+        let rate = match (self.rate, self.streams.as_slice()) {
+            (Some(rate), _) => rate,
+            (None, [stream]) => stream.rate,
+            _ => return None,
+        };
+        let mut lengths = self.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len());
+        let length = lengths.next()?;
+        let is_even = self.streams.iter().all(|stream| stream.shape == Shape::Even);
+        let is_one = matches!(rate, Rate::Frames(_)) || lengths.all(|other| other == length);
+        (rate != Rate::Top && is_even && is_one).then(|| rate.exact_nanos(1, length as u64))
+    }
+}
+
 /// How the streams of a port follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

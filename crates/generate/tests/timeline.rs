@@ -102,6 +102,32 @@ fn streams_at_top_speed_take_turns_until_they_end() {
 }
 
 #[test]
+fn a_gap_is_named_where_all_are_the_same() {
+    let own = |rate| set(Order::Interleaved, vec![stream(0, rate, Some(20))]);
+    let bits = Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2);
+    let two = |rate| {
+        let each = Rate::Frames(1.0);
+        let streams = vec![stream(0, each, Some(20)), stream(1, each, Some(20))];
+        StreamSet { rate, ..set(Order::Interleaved, streams) }
+    };
+    for (set, gap) in [(own(Rate::Frames(4e6)), 250.0), (own(bits), 1000.0), (two(Some(Rate::Frames(1e6))), 1000.0)] {
+        assert_eq!(set.even_gap(), Some(gap));
+        let slots = first(&set, 40);
+        let wrong = slots.windows(2).find(|pair| (pair[1].2 - pair[0].2) as f64 != gap);
+        assert_eq!((wrong, slots.len() >= 20), (None, true));
+    }
+    let longer = Variant { frame: vec![0; 61], ..Variant::default() };
+    let mut mixed = own(bits);
+    mixed.streams[0].variants.push(longer);
+    mixed.streams[0].size = Selector { count: 2, pick: Pick::InTurn { every: 1 } };
+    let mut bursts = own(Rate::Frames(1e6));
+    bursts.streams[0].shape = Shape::Bursts { frames: 2, gap: 9 };
+    for set in [own(Rate::Top), two(None), mixed, bursts] {
+        assert_eq!(set.even_gap(), None, "{:?}", set.rate);
+    }
+}
+
+#[test]
 fn bursts_have_gaps_behind_them() {
     let mut bursts = stream(0, Rate::Frames(1e8), Some(5));
     bursts.shape = Shape::Bursts { frames: 2, gap: 100 };

@@ -2,7 +2,7 @@
 //!
 //! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: its type
 //! and code stand in their place, unsorted, and a reply has the type of its request. The key of an IPv4 packet outside of
-//! tunnels lies in two words; any other has a [`Wide`] part.
+//! tunnels lies in two words; any other has a `Wide` part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -68,6 +68,15 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  lost: {lost}\n",
         stamps(interfaces).join(", ")
     );
+    if let Some(gap) = &summary.gap {
+        let mean = summary.pace.seconds * 1e9 / fate.received.saturating_sub(1).max(1) as f64;
+        let [p50, p99, max] =
+            [gap.gap_error_p50_ns, gap.gap_error_p99_ns, gap.gap_error_max_ns].map(|ns| ns as f64 / 1e3);
+        text += &format!(
+            "  gap error at the receiver: p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us; mean gap {mean:.1} ns, asked for {:.1}\n",
+            gap.gap_wanted_ns
+        );
+    }
     let before = if fate.sent.is_none() { fate.lost_before_first } else { 0 };
     for (number, remark) in [
         (before, "of the lost have numbers below the first that came: lost, or sent before this count began"),

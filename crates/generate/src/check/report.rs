@@ -1,6 +1,7 @@
 //! What came of all streams: a summary, and a row for each.
 
 use super::Check;
+use super::gaps::Gaps;
 use super::histogram::Sums;
 use super::stream::Stream;
 use crate::rate::{FCS, L1_OVERHEAD};
@@ -58,6 +59,30 @@ pub struct Summary {
     /// How long frames took.
     #[serde(flatten)]
     pub delay: Delay,
+    /// How far apart frames came; where all gaps should be the same.
+    #[serde(flatten)]
+    pub gap: Option<GapError>,
+}
+
+/// By how much the gaps between frames, by the stamps of the receiver, differed from what they should be. A frame that is lost makes a
+/// long one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GapError {
+    /// What a gap should be, in nanoseconds.
+    pub gap_wanted_ns: f64,
+    /// Half of the gaps were wrong by no more.
+    pub gap_error_p50_ns: u64,
+    /// 99 in 100.
+    pub gap_error_p99_ns: u64,
+    /// The worst.
+    pub gap_error_max_ns: u64,
+}
+
+impl GapError {
+    fn new(gaps: &Gaps) -> Self {
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| gaps.errors.quantile(part).as_nanos() as u64);
+        GapError { gap_wanted_ns: gaps.wanted, gap_error_p50_ns: p50, gap_error_p99_ns: p99, gap_error_max_ns: max }
+    }
 }
 
 /// How many frames there were, and what happened to them.
@@ -169,6 +194,7 @@ impl<'a> Report<'a> {
             foreign: totals.foreign(),
             cut: totals.cut,
             over_limit: totals.over_limit,
+            gap: self.check.gaps.as_ref().map(GapError::new),
             ..Summary::default()
         };
         let (mut latencies, mut extremes, mut variation) = (Sums::new(), (i64::MAX, i64::MIN), Variation::default());

@@ -122,6 +122,9 @@ fn stamped(spec: &Spec, is_checked: bool) -> Spec {
 /// The account to be kept of a set.
 fn check(set: &StreamSet) -> Check {
     let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1), verify: true });
+    if let Some(gap) = set.even_gap() {
+        check.expect_gap(gap);
+    }
     for stream in set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
         for variant in &stream.variants {
             let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));

@@ -1,0 +1,43 @@
+//! By how much the gaps between frames differ from what they should be.
+
+use crate::Delays;
+
+/// Gaps between frames that should all be the same.
+#[derive(Clone, Debug)]
+pub struct Gaps {
+    /// What each should be, in nanoseconds.
+    pub wanted: f64,
+    /// By how much they were longer or shorter.
+    pub errors: Delays,
+    last: Option<u64>,
+}
+
+impl Gaps {
+    /// Of no frame so far.
+    pub fn new(wanted: f64) -> Self {
+        Gaps { wanted, errors: Delays::new(), last: None }
+    }
+
+    /// A frame came at this time, in nanoseconds.
+    #[inline]
+    pub fn add(&mut self, time: u64) {
+        if let Some(last) = self.last.replace(time) {
+            let gap = time.wrapping_sub(last) as i64;
+            self.errors.add((gap as f64 - self.wanted).abs() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn gaps_are_compared_with_what_they_should_be() {
+        let mut gaps = Gaps::new(100.0);
+        [1000, 1100, 1190, 1310, 1300].into_iter().for_each(|time| gaps.add(time));
+        assert_eq!((gaps.errors.count(), gaps.errors.max()), (4, Duration::from_nanos(110)));
+        assert_eq!(gaps.errors.quantile(0.5), Duration::from_nanos(10));
+    }
+}
