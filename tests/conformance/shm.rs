@@ -197,7 +197,14 @@ fn what_cannot_be_opened_is_named() {
     ] {
         assert_refused(text, false, parts);
     }
-    assert_refused("shm:x", true, &["shm:x", "capture PORT --share x"]);
+    for (text, parts) in [
+        ("shm:x@0-1", &["shm:x", "one queue"][..]),
+        ("shm:x?mode=lossless", &["mode", "memory, wait"]),
+        ("shm:x?memory=1KiB", &["shm:x", "blocks"]),
+        ("shm:x?wait=some", &["wait=some", "not a number"]),
+    ] {
+        assert_refused(text, true, parts);
+    }
 }
 
 /// A lossy port that nobody reads is skipped; what it then says is what the writer knows.

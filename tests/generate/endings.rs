@@ -43,10 +43,10 @@ fn streams_without_end_need_a_time() {
 
 #[test]
 fn a_port_that_takes_no_streams_names_those_that_do() {
-    run(&["generate", "--to", "shm:feed", "-k", "udp"])
+    run(&["generate", "--to", "shm:feed", "--threads", "2", "-k", "udp"])
         .with_status(1)
-        .says("shm:feed")
-        .says("capture PORT --share feed");
+        .says("one queue")
+        .says("--threads");
     run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(1).says("no backend \"smh\"").says("xdp-live");
 }
 

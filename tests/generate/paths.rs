@@ -6,9 +6,9 @@ use linerate_engine::clock::now;
 use linerate_engine::streams::{Run, Streams};
 use linerate_generate::file;
 use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
-use linerate_tests::support::Scratch;
-use linerate_tests::support::program::{run, start};
+use linerate_tests::support::program::{launch, run, start};
 use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, wait_until};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A stream file.
@@ -230,6 +230,23 @@ fn files_and_memory_get_the_same_frames() {
         let wanted = in_a_file(file, &scratch);
         assert!(wanted.len() >= 300, "{}: {} frames", file.name, wanted.len());
         assert_same(file, "memory", &in_memory(file), &wanted);
+    }
+}
+
+#[test]
+fn a_ring_in_shared_memory_gets_the_same_frames() {
+    let scratch = Scratch::new();
+    let (ring, output) = (format!("paths-{}", std::process::id()), scratch.file("got.pcap"));
+    for file in &FILES {
+        let wanted = in_a_file(file, &scratch);
+        // A ring so small that it goes round, and a sender that begins with its reader.
+        let to = format!("shm:{ring}?wait=1&memory=4MiB");
+        let sender = launch(&["generate", "--json", "--to", &to, "--streams", &scratch.file("streams.toml")]);
+        wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&ring));
+        run(&["capture", "-q", &format!("shm:{ring}?mode=lossless"), "-w", &output]).good();
+        let json = sender.end().good().json();
+        assert_eq!((&json["balanced"], &json["frames"]), (&true.into(), &wanted.len().into()), "{}: {json}", file.name);
+        assert_same(file, "shm", &bytes(&output), &wanted);
     }
 }
 

@@ -71,7 +71,7 @@ pub const BACKENDS: &[Backend] = &[
     Backend {
         scheme: "shm",
         target: "ring name or socket",
-        sentence: "shared memory: the ordered stream that another process captures and shares",
+        sentence: "shared memory: the ordered stream that another process captures and shares; or a ring to send into",
         open_rx: shm::open_rx,
         open_tx: shm::open_tx,
         on_interface: None,

@@ -3,9 +3,15 @@
 //! One lane, which the writer has put in order already. Frames are shown as they lie in shared memory. With
 //! `?mode=lossless` the writer waits for this port, otherwise it goes on without it and says how much was skipped;
 //! `?slots=` is how many blocks a lossy port may hold.
+//!
+//! Sent to, it is a ring made here, of `?memory=` (64 MiB); with `?wait=N` nothing is sent before N readers have attached.
 
-use crate::contract::{Head, PortError, RxPort, RxQueue, TxPort};
-use crate::{RxOptions, Spec, TxOptions};
+mod send;
+
+pub use send::open_tx;
+
+use crate::contract::{Head, PortError, RxPort, RxQueue};
+use crate::{RxOptions, Spec};
 use linerate_burst::{Count, Horizon, Ledger, Nanos, Stage};
 use linerate_share::{Attach, End, Reader};
 use std::os::fd::BorrowedFd;
@@ -42,12 +48,6 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     )];
     let queue = ShmRx { name: name.clone(), reader, told: false };
     Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, offset_ns: 0, notes })
-}
-
-/// Rings are written by a capture, not by a port.
-pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
-    let reason = format!("a ring is read as a port; `linerate capture PORT --share {}` writes one", spec.target);
-    Err(PortError::broken(spec.to_string(), reason))
 }
 
 struct ShmRx {
