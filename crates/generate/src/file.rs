@@ -101,7 +101,14 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     };
     let rate = rate(table, setup)?;
     let seed = table.number("seed")?.map_or(0, |seed| seed.value);
-    let key = table.number("key")?.map_or(Key::default(), |key| Key(key.value));
+    let key = match table.number("key")? {
+        None => Key::default(),
+        Some(At { value: 0, at }) => {
+            let what = "16 zero bytes would be a right trailer under key 0: take another one".to_owned();
+            return Err(table.fault("key", at, what));
+        }
+        Some(key) => Key(key.value),
+    };
     let tables = table.tables("stream", keys::STREAM)?;
     if tables.is_empty() || tables.len() > MOST_STREAMS {
         return Err(table.fault(

@@ -60,6 +60,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("seed = 7", "sed = 7", ":3:1: sed: no such key; did you mean seed?"),
         ("seed = 7", "seed = true", ":3:8: seed: write a number"),
         ("seed = 7", "seed = -7", ":3:8: seed: this number is not"),
+        ("seed = 7", "key = 0", ":3:7: key: 16 zero bytes"),
         ("\"50%\"", "\"50 percent\"", ":9:9: stream 1, rate: \"50 percent\" is not a rate; write 250kpps"),
         ("\"50%\"", "50", ":9:8: stream 1, rate: write 250kpps"),
         ("\"1.5us\"", "\"soon\"", ":10:31: stream 1, burst, gap: \"soon\": write a time such as"),
