@@ -3,9 +3,9 @@
 use crate::stage::{
     account_of, assert_all, cat_into, frames, lossless, number, read_ring, ring_name, share_file, wait_for_frames,
 };
-use linerate_tests::support::Scratch;
 use linerate_tests::support::program::{launch, run, start};
 use linerate_tests::support::records;
+use linerate_tests::support::{Scratch, wait_until};
 
 #[test]
 fn a_reader_writes_the_file_that_the_writer_writes() {
@@ -93,17 +93,21 @@ fn a_ring_is_counted() {
     assert_eq!((summary["frames"].as_u64(), summary["bytes"].as_u64()), (Some(10_000), Some(bytes)), "{summary:#}");
 }
 
+/// A recording sent into a ring of its own, and two rings of others, which are not written by a second one.
 #[test]
-fn a_ring_cannot_be_sent_into() {
+fn a_ring_is_sent_into_by_one_alone() {
     let (scratch, name) = (Scratch::new(), ring_name());
-    let file = scratch.file("in.pcap");
-    records::write(&file, &frames(0..10));
-    let port = format!("shm:{name}");
-    let advice = format!("`linerate capture PORT --share {name}` writes one");
-    run(&["generate", "--to", &port, "--replay", &file]).with_status(1).says(&advice);
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    let sent = frames(0..10);
+    records::write(&file, &sent);
+    let sender = launch(&["generate", "-q", "--to", &format!("shm:{name}?wait=1"), "--replay", &file]);
+    wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
+    run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
+    sender.end().good();
+    records::assert_same_frames("shm", &records::read(&output), &sent);
     let other = ring_name();
     let _writers = [&name, &other].map(|name| crate::stage::Feed::start(name, 0, &[]));
-    run(&["wire", &port, &format!("shm:{other}")]).with_status(1).says("a ring is read as a port");
+    run(&["wire", &format!("shm:{name}"), &format!("shm:{other}")]).with_status(1).says("is being shared by pid");
 }
 
 /// A ring in the file system, from there to a file that grows as frames come.

@@ -1,9 +1,9 @@
 //! Readers killed at any moment: those that live get everything, and the writer accounts for every frame.
 
 use crate::stage::{Feed, accounts, assert_all, cat_into, lossless, read_ring, ring_name};
-use linerate_tests::support::Scratch;
 use linerate_tests::support::program::Running;
 use linerate_tests::support::records;
+use linerate_tests::support::{Scratch, wait_until};
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +25,9 @@ fn readers_killed_at_any_moment_cost_the_others_nothing() {
     let mut feed = Feed::start(&name, 2, &["--share-memory", "4MiB", "--share-block", "512KiB"]);
     let survivors = [read_ring(&lossless(&name), &ours, &[]), cat_into(&c, &["-l", "-w", &name])];
     let pids = survivors.each_ref().map(Running::pid);
+    // Else one of those to be killed may be among the two readers that the feed begins with.
+    let maps = |pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    wait_until("both have attached", || pids.iter().all(|pid| maps(*pid).contains("memfd:")));
     let is_over = AtomicBool::new(false);
     let feed = thread::scope(|scope| {
         let feeding = scope.spawn(|| {
