@@ -3,6 +3,7 @@
 //! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
 //! which a property tests.
 
+mod front;
 mod general;
 
 pub(crate) use general::{Found, General, Packet};
@@ -20,6 +21,8 @@ pub(crate) struct Facts {
     pub words: Words,
     /// The other part of a wide key, in a list beside.
     pub wide: usize,
+    /// Which of the round's [`Encapsulation`](crate::encapsulation::Encapsulation)s is its own, counted from 1.
+    pub encapsulation: u32,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -61,6 +64,7 @@ impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
         wide: 0,
+        encapsulation: 0,
         hash: 0,
         time: 0,
         frame: 0,
