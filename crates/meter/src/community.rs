@@ -24,7 +24,8 @@ impl Flow {
             is_one_way = pair.is_none();
             ports = pair.map_or(ports, |pair| pair.map(u16::from));
         }
-        let has_ports = matches!(self.protocol, registry::TCP | registry::UDP | registry::SCTP) || is_icmp(self.protocol);
+        let has_ports =
+            matches!(self.protocol, registry::TCP | registry::UDP | registry::SCTP) || is_icmp(self.protocol);
         let has_ports = has_ports && !self.quality.contains(Quality::ORPHAN_FRAGMENTS);
         if !has_ports {
             ports = [0; 2];

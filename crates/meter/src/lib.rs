@@ -20,7 +20,6 @@
 
 mod community;
 pub mod config;
-mod community;
 mod counts;
 mod encapsulation;
 mod expire;
