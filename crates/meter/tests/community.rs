@@ -2,7 +2,7 @@
 
 mod support;
 
-use linerate_meter::{Config, End, Flow, Quality, Tunnels};
+use linerate_meter::{Config, End, Flow, Quality};
 use linerate_wire::Link;
 use std::path::PathBuf;
 use std::process::Command;
@@ -68,19 +68,28 @@ fn told(frames: &[Described]) -> Option<Vec<String>> {
     std::fs::write(&path, file).unwrap();
     let output = Command::new("tshark")
         .args(["-n", "--enable-protocol", "communityid", "-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"])
-        .args(["-T", "fields", "-e", "communityid", "-r"])
+        .args(["-T", "fields", "-e", "communityid", "-e", "frame.protocols", "-r"])
         .arg(&path)
         .output();
     std::fs::remove_file(path).unwrap();
     Some(String::from_utf8_lossy(&output.ok()?.stdout).lines().map(str::to_owned).collect())
 }
 
-/// The innermost packet of a frame as a record of its own.
-fn alone(frame: &Described) -> Option<Flow> {
-    let config = Config { max_flows: 1, tunnels: Tunnels::Inner, ..Config::default() };
-    metered_frames(std::slice::from_ref(frame), Link::Ethernet, &config, &[1]).0.pop()
+/// The records of a frame alone, of the outermost packet and of the innermost one.
+fn alone(frame: &Described) -> Vec<Flow> {
+    let config = Config { max_flows: 2, ..Config::default() };
+    metered_frames(std::slice::from_ref(frame), Link::Ethernet, &config, &[1]).0
 }
 
+/// Whether tshark speaks of a packet that is none here: inside a protocol that is no tunnel (NetBIOS: of WCCP); or with the addresses of an inner
+/// packet without ports and the protocol of the outer one (OSPF and PIM in GRE); or of UDP whose length it refuses (a super-frame's).
+fn is_elsewhere(protocols: &str) -> bool {
+    let carriers = [":pim:", ":openflow:", ":lwapp:", ":sflow:", ":nsh:", ":udp:mpls:", ":nhrp:", ":cmd:", ":nbss:"];
+    let without_ports = protocols.contains(":gre:") && (protocols.ends_with(":ospf") || protocols.ends_with(":pim"));
+    carriers.iter().any(|carrier| protocols.contains(carrier)) || without_ports || protocols.ends_with(":ip:udp")
+}
+
+/// Of each frame alone.
 #[test]
 fn ids_of_the_packets_of_a_corpus_are_those_of_tshark() {
     let files: Vec<_> = ["zeek", "flowtest", "ipfixprobe", "ndpi", "tcpdump"].into_iter().flat_map(captures).collect();
@@ -91,16 +100,20 @@ fn ids_of_the_packets_of_a_corpus_are_those_of_tshark() {
         return;
     };
     assert_eq!(told.len(), frames.len());
-    let (mut compared, mut without) = (0, 0);
+    let (mut compared, mut elsewhere, mut without) = (0, 0, 0);
     for (frame, told) in frames.iter().zip(&told) {
-        let Some(flow) = alone(frame) else { continue };
-        if told.is_empty() || flow.quality.contains(Quality::FRAGMENTS) {
+        let flows = alone(frame);
+        let (told, protocols) = told.split_once('\t').unwrap();
+        let has = |bit| flows.iter().any(|flow| flow.quality.contains(bit));
+        if told.is_empty() || flows.is_empty() || has(Quality::FRAGMENTS) || has(Quality::TRUNCATED) {
             without += 1;
-        } else if flow.community_id(0) != *told {println!("{told} {flow:?}");}
-        else {
+        } else if flows.iter().any(|flow| flow.community_id(0) == *told) {
             compared += 1;
+        } else {
+            assert!(is_elsewhere(protocols), "{protocols} {told} {flows:?}");
+            elsewhere += 1;
         }
     }
-    println!("{} captures, {compared} packets compared, {without} not", files.len());
-    assert!(files.is_empty() || compared > 10_000, "{compared} packets");
+    println!("{} captures, {compared} packets agree, {elsewhere} are other packets, {without} have no ID", files.len());
+    assert!(files.is_empty() || compared > 50_000 && elsewhere < 100, "{compared} packets");
 }
