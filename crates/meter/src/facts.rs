@@ -9,6 +9,7 @@ pub(crate) use general::{Found, General, Packet};
 
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
+use crate::stats::options::kinds;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -37,6 +38,11 @@ pub(crate) struct Facts {
     pub hint: Hint,
     /// Bits of [`Quality`](crate::Quality).
     pub quality: u16,
+    /// TCP window, not scaled, and kinds of TCP options, a bit each.
+    pub window: u16,
+    pub options: u64,
+    /// The uppermost bits of the IPv4 fragment word.
+    pub ip_flags: u8,
     /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
     pub extensions: u8,
     /// Nothing to note but numbers.
@@ -72,6 +78,9 @@ impl Facts {
         flags: 0,
         hint: Hint::Nothing,
         quality: 0,
+        window: 0,
+        options: 0,
+        ip_flags: 0,
         extensions: 0,
         is_usual: true,
     };
@@ -92,13 +101,13 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
+        ethernet::IPV4 => usual_ipv4(desc, frame, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
         ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
+                ethernet::IPV4 => usual_ipv4(desc, frame, part(head, behind), behind as u32, tag, outer),
                 ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
                 _ => None,
             }
@@ -108,14 +117,15 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
 }
 
 #[inline(always)]
-fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+fn usual_ipv4(desc: &Desc, frame: &[u8], head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
     if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?;
+    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?
+        .with_options(frame, l3 as usize + ipv4::LEN);
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
@@ -125,6 +135,7 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
+        ip_flags: head[6] >> 5,
         ..transport.facts(desc)
     })
 }
@@ -138,7 +149,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?;
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?.with_options(packet, ipv6::LEN);
     let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
@@ -156,6 +167,9 @@ struct Transport {
     destination: u16,
     payload: u32,
     flags: u8,
+    window: u16,
+    header: usize,
+    options: u64,
 }
 
 /// Of a whole one, with `length` bytes of header and payload.
@@ -166,12 +180,13 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Op
         registry::TCP => {
             let header = u32::from(head[12] >> 4) * 4;
             let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
-            Some(Transport { source, destination, payload, flags: head[13] })
+            let window = u16::from_be_bytes(part(&head, 14));
+            Some(Transport { source, destination, payload, flags: head[13], window, header: header as usize, options: 0 })
         }
         registry::UDP => {
             let payload = length.checked_sub(udp::LEN as u32)?;
             let is_plain = outer || !may_be_tunnel(destination, source);
-            is_plain.then_some(Transport { source, destination, payload, flags: 0 })
+            is_plain.then_some(Transport { source, destination, payload, flags: 0, window: 0, header: 0, options: 0 })
         }
         _ => None,
     }
@@ -179,12 +194,24 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Op
 
 impl Transport {
     #[inline(always)]
+    fn with_options(self, packet: &[u8], start: usize) -> Self {
+        if self.header <= tcp::LEN {
+            return self;
+        }
+        let end = packet.len().min(start + self.header);
+        let options = packet.get(start + tcp::LEN..end).map_or(0, kinds);
+        Transport { options, ..self }
+    }
+
+    #[inline(always)]
     fn facts(&self, desc: &Desc) -> Facts {
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
+            window: self.window,
+            options: self.options,
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE

@@ -47,6 +47,9 @@ impl Meter {
             }
             self.wide[record as usize] = WideRecord { key: wides[facts.wide], extensions: 0 };
         }
+        if let Some(stats) = &mut self.stats {
+            stats.begin(record);
+        }
         self.table.insert(facts.hash, record);
         self.flows += 1;
         self.counts.begun += 1;
@@ -100,6 +103,7 @@ impl Meter {
             (ends[0].port, ends[1].port) = (ports[0], ports[1]);
         }
         let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
+        let stats = self.stats.as_mut().map(|stats| stats.end(record, hot, &sides, cold.began()));
         sides.rotate_left(originator);
         let is_continued = hot.state() & CONTINUED != 0;
         let flags = sides[0].tcp_flags | sides[1].tcp_flags;
@@ -128,7 +132,7 @@ impl Meter {
             mpls: Default::default(),
             teids: [None; 2],
             tcp: None,
-            stats: None,
+            stats,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
 //! waiting for each.
 
-use crate::config::{CLASSES, Config, Timeouts, class_of};
+use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::expire::{Clock, Limit};
 use crate::facts::{self, Facts, Found, General, Hint, Packet};
@@ -13,7 +13,8 @@ use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::record::{Cold, Hot, Spills, WideRecord};
+use crate::record::{Cold, Hot, Spills, WideRecord, age};
+use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
 use linerate_wire::Link;
@@ -24,6 +25,8 @@ pub struct Meter {
     pub(crate) cold: Vec<Cold>,
     /// As many as there can be flows, once there is one that needs it.
     pub(crate) wide: Vec<WideRecord>,
+    /// At level `stats`.
+    pub(crate) stats: Option<StatsRecords>,
     pub(crate) table: Table,
     pub(crate) max_flows: usize,
     /// The first free record, which knows the next.
@@ -84,6 +87,8 @@ impl Meter {
             hot: resident(max_flows),
             cold: resident(max_flows),
             wide: Vec::new(),
+            stats: (config.level == Level::Stats)
+                .then(|| StatsRecords::new(max_flows, config.packets.min(Config::MOST_PACKETS))),
             table: Table::new(max_flows),
             max_flows,
             free: NONE,
@@ -175,6 +180,9 @@ impl Meter {
                 && let Some(wide) = self.wide.get(guess as usize)
             {
                 prefetch(wide);
+            }
+            if let Some(stats) = &self.stats {
+                stats.prefetch(guess, facts);
             }
             guesses.push(guess);
         }
@@ -313,6 +321,11 @@ impl Meter {
         {
             prefetch(cold);
         }
+        if let Some(stats) = &self.stats
+            && let Some(hot) = self.hot.get(record as usize)
+        {
+            stats.prefetch_rest(record, hot, facts);
+        }
     }
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
@@ -327,8 +340,13 @@ impl Meter {
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let coarse = self.clock.coarse(facts.time);
+        let before = hot.ways[facts.side & 1].seen;
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
+        if is_done && let Some(stats) = &mut self.stats {
+            let gap = age(facts.time, before) as u64 >> 16;
+            stats.count(guess, hot, facts, Some(gap));
+        }
         if is_done { Counted::Done } else { Counted::Rare }
     }
 
@@ -361,6 +379,11 @@ impl Meter {
             hot.set_direction(originator, direction as u8);
         }
         let clock = &self.clock;
+        if let Some(stats) = &mut self.stats {
+            let gap = self.cold[record as usize].gap(hot, facts);
+            stats.count(record, hot, facts, gap);
+            stats.note(record, facts, gap.is_none());
+        }
         self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
         if facts.words.is_wide() {
             self.wide[record as usize].extensions |= facts.extensions;

@@ -6,6 +6,7 @@ use crate::flow::Quality;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, NARROW, TunnelKind, VLAN, VLAN_BITS, WIDE, Wide, Words, is_icmp};
 use crate::record::SYN;
+use crate::stats::options::kinds;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
     Layer, Layers, Link, Protocol, Role, Stop, dissect, geneve, gre, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry,
@@ -124,6 +125,7 @@ impl General {
                 length: Some(view.total_len().into()).filter(|length| *length > 0),
                 ttl: view.ttl(),
                 tos: view.traffic_class(),
+                flags: bytes[6] >> 5,
                 protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
                 fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
                 is_damaged: self.checksums && !view.is_checksum_right(),
@@ -137,6 +139,7 @@ impl General {
                     .filter(|length| *length > ipv6::LEN as u32),
                 ttl: view.hop_limit(),
                 tos: view.traffic_class(),
+                flags: 0,
                 protocol: last.unwrap_or(view.next_header()),
                 fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
                 is_damaged: false,
@@ -202,6 +205,7 @@ struct Ip {
     length: Option<u32>,
     ttl: u8,
     tos: u8,
+    flags: u8,
     protocol: u8,
     fragment: Option<Fragment>,
     is_damaged: bool,
@@ -225,6 +229,7 @@ impl Ip {
             packet: length,
             ttl: self.ttl,
             tos: self.tos,
+            ip_flags: self.flags,
             payload: message.length,
             ..Facts::NONE
         };
@@ -238,6 +243,8 @@ impl Ip {
             facts.hint = icmp_hint(self.protocol, message.bytes);
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
+                facts.window = u16::from_be_bytes([message.bytes[14], message.bytes[15]]);
+                facts.options = kinds(message.bytes.get(tcp::LEN..message.bytes.len().min(header as usize)).unwrap_or_default());
                 facts.hint = hint_of(facts.flags);
             }
         }
