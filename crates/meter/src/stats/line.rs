@@ -89,7 +89,7 @@ impl Line {
         if facts.payload == 0 {
             return Added { length: None, gap: None, square };
         }
-        let now = (facts.time / MILLISECOND) as u32 * 2;
+        let now = ((facts.time / MILLISECOND) as u32) << 1;
         let since = now.wrapping_sub(self.last & !TIMESTAMPS) as i32 / 2;
         let is_first = self.lengths == [0; BINS];
         self.last = now | self.last & TIMESTAMPS;
