@@ -10,7 +10,7 @@ pub struct Config {
     pub max_flows: usize,
     /// How much is recorded of each flow.
     pub level: Level,
-    /// Whether MAC addresses are recorded, in 16 bytes more.
+    /// Whether MAC addresses are recorded, in [`Config::MAC_BYTES`] more.
     pub macs: bool,
     /// How many of a flow's first packets level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
     pub packets: usize,
@@ -115,6 +115,9 @@ impl Config {
     pub fn with_timeouts(self, idle: Nanos, active: Nanos) -> Self {
         Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }
     }
+
+    /// Bytes more of each flow where MAC addresses are recorded.
+    pub const MAC_BYTES: usize = crate::encapsulation::MAC_BYTES;
 
     /// Bytes of memory for each flow of the table at the level `counters`, its part of the buckets included: of
     /// plain IPv4, and of IPv6 or in a tunnel.

@@ -3,6 +3,7 @@
 //! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
 //! which a property tests.
 
+mod front;
 mod general;
 
 pub(crate) use general::{Found, General, Packet};
@@ -21,6 +22,8 @@ pub(crate) struct Facts {
     pub words: Words,
     /// The other part of a wide key, in a list beside.
     pub wide: usize,
+    /// Which of the round's [`Encapsulation`](crate::encapsulation::Encapsulation)s is its own, counted from 1.
+    pub encapsulation: u32,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -67,6 +70,7 @@ impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
         wide: 0,
+        encapsulation: 0,
         hash: 0,
         time: 0,
         frame: 0,
@@ -117,7 +121,14 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
 }
 
 #[inline(always)]
-fn usual_ipv4(desc: &Desc, frame: &[u8], head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+fn usual_ipv4(
+    desc: &Desc,
+    frame: &[u8],
+    head: [u8; ipv4::LEN + tcp::LEN],
+    l3: u32,
+    tag: u16,
+    outer: bool,
+) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
@@ -181,7 +192,15 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Op
             let header = u32::from(head[12] >> 4) * 4;
             let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
             let window = u16::from_be_bytes(part(&head, 14));
-            Some(Transport { source, destination, payload, flags: head[13], window, header: header as usize, options: 0 })
+            Some(Transport {
+                source,
+                destination,
+                payload,
+                flags: head[13],
+                window,
+                header: header as usize,
+                options: 0,
+            })
         }
         registry::UDP => {
             let payload = length.checked_sub(udp::LEN as u32)?;

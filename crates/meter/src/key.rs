@@ -22,7 +22,8 @@ pub struct Tunnel {
     pub kind: TunnelKind,
     /// VNI, key or label as the protocol has it; 0 where it has none, or where each direction has its own (GTP-U).
     pub id: u32,
-    /// The [`Flow::id`](crate::Flow::id) of the outer flow.
+    /// The [`Flow::id`](crate::Flow::id) of the outer flow of the first packet. VXLAN, Geneve and GTP-U have one outer flow
+    /// in each direction or more, because their source port says nothing of the ends.
     pub parent: u64,
 }
 
@@ -95,7 +96,8 @@ pub(crate) const WIDE: u64 = 2 << FORM;
 pub(crate) struct Wide {
     /// The lower and the higher address; IPv4 as `::ffff:a.b.c.d`, which IPv6 packets do not have on a wire.
     pub ends: [u128; 2],
-    pub parent: u64,
+    /// Of a packet in a tunnel: the id of the outer flow, as far as both directions have the same one.
+    pub scope: u64,
     pub tunnel_id: u32,
     pub tunnel: u8,
     /// 4 or 6.
@@ -108,16 +110,16 @@ impl Wide {
     /// All there is, for the hash.
     pub fn words(&self) -> [u64; 6] {
         let [low, high] = self.ends;
-        let scope = u64::from(self.tunnel_id)
+        let rest = u64::from(self.tunnel_id)
             | u64::from(self.tunnel) << 32
             | u64::from(self.version) << 40
             | u64::from(self.inner_vlan) << 48;
-        [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.parent, scope]
+        [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.scope, rest]
     }
 
-    pub fn tunnel(&self) -> Option<Tunnel> {
+    pub fn tunnel(&self, parent: u64) -> Option<Tunnel> {
         let kind = TunnelKind::from_number(self.tunnel)?;
-        Some(Tunnel { kind, id: self.tunnel_id, parent: self.parent })
+        Some(Tunnel { kind, id: self.tunnel_id, parent })
     }
 }
 
@@ -170,4 +172,12 @@ impl Words {
 pub(crate) fn is_icmp(protocol: u8) -> bool {
     use linerate_wire::registry;
     protocol == registry::ICMP || protocol == registry::ICMPV6
+}
+
+/// Request and reply, where a type of ICMP or ICMPv6 is one of them: those that Community ID v1 pairs.
+pub(crate) fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
+    const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
+    const V6: [[u8; 2]; 6] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140], [144, 145]];
+    let pairs: &[[u8; 2]] = if protocol == linerate_wire::registry::ICMP { &V4 } else { &V6 };
+    pairs.iter().copied().find(|pair| pair.contains(&kind))
 }

@@ -1,6 +1,6 @@
 //! How a record begins, ends, or gives way to another.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Hint};
 use crate::flow::{Direction, EndReason, Flow, Quality, Records};
 use crate::key::{Wide, Words, is_icmp};
 use crate::meter::Meter;
@@ -45,7 +45,7 @@ impl Meter {
                 self.wide = resident(self.max_flows);
                 self.wide.resize(self.max_flows, WideRecord::default());
             }
-            self.wide[record as usize] = WideRecord { key: wides[facts.wide], extensions: 0 };
+            self.wide[record as usize] = WideRecord { key: wides[facts.wide], ..WideRecord::default() };
         }
         if let Some(stats) = &mut self.stats {
             stats.begin(record);
@@ -102,6 +102,10 @@ impl Meter {
         if is_icmp(protocol) {
             (ends[0].port, ends[1].port) = (ports[0], ports[1]);
         }
+        let (mut macs, mut rare) = self.encapsulations.take(record);
+        macs.iter_mut().for_each(|macs| macs.rotate_left(originator));
+        rare.labels.rotate_left(originator);
+        rare.teids.rotate_left(originator);
         let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
         let stats = self.stats.as_mut().map(|stats| stats.end(record, hot, &sides, cold.began()));
         sides.rotate_left(originator);
@@ -120,19 +124,30 @@ impl Meter {
             id: self.general.id(words, &wide.key),
             ends,
             protocol,
-            vlans: [words.vlan(), wide.key.inner_vlan],
-            tunnel: wide.key.tunnel(),
+            vlans: [words.vlan(), wide.key.inner_vlan.max(rare.inner_vlan)],
+            tunnel: wide.key.tunnel(wide.parent),
             sides,
             end,
             direction: Direction::from_bits(hot.direction()),
             quality,
             extensions: wide.extensions,
             flows: 1,
-            macs: None,
-            mpls: Default::default(),
-            teids: [None; 2],
+            macs,
+            mpls: rare.labels,
+            teids: rare.teids,
             tcp: None,
             stats,
         }
+    }
+}
+
+/// The originator that a packet names, and how.
+pub(crate) fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
+    match facts.hint {
+        Hint::Nothing => None,
+        Hint::Syn => Some((facts.side, Direction::Syn)),
+        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
+        Hint::Request => Some((facts.side, Direction::IcmpType)),
+        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }

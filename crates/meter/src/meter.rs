@@ -6,13 +6,15 @@
 
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
+use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, Found, General, Hint, Packet};
+use crate::facts::{self, Facts, Found, General, Packet};
 use crate::flood::Flood;
 use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
+use crate::lifetime::direction_of;
 use crate::record::{Cold, Hot, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
@@ -39,6 +41,7 @@ pub struct Meter {
     pub(crate) limits: Box<[Limit; 256]>,
     pub(crate) clock: Clock,
     pub(crate) general: General,
+    pub(crate) encapsulations: Encapsulations,
     outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
@@ -58,6 +61,7 @@ pub struct Meter {
 struct Batch {
     facts: Vec<Facts>,
     wides: Vec<Wide>,
+    encapsulations: encapsulation::Round,
     guesses: Vec<u32>,
 }
 
@@ -99,6 +103,7 @@ impl Meter {
             limits: Box::new(std::array::from_fn(|protocol| limits[usize::from(class_of(protocol as u8))])),
             clock,
             general: General::new(config),
+            encapsulations: Encapsulations::new(config, max_flows),
             outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
@@ -191,19 +196,20 @@ impl Meter {
 
     /// Counts the packets whose records were asked for.
     fn count_pending(&mut self, records: &mut dyn Records) {
-        let Batch { mut facts, wides, guesses } = std::mem::take(&mut self.pending);
+        let Batch { mut facts, wides, encapsulations, guesses } = std::mem::take(&mut self.pending);
         for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
             }
-            match self.count(*guess, facts_of, &wides) {
-                Counted::Done => {}
+            let record = match self.count(*guess, facts_of, &wides) {
+                Counted::Done => continue,
                 Counted::Rare => self.account(Some(*guess), facts_of, &wides, records),
                 Counted::OtherFlow => self.search(facts_of, &wides, records),
-            }
+            };
+            self.note_encapsulation(record, facts_of, &encapsulations);
         }
         facts.clear();
-        self.pending = Batch { facts, wides, guesses };
+        self.pending = Batch { facts, wides, encapsulations, guesses };
     }
 
     /// The first step: what counts of each frame, with its bucket asked for.
@@ -211,6 +217,7 @@ impl Meter {
     fn find_facts(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         self.batch.facts.clear();
         self.batch.wides.clear();
+        self.batch.encapsulations.clear();
         let first = links.first().copied().flatten();
         let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
         for (desc, frame) in burst.iter() {
@@ -224,7 +231,12 @@ impl Meter {
                 None
             };
             match usual {
-                Some(facts) => self.push(facts),
+                Some(mut facts) => {
+                    if self.encapsulations.has_macs() {
+                        facts.encapsulation = self.batch.encapsulations.push(Encapsulation::of_ethernet(frame));
+                    }
+                    self.push(facts);
+                }
                 None => self.look(link, desc, frame),
             }
         }
@@ -296,19 +308,22 @@ impl Meter {
         let (words, wide, side) = packet.key();
         let index = self.batch.wides.len();
         self.batch.wides.push(wide);
-        self.push(Facts { words, wide: index, side, ..packet.facts });
+        let encapsulation = self.batch.encapsulations.push(packet.encapsulation);
+        self.push(Facts { words, wide: index, encapsulation, side, ..packet.facts });
     }
 
     /// Accounts packets that waited.
     pub(crate) fn account_all(&mut self, ready: &mut Vec<Packet>, records: &mut dyn Records) {
         self.batch.facts.clear();
         self.batch.wides.clear();
+        self.batch.encapsulations.clear();
         for packet in ready.drain(..) {
             self.push_fragment(packet);
         }
-        let Batch { facts, wides, .. } = std::mem::take(&mut self.batch);
+        let Batch { facts, wides, encapsulations, .. } = std::mem::take(&mut self.batch);
         for facts in &facts {
-            self.search(facts, &wides, records);
+            let record = self.search(facts, &wides, records);
+            self.note_encapsulation(record, facts, &encapsulations);
         }
     }
 
@@ -350,18 +365,18 @@ impl Meter {
         if is_done { Counted::Done } else { Counted::Rare }
     }
 
-    /// Counts a packet that is not of the guessed flow.
+    /// Counts a packet that is not of the guessed flow; returns its record.
     #[inline(never)]
-    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
-        let found = self.find(facts, wides);
-        if found.is_none_or(|found| self.count(found, facts, wides) != Counted::Done) {
-            self.account(found, facts, wides, records);
+    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
+        match self.find(facts, wides) {
+            Some(found) if self.count(found, facts, wides) == Counted::Done => found,
+            found => self.account(found, facts, wides, records),
         }
     }
 
-    /// Counts any packet, of the flow that was found for it.
+    /// Counts any packet, of the flow that was found for it; returns its record.
     #[inline(never)]
-    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
+    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
         let mut before = None;
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
@@ -388,6 +403,7 @@ impl Meter {
         if facts.words.is_wide() {
             self.wide[record as usize].extensions |= facts.extensions;
         }
+        record
     }
 
     fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
@@ -396,17 +412,6 @@ impl Meter {
             hot.has(facts.words, self.mask)
                 && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
         })
-    }
-}
-
-/// The originator that a packet names, and how.
-fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
-    match facts.hint {
-        Hint::Nothing => None,
-        Hint::Syn => Some((facts.side, Direction::Syn)),
-        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
-        Hint::Request => Some((facts.side, Direction::IcmpType)),
-        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }
 

@@ -14,12 +14,14 @@ pub(crate) const BYTES: usize = size_of::<Hot>() + size_of::<Cold>();
 /// Bytes more of one with a wide key.
 pub(crate) const WIDE_BYTES: usize = size_of::<WideRecord>();
 
-const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96);
+const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96 && WIDE_BYTES == 64);
 
 /// The part of a wide key, and what only such packets have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WideRecord {
     pub key: crate::key::Wide,
+    /// Of the first packet.
+    pub parent: u64,
     pub extensions: u8,
 }
 
@@ -155,6 +157,11 @@ impl Hot {
     #[inline(always)]
     pub fn set_listed(&mut self, listed: u8) {
         self.ways[1].coarse = listed;
+    }
+
+    /// Whether one packet has gone this way.
+    pub fn is_one_packet_of(&self, side: usize) -> bool {
+        self.ways[side & 1].packets == 1
     }
 
     pub fn is_one_packet(&self) -> bool {

@@ -13,7 +13,7 @@ pub use bursts::PacketBurst;
 pub struct Stats {
     /// Of the packets from the originator, and from the responder.
     pub sides: [StatsSide; 2],
-    /// The first packets of the flow that had payload, in the order in which they came.
+    /// The first packets of the flow that had payload, or were of ICMP, in the order in which they came.
     pub packets: Vec<PacketStats>,
 }
 
@@ -25,9 +25,9 @@ pub struct StatsSide {
     /// Gaps between packets of this direction, ns: how much later one came than all before it. One that is neither later
     /// nor earlier than all before it counts as 0, one that is earlier than all before it as how much.
     pub gaps: Spread,
-    /// Packets with payload, by its bytes: to 15, 31, 63, 127, 255, 511, 1,023, more.
+    /// Packets with payload, and all of ICMP, by its bytes: to 15, 31, 63, 127, 255, 511, 1,023, more.
     pub length_histogram: [u64; 8],
-    /// Gaps between one packet with payload and the next of this direction: to 15 ms, 31, 63, 127, 255, 511, 1,023, more,
+    /// Gaps between one such packet and the next of this direction: to 15 ms, 31, 63, 127, 255, 511, 1,023, more,
     /// as the whole milliseconds of their times are apart. One that is earlier than the one before it counts as 0.
     pub gap_histogram: [u64; 8],
     /// Flags of the first packet's IPv4 header: bit 1 don't fragment, bit 0 more fragments (RFC 791, 3.1); bit 2 is reserved.

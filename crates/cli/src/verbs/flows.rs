@@ -62,6 +62,9 @@ pub struct Args {
     /// Packets of different VLANs are of different flows
     #[arg(long)]
     vlans: bool,
+    /// Record MAC addresses, of a flow's first frame
+    #[arg(long)]
+    macs: bool,
     /// Which packet of a tunnel is recorded
     #[arg(long, value_enum, default_value_t = Which::Both)]
     tunnels: Which,
@@ -183,6 +186,7 @@ impl Args {
         let mut config = Config {
             max_flows: self.max_flows,
             vlans: self.vlans,
+            macs: self.macs,
             checksums: self.checksums,
             tunnels: match self.tunnels {
                 Which::Outer => Tunnels::Outer,
@@ -236,6 +240,7 @@ fn announce(ports: &[RxPort], config: &Config) {
     let mut out = std::io::stderr();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = Config::bytes_per_flow();
+    let narrow = narrow + if config.macs { Config::MAC_BYTES } else { 0 };
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
     let _ = writeln!(
         out,

@@ -1,16 +1,17 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
 
+use super::front::{Front, Through};
 use super::{Facts, Hint, hint_of};
 use crate::config::{Config, Tunnels};
+use crate::encapsulation::Encapsulation;
 use crate::flow::Quality;
 use crate::hash::Keyed;
-use crate::key::{KEY_BITS, NARROW, TunnelKind, VLAN, VLAN_BITS, WIDE, Wide, Words, is_icmp};
+use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, is_icmp};
 use crate::record::SYN;
 use crate::stats::options::kinds;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
-    Layer, Layers, Link, Protocol, Role, Stop, dissect, geneve, gre, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry,
-    tcp, udp, vlan, vxlan,
+    Layer, Layers, Link, Protocol, Role, Stop, dissect, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry, tcp, udp,
 };
 
 /// What is found in a frame.
@@ -35,6 +36,8 @@ pub(crate) struct Packet {
     pub wide: Wide,
     pub vlan: u16,
     pub fragment: Option<Fragment>,
+    /// What is in front of it.
+    pub encapsulation: Encapsulation,
     /// All but the key.
     pub facts: Facts,
 }
@@ -52,6 +55,7 @@ pub(crate) struct General {
     layers: Layers,
     tunnels: Tunnels,
     vlans: bool,
+    macs: bool,
     checksums: bool,
     /// Makes ids.
     public: Keyed,
@@ -63,6 +67,7 @@ impl General {
             layers: Layers::new(),
             tunnels: config.tunnels,
             vlans: config.vlans,
+            macs: config.macs,
             checksums: config.checksums,
             public: Keyed::new([0, 0]),
         }
@@ -84,9 +89,15 @@ impl General {
         let Some(outer_packet) = self.packet(desc, frame, outer) else { return Found::Malformed };
         let inner_packet = inner.and_then(|inner| {
             let packet = self.packet(desc, frame, inner)?;
-            let (kind, id) = tunnel(frame, &layers[outer..inner]);
+            let through = Through::find(frame, &layers[outer..inner]);
             let parent = self.id_of(&outer_packet);
-            Some(Packet { wide: Wide { tunnel: kind as u8, tunnel_id: id, parent, ..packet.wide }, ..packet })
+            let scope = if through.has_ports { parent } else { self.id_of(&outer_packet.without_ports()) };
+            let (tunnel, tunnel_id) = (through.kind as u8, through.id);
+            Some(Packet {
+                wide: Wide { tunnel, tunnel_id, scope, ..packet.wide },
+                encapsulation: Encapsulation { teid: through.teid, parent, ..packet.encapsulation },
+                ..packet
+            })
         });
         match (self.tunnels, inner_packet) {
             (Tunnels::Inner, Some(inner)) => Found::Packets(inner, None),
@@ -152,25 +163,21 @@ impl General {
             is_cut: ip.length.is_some_and(|length| length > room),
         };
         let mut packet = ip.packet(desc, length, message);
-        packet.vlan = self.vlan(frame, 0);
-        if self.vlans {
-            packet.wide.inner_vlan = self.vlan(frame, 1);
-        }
+        let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
+        packet.vlan = front.vlans[0];
+        packet.wide.inner_vlan = if self.vlans { front.vlans[1] } else { 0 };
+        packet.encapsulation = Encapsulation {
+            macs: front.macs,
+            inner_vlan: front.vlans[1],
+            labels: front.labels,
+            ..Encapsulation::default()
+        };
         packet.facts.extensions = extensions.iter().fold(0, |bits, layer| bits | extension(layer.protocol));
         packet.facts.is_usual &= packet.facts.extensions == 0;
         if self.checksums && self.is_wrong(desc, header, bytes, &packet) {
             packet.facts.note(Quality::BAD_CHECKSUM);
         }
         Some(packet)
-    }
-
-    /// The VLAN of a tag in front of the outermost packet.
-    fn vlan(&self, frame: &[u8], index: usize) -> u16 {
-        let layers = self.layers.as_slice();
-        let front = layers.iter().take_while(|layer| layer.protocol.role() != Role::Network);
-        let tag = front.filter(|layer| layer.protocol == Protocol::Vlan).nth(index);
-        let view = tag.and_then(|tag| vlan::View::parse(frame.get(tag.offset as usize..)?).ok());
-        view.map_or(0, |view| view.id())
     }
 
     /// Whether the checksum of a transport that is there whole is wrong.
@@ -244,7 +251,8 @@ impl Ip {
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
                 facts.window = u16::from_be_bytes([message.bytes[14], message.bytes[15]]);
-                facts.options = kinds(message.bytes.get(tcp::LEN..message.bytes.len().min(header as usize)).unwrap_or_default());
+                facts.options =
+                    kinds(message.bytes.get(tcp::LEN..message.bytes.len().min(header as usize)).unwrap_or_default());
                 facts.hint = hint_of(facts.flags);
             }
         }
@@ -267,6 +275,7 @@ impl Ip {
             wide: Wide { version: self.version, ..Wide::default() },
             vlan: 0,
             fragment: self.fragment,
+            encapsulation: Encapsulation::default(),
             facts,
         }
     }
@@ -280,6 +289,11 @@ impl Facts {
 }
 
 impl Packet {
+    /// As all packets between the same addresses.
+    fn without_ports(&self) -> Packet {
+        Packet { source: (self.source.0, 0), destination: (self.destination.0, 0), ..*self }
+    }
+
     /// The key, and which end the sender is.
     pub fn key(&self) -> (Words, Wide, usize) {
         let icmp = is_icmp(self.protocol);
@@ -328,14 +342,6 @@ fn ports_of(protocol: u8, message: &[u8]) -> [u16; 2] {
     }
 }
 
-/// Request and reply, where a type is one of them.
-fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
-    const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
-    const V6: [[u8; 2]; 5] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140]];
-    let pairs = if protocol == registry::ICMP { V4 } else { V6 };
-    pairs.into_iter().find(|pair| pair.contains(&kind))
-}
-
 fn icmp_hint(protocol: u8, message: &[u8]) -> Hint {
     let kind = message.first().filter(|_| is_icmp(protocol));
     match kind.and_then(|kind| Some((icmp_pair(protocol, *kind)?, kind))) {
@@ -365,27 +371,5 @@ fn extension(protocol: Protocol) -> u8 {
         Protocol::Hip => 64,
         Protocol::Shim6 => 128,
         _ => 0,
-    }
-}
-
-/// The innermost of the tunnels between two packets.
-fn tunnel(frame: &[u8], between: &[Layer]) -> (TunnelKind, u32) {
-    let Some(layer) = between.iter().rfind(|layer| layer.protocol.role() == Role::Tunnel) else {
-        return (TunnelKind::Ip, 0);
-    };
-    let header = frame.get(layer.offset as usize..).unwrap_or_default();
-    match layer.protocol {
-        Protocol::Gre | Protocol::Erspan => {
-            let key = gre::View::parse(header).ok().and_then(|view| match view.header() {
-                gre::Header::Routing(routing) => routing.key,
-                gre::Header::Pptp(_) => None,
-            });
-            (TunnelKind::Gre, key.unwrap_or(0))
-        }
-        Protocol::Vxlan => (TunnelKind::Vxlan, vxlan::View::parse(header).map_or(0, |view| view.vni())),
-        Protocol::Geneve => (TunnelKind::Geneve, geneve::View::parse(header).map_or(0, |view| view.vni())),
-        Protocol::GtpU => (TunnelKind::GtpU, 0),
-        Protocol::Teredo => (TunnelKind::Teredo, 0),
-        _ => (TunnelKind::Other, 0),
     }
 }

@@ -1,5 +1,6 @@
 //! Lengths and gaps of one direction, in one cache line.
 
+use super::records::has_content;
 use super::{Spread, StatsSide, options};
 use crate::facts::Facts;
 use crate::flow::Side;
@@ -10,12 +11,12 @@ use crate::flow::Side;
 #[repr(C, align(64))]
 pub(super) struct Line {
     lengths: [u16; BINS],
-    /// But the first bin, which is what the others leave: all packets with payload but one have a gap.
+    /// But the first bin, which is what the others leave: all packets that count in `lengths` but one have a gap.
     gaps: [u16; BINS - 1],
     longest: u16,
     /// Sum of squares of gaps, ns².
     gap_squares: f64,
-    /// The millisecond of the latest packet with payload, and in the lowest bit whether options with timestamps are known.
+    /// The millisecond of the latest packet that counts in `lengths`, and in the lowest bit whether options with timestamps are known.
     last: u32,
     shortest: u16,
     length_squares: Word48,
@@ -86,7 +87,7 @@ impl Line {
     #[inline(always)]
     fn added(&mut self, facts: &Facts) -> Added {
         let square = u64::from(facts.packet) * u64::from(facts.packet);
-        if facts.payload == 0 {
+        if !has_content(facts) {
             return Added { length: None, gap: None, square };
         }
         let now = ((facts.time / MILLISECOND) as u32) << 1;

@@ -35,10 +35,10 @@ impl Packets {
         }
     }
 
-    /// Lists a packet behind those that are `listed`, if it has payload and there is room; how many there are then.
+    /// Lists a packet behind those that are `listed`, if there is room; how many there are then.
     #[inline(always)]
     pub fn list(&mut self, record: u32, listed: u8, facts: &Facts) -> u8 {
-        if facts.payload == 0 || usize::from(listed) >= self.each {
+        if usize::from(listed) >= self.each {
             return listed;
         }
         let side = (facts.side as u64 & 1) << SIDE;

@@ -6,6 +6,7 @@ use super::line::{Carried, Line};
 use super::packets::Packets;
 use crate::facts::Facts;
 use crate::flow::Side;
+use crate::key::is_icmp;
 use crate::record::{Hot, SYN};
 use linerate_burst::{prefetch, resident};
 use std::collections::HashMap;
@@ -31,6 +32,12 @@ struct Rare {
     windows: [u16; 2],
     syn_bytes: [u16; 2],
     ip_flags: [u8; 2],
+}
+
+/// Whether a packet counts in histograms and is listed: it has payload, or is of ICMP, which says something without.
+#[inline(always)]
+pub(super) fn has_content(facts: &Facts) -> bool {
+    facts.payload > 0 || is_icmp(facts.words.protocol())
 }
 
 impl StatsRecords {
@@ -80,7 +87,7 @@ impl StatsRecords {
         let side = facts.side & 1;
         let line = &mut self.lines[record as usize][side];
         line.count(facts, gap, || self.carried.entry((record, side)).or_default());
-        if facts.payload > 0 {
+        if has_content(facts) {
             hot.set_listed(self.packets.list(record, hot.listed(), facts));
         }
         if !line.knows(facts.options) {
