@@ -9,6 +9,7 @@ pub(crate) use general::{Found, General, Packet};
 
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -33,6 +34,9 @@ pub(crate) struct Facts {
     pub tos: u8,
     /// Of TCP.
     pub flags: u8,
+    /// Of TCP, if the header is there.
+    pub has_segment: bool,
+    pub segment: Segment,
     /// What it says of who is the originator.
     pub hint: Hint,
     /// Bits of [`Quality`](crate::Quality).
@@ -70,6 +74,8 @@ impl Facts {
         ttl: 0,
         tos: 0,
         flags: 0,
+        has_segment: false,
+        segment: Segment::NONE,
         hint: Hint::Nothing,
         quality: 0,
         extensions: 0,
@@ -92,13 +98,13 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
+        ethernet::IPV4 => usual_ipv4(desc, frame, part(head, ethernet::LEN), ethernet::LEN, 0, outer),
         ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
+                ethernet::IPV4 => usual_ipv4(desc, frame, part(head, behind), behind, tag, outer),
                 ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
                 _ => None,
             }
@@ -108,14 +114,23 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
 }
 
 #[inline(always)]
-fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+fn usual_ipv4(
+    desc: &Desc,
+    frame: &[u8],
+    head: [u8; ipv4::LEN + tcp::LEN],
+    l3: usize,
+    tag: u16,
+    outer: bool,
+) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
-    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
+    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3 as u32) {
         return None;
     }
-    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?;
+    let behind = length.checked_sub(ipv4::LEN as u32)?;
+    let identification = u16::from_be_bytes(part(&head, 4));
+    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, outer)?;
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
@@ -125,7 +140,7 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
-        ..transport.facts(desc)
+        ..transport.facts(desc, frame, l3 + ipv4::LEN)
     })
 }
 
@@ -138,7 +153,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?;
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, outer)?;
     let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
@@ -147,7 +162,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
+    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc, packet, ipv6::LEN) })
 }
 
 /// What counts of a TCP or UDP header.
@@ -156,35 +171,44 @@ struct Transport {
     destination: u16,
     payload: u32,
     flags: u8,
+    has_segment: bool,
+    segment: Segment,
 }
 
 /// Of a whole one, with `length` bytes of header and payload.
 #[inline(always)]
-fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Option<Transport> {
+fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u16, outer: bool) -> Option<Transport> {
     let (source, destination) = (u16::from_be_bytes(part(&head, 0)), u16::from_be_bytes(part(&head, 2)));
     match protocol {
         registry::TCP => {
             let header = u32::from(head[12] >> 4) * 4;
             let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
-            Some(Transport { source, destination, payload, flags: head[13] })
+            let segment = Segment::of(&head, identification);
+            Some(Transport { source, destination, payload, flags: head[13], has_segment: true, segment })
         }
         registry::UDP => {
             let payload = length.checked_sub(udp::LEN as u32)?;
             let is_plain = outer || !may_be_tunnel(destination, source);
-            is_plain.then_some(Transport { source, destination, payload, flags: 0 })
+            let segment = Segment::NONE;
+            is_plain.then_some(Transport { source, destination, payload, flags: 0, has_segment: false, segment })
         }
         _ => None,
     }
 }
 
 impl Transport {
+    /// `bytes` has the header at the offset `at`.
     #[inline(always)]
-    fn facts(&self, desc: &Desc) -> Facts {
+    fn facts(&self, desc: &Desc, bytes: &[u8], at: usize) -> Facts {
+        let is_syn = self.flags & SYN != 0;
+        let options = if is_syn { Options::read(bytes.get(at..).unwrap_or_default()) } else { Options::NONE };
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
+            has_segment: self.has_segment,
+            segment: Segment { options, ..self.segment },
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE

@@ -4,7 +4,7 @@
 //! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
 //! waiting for each.
 
-use crate::config::{CLASSES, Config, Timeouts, class_of};
+use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::expire::{Clock, Limit};
 use crate::facts::{self, Facts, Found, General, Hint, Packet};
@@ -15,6 +15,7 @@ use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
 use crate::record::{Cold, Hot, Spills, WideRecord};
 use crate::table::{NONE, Table};
+use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
 use linerate_wire::Link;
 
@@ -24,6 +25,7 @@ pub struct Meter {
     pub(crate) cold: Vec<Cold>,
     /// As many as there can be flows, once there is one that needs it.
     pub(crate) wide: Vec<WideRecord>,
+    pub(crate) tcp: Connections,
     pub(crate) table: Table,
     pub(crate) max_flows: usize,
     /// The first free record, which knows the next.
@@ -84,6 +86,7 @@ impl Meter {
             hot: resident(max_flows),
             cold: resident(max_flows),
             wide: Vec::new(),
+            tcp: Connections::new(if config.level >= Level::Tcp { max_flows } else { 0 }),
             table: Table::new(max_flows),
             max_flows,
             free: NONE,
@@ -171,6 +174,7 @@ impl Meter {
             if let Some(hot) = self.hot.get(guess as usize) {
                 prefetch(hot);
             }
+            self.tcp.prefetch(guess);
             if facts.words.is_wide()
                 && let Some(wide) = self.wide.get(guess as usize)
             {
@@ -329,7 +333,13 @@ impl Meter {
         let coarse = self.clock.coarse(facts.time);
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
-        if is_done { Counted::Done } else { Counted::Rare }
+        if !is_done {
+            return Counted::Rare;
+        }
+        if facts.has_segment {
+            self.tcp.take(guess, facts);
+        }
+        Counted::Done
     }
 
     /// Counts a packet that is not of the guessed flow.
@@ -348,8 +358,7 @@ impl Meter {
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
         {
-            let hot = &self.hot[record as usize];
-            before = (reason == EndReason::Active).then_some((hot.originator(), hot.direction()));
+            before = (reason == EndReason::Active).then(|| self.before(record));
             self.end(record, reason, records);
             found = None;
         }
@@ -364,6 +373,9 @@ impl Meter {
         self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
         if facts.words.is_wide() {
             self.wide[record as usize].extensions |= facts.extensions;
+        }
+        if facts.has_segment {
+            self.tcp.take_any(record, facts);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::flow::Quality;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, NARROW, TunnelKind, VLAN, VLAN_BITS, WIDE, Wide, Words, is_icmp};
 use crate::record::SYN;
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
     Layer, Layers, Link, Protocol, Role, Stop, dissect, geneve, gre, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry,
@@ -125,6 +126,7 @@ impl General {
                 ttl: view.ttl(),
                 tos: view.traffic_class(),
                 protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                identification: view.identification(),
                 fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
                 is_damaged: self.checksums && !view.is_checksum_right(),
             }
@@ -138,6 +140,7 @@ impl General {
                 ttl: view.hop_limit(),
                 tos: view.traffic_class(),
                 protocol: last.unwrap_or(view.next_header()),
+                identification: 0,
                 fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
                 is_damaged: false,
             }
@@ -203,6 +206,8 @@ struct Ip {
     ttl: u8,
     tos: u8,
     protocol: u8,
+    /// Of IPv4.
+    identification: u16,
     fragment: Option<Fragment>,
     is_damaged: bool,
 }
@@ -239,6 +244,8 @@ impl Ip {
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
                 facts.hint = hint_of(facts.flags);
+                facts.has_segment = true;
+                facts.segment = segment_of(message.bytes, self.identification);
             }
         }
         facts.is_usual = facts.flags & SYN == 0;
@@ -305,6 +312,14 @@ fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     let header = u32::from(message.bytes[12] >> 4) * 4;
     let is_right = (least..=message.length).contains(&header);
     (if is_right { header } else { least }, is_right)
+}
+
+/// Of a TCP header that is there.
+fn segment_of(message: &[u8], identification: u16) -> Segment {
+    let Some(head) = message.first_chunk() else { return Segment::NONE };
+    let segment = Segment::of(head, identification);
+    let options = if head[13] & SYN != 0 { Options::read(message) } else { Options::NONE };
+    Segment { options, ..segment }
 }
 
 /// Source and destination port, or type and code, of the request if it is a reply.
