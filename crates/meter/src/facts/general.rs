@@ -8,7 +8,8 @@ use crate::flow::Quality;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, is_icmp};
 use crate::record::SYN;
-use crate::stats::options::kinds;
+use crate::stats::options::kinds_of;
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
     Layer, Layers, Link, Protocol, Role, Stop, dissect, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry, tcp, udp,
@@ -138,6 +139,7 @@ impl General {
                 tos: view.traffic_class(),
                 flags: bytes[6] >> 5,
                 protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                identification: view.identification(),
                 fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
                 is_damaged: self.checksums && !view.is_checksum_right(),
             }
@@ -152,6 +154,7 @@ impl General {
                 tos: view.traffic_class(),
                 flags: 0,
                 protocol: last.unwrap_or(view.next_header()),
+                identification: 0,
                 fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
                 is_damaged: false,
             }
@@ -214,6 +217,8 @@ struct Ip {
     tos: u8,
     flags: u8,
     protocol: u8,
+    /// Of IPv4.
+    identification: u16,
     fragment: Option<Fragment>,
     is_damaged: bool,
 }
@@ -250,10 +255,10 @@ impl Ip {
             facts.hint = icmp_hint(self.protocol, message.bytes);
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
-                facts.window = u16::from_be_bytes([message.bytes[14], message.bytes[15]]);
-                facts.options =
-                    kinds(message.bytes.get(tcp::LEN..message.bytes.len().min(header as usize)).unwrap_or_default());
+                facts.kinds = kinds_of(message.bytes);
                 facts.hint = hint_of(facts.flags);
+                facts.has_segment = true;
+                facts.segment = segment_of(message.bytes, self.identification);
             }
         }
         facts.is_usual = facts.flags & SYN == 0;
@@ -326,6 +331,14 @@ fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     let header = u32::from(message.bytes[12] >> 4) * 4;
     let is_right = (least..=message.length).contains(&header);
     (if is_right { header } else { least }, is_right)
+}
+
+/// Of a TCP header that is there.
+fn segment_of(message: &[u8], identification: u16) -> Segment {
+    let Some(head) = message.first_chunk() else { return Segment::NONE };
+    let segment = Segment::of(head, identification);
+    let options = if head[13] & SYN != 0 { Options::read(message) } else { Options::NONE };
+    Segment { options, ..segment }
 }
 
 /// Source and destination port, or type and code, of the request if it is a reply.

@@ -1,5 +1,7 @@
 //! Which kinds of TCP options there are (RFC 9293, 3.1).
 
+use linerate_wire::tcp;
+
 /// Of two NOP and timestamps, which is what most segments have that have any (RFC 7323, appendix A).
 pub(crate) const TIMESTAMPS: u64 = 1 << NOP | 1 << 8;
 const TIMESTAMPS_HEAD: [u8; 4] = [1, 1, 8, 10];
@@ -8,9 +10,15 @@ const TIMESTAMPS_LEN: usize = 12;
 const END: u8 = 0;
 const NOP: u8 = 1;
 
-/// The kinds, a bit each; up to the first that has a length that cannot be.
+/// The kinds of a segment, a bit each; up to the first that has a length that cannot be.
 #[inline(always)]
-pub(crate) fn kinds(options: &[u8]) -> u64 {
+pub(crate) fn kinds_of(segment: &[u8]) -> u64 {
+    let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    if header <= tcp::LEN { 0 } else { segment.get(tcp::LEN..header.min(segment.len())).map_or(0, kinds) }
+}
+
+#[inline(always)]
+fn kinds(options: &[u8]) -> u64 {
     if options.len() == TIMESTAMPS_LEN && options[..4] == TIMESTAMPS_HEAD { TIMESTAMPS } else { walk(options) }
 }
 

@@ -90,8 +90,8 @@ impl StatsRecords {
         if has_content(facts) {
             hot.set_listed(self.packets.list(record, hot.listed(), facts));
         }
-        if !line.knows(facts.options) {
-            self.rare[record as usize].options[side] |= facts.options;
+        if !line.knows(facts.kinds) {
+            self.rare[record as usize].options[side] |= facts.kinds;
         }
     }
 
@@ -100,7 +100,7 @@ impl StatsRecords {
         let side = facts.side & 1;
         let rare = &mut self.rare[record as usize];
         if is_first {
-            rare.windows[side] = facts.window;
+            rare.windows[side] = facts.segment.window;
             rare.ip_flags[side] = facts.ip_flags;
         }
         if facts.flags & SYN != 0 && rare.syn_bytes[side] == 0 {
