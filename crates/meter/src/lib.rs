@@ -41,5 +41,5 @@ pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
-pub use stats::{PacketStats, Spread, Stats, StatsSide};
+pub use stats::{PacketBurst, PacketStats, Spread, Stats, StatsSide};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -4,19 +4,21 @@
 //! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
 //! waiting for each.
 
-use crate::config::{CLASSES, Config, Timeouts, class_of};
+use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, Found, General, Packet};
+use crate::facts::{self, Facts, Found, General, Packet, Scope};
 use crate::flood::Flood;
 use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
 use crate::lifetime::direction_of;
-use crate::record::{Cold, Hot, Spills, WideRecord};
+use crate::record::{Cold, Hot, Spills, WideRecord, age};
+use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
+use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
 use linerate_wire::Link;
 
@@ -26,6 +28,9 @@ pub struct Meter {
     pub(crate) cold: Vec<Cold>,
     /// As many as there can be flows, once there is one that needs it.
     pub(crate) wide: Vec<WideRecord>,
+    pub(crate) tcp: Connections,
+    /// At level `stats`.
+    pub(crate) stats: Option<StatsRecords>,
     pub(crate) table: Table,
     pub(crate) max_flows: usize,
     /// The first free record, which knows the next.
@@ -39,7 +44,7 @@ pub struct Meter {
     pub(crate) clock: Clock,
     pub(crate) general: General,
     pub(crate) encapsulations: Encapsulations,
-    outer: bool,
+    scope: Scope,
     plain: bool,
     pub(crate) fragments: Fragments,
     pub(crate) flood: Flood,
@@ -88,6 +93,9 @@ impl Meter {
             hot: resident(max_flows),
             cold: resident(max_flows),
             wide: Vec::new(),
+            tcp: Connections::new(if config.level >= Level::Tcp { max_flows } else { 0 }),
+            stats: (config.level == Level::Stats)
+                .then(|| StatsRecords::new(max_flows, config.packets.min(Config::MOST_PACKETS))),
             table: Table::new(max_flows),
             max_flows,
             free: NONE,
@@ -99,7 +107,7 @@ impl Meter {
             clock,
             general: General::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
-            outer: config.tunnels == crate::Tunnels::Outer,
+            scope: Scope { outer: config.tunnels == crate::Tunnels::Outer, kinds: config.level == Level::Stats },
             plain: !config.checksums,
             fragments: Fragments::default(),
             flood: Flood::default(),
@@ -176,10 +184,14 @@ impl Meter {
             if let Some(hot) = self.hot.get(guess as usize) {
                 prefetch(hot);
             }
+            self.tcp.prefetch(guess);
             if facts.words.is_wide()
                 && let Some(wide) = self.wide.get(guess as usize)
             {
                 prefetch(wide);
+            }
+            if let Some(stats) = &self.stats {
+                stats.prefetch(guess, facts);
             }
             guesses.push(guess);
         }
@@ -218,7 +230,7 @@ impl Meter {
             least = least.min(desc.time.0);
             let link = if desc.interface == 0 { first } else { link_of(links, desc) };
             let usual = if self.plain && link == Some(Link::Ethernet) {
-                facts::usual(desc, frame, self.outer, &mut self.batch.wides)
+                facts::usual(desc, frame, self.scope, &mut self.batch.wides)
             } else {
                 None
             };
@@ -328,6 +340,11 @@ impl Meter {
         {
             prefetch(cold);
         }
+        if let Some(stats) = &self.stats
+            && let Some(hot) = self.hot.get(record as usize)
+        {
+            stats.prefetch_rest(record, hot, facts);
+        }
     }
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
@@ -342,9 +359,20 @@ impl Meter {
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let coarse = self.clock.coarse(facts.time);
+        let before = hot.ways[facts.side & 1].seen;
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
-        if is_done { Counted::Done } else { Counted::Rare }
+        if !is_done {
+            return Counted::Rare;
+        }
+        if facts.has_segment {
+            self.tcp.take(guess, facts);
+        }
+        if let Some(stats) = &mut self.stats {
+            let gap = age(facts.time, before) as u64 >> 16;
+            stats.count(guess, hot, facts, Some(gap));
+        }
+        Counted::Done
     }
 
     /// Counts a packet that is not of the guessed flow; returns its record.
@@ -363,8 +391,7 @@ impl Meter {
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
         {
-            let hot = &self.hot[record as usize];
-            before = (reason == EndReason::Active).then_some((hot.originator(), hot.direction()));
+            before = (reason == EndReason::Active).then(|| self.before(record));
             self.end(record, reason, records);
             found = None;
         }
@@ -376,9 +403,17 @@ impl Meter {
             hot.set_direction(originator, direction as u8);
         }
         let clock = &self.clock;
+        if let Some(stats) = &mut self.stats {
+            let gap = self.cold[record as usize].gap(hot, facts);
+            stats.count(record, hot, facts, gap);
+            stats.note(record, facts, gap.is_none());
+        }
         self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
         if facts.words.is_wide() {
             self.wide[record as usize].extensions |= facts.extensions;
+        }
+        if facts.has_segment {
+            self.tcp.take_any(record, facts);
         }
         record
     }

@@ -8,6 +8,8 @@ use crate::flow::Quality;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, icmp_ports, is_icmp};
 use crate::record::SYN;
+use crate::stats::options::kinds_of;
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
     Layer, Layers, Link, Protocol, Role, Stop, dissect, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry, tcp, udp,
@@ -135,7 +137,9 @@ impl General {
                 length: Some(view.total_len().into()).filter(|length| *length > 0),
                 ttl: view.ttl(),
                 tos: view.traffic_class(),
+                flags: bytes[6] >> 5,
                 protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                identification: view.identification(),
                 fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
                 is_damaged: self.checksums && !view.is_checksum_right(),
             }
@@ -148,7 +152,9 @@ impl General {
                     .filter(|length| *length > ipv6::LEN as u32),
                 ttl: view.hop_limit(),
                 tos: view.traffic_class(),
+                flags: 0,
                 protocol: last.unwrap_or(view.next_header()),
+                identification: 0,
                 fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
                 is_damaged: false,
             }
@@ -209,7 +215,10 @@ struct Ip {
     length: Option<u32>,
     ttl: u8,
     tos: u8,
+    flags: u8,
     protocol: u8,
+    /// Of IPv4.
+    identification: u16,
     fragment: Option<Fragment>,
     is_damaged: bool,
 }
@@ -232,6 +241,7 @@ impl Ip {
             packet: length,
             ttl: self.ttl,
             tos: self.tos,
+            ip_flags: self.flags,
             payload: message.length,
             ..Facts::NONE
         };
@@ -245,7 +255,10 @@ impl Ip {
             facts.hint = icmp_hint(self.protocol, message.bytes);
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
+                facts.kinds = kinds_of(message.bytes);
                 facts.hint = hint_of(facts.flags);
+                facts.has_segment = true;
+                facts.segment = segment_of(message.bytes, self.identification);
             }
         }
         facts.is_usual = facts.flags & SYN == 0;
@@ -315,6 +328,14 @@ fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     let header = u32::from(message.bytes[12] >> 4) * 4;
     let is_right = (least..=message.length).contains(&header);
     (if is_right { header } else { least }, is_right)
+}
+
+/// Of a TCP header that is there.
+fn segment_of(message: &[u8], identification: u16) -> Segment {
+    let Some(head) = message.first_chunk() else { return Segment::NONE };
+    let segment = Segment::of(head, identification);
+    let options = if head[13] & SYN != 0 { Options::read(message) } else { Options::NONE };
+    Segment { options, ..segment }
 }
 
 /// What stands in the key for the ports of source and destination.

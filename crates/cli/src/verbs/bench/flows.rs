@@ -6,7 +6,7 @@ use self::traffic::{Pattern, Traffic};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use linerate_burst::{Block, Nanos, prefetch, resident};
-use linerate_meter::{Config, Flow, Meter};
+use linerate_meter::{Config, Flow, Level, Meter};
 use linerate_wire::Link;
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,27 +20,33 @@ const FLOWS: [usize; 4] = [256, 65_536, 1_048_576, 10_485_760];
 /// Of the cases of address patterns.
 const PATTERN_FLOWS: usize = 65_536;
 
+/// Levels of detail, each with its name.
+const LEVELS: [(Level, &str); 2] = [(Level::Counters, "counters"), (Level::Tcp, "tcp")];
+
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > PATTERN_FLOWS);
     for flows in FLOWS.into_iter().filter(|flows| wants(*flows)) {
         let limit = update_lines(flows, effort);
-        rows.extend(case(Pattern::Random, flows, effort, &limit));
+        for (level, name) in LEVELS {
+            let cases = case(Pattern::Random, flows, (level, name), effort, &limit);
+            rows.extend(cases);
+        }
     }
     if wants(PATTERN_FLOWS) {
         let limit = update_lines(PATTERN_FLOWS, effort);
         for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients] {
-            rows.extend(case(pattern, PATTERN_FLOWS, effort, &limit).into_iter().take(1));
+            rows.extend(case(pattern, PATTERN_FLOWS, LEVELS[0], effort, &limit).into_iter().take(1));
         }
     }
     Ok(rows)
 }
 
 /// Packets of flows that there are, and of flows that begin.
-fn case(pattern: Pattern, flows: usize, effort: Effort, limit: &Rounds) -> [Row; 2] {
+fn case(pattern: Pattern, flows: usize, (level, name): (Level, &str), effort: Effort, limit: &Rounds) -> [Row; 2] {
     let (mut known, mut new) = (Rounds::default(), Rounds::default());
-    let config =
-        Config { max_flows: flows, seed: [Instant::now().elapsed().as_nanos() as u64, 7], ..Config::default() };
+    let seed = [Instant::now().elapsed().as_nanos() as u64, 7];
+    let config = Config { max_flows: flows, level, seed, ..Config::default() };
     let mut meter = Meter::new(&config);
     let mut traffic = Traffic::new(pattern, flows);
     let mut block = Block::new(CHUNK * 128, CHUNK);
@@ -56,14 +62,14 @@ fn case(pattern: Pattern, flows: usize, effort: Effort, limit: &Rounds) -> [Row;
         let seconds = timed(&mut meter, &mut block, frames, |block| traffic.go_on(block, CHUNK));
         known.add(frames as u64, seconds);
     }
-    let bytes = Config::bytes_per_flow()[0];
+    let bytes = config.bytes_per_flow()[0];
     let row = |rounds: &Rounds, case: String| {
         let row = rounds.row("flows", case, BYTES).sized(64).limited("two random lines", limit);
         Row { flows: Some(flows), remark: format!("{bytes} bytes a flow"), ..row }
     };
     [
-        row(&known, format!("counters, {flows} flows, {}", pattern.name())),
-        row(&new, format!("new flows, to {flows}, {}", pattern.name())),
+        row(&known, format!("{name}, {flows} flows, {}", pattern.name())),
+        row(&new, format!("{name}, new flows, to {flows}, {}", pattern.name())),
     ]
 }
 

@@ -158,7 +158,7 @@ impl SummaryJson {
     pub fn new(ports: Vec<String>, filter: &str, report: &FlowsReport, totals: &Totals) -> Self {
         let counts = &report.counts;
         let seconds = report.elapsed.as_secs_f64();
-        let [flow_bytes, flow_bytes_ipv6] = Config::bytes_per_flow();
+        let [flow_bytes, flow_bytes_ipv6] = Config::default().bytes_per_flow();
         SummaryJson {
             schema: "linerate/flows/1",
             ports,

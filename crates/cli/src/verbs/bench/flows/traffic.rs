@@ -103,7 +103,8 @@ impl Traffic {
         let (from, to) = (ends[side], ends[1 - side]);
         let sequences = &mut self.sequences[flow];
         let (sequence, acknowledgement) = (sequences[side], sequences[1 - side]);
-        sequences[side] = sequence.wrapping_add(PAYLOAD as u32);
+        let length = PAYLOAD as u32 + u32::from(flags == tcp::Flags::SYN);
+        sequences[side] = sequence.wrapping_add(length);
         let packet = &mut self.frame[ethernet::LEN..];
         packet[12..16].copy_from_slice(&from.0.to_be_bytes());
         packet[16..20].copy_from_slice(&to.0.to_be_bytes());
