@@ -5,7 +5,7 @@
 
 mod support;
 
-use linerate_meter::{Config, Flow, Level};
+use linerate_meter::{Config, Flow, Level, MPLS_LABELS};
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,11 +13,49 @@ use std::path::{Path, PathBuf};
 use support::captures::load;
 use support::{Sent, metered, metered_frames};
 
-/// Fields that are not compared: what names, requests, certificates and tunnels of applications say.
-const OF_APPLICATIONS: &[&str] = &[];
+/// Fields that are not compared: what names, requests, certificates and sessions of applications say.
+const OF_APPLICATIONS: [&str; 35] = [
+    "dns_flags",
+    "dns_id",
+    "dns_req_query_class",
+    "dns_req_query_name",
+    "dns_req_query_type",
+    "dns_resp_rcode",
+    "dns_resp_rr.class",
+    "dns_resp_rr.data",
+    "dns_resp_rr.flowmon_data",
+    "dns_resp_rr.name",
+    "dns_resp_rr.ttl",
+    "dns_resp_rr.type",
+    "http_agent",
+    "http_content_type",
+    "http_host",
+    "http_method",
+    "http_method_id",
+    "http_referer",
+    "http_status_code",
+    "http_url",
+    "ovpn_conf_level",
+    "tls_alpn",
+    "tls_cipher_suite",
+    "tls_client_version",
+    "tls_issuer_cn",
+    "tls_ja3",
+    "tls_public_key_alg",
+    "tls_server_version",
+    "tls_sni",
+    "tls_subject_cn",
+    "tls_validity_not_after",
+    "tls_validity_not_before",
+    "wg_conf_level",
+    "wg_dst_peer",
+    "wg_src_peer",
+];
 
-/// Where an annotation is not met, and why: file, flow, field, what is told instead, the reason.
-const CONTRADICTED: &[(&str, usize, &str, &str, &str)] = &[];
+/// Annotations that part a conversation by what the application says are compared by the sums of their packets and bytes. `wireguard`
+/// has a flow for each handshake (frames 1, 90 and 163, where the receiver index changes); `tshark -z conv,udp` has one conversation of
+/// 204 and 238 packets, between whose packets no more than 8.02 s pass.
+const PARTED_BY_APPLICATION: [&str; 1] = ["wireguard"];
 
 /// A field of an annotation with all values that will do; numbers are decimal.
 struct Expected {
@@ -53,12 +91,24 @@ fn annotation(path: &Path, folder: &Path) -> Annotation {
         Some(names) => values(names),
         None => ["src_ip", "dst_ip", "protocol", "src_port", "dst_port"].map(str::to_owned).to_vec(),
     };
-    Annotation {
-        file: path.file_stem().unwrap().to_string_lossy().into_owned(),
-        capture: folder.join("pcap").join(document["pcap"].as_str().unwrap()),
-        key,
-        flows: document["flows"].as_vec().unwrap().iter().map(fields).collect(),
+    let file = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let mut flows: Vec<Vec<Expected>> = document["flows"].as_vec().unwrap().iter().map(fields).collect();
+    if PARTED_BY_APPLICATION.contains(&file.as_str()) {
+        flows = vec![summed(flows)];
     }
+    Annotation { file, capture: folder.join("pcap").join(document["pcap"].as_str().unwrap()), key, flows }
+}
+
+/// Flows of one key as one.
+fn summed(flows: Vec<Vec<Expected>>) -> Vec<Expected> {
+    let mut flows = flows.into_iter();
+    let mut sum = flows.next().unwrap();
+    for field in flows.flatten().filter(|field| field.name.starts_with("bytes") || field.name.starts_with("packets")) {
+        let same = sum.iter_mut().find(|other| other.name == field.name).unwrap();
+        let [one, other] = [&same.values, &field.values].map(|values| values[0].parse::<u64>().unwrap());
+        same.values = vec![(one + other).to_string()];
+    }
+    sum
 }
 
 /// The fields of a flow; those of a list of records are named once, with a dot.
@@ -123,8 +173,8 @@ fn told(flow: &Flow, all: &[Flow], forward: usize, field: &str) -> Option<String
         "vlan_id" => flow.vlans[0].to_string(),
         "vlan_id_inner" => flow.vlans[1].to_string(),
         "vxlan_id" => flow.tunnel.map_or(0, |tunnel| tunnel.id).to_string(),
-        "mpls_label_1" => flow.mpls[side][0].to_string(),
-        "mpls_label_2" => flow.mpls[side][1].to_string(),
+        "mpls_label_1" => stack_entry(flow.mpls[side], 0).to_string(),
+        "mpls_label_2" => stack_entry(flow.mpls[side], 1).to_string(),
         _ => return None,
     })
 }
@@ -137,6 +187,11 @@ fn icmp_type(flow: &Flow, side: usize) -> u16 {
         (_, 135) => 136,
         (_, kind) => kind,
     }
+}
+
+/// Annotations have entries of stacks as IPFIX has them (70): label, traffic class (0 in these captures), bottom of the stack.
+fn stack_entry(labels: [u32; MPLS_LABELS], index: usize) -> u32 {
+    labels[index] << 4 | u32::from(labels.get(index + 1).is_none_or(|label| *label == 0))
 }
 
 /// Annotations have the bits of each octet in the order of RFC 5102, from the uppermost one.
@@ -194,27 +249,20 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
 fn annotations_of_flowtest_are_met() {
     let any = metered(&[Sent::udp(1)], &Config::default(), &[1]);
     let is_foreign = |field: &&Expected| told(&any[0], &any, 0, &field.name).is_none();
-    let (mut foreign, mut differences) = (BTreeSet::new(), BTreeSet::new());
+    let (mut foreign, mut partly) = (BTreeSet::new(), 0);
     let annotations = annotations();
     for annotation in &annotations {
-        let others: BTreeSet<&str> =
-            annotation.flows.iter().flatten().filter(is_foreign).map(|field| field.name.as_str()).collect();
-        let found = compare(annotation);
-        println!(
-            "{}: {} flows, differs in {found:?}, not compared {others:?}",
-            annotation.file,
-            annotation.flows.len()
-        );
+        let differences = compare(annotation);
+        assert!(differences.is_empty(), "{}: flow, field, what is told instead: {differences:?}", annotation.file);
+        let fields = annotation.flows.iter().flatten();
+        let others: BTreeSet<String> = fields.filter(is_foreign).map(|field| field.name.clone()).collect();
+        println!("{}: met, {} fields of applications", annotation.file, others.len());
+        partly += usize::from(!others.is_empty());
         foreign.extend(others);
-        differences
-            .extend(found.into_iter().map(|(number, field, told)| (annotation.file.as_str(), number, field, told)));
     }
-    if annotations.is_empty() {
-        return;
+    println!("{} met, {partly} of them but for fields of applications", annotations.len());
+    if !annotations.is_empty() {
+        assert_eq!((annotations.len(), partly), (56, 35));
+        assert_eq!(foreign, OF_APPLICATIONS.into_iter().map(str::to_owned).collect());
     }
-    assert_eq!(annotations.len(), 56);
-    assert_eq!(foreign, OF_APPLICATIONS.iter().copied().collect());
-    let known =
-        CONTRADICTED.iter().map(|(file, number, field, told, _)| (*file, *number, field.to_string(), told.to_string()));
-    assert_eq!(differences, known.collect());
 }
