@@ -112,7 +112,7 @@ fn the_outer_two_tags_are_told_of_the_first_packet() {
 fn labels_are_those_of_the_first_packet_of_each_direction() {
     let (there, back, to, from) = (link(ONE, OTHER), link(OTHER, ONE), ip(2, 1), ip(1, 2));
     let (up, down) = (ports(1, 2), ports(2, 1));
-    let [five, later, answer] = [&[1, 2, 3, 4, 5][..], &[9], &[16, 17]].map(stack);
+    let [five, later, answer] = [&[1, 2, 3, 4, 5][..], &[9], &[16, 0, 17]].map(stack);
     let frames: [&[&dyn Header]; 3] =
         [&[&there, &&five[..], &to, &up], &[&there, &&later[..], &to, &up], &[&back, &&answer[..], &from, &down]];
     let flows = records(&frames, Link::Ethernet, &with_macs());
