@@ -3,12 +3,15 @@
 //! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
 //! which a property tests.
 
+mod front;
 mod general;
 
 pub(crate) use general::{Found, General, Packet};
 
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
+use crate::stats::options::kinds_of;
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -20,6 +23,8 @@ pub(crate) struct Facts {
     pub words: Words,
     /// The other part of a wide key, in a list beside.
     pub wide: usize,
+    /// Which of the round's [`Encapsulation`](crate::encapsulation::Encapsulation)s is its own, counted from 1.
+    pub encapsulation: u32,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -33,10 +38,17 @@ pub(crate) struct Facts {
     pub tos: u8,
     /// Of TCP.
     pub flags: u8,
+    /// Of TCP, if the header is there.
+    pub has_segment: bool,
+    pub segment: Segment,
     /// What it says of who is the originator.
     pub hint: Hint,
     /// Bits of [`Quality`](crate::Quality).
     pub quality: u16,
+    /// Kinds of TCP options, a bit each, if they are asked for.
+    pub kinds: u64,
+    /// The uppermost bits of the IPv4 fragment word.
+    pub ip_flags: u8,
     /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
     pub extensions: u8,
     /// Nothing to note but numbers.
@@ -61,6 +73,7 @@ impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
         wide: 0,
+        encapsulation: 0,
         hash: 0,
         time: 0,
         frame: 0,
@@ -70,8 +83,12 @@ impl Facts {
         ttl: 0,
         tos: 0,
         flags: 0,
+        has_segment: false,
+        segment: Segment::NONE,
         hint: Hint::Nothing,
         quality: 0,
+        kinds: 0,
+        ip_flags: 0,
         extensions: 0,
         is_usual: true,
     };
@@ -82,24 +99,32 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 /// The least frame that is looked at here: an Ethernet header, a tag, IPv4, TCP.
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
-/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
-/// plain unless `outer` alone counts.
+/// What is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// The outermost packet alone: UDP with a tunnel's port is plain.
+    pub outer: bool,
+    /// Kinds of TCP options too.
+    pub kinds: bool,
+}
+
+/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other.
 #[inline(always)]
-pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+pub(crate) fn usual(desc: &Desc, frame: &[u8], scope: Scope, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
     let ether_type = u16::from_be_bytes(part(head, 12));
     if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
-        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
+        ethernet::IPV4 => usual_ipv4(desc, frame, part(head, ethernet::LEN), ethernet::LEN, 0, scope),
+        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, scope, wides),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
-                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
+                ethernet::IPV4 => usual_ipv4(desc, frame, part(head, behind), behind, tag, scope),
+                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, scope, wides),
                 _ => None,
             }
         }
@@ -108,14 +133,23 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
 }
 
 #[inline(always)]
-fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+fn usual_ipv4(
+    desc: &Desc,
+    frame: &[u8],
+    head: [u8; ipv4::LEN + tcp::LEN],
+    l3: usize,
+    tag: u16,
+    scope: Scope,
+) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
-    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
+    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3 as u32) {
         return None;
     }
-    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?;
+    let behind = length.checked_sub(ipv4::LEN as u32)?;
+    let identification = u16::from_be_bytes(part(&head, 4));
+    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, scope.outer)?;
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
@@ -125,12 +159,13 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
-        ..transport.facts(desc)
+        ip_flags: head[6] >> 5,
+        ..transport.facts(desc, frame, l3 + ipv4::LEN, scope)
     })
 }
 
 #[inline(always)]
-fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, scope: Scope, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
     let payload = u32::from(u16::from_be_bytes(part(head, 4)));
     let protocol = head[6];
@@ -138,7 +173,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?;
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, scope.outer)?;
     let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
@@ -147,7 +182,15 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
+    Some(Facts {
+        words,
+        wide,
+        packet: length,
+        side,
+        ttl: head[7],
+        tos,
+        ..transport.facts(desc, packet, ipv6::LEN, scope)
+    })
 }
 
 /// What counts of a TCP or UDP header.
@@ -156,35 +199,45 @@ struct Transport {
     destination: u16,
     payload: u32,
     flags: u8,
+    has_segment: bool,
+    segment: Segment,
 }
 
 /// Of a whole one, with `length` bytes of header and payload.
 #[inline(always)]
-fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Option<Transport> {
+fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u16, outer: bool) -> Option<Transport> {
     let (source, destination) = (u16::from_be_bytes(part(&head, 0)), u16::from_be_bytes(part(&head, 2)));
     match protocol {
         registry::TCP => {
             let header = u32::from(head[12] >> 4) * 4;
             let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
-            Some(Transport { source, destination, payload, flags: head[13] })
+            let segment = Segment::of(&head, identification);
+            Some(Transport { source, destination, payload, flags: head[13], has_segment: true, segment })
         }
         registry::UDP => {
             let payload = length.checked_sub(udp::LEN as u32)?;
             let is_plain = outer || !may_be_tunnel(destination, source);
-            is_plain.then_some(Transport { source, destination, payload, flags: 0 })
+            let segment = Segment::NONE;
+            is_plain.then_some(Transport { source, destination, payload, flags: 0, has_segment: false, segment })
         }
         _ => None,
     }
 }
 
 impl Transport {
+    /// `bytes` has the header at the offset `at`.
     #[inline(always)]
-    fn facts(&self, desc: &Desc) -> Facts {
+    fn facts(&self, desc: &Desc, bytes: &[u8], at: usize, scope: Scope) -> Facts {
+        let is_syn = self.flags & SYN != 0;
+        let options = if is_syn { Options::read(bytes.get(at..).unwrap_or_default()) } else { Options::NONE };
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
+            has_segment: self.has_segment,
+            segment: Segment { options, ..self.segment },
+            kinds: if scope.kinds && self.has_segment { kinds_of(bytes.get(at..).unwrap_or_default()) } else { 0 },
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE
@@ -263,7 +316,7 @@ mod tests {
             let length = frame.len() as u32;
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
             let mut wides = Vec::new();
-            if let Some(found) = usual(&desc, &frame, outer, &mut wides) {
+            if let Some(found) = usual(&desc, &frame, Scope { outer, kinds: true }, &mut wides) {
                 let mut general = General::new(&Config { tunnels, ..Config::default() });
                 let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
@@ -275,6 +328,8 @@ mod tests {
         }
     }
 
+    const PLAIN: Scope = Scope { outer: false, kinds: false };
+
     /// That frames as they should be go the short way.
     #[test]
     fn plain_frames_go_the_short_way() {
@@ -282,9 +337,9 @@ mod tests {
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
         let desc = Desc::new(Nanos(7), 0, 60);
-        let found = usual(&desc, &frame, false, &mut Vec::new()).unwrap();
+        let found = usual(&desc, &frame, PLAIN, &mut Vec::new()).unwrap();
         assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
         frame[20] = 0x20;
-        assert_eq!(usual(&desc, &frame, false, &mut Vec::new()), None, "a fragment");
+        assert_eq!(usual(&desc, &frame, PLAIN, &mut Vec::new()), None, "a fragment");
     }
 }
