@@ -9,7 +9,7 @@ pub(crate) use general::{Found, General, Packet};
 
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
-use crate::tcp::{Options, Segment};
+use crate::tcp::Segment;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -89,7 +89,7 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
 /// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
-/// plain unless `outer` alone counts.
+/// plain unless `outer` alone counts. Options of TCP are not read.
 #[inline(always)]
 pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
@@ -98,13 +98,13 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, frame, part(head, ethernet::LEN), ethernet::LEN, 0, outer),
+        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
         ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, frame, part(head, behind), behind, tag, outer),
+                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
                 ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
                 _ => None,
             }
@@ -114,18 +114,11 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
 }
 
 #[inline(always)]
-fn usual_ipv4(
-    desc: &Desc,
-    frame: &[u8],
-    head: [u8; ipv4::LEN + tcp::LEN],
-    l3: usize,
-    tag: u16,
-    outer: bool,
-) -> Option<Facts> {
+fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
-    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3 as u32) {
+    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
     let behind = length.checked_sub(ipv4::LEN as u32)?;
@@ -140,7 +133,7 @@ fn usual_ipv4(
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
-        ..transport.facts(desc, frame, l3 + ipv4::LEN)
+        ..transport.facts(desc)
     })
 }
 
@@ -162,7 +155,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc, packet, ipv6::LEN) })
+    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
 }
 
 /// What counts of a TCP or UDP header.
@@ -197,18 +190,15 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u1
 }
 
 impl Transport {
-    /// `bytes` has the header at the offset `at`.
     #[inline(always)]
-    fn facts(&self, desc: &Desc, bytes: &[u8], at: usize) -> Facts {
-        let is_syn = self.flags & SYN != 0;
-        let options = if is_syn { Options::read(bytes.get(at..).unwrap_or_default()) } else { Options::NONE };
+    fn facts(&self, desc: &Desc) -> Facts {
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
             has_segment: self.has_segment,
-            segment: Segment { options, ..self.segment },
+            segment: self.segment,
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE
@@ -293,7 +283,8 @@ mod tests {
                     panic!("one packet");
                 };
                 let (words, wide, side) = packet.key();
-                prop_assert_eq!(found, Facts { words, side, ..packet.facts });
+                let segment = Segment { options: found.segment.options, ..packet.facts.segment };
+                prop_assert_eq!(found, Facts { words, side, segment, ..packet.facts });
                 prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
             }
         }

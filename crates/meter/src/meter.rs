@@ -13,7 +13,7 @@ use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::record::{Cold, Hot, Spills, WideRecord};
+use crate::record::{Cold, Hot, SYN, Spills, WideRecord};
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
@@ -220,8 +220,9 @@ impl Meter {
                 None
             };
             match usual {
-                Some(facts) => self.push(facts),
-                None => self.look(link, desc, frame),
+                // The options of a SYN are read there.
+                Some(facts) if self.tcp.is_off() || facts.flags & SYN == 0 => self.push(facts),
+                _ => self.look(link, desc, frame),
             }
         }
         self.counts.frames += burst.len() as u64;
