@@ -8,14 +8,14 @@ use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, Found, General, Packet, Scope};
+use crate::facts::{self, Facts, Found, General, Packet};
 use crate::flood::Flood;
 use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
 use crate::lifetime::direction_of;
-use crate::record::{Cold, Hot, Spills, WideRecord, age};
+use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
@@ -44,7 +44,7 @@ pub struct Meter {
     pub(crate) clock: Clock,
     pub(crate) general: General,
     pub(crate) encapsulations: Encapsulations,
-    scope: Scope,
+    outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
     pub(crate) flood: Flood,
@@ -107,7 +107,7 @@ impl Meter {
             clock,
             general: General::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
-            scope: Scope { outer: config.tunnels == crate::Tunnels::Outer, kinds: config.level == Level::Stats },
+            outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
             flood: Flood::default(),
@@ -230,18 +230,22 @@ impl Meter {
             least = least.min(desc.time.0);
             let link = if desc.interface == 0 { first } else { link_of(links, desc) };
             let usual = if self.plain && link == Some(Link::Ethernet) {
-                facts::usual(desc, frame, self.scope, &mut self.batch.wides)
+                facts::usual(desc, frame, self.outer, &mut self.batch.wides)
             } else {
                 None
             };
             match usual {
-                Some(mut facts) => {
+                // The options of a SYN are read there.
+                Some(mut facts) if self.tcp.is_off() || facts.flags & SYN == 0 => {
                     if self.encapsulations.has_macs() {
                         facts.encapsulation = self.batch.encapsulations.push(Encapsulation::of_ethernet(frame));
                     }
+                    if self.stats.is_some() && facts.has_segment {
+                        facts.kinds = facts::usual_kinds(frame);
+                    }
                     self.push(facts);
                 }
-                None => self.look(link, desc, frame),
+                _ => self.look(link, desc, frame),
             }
         }
         self.counts.frames += burst.len() as u64;
