@@ -190,9 +190,6 @@ impl Meter {
             {
                 prefetch(wide);
             }
-            if let Some(stats) = &self.stats {
-                stats.prefetch(guess, facts);
-            }
             guesses.push(guess);
         }
         std::mem::swap(&mut self.batch, &mut self.pending);
@@ -201,9 +198,13 @@ impl Meter {
     /// Counts the packets whose records were asked for.
     fn count_pending(&mut self, records: &mut dyn Records) {
         let Batch { mut facts, wides, encapsulations, guesses } = std::mem::take(&mut self.pending);
+        if self.stats.is_some() {
+            facts.iter().zip(&guesses).take(AHEAD).for_each(|(facts, record)| self.prefetch_stats(*record, facts));
+        }
         for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
+                self.prefetch_stats(*record, later);
             }
             let record = match self.count(*guess, facts_of, &wides) {
                 Counted::Done => continue,
@@ -344,10 +345,15 @@ impl Meter {
         {
             prefetch(cold);
         }
+    }
+
+    /// Asks for what level `stats` has of a record that has come.
+    #[inline(always)]
+    fn prefetch_stats(&self, record: u32, facts: &Facts) {
         if let Some(stats) = &self.stats
             && let Some(hot) = self.hot.get(record as usize)
         {
-            stats.prefetch_rest(record, hot, facts);
+            stats.prefetch(record, hot, facts);
         }
     }
 
