@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod segments;
+
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
 use linerate_wire::build::{Frame, Header};
