@@ -116,12 +116,23 @@ impl Config {
         Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }
     }
 
+    /// Bytes more of each flow where MAC addresses are recorded.
+    pub const MAC_BYTES: usize = crate::encapsulation::MAC_BYTES;
+
     /// Bytes of memory for each flow of the table, its part of the buckets included: of plain IPv4, and of IPv6 or
     /// in a tunnel. Flows that saw trouble have [`Config::TROUBLE_BYTES`] more.
     pub fn bytes_per_flow(&self) -> [usize; 2] {
         let counters = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
-        let narrow = counters + if self.level >= Level::Tcp { crate::tcp::BYTES } else { 0 };
-        let narrow = narrow + if self.level == Level::Stats { crate::stats::records::bytes(self.packets) } else { 0 };
+        let packets = self.packets.min(Config::MOST_PACKETS);
+        let narrow: usize = [
+            (true, counters),
+            (self.macs, Config::MAC_BYTES),
+            (self.level >= Level::Tcp, crate::tcp::BYTES),
+            (self.level >= Level::Stats, crate::stats::records::bytes(packets)),
+        ]
+        .iter()
+        .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
+        .sum();
         [narrow, narrow + crate::record::WIDE_BYTES]
     }
 

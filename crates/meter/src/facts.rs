@@ -11,7 +11,7 @@ pub(crate) use general::{Found, General, Packet};
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
 use crate::stats::options::kinds_of;
-use crate::tcp::{Options, Segment};
+use crate::tcp::Segment;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -99,32 +99,24 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 /// The least frame that is looked at here: an Ethernet header, a tag, IPv4, TCP.
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
-/// What is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope {
-    /// The outermost packet alone: UDP with a tunnel's port is plain.
-    pub outer: bool,
-    /// Kinds of TCP options too.
-    pub kinds: bool,
-}
-
-/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other.
+/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
+/// plain unless `outer` alone counts. Options of TCP are not read.
 #[inline(always)]
-pub(crate) fn usual(desc: &Desc, frame: &[u8], scope: Scope, wides: &mut Vec<Wide>) -> Option<Facts> {
+pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
     let ether_type = u16::from_be_bytes(part(head, 12));
     if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, frame, part(head, ethernet::LEN), ethernet::LEN, 0, scope),
-        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, scope, wides),
+        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
+        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, frame, part(head, behind), behind, tag, scope),
-                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, scope, wides),
+                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
+                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
                 _ => None,
             }
         }
@@ -133,23 +125,16 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], scope: Scope, wides: &mut Vec<Wid
 }
 
 #[inline(always)]
-fn usual_ipv4(
-    desc: &Desc,
-    frame: &[u8],
-    head: [u8; ipv4::LEN + tcp::LEN],
-    l3: usize,
-    tag: u16,
-    scope: Scope,
-) -> Option<Facts> {
+fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
-    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3 as u32) {
+    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
     let behind = length.checked_sub(ipv4::LEN as u32)?;
     let identification = u16::from_be_bytes(part(&head, 4));
-    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, scope.outer)?;
+    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, outer)?;
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
@@ -160,12 +145,12 @@ fn usual_ipv4(
         ttl: head[8],
         tos: head[1],
         ip_flags: head[6] >> 5,
-        ..transport.facts(desc, frame, l3 + ipv4::LEN, scope)
+        ..transport.facts(desc)
     })
 }
 
 #[inline(always)]
-fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, scope: Scope, wides: &mut Vec<Wide>) -> Option<Facts> {
+fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
     let payload = u32::from(u16::from_be_bytes(part(head, 4)));
     let protocol = head[6];
@@ -173,7 +158,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, scope: Scope, wides
     if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, scope.outer)?;
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, outer)?;
     let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
@@ -182,15 +167,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, scope: Scope, wides
     wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts {
-        words,
-        wide,
-        packet: length,
-        side,
-        ttl: head[7],
-        tos,
-        ..transport.facts(desc, packet, ipv6::LEN, scope)
-    })
+    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
 }
 
 /// What counts of a TCP or UDP header.
@@ -225,19 +202,15 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u1
 }
 
 impl Transport {
-    /// `bytes` has the header at the offset `at`.
     #[inline(always)]
-    fn facts(&self, desc: &Desc, bytes: &[u8], at: usize, scope: Scope) -> Facts {
-        let is_syn = self.flags & SYN != 0;
-        let options = if is_syn { Options::read(bytes.get(at..).unwrap_or_default()) } else { Options::NONE };
+    fn facts(&self, desc: &Desc) -> Facts {
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
             has_segment: self.has_segment,
-            segment: Segment { options, ..self.segment },
-            kinds: if scope.kinds && self.has_segment { kinds_of(bytes.get(at..).unwrap_or_default()) } else { 0 },
+            segment: self.segment,
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE
@@ -253,6 +226,16 @@ fn hint_of(flags: u8) -> Hint {
         both if both == SYN | ACK => Hint::SynAck,
         _ => Hint::Nothing,
     }
+}
+
+/// Kinds of TCP options in a frame that is `usual`.
+#[inline(always)]
+pub(crate) fn usual_kinds(frame: &[u8]) -> u64 {
+    let is_tagged = frame.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
+    let network = if is_tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
+    let is_ipv4 = frame.get(network).is_some_and(|byte| byte >> 4 == 4);
+    let transport = network + if is_ipv4 { ipv4::LEN } else { ipv6::LEN };
+    frame.get(transport..).map_or(0, kinds_of)
 }
 
 /// Bytes in the middle of others: where places are constants, one load.
@@ -316,19 +299,19 @@ mod tests {
             let length = frame.len() as u32;
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
             let mut wides = Vec::new();
-            if let Some(found) = usual(&desc, &frame, Scope { outer, kinds: true }, &mut wides) {
+            if let Some(found) = usual(&desc, &frame, outer, &mut wides) {
                 let mut general = General::new(&Config { tunnels, ..Config::default() });
                 let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
                 };
                 let (words, wide, side) = packet.key();
-                prop_assert_eq!(found, Facts { words, side, ..packet.facts });
+                let segment = Segment { options: found.segment.options, ..packet.facts.segment };
+                let kinds = if found.has_segment { usual_kinds(&frame) } else { 0 };
+                prop_assert_eq!(Facts { kinds, ..found }, Facts { words, side, segment, ..packet.facts });
                 prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
             }
         }
     }
-
-    const PLAIN: Scope = Scope { outer: false, kinds: false };
 
     /// That frames as they should be go the short way.
     #[test]
@@ -337,9 +320,9 @@ mod tests {
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
         let desc = Desc::new(Nanos(7), 0, 60);
-        let found = usual(&desc, &frame, PLAIN, &mut Vec::new()).unwrap();
+        let found = usual(&desc, &frame, false, &mut Vec::new()).unwrap();
         assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
         frame[20] = 0x20;
-        assert_eq!(usual(&desc, &frame, PLAIN, &mut Vec::new()), None, "a fragment");
+        assert_eq!(usual(&desc, &frame, false, &mut Vec::new()), None, "a fragment");
     }
 }

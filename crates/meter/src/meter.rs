@@ -10,14 +10,13 @@ use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, General, Packet, Scope};
+use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
-use crate::flow::{Direction, EndReason, Records};
+use crate::flow::{EndReason, Records};
 use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::lifetime::direction_of;
-use crate::record::{Cold, Hot, Spills, WideRecord, age};
+use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
@@ -46,7 +45,7 @@ pub struct Meter {
     pub(crate) clock: Clock,
     pub(crate) general: General,
     pub(crate) encapsulations: Encapsulations,
-    scope: Scope,
+    outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
     pub(crate) flood: Flood,
@@ -71,7 +70,7 @@ struct Batch {
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
+pub(crate) enum Counted {
     Done,
     /// It is of this flow, but not like most.
     Rare,
@@ -109,7 +108,7 @@ impl Meter {
             clock,
             general: General::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
-            scope: Scope { outer: config.tunnels == crate::Tunnels::Outer, kinds: config.level == Level::Stats },
+            outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
             flood: Flood::default(),
@@ -192,9 +191,6 @@ impl Meter {
             {
                 prefetch(wide);
             }
-            if let Some(stats) = &self.stats {
-                stats.prefetch(guess, facts);
-            }
             guesses.push(guess);
         }
         std::mem::swap(&mut self.batch, &mut self.pending);
@@ -203,9 +199,13 @@ impl Meter {
     /// Counts the packets whose records were asked for.
     fn count_pending(&mut self, records: &mut dyn Records) {
         let Batch { mut facts, wides, encapsulations, guesses } = std::mem::take(&mut self.pending);
+        if self.stats.is_some() {
+            facts.iter().zip(&guesses).take(AHEAD).for_each(|(facts, record)| self.prefetch_stats(*record, facts));
+        }
         for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
+                self.prefetch_stats(*record, later);
             }
             let record = match self.count(*guess, facts_of, &wides) {
                 Counted::Done => continue,
@@ -232,18 +232,22 @@ impl Meter {
             least = least.min(desc.time.0);
             let link = if desc.interface == 0 { first } else { link_of(links, desc) };
             let usual = if self.plain && link == Some(Link::Ethernet) {
-                facts::usual(desc, frame, self.scope, &mut self.batch.wides)
+                facts::usual(desc, frame, self.outer, &mut self.batch.wides)
             } else {
                 None
             };
             match usual {
-                Some(mut facts) => {
+                // The options of a SYN are read there.
+                Some(mut facts) if self.tcp.is_off() || facts.flags & SYN == 0 => {
                     if self.encapsulations.has_macs() {
                         facts.encapsulation = self.batch.encapsulations.push(Encapsulation::of_ethernet(frame));
                     }
+                    if self.stats.is_some() && facts.has_segment {
+                        facts.kinds = facts::usual_kinds(frame);
+                    }
                     self.push(facts);
                 }
-                None => self.look(link, desc, frame),
+                _ => self.look(link, desc, frame),
             }
         }
         self.counts.frames += burst.len() as u64;
@@ -273,16 +277,21 @@ impl Meter {
         {
             prefetch(cold);
         }
+    }
+
+    /// Asks for what level `stats` has of a record that has come.
+    #[inline(always)]
+    fn prefetch_stats(&self, record: u32, facts: &Facts) {
         if let Some(stats) = &self.stats
             && let Some(hot) = self.hot.get(record as usize)
         {
-            stats.prefetch_rest(record, hot, facts);
+            stats.prefetch(record, hot, facts);
         }
     }
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
     #[inline(always)]
-    fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
+    pub(crate) fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
         let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
         if !hot.has(facts.words, self.mask) {
             return Counted::OtherFlow;
@@ -306,57 +315,6 @@ impl Meter {
             stats.count(guess, hot, facts, Some(gap));
         }
         Counted::Done
-    }
-
-    /// Counts a packet that is not of the guessed flow; returns its record.
-    #[inline(never)]
-    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
-        match self.find(facts, wides) {
-            Some(found) if self.count(found, facts, wides) == Counted::Done => found,
-            found => self.account(found, facts, wides, records),
-        }
-    }
-
-    /// Counts any packet, of the flow that was found for it; returns its record.
-    #[inline(never)]
-    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
-        let mut before = None;
-        if let Some(record) = found
-            && let Some(reason) = self.is_over(record, facts)
-        {
-            before = (reason == EndReason::Active).then(|| self.before(record));
-            self.end(record, reason, records);
-            found = None;
-        }
-        let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
-        let hot = &mut self.hot[record as usize];
-        if hot.direction() == Direction::FirstPacket as u8
-            && let Some((originator, direction)) = direction_of(facts)
-        {
-            hot.set_direction(originator, direction as u8);
-        }
-        let clock = &self.clock;
-        if let Some(stats) = &mut self.stats {
-            let gap = self.cold[record as usize].gap(hot, facts);
-            stats.count(record, hot, facts, gap);
-            stats.note(record, facts, gap.is_none());
-        }
-        self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
-        if facts.words.is_wide() {
-            self.wide[record as usize].extensions |= facts.extensions;
-        }
-        if facts.has_segment {
-            self.tcp.take_any(record, facts);
-        }
-        record
-    }
-
-    fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
-        self.table.find(facts.hash, |record| {
-            let hot = &self.hot[record as usize];
-            hot.has(facts.words, self.mask)
-                && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
-        })
     }
 }
 

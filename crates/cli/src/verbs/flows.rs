@@ -240,7 +240,6 @@ fn announce(ports: &[RxPort], config: &Config) {
     let mut out = std::io::stderr();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = config.bytes_per_flow();
-    let narrow = narrow + if config.macs { Config::MAC_BYTES } else { 0 };
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
     let _ = writeln!(
         out,

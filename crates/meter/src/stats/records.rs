@@ -62,17 +62,12 @@ impl StatsRecords {
         }
     }
 
-    /// Asks for what a packet of this side touches.
+    /// Asks for what a packet touches, and of the first one that way for the rest.
     #[inline(always)]
-    pub fn prefetch(&self, record: u32, facts: &Facts) {
+    pub fn prefetch(&self, record: u32, hot: &Hot, facts: &Facts) {
         if let Some(lines) = self.lines.get(record as usize) {
             prefetch(&lines[facts.side & 1]);
         }
-    }
-
-    /// Asks for where the packet will be listed, and if it is the first one that way for the rest.
-    #[inline(always)]
-    pub fn prefetch_rest(&self, record: u32, hot: &Hot, facts: &Facts) {
         self.packets.prefetch(record, hot.listed());
         if hot.is_first(facts.side)
             && let Some(rare) = self.rare.get(record as usize)

@@ -4,7 +4,6 @@
 use super::connections::Beside;
 use super::history::{Letter, is_told};
 use super::record::{Cold, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, beyond, mark, units};
-use super::segment::Options;
 use super::trouble::{Side, is_prompt};
 use crate::facts::Facts;
 use crate::flow::Quality;
@@ -266,12 +265,15 @@ impl<'a> Rare<'a> {
         let kind = if self.facts.flags & ACK != 0 { mark::SYN_ACK } else { mark::SYN };
         let end = segment.sequence.wrapping_add(1);
         let is_new = !self.has(side, mark::SYN | mark::SYN_ACK) || self.cold.sides[side].isn != segment.sequence;
-        let Options { mss, scale, sack_permitted, timestamps } = segment.options;
+        let options = segment.options;
         if is_new {
             self.cold.sides[side].isn = segment.sequence;
-            self.cold.sides[side].mss = mss;
-            self.hot.marks[side] = self.hot.marks[side] & !(15 << mark::SCALE) | u16::from(scale) << mark::SCALE;
-            for (is_so, bit) in [(sack_permitted, SACK << side), (timestamps, TIMESTAMPS << side)] {
+            self.cold.sides[side].mss = options.mss();
+            self.hot.marks[side] =
+                self.hot.marks[side] & !(15 << mark::SCALE) | u16::from(options.scale()) << mark::SCALE;
+            for (is_so, bit) in
+                [(options.is_sack_permitted(), SACK << side), (options.has_timestamps(), TIMESTAMPS << side)]
+            {
                 self.hot.trouble = self.hot.trouble & !bit | if is_so { bit } else { 0 };
             }
         }

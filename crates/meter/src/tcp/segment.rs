@@ -16,16 +16,9 @@ pub(crate) struct Segment {
     pub options: Options,
 }
 
-/// The options that a record tells.
+/// The options that a record tells, in one word: the maximum segment size, 0 where there is none, the window scale, and two bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// 0 where there is none.
-    pub mss: u16,
-    /// At most 14 (RFC 7323, 2.3); [`Options::NO_SCALE`] where there is none.
-    pub scale: u8,
-    pub sack_permitted: bool,
-    pub timestamps: bool,
-}
+pub(crate) struct Options(u32);
 
 impl Segment {
     pub const NONE: Segment =
@@ -48,24 +41,45 @@ impl Segment {
 impl Options {
     /// No scale.
     pub const NO_SCALE: u8 = 15;
-    pub const NONE: Options = Options { mss: 0, scale: Options::NO_SCALE, sack_permitted: false, timestamps: false };
+    pub const NONE: Options = Options((Options::NO_SCALE as u32) << SCALE);
+    /// The greatest scale there is (RFC 7323, 2.3).
     const MOST_SCALE: u8 = 14;
 
     /// Of a segment whose first 20 bytes are there, as far as its options are.
-    #[inline(never)]
     pub fn read(segment: &[u8]) -> Options {
-        let mut found = Options::NONE;
         let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
-        let Some(bytes) = segment.get(tcp::LEN..header.min(segment.len())) else { return found };
+        let Some(bytes) = segment.get(tcp::LEN..header.min(segment.len())) else { return Options::NONE };
+        let (mut size, mut shift, mut bits) = (0, Options::NO_SCALE, 0);
         for option in tcp_option::Iter::over(options::Iter::over(bytes)).map_while(Result::ok) {
             match option {
-                TcpOption::MaximumSegmentSize(mss) => found.mss = mss,
-                TcpOption::WindowScale(scale) => found.scale = scale.min(Options::MOST_SCALE),
-                TcpOption::SackPermitted => found.sack_permitted = true,
-                TcpOption::Timestamps { .. } => found.timestamps = true,
+                TcpOption::MaximumSegmentSize(mss) => size = mss,
+                TcpOption::WindowScale(scale) => shift = scale.min(Options::MOST_SCALE),
+                TcpOption::SackPermitted => bits |= SACK,
+                TcpOption::Timestamps { .. } => bits |= TIMESTAMPS,
                 TcpOption::Sack(_) | TcpOption::Unknown { .. } => {}
             }
         }
-        found
+        Options(u32::from(size) | u32::from(shift) << SCALE | bits)
+    }
+
+    pub fn mss(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// At most 14, or [`Options::NO_SCALE`].
+    pub fn scale(self) -> u8 {
+        (self.0 >> SCALE) as u8
+    }
+
+    pub fn is_sack_permitted(self) -> bool {
+        self.0 & SACK != 0
+    }
+
+    pub fn has_timestamps(self) -> bool {
+        self.0 & TIMESTAMPS != 0
     }
 }
+
+const SCALE: u32 = 16;
+const SACK: u32 = 1 << 24;
+const TIMESTAMPS: u32 = 1 << 25;

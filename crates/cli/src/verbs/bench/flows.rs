@@ -21,7 +21,7 @@ const FLOWS: [usize; 4] = [256, 65_536, 1_048_576, 10_485_760];
 const PATTERN_FLOWS: usize = 65_536;
 
 /// Levels of detail, each with its name.
-const LEVELS: [(Level, &str); 2] = [(Level::Counters, "counters"), (Level::Tcp, "tcp")];
+const LEVELS: [(Level, &str); 3] = [(Level::Counters, "counters"), (Level::Tcp, "tcp"), (Level::Stats, "stats")];
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
