@@ -14,7 +14,7 @@ impl Flow {
     /// understand each other agree on another.
     ///
     /// Both directions have the same one. ICMP has its type and that of the answer in place of ports; types without an answer
-    /// have type and code, and the ends are not sorted: of messages both ways it is that of the originator's. Protocols but TCP, UDP, SCTP
+    /// have type and code, and the ends are not sorted. Protocols but TCP, UDP, SCTP
     /// and ICMP have no ports, nor have fragments without their first (the specification leaves fragments open).
     pub fn community_id(&self, seed: u16) -> String {
         let [originator, responder] = self.ends;

@@ -1,7 +1,8 @@
 //! What makes a flow: addresses, ports, protocol and, as configured, VLAN and tunnel; both ways the same.
 //!
-//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: its type
-//! and code stand in their place, unsorted, and a reply has the type of its request. The key of an IPv4 packet outside of
+//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: in their place
+//! whoever asks has the type of the request and whoever answers that of the reply, both with the code. So two hosts that ping each
+//! other have two flows, and messages without an answer are of one direction. The key of an IPv4 packet outside of
 //! tunnels lies in two words; any other has a `Wide` part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -165,6 +166,18 @@ impl Words {
             End { address: addresses[0], port: self.rest as u16 },
             End { address: addresses[1], port: (self.rest >> 16) as u16 },
         ]
+    }
+}
+
+/// In the place of a port: nobody answers such messages.
+const NO_ANSWER: u16 = u16::MAX;
+
+/// What stands in the place of ports of whoever sends an ICMP message and of whoever receives it: type and code of what it sends.
+pub(crate) fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
+    let port = |kind| u16::from_be_bytes([kind, code]);
+    match icmp_pair(protocol, kind) {
+        Some([request, reply]) => [port(kind), port(if kind == request { reply } else { request })],
+        None => [port(kind), NO_ANSWER],
     }
 }
 

@@ -115,10 +115,10 @@ impl Meter {
         let wide = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
         let (originator, protocol) = (hot.originator(), words.protocol());
         let mut ends = words.both_ends(&wide.key);
-        let ports = [ends[0].port, ends[1].port];
         ends.rotate_left(originator);
         if is_icmp(protocol) {
-            (ends[0].port, ends[1].port) = (ports[0], ports[1]);
+            let [kind, code] = ends[0].port.to_be_bytes();
+            (ends[0].port, ends[1].port) = (kind.into(), code.into());
         }
         let (mut macs, mut rare) = self.encapsulations.take(record);
         macs.iter_mut().for_each(|macs| macs.rotate_left(originator));

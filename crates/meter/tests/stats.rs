@@ -63,16 +63,18 @@ impl Shaped {
         (headers + self.sent.payload + if self.sent.v6 { 40 } else { 20 }) as u64
     }
 
-    /// Hosts, ports and protocol, of both directions the same.
+    /// Hosts, ports and protocol, of both directions the same; all ICMP here asks, and whoever asks is the originator.
     fn key(&self) -> (Vec<(IpAddr, u16)>, u8) {
         key(self.sent.ends().map(|end| (end.address, end.port)), self.sent.protocol_number())
     }
 }
 
 fn key(ends: [(IpAddr, u16); 2], protocol: u8) -> (Vec<(IpAddr, u16)>, u8) {
-    let mut ends = if matches!(protocol, 1 | 58) { ends.map(|(address, _)| (address, 0)) } else { ends };
-    ends.sort();
-    (ends.to_vec(), protocol)
+    let mut ends = ends.to_vec();
+    if !matches!(protocol, 1 | 58) {
+        ends.sort();
+    }
+    (ends, protocol)
 }
 
 /// Each record with its packets: those of a key are cut one after another.

@@ -11,7 +11,7 @@ pub(super) struct Front {
     pub macs: Option<[MacAddr; 2]>,
     /// The outermost two tags.
     pub vlans: [u16; 2],
-    /// The uppermost labels, outermost first.
+    /// The uppermost labels, outermost first, without explicit null (0), which stands for no label.
     pub labels: [u32; MPLS_LABELS],
 }
 
@@ -34,6 +34,7 @@ impl Front {
                 }
                 Protocol::Mpls => {
                     let entries = mpls::View::parse(header).into_iter().flat_map(|view| view.entries());
+                    let entries = entries.filter(|entry| entry.label != 0);
                     entries.zip(labels.by_ref()).for_each(|(entry, label)| *label = entry.label);
                 }
                 _ => {}

@@ -6,7 +6,7 @@ use crate::config::{Config, Tunnels};
 use crate::encapsulation::Encapsulation;
 use crate::flow::Quality;
 use crate::hash::Keyed;
-use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, is_icmp};
+use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, icmp_ports, is_icmp};
 use crate::record::SYN;
 use crate::stats::options::kinds_of;
 use crate::tcp::{Options, Segment};
@@ -301,12 +301,9 @@ impl Packet {
 
     /// The key, and which end the sender is.
     pub fn key(&self) -> (Words, Wide, usize) {
-        let icmp = is_icmp(self.protocol);
-        let side = if icmp { self.source.0 > self.destination.0 } else { self.source > self.destination };
+        let side = self.source > self.destination;
         let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
-        // Type and code of ICMP are no property of the ends.
-        let ports = if icmp { [self.source.1, self.destination.1] } else { [low.1, high.1] };
-        let rest = Words::rest(ports[0], ports[1], self.protocol, 0) | u64::from(self.vlan) << VLAN;
+        let rest = Words::rest(low.1, high.1, self.protocol, 0) | u64::from(self.vlan) << VLAN;
         let is_narrow = self.wide.version == 4 && self.wide.tunnel == 0 && self.wide.inner_vlan == 0;
         let (words, ends) = if is_narrow {
             (Words { ends: (low.0 as u64) << 32 | high.0 as u64, rest: rest | NARROW }, [0; 2])
@@ -341,16 +338,13 @@ fn segment_of(message: &[u8], identification: u16) -> Segment {
     Segment { options, ..segment }
 }
 
-/// Source and destination port, or type and code, of the request if it is a reply.
+/// What stands in the key for the ports of source and destination.
 fn ports_of(protocol: u8, message: &[u8]) -> [u16; 2] {
     match (protocol, message) {
         (registry::TCP | registry::UDP | registry::UDP_LITE | registry::SCTP, [a, b, c, d, ..]) => {
             [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])]
         }
-        (registry::ICMP | registry::ICMPV6, [kind, code, ..]) => {
-            let pair = icmp_pair(protocol, *kind);
-            [pair.map_or(*kind, |[request, _]| request).into(), (*code).into()]
-        }
+        (registry::ICMP | registry::ICMPV6, [kind, code, ..]) => icmp_ports(protocol, *kind, *code),
         _ => [0; 2],
     }
 }
