@@ -46,7 +46,7 @@ impl Shaped {
             let (header, at, length) = if self.sent.v6 { (40, 18, 0) } else { (20, 16, 20) };
             let (tcp, options) = (14 + header, self.options());
             frame[tcp + 14..tcp + 16].copy_from_slice(&self.window.to_be_bytes());
-            frame[tcp + 12] += (options.len() / 4 << 4) as u8;
+            frame[tcp + 12] += (options.len() << 2) as u8;
             frame.splice(tcp + 20..tcp + 20, options.iter().copied());
             let bytes = length + 20 + options.len() + self.sent.payload;
             frame[at..at + 2].copy_from_slice(&(bytes as u16).to_be_bytes());
