@@ -7,7 +7,7 @@
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, Found, General, Hint, Packet};
+use crate::facts::{self, Facts, Found, General, Packet};
 use crate::flood::Flood;
 use crate::flow::{Direction, EndReason, Quality, Records};
 use crate::fragments::{Fragments, is_orphan};
@@ -366,7 +366,7 @@ impl Meter {
         let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
         let hot = &mut self.hot[record as usize];
         if hot.direction() == Direction::FirstPacket as u8
-            && let Some((originator, direction)) = direction_of(facts)
+            && let Some((originator, direction)) = facts.direction()
         {
             hot.set_direction(originator, direction as u8);
         }
@@ -386,17 +386,6 @@ impl Meter {
             hot.has(facts.words, self.mask)
                 && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
         })
-    }
-}
-
-/// The originator that a packet names, and how.
-fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
-    match facts.hint {
-        Hint::Nothing => None,
-        Hint::Syn => Some((facts.side, Direction::Syn)),
-        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
-        Hint::Request => Some((facts.side, Direction::IcmpType)),
-        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }
 

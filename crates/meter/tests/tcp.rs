@@ -280,7 +280,7 @@ fn a_record_that_goes_on_knows_where_the_connection_is() {
         rest.push(there(millis + 6, 101 + 10 * number, 501).payload(10));
     }
     rest.push(there(55_000, 601, 501).flags(FIN | ACK));
-    rest.push(back(55_001, 501, 602).flags(FIN | ACK));
+    rest.push(back(55_001, 501, 602).flags(FIN | ACK).window(2));
     let flows = flows(&opened(&rest), &config, &[32], false);
     assert_eq!(flows.len(), 2);
     let tcps: Vec<_> = flows.iter().map(|flow| flow.tcp.as_ref().unwrap()).collect();
@@ -290,7 +290,7 @@ fn a_record_that_goes_on_knows_where_the_connection_is() {
     for tcp in &tcps {
         let [client, server] = tcp.sides;
         assert_eq!((client.gaps, client.isn, client.mss), (0, Some(100), Some(1460)));
-        assert_eq!((server.window, tcp.syn_to_syn_ack), ([2 << 14, 2 << 14], Some(3_999_744)).clone());
+        assert_eq!((server.window, tcp.syn_to_syn_ack), ([2 << 14, 2 << 14], Some(3_999_744)));
     }
     let sum = |count: fn(&TcpSide) -> u64| tcps.iter().map(|tcp| count(&tcp.sides[0])).sum::<u64>();
     assert_eq!((sum(|side| side.retransmitted.spurious), sum(|side| side.retransmitted_bytes)), (50, 500));
