@@ -3,7 +3,6 @@
 use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Records};
 use crate::key::Wide;
-use crate::lifetime::direction_of;
 use crate::meter::{Counted, Meter};
 
 impl Meter {
@@ -36,7 +35,7 @@ impl Meter {
         let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
         let hot = &mut self.hot[record as usize];
         if hot.direction() == Direction::FirstPacket as u8
-            && let Some((originator, direction)) = direction_of(facts)
+            && let Some((originator, direction)) = facts.direction()
         {
             hot.set_direction(originator, direction as u8);
         }

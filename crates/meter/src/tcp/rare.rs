@@ -161,6 +161,7 @@ impl<'a> Rare<'a> {
             self.go_on(end);
         } else if syn != 0 && flags & ACK != 0 && !self.has(side, mark::SYN_ACK) {
             // Both opened at the same time: its SYN again, and the acknowledgement of the other one.
+            self.raise(end);
         } else {
             self.take_again(end);
         }
@@ -211,6 +212,9 @@ impl<'a> Rare<'a> {
 
     fn raise(&mut self, end: u32) {
         let side = self.side;
+        if beyond(end, self.hot.next[side]) <= 0 {
+            return;
+        }
         if crosses(self.hot.next[side], end)
             && let Some(trouble) = self.beside.troubles.get(self.hot.trouble)
         {
@@ -248,9 +252,7 @@ impl<'a> Rare<'a> {
         if seen > 0 {
             self.tell(Letter::Again, |trouble| &mut trouble.again);
         }
-        if beyond(end, self.hot.next[side]) > 0 {
-            self.raise(end);
-        }
+        self.raise(end);
     }
 
     /// How long a hole may be open for what fills it to be out of order.

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod captures;
+pub mod naive_tcp;
+pub mod segments;
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
