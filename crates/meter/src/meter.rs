@@ -79,7 +79,7 @@ pub(crate) enum Counted {
 
 /// Frames of a round: as many as the processor fetches at the same time, and half as many again.
 const ROUND: usize = 32;
-/// How many packets ahead rare ones are looked for.
+/// How many packets ahead rare ones are looked for, and what level `tcp` needs is asked for.
 const AHEAD: usize = 8;
 
 impl Meter {
@@ -185,7 +185,10 @@ impl Meter {
             if let Some(hot) = self.hot.get(guess as usize) {
                 prefetch(hot);
             }
-            self.tcp.prefetch(guess);
+            // All at once would be more than the processor waits for at the same time: the others follow one by one.
+            if guesses.len() < AHEAD {
+                self.tcp.prefetch(guess);
+            }
             if facts.words.is_wide()
                 && let Some(wide) = self.wide.get(guess as usize)
             {
@@ -206,6 +209,7 @@ impl Meter {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
                 self.prefetch_stats(*record, later);
+                self.tcp.prefetch(*record);
             }
             let record = match self.count(*guess, facts_of, &wides) {
                 Counted::Done => continue,
