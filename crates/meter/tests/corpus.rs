@@ -3,7 +3,7 @@
 mod support;
 
 use linerate_burst::Desc;
-use linerate_meter::{Config, Tunnels};
+use linerate_meter::{Config, Level, Tunnels};
 use linerate_record::Reader;
 use linerate_wire::Link;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn every_frame_of_every_capture_is_accounted_for() {
     let (mut seen, mut total, mut tunnelled, mut orphans) = (0, 0, 0, 0);
     for path in captures() {
         let Some((frames, Some(link))) = load(&path) else { continue };
-        let config = Config { max_flows: 1 << 14, ..Config::default() };
+        let config = Config { max_flows: 1 << 14, level: Level::Tcp, ..Config::default() };
         let (flows, counts) = metered_frames(&frames, link, &config, &[32]);
         accounted(&flows, &counts, &frames, &config);
         let (again, _) = metered_frames(&frames, link, &config, &[1, 77, 3, 500]);
