@@ -5,7 +5,7 @@ mod support;
 use linerate_burst::Nanos;
 use linerate_meter::{Config, ConnState, Level, Quality, TcpSide};
 use proptest::prelude::*;
-use support::segments::{ACK, FIN, MS, RST, START, SYN, Segment, config, flows, told};
+use support::segments::{ACK, FIN, MS, RST, START, SYN, Segment, config, flows, flows_with, told};
 
 /// From the client, from the server, at a millisecond.
 fn there(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
@@ -96,6 +96,19 @@ fn each_segment_is_of_one_class() {
             vec![data(10, 101), acked(11).window(0), there(12, 111, 501).payload(1), back(13, 501, 112), data(14, 112)],
             TcpSide { window_probes: 1, ..none },
         ),
+        (
+            "window probe sent again with more",
+            vec![
+                data(10, 101),
+                acked(11).window(0),
+                there(12, 111, 501).payload(1),
+                acked(13),
+                data(14, 111),
+                back(15, 501, 122),
+                data(16, 122),
+            ],
+            TcpSide { window_probes: 1, gaps: 1, gap_bytes: 1, ..none },
+        ),
         ("keep-alive", vec![data(10, 101), acked(11), there(12, 110, 501)], TcpSide { keep_alives: 1, ..none }),
         (
             "keep-alive of a byte",
@@ -117,6 +130,15 @@ fn each_segment_is_of_one_class() {
             side.retransmitted.unseen = 1;
             side
         }),
+        (
+            "fills two holes, one of them old",
+            vec![data(10, 101), data(11, 121), data(16, 141), data(18, 111).payload(40)],
+            {
+                let mut side = TcpSide { gaps: 2, retransmitted_bytes: 20, ..none };
+                side.retransmitted.unseen = 1;
+                side
+            },
+        ),
         ("spurious", vec![data(10, 101), acked(11), data(400, 101)], {
             let mut side = TcpSide { retransmitted_bytes: 10, ..none };
             side.retransmitted.spurious = 1;
@@ -208,7 +230,8 @@ fn many_round_trips_are_all_counted() {
 #[test]
 fn states_are_those_of_the_table() {
     use ConnState::*;
-    let cases: &[(&[(usize, u8)], ConnState, &str)] = &[
+    type Case = (&'static [(usize, u8)], ConnState, &'static str);
+    let cases: &[Case] = &[
         (&[(0, SYN)], S0, "S"),
         (&[(0, SYN), (1, SYN | ACK)], S1, "Sh"),
         (&[(0, SYN), (1, SYN | ACK), (0, ACK)], S1, "ShA"),
@@ -313,6 +336,32 @@ fn holes_stay_what_they_are_when_numbers_go_round() {
     let side = client(&rest);
     assert_eq!((side.gaps, side.out_of_order, side.retransmitted_bytes), (1201, 1200, 0));
     assert_eq!(side.gap_bytes, 100 + 1200 * u64::from(much - 60_000));
+}
+
+/// The same where packets between are like most, in super-frames that do not tell their length.
+#[test]
+fn an_old_hole_is_not_met_again_after_a_turn() {
+    const MUCH: u32 = 8_013_000;
+    let data = |millis, sequence, payload| there(millis, sequence, 501).payload(payload);
+    let mut sent = opened(&[data(10, 101, 10), data(11, 211, 10), back(12, 501, 111)]);
+    let mut next = 221u32;
+    for round in 0..536 {
+        sent.push(data(13 + round, next, 10));
+        next = next.wrapping_add(MUCH);
+        sent.push(back(13 + round, 501, next));
+    }
+    assert_eq!(next, 925);
+    sent.push(data(600, 111, 100));
+    let config = Config { checksums: false, ..config() };
+    let found = flows_with(&sent, &config, &[32], false, |segment, desc, frame| {
+        if segment.payload == 10 && segment.time >= START + 13 * MS {
+            frame[16..18].fill(0);
+            desc.wire = 54 + MUCH;
+        }
+    });
+    let side = found[0].tcp.as_ref().unwrap().sides[0];
+    assert_eq!((side.gaps, side.gap_bytes), (1, 100));
+    assert_eq!((side.retransmitted.spurious, side.retransmitted_bytes, side.rtt.count), (1, 100, 537));
 }
 
 #[test]

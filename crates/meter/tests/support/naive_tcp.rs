@@ -234,7 +234,9 @@ impl Naive {
             let sent = &mut me.found.retransmitted;
             let class = match hole {
                 _ if one.payload == 1 && is_plain && start == next - 1 => &mut me.found.keep_alives,
-                _ if one.identification != 0 && one.identification == me.identification => &mut me.found.copies,
+                _ if one.identification == me.identification && one.identification != 0 && me.acked < Some(end) => {
+                    &mut me.found.copies
+                }
                 Some(since) if units(one.time).saturating_sub(units(since)) <= patience => &mut me.found.out_of_order,
                 Some(_) => &mut sent.unseen,
                 None if one.payload > 0 && me.acked >= Some(payload.end) => &mut sent.spurious,
