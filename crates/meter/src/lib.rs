@@ -11,6 +11,7 @@
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
 //! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]);
+//! - `spread`: which of several meters a frame belongs to;
 //! - [`config`]: what can be chosen.
 //!
 //! What each field means is told in `docs/flows.md`.
@@ -28,6 +29,7 @@ pub mod key;
 mod lifetime;
 pub mod meter;
 mod record;
+mod spread;
 mod table;
 
 pub use config::{Config, Timeouts, Tunnels};
@@ -35,3 +37,4 @@ pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
+pub use spread::Spread;

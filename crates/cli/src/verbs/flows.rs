@@ -59,6 +59,9 @@ pub struct Args {
     /// The most flows at a time; beyond them the quietest give way
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     max_flows: usize,
+    /// How many threads meter, each the flows of its own pairs of hosts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
     /// Packets of different VLANs are of different flows
     #[arg(long)]
     vlans: bool,
@@ -143,6 +146,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
         config,
+        workers: args.workers,
         records: &mut records,
         waiting: args.waiting(),
         duration,
