@@ -93,13 +93,9 @@ impl Metering<'_> {
             (0 | 1, _) => Session::new(lanes, Meters::Crew(Crew::own(&config, records)), course).run(),
             (workers, _) => {
                 let records: Shared<'_> = Mutex::new(records);
-                std::thread::scope(|scope| {
-                    match Crew::hire(scope, &config, workers.min(Spread::MOST), &records) {
-                        Ok(crew) => Session::new(lanes, Meters::Crew(crew), course).run(),
-                        Err(error) => {
-                            FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() }
-                        }
-                    }
+                std::thread::scope(|scope| match Crew::hire(scope, &config, workers.min(Spread::MOST), &records) {
+                    Ok(crew) => Session::new(lanes, Meters::Crew(crew), course).run(),
+                    Err(error) => FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() },
                 })
             }
         }

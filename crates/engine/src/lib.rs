@@ -48,7 +48,7 @@ pub use count::{CountReport, Counting, Watch};
 pub use flows::{FlowsReport, Load, Metering};
 pub use forward::{Forward, ForwardReport};
 pub use replay::{Edits, Memory, Replay, ReplayReport};
-pub use select::{Selection, Shard, Slice};
+pub use select::{Selection, Shard, Slice, imbalance};
 pub use share::{Sharing, SharingOptions};
 pub use streams::{StreamWatch, Streams, StreamsReport};
 pub use wait::Waiting;
