@@ -29,7 +29,8 @@ const IPV6_HEAD: usize = ipv6::LEN + udp::LEN;
 impl Spread {
     /// The most meters there can be.
     pub const MOST: usize = 64;
-    /// Bytes of a [plain](Spread::is_plain) frame that a meter looks at, at most: two tags, IPv4 and TCP with all options.
+    /// Bytes of a [plain](Spread::is_plain) frame that a meter looks at, at most, unless it verifies checksums: a tag, IPv6, and TCP with
+    /// all options.
     pub const HEADERS: usize = 256;
 
     /// Over so many meters, each of which is made with `config`.
@@ -59,8 +60,7 @@ impl Spread {
         }
     }
 
-    /// Whether headers end within [`Spread::HEADERS`] bytes, wherever they end: TCP or UDP in one packet, in no tunnel,
-    /// behind Ethernet.
+    /// Whether a meter looks at no more than [`Spread::HEADERS`] bytes: TCP or UDP behind Ethernet that is no tunnel.
     #[inline]
     pub fn is_plain(link: Option<Link>, frame: &[u8]) -> bool {
         link == Some(Link::Ethernet) && usual(frame, true).is_some()
@@ -99,7 +99,7 @@ enum Pair {
     V6([u128; 2]),
 }
 
-/// Of IP behind Ethernet and at most one tag. With `plain`, of TCP and UDP alone that is no fragment and in no tunnel.
+/// Of IP behind Ethernet and at most one tag. With `plain`, of TCP and UDP that carry no packet alone.
 #[inline(always)]
 fn usual(frame: &[u8], plain: bool) -> Option<Pair> {
     let ether_type: [u8; 2] = part(frame, 12)?;
@@ -117,13 +117,11 @@ fn usual(frame: &[u8], plain: bool) -> Option<Pair> {
 
 #[inline(always)]
 fn usual_ipv4(head: [u8; IPV4_HEAD], plain: bool) -> Option<Pair> {
-    let is_fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0;
     let has_options = head[0] != 0x45;
-    let [one, other] = [12, 16].map(|at| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-    if head[0] >> 4 != 4 || plain && (is_fragment || has_options || !is_plain(head[9], &head[ipv4::LEN..])) {
+    if head[0] >> 4 != 4 || plain && (has_options || !is_plain(head[9], &head[ipv4::LEN..])) {
         return None;
     }
-    Some(v4(one, other))
+    Some(v4(u32::from_be_bytes(part(&head, 12)?), u32::from_be_bytes(part(&head, 16)?)))
 }
 
 #[inline(always)]
