@@ -27,17 +27,19 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn port(frames: &[(u64, Vec<u8>)], shown: usize) -> RxPort {
+    /// Of two interfaces, one of which brings what begins with nothing that anybody knows; which one, is different in each lane.
+    fn port(lane: usize, frames: &[(u64, Vec<u8>)], shown: usize) -> RxPort {
         let bytes = frames.iter().map(|(_, frame)| frame.len() + 16).sum();
         let mut block = Block::new(bytes, frames.len().max(1));
         for (index, (time, frame)) in frames.iter().enumerate() {
-            // Two interfaces, the first of which brings what has no link header that anybody knows.
-            let interface = u16::from(index % 16 != 3);
+            let interface = u16::from(is_known(index)) ^ lane as u16 & 1;
             let desc = Desc { interface, ..Desc::new(Nanos(*time), 0, frame.len() as u32) };
             assert!(block.push(&desc, frame));
         }
-        let interfaces = [LinkType(147), LinkType::ETHERNET].map(|link| Interface::new("p", link, StampSource::User));
-        let queue = Prepared { block, interfaces: interfaces.into(), next: 0, shown, until: None };
+        let mut links = [LinkType(147), LinkType::ETHERNET];
+        links.rotate_left(lane & 1);
+        let interfaces = links.map(|link| Interface::new("p", link, StampSource::User)).into();
+        let queue = Prepared { block, interfaces, next: 0, shown, until: None };
         queue.into_port()
     }
 
@@ -45,6 +47,11 @@ impl Prepared {
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(self)];
         RxPort { name: "prepared".into(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
     }
+}
+
+/// Whether the frame of a lane has an Ethernet header.
+fn is_known(index: usize) -> bool {
+    index % 16 != 3
 }
 
 impl RxQueue for Prepared {
@@ -86,12 +93,13 @@ fn frame(((from, to), (source_port, destination_port), payload, v6, tunnel): Sen
     };
     let address = |host: u8| [0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into()].into();
     let six = ipv6::Header { source: address(from), destination: address(to), ..ipv6::Header::new(0) };
-    let (outer, inner) = (four(to, from), four(from, to));
+    let options = linerate_wire::options::Options::new(&[1; 40]).unwrap();
+    let (outer, inner) = (ipv4::Header { options, ..four(to, from) }, four(from, to));
     let ports = udp::Header { source_port, destination_port };
     let (outer_ports, network) = (udp::Header { source_port: 9, destination_port: vxlan::PORT }, vxlan::Header::new(7));
     let mut headers: Vec<&dyn Header> = vec![&link];
     // Headers reach beyond what is kept of plain frames.
-    for _ in 0..if tunnel { 5 } else { 0 } {
+    for _ in 0..if tunnel { 3 } else { 0 } {
         headers.extend([&outer as &dyn Header, &outer_ports, &network, &link]);
     }
     headers.push(if v6 { &six } else { &inner });
@@ -173,10 +181,10 @@ proptest! {
             .map(|at| {
                 let index = &mut seen[at * 7919 / 13 % lanes];
                 *index += 1;
-                (*index - 1) % 16 != 3
+                is_known(*index - 1)
             })
             .collect();
-        let ports = parts.iter().map(|part| Prepared::port(part, shown)).collect();
+        let ports = parts.iter().enumerate().map(|(lane, part)| Prepared::port(lane, part, shown)).collect();
         let (flows, report) = metered(ports, &config, workers, Selection::default());
         prop_assert!(flows == expected(&frames, |at| known[at], &config));
         prop_assert_eq!((report.counts.frames, report.workers.len()), (frames.len() as u64, workers));
