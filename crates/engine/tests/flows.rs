@@ -22,8 +22,16 @@ struct Prepared {
     interfaces: Vec<Interface>,
     next: usize,
     shown: usize,
-    /// At the end it is waited for this, for some seconds.
-    until: Option<(Arc<AtomicBool>, Instant)>,
+    manner: Manner,
+}
+
+/// When frames are shown.
+enum Manner {
+    Always,
+    /// In each round; before the last quarter, until this is so, no round ends, for some seconds.
+    Busy(Arc<AtomicBool>, Instant),
+    /// In every other round; then none are, until this is so, for some seconds.
+    Slow(Arc<AtomicBool>, Instant, bool),
 }
 
 impl Prepared {
@@ -39,7 +47,7 @@ impl Prepared {
         let mut links = [LinkType(147), LinkType::ETHERNET];
         links.rotate_left(lane & 1);
         let interfaces = links.map(|link| Interface::new("p", link, StampSource::User)).into();
-        let queue = Prepared { block, interfaces, next: 0, shown, until: None };
+        let queue = Prepared { block, interfaces, next: 0, shown, manner: Manner::Always };
         queue.into_port()
     }
 
@@ -56,14 +64,27 @@ fn is_known(index: usize) -> bool {
 
 impl RxQueue for Prepared {
     fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
-        let end = (self.next + self.shown).min(self.block.len());
-        let last = self.block.descs().last().map_or(Nanos::ZERO, |desc| desc.time);
-        let waits =
-            self.until.as_ref().is_some_and(|(seen, limit)| !seen.load(Ordering::Relaxed) && Instant::now() < *limit);
-        let horizon = match self.block.descs().get(end) {
-            Some(desc) => Horizon::At(desc.time),
-            None if waits => Horizon::At(last),
-            None => Horizon::Ended,
+        let is_last = self.next >= self.block.len() / 4 * 3;
+        let mut pauses = false;
+        match &mut self.manner {
+            Manner::Always => {}
+            Manner::Busy(seen, limit) => {
+                while is_last && !seen.load(Ordering::Relaxed) && Instant::now() < *limit {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            Manner::Slow(seen, limit, shown) => {
+                *shown = !*shown;
+                let is_over = self.next == self.block.len();
+                pauses = if is_over { !seen.load(Ordering::Relaxed) && Instant::now() < *limit } else { !*shown };
+            }
+        }
+        let end = if pauses { self.next } else { (self.next + self.shown).min(self.block.len()) };
+        let time = |index: usize| self.block.descs()[index].time;
+        let horizon = match end {
+            _ if pauses => Horizon::At(time(end.max(1) - 1)),
+            end if end < self.block.len() => Horizon::At(time(end)),
+            _ => Horizon::Ended,
         };
         Ok(Head { burst: self.block.burst().slice(self.next..end), horizon, interfaces: &self.interfaces })
     }
@@ -196,16 +217,19 @@ proptest! {
 fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
     let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
     for workers in [1, 2, 8] {
-        for quiet in [false, true] {
+        for slow in [false, true] {
             let mut frames: Vec<_> = (2..40).map(|host| sent(host, 0)).collect();
-            // More than is looked at before the time moves, or a horizon that says it.
-            let more = if quiet { 1 } else { 6000 };
-            frames.extend((1..=more).map(|index| sent(100, if quiet { 6000 } else { index })));
-            let mut queue = prepared(&frames, 64);
-            let seen = Arc::new(AtomicBool::new(false));
-            queue.until = Some((Arc::clone(&seen), Instant::now() + Duration::from_secs(20)));
+            // A horizon says that time has passed, or more frames than are looked at before they count.
+            if slow {
+                frames.push(sent(100, 6000));
+            } else {
+                frames.extend((1..=12_000).map(|index| sent(100, index)));
+            }
+            let mut queue = prepared(&frames, 38);
+            let (seen, limit) = (Arc::new(AtomicBool::new(false)), Instant::now() + Duration::from_secs(20));
+            let until = Arc::clone(&seen);
+            queue.manner = if slow { Manner::Slow(until, limit, false) } else { Manner::Busy(until, limit) };
             let mut ended = 0;
-            let stop = Instant::now() + Duration::from_secs(20);
             let report = Metering {
                 ports: vec![queue.into_port()],
                 selection: Selection::default(),
@@ -222,7 +246,7 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             }
             .run();
             assert!(report.failure.is_none() && report.quiesced);
-            assert!(Instant::now() < stop, "{workers} workers, {quiet}: the records came at the end alone");
+            assert!(Instant::now() < limit, "{workers} workers, {slow}: the records came at the end alone");
         }
     }
 }
@@ -233,7 +257,7 @@ fn prepared(frames: &[(u64, Vec<u8>)], shown: usize) -> Prepared {
         assert!(block.push(&Desc::new(Nanos(*time), 0, frame.len() as u32), frame));
     }
     let interfaces = vec![Interface::new("p", LinkType::ETHERNET, StampSource::User)];
-    Prepared { block, interfaces, next: 0, shown, until: None }
+    Prepared { block, interfaces, next: 0, shown, manner: Manner::Always }
 }
 
 /// Filter text and limit leave the same frames, whoever meters them.
