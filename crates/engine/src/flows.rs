@@ -89,12 +89,12 @@ impl Metering<'_> {
             return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };
         }
         match (workers, found) {
-            (0 | 1, 1) => Session::new(lanes, Meters::Here(Worker::new(&config), records), course).run(),
-            (0 | 1, _) => Session::new(lanes, Meters::Crew(Crew::own(&config, records)), course).run(),
+            (0 | 1, 1) => Session::new(lanes, Meters::Here(Box::new(Worker::new(&config)), records), course).run(),
+            (0 | 1, _) => Session::new(lanes, Meters::Crew(Box::new(Crew::own(&config, records))), course).run(),
             (workers, _) => {
                 let records: Shared<'_> = Mutex::new(records);
                 std::thread::scope(|scope| match Crew::hire(scope, &config, workers.min(Spread::MOST), &records) {
-                    Ok(crew) => Session::new(lanes, Meters::Crew(crew), course).run(),
+                    Ok(crew) => Session::new(lanes, Meters::Crew(Box::new(crew)), course).run(),
                     Err(error) => FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() },
                 })
             }

@@ -69,7 +69,7 @@ impl Spread {
     /// By the upper bits, without a division.
     #[inline(always)]
     fn pick(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.meters >> 32) as usize
+        (((hash >> 32) * self.meters) >> 32) as usize
     }
 
     fn wide(&self, ends: [u128; 2]) -> u64 {

@@ -45,7 +45,7 @@ struct Place<'a> {
 /// Who meters.
 enum Hand<'a> {
     /// This thread.
-    Own(Worker, &'a mut dyn Records),
+    Own(Box<Worker>, &'a mut dyn Records),
     Hired(Hired<'a>),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Shelf<'a> {
 impl<'scope> Crew<'scope> {
     /// One worker, in this thread.
     pub fn own(config: &Config, records: &'scope mut dyn Records) -> Self {
-        Crew::new(vec![Place::new(Hand::Own(Worker::new(config), records), block())], config)
+        Crew::new(vec![Place::new(Hand::Own(Box::new(Worker::new(config)), records), block())], config)
     }
 
     /// So many workers, ready for frames, each in a thread of its own and with its part of the flows.

@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 /// Who meters.
 pub(super) enum Meters<'a> {
     /// This thread, the frames of one lane where they lie.
-    Here(Worker, &'a mut dyn Records),
+    Here(Box<Worker>, &'a mut dyn Records),
     /// Workers with blocks, of frames in order.
-    Crew(Crew<'a>),
+    Crew(Box<Crew<'a>>),
 }
 
 /// A run.

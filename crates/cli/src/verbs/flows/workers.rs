@@ -109,7 +109,7 @@ fn find<'a>(report: &FlowsReport, totals: &'a Totals) -> Vec<Elephant<'a>> {
     for flow in totals.top_packets.iter().chain(&totals.top).filter(|flow| flow.tunnel.is_none() && flow.flows == 1) {
         let packets = flow.packets() as f64;
         let is_large = packets > MUCH * frames || packets > MOST * most || flow.frame_bytes() as f64 > MUCH * bytes;
-        if is_large && !found.iter().any(|other| *other == flow) {
+        if is_large && !found.contains(&flow) {
             found.push(flow);
         }
     }
