@@ -13,9 +13,9 @@ const SECOND: u64 = 1_000_000_000;
 /// Both directions of 100 pairs of hosts, in turn; of the last pair as many frames as of all others together.
 fn conversations() -> Vec<Record> {
     let frame = |number: u64| {
-        let host = if number % 2 == 0 { (number / 2 % 99) as u8 } else { 200 };
+        let host = if number.is_multiple_of(2) { (number / 2 % 99) as u8 } else { 200 };
         let address = |host: u8| [10, 0, 0, host].into();
-        let (from, to) = if number / 400 % 2 == 0 { (host, 250) } else { (250, host) };
+        let (from, to) = if (number / 400).is_multiple_of(2) { (host, 250) } else { (250, host) };
         let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
         let network = ipv4::Header { source: address(from), destination: address(to), ..ipv4::Header::new(0) };
         let ports = udp::Header { source_port: 53, destination_port: 53 };

@@ -266,7 +266,7 @@ fn what_is_selected_is_the_same_for_any_number_of_workers() {
     let frames: Vec<_> = (0..3000u64)
         .map(|index| {
             let host = (index % 50) as u8 + 2;
-            (START + index * 1000, frame(((host, 1), (1 + index as u16 % 3, 6), 9, index % 5 == 0, false)))
+            (START + index * 1000, frame(((host, 1), (1 + index as u16 % 3, 6), 9, index.is_multiple_of(5), false)))
         })
         .collect();
     let selected = |lanes: usize, workers| {

@@ -127,9 +127,8 @@ impl Sent {
             }),
             _ => None,
         };
-        match self.kind {
-            Kind::Icmp => (four.protocol, six.next_header) = (registry::ICMP, registry::ICMPV6),
-            _ => {}
+        if matches!(self.kind, Kind::Icmp) {
+            (four.protocol, six.next_header) = (registry::ICMP, registry::ICMPV6);
         }
         if self.v6 {
             headers.push(Box::new(six));
