@@ -13,6 +13,7 @@
 //! - `encapsulation`: what few records say of the headers in front of their packets;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
+//! - `spread`: which of several meters a frame belongs to;
 //! - [`config`]: what can be chosen.
 //!
 //! What each field means is told in `docs/flows.md`.
@@ -33,6 +34,7 @@ pub mod key;
 mod lifetime;
 pub mod meter;
 mod record;
+mod spread;
 pub mod stats;
 mod table;
 pub mod tcp;
@@ -42,5 +44,6 @@ pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
-pub use stats::{PacketBurst, PacketStats, Spread, Stats, StatsSide};
+pub use spread::Spread;
+pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, Summary};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -1,6 +1,7 @@
 //! `linerate/flow/1`, a line a record, and `linerate/flows/1`, the summary.
 
 use super::output::Totals;
+use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
 use linerate_burst::{Kind, Stage};
@@ -147,6 +148,9 @@ pub(super) struct SummaryJson {
     fragments_orphaned: u64,
     flow_bytes: usize,
     flow_bytes_ipv6: usize,
+    workers: Vec<WorkerJson>,
+    worker_imbalance: f64,
+    elephants: Vec<ElephantJson>,
     top: Vec<FlowJson>,
     events: Vec<String>,
     failure: Option<String>,
@@ -182,6 +186,9 @@ impl SummaryJson {
             fragments_orphaned: counts.fragments_orphaned,
             flow_bytes,
             flow_bytes_ipv6,
+            workers: workers(report),
+            worker_imbalance: unevenness(report),
+            elephants: elephants(report, totals),
             top: totals.top.iter().map(FlowJson::new).collect(),
             events: report.events.clone(),
             failure: report.failure.as_ref().map(ToString::to_string),
