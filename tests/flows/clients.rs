@@ -1,0 +1,84 @@
+//! Real clients, and what they say of themselves.
+
+use crate::stage::{DNS, FILES, HTTP, IPERF_TCP, IPERF_UDP, SERVER, Stage};
+use linerate_tests::support::program::{Running, spawn};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::thread;
+use std::time::Duration;
+
+/// What the clients on a host did.
+pub struct Clients {
+    /// Datagrams and bytes that iperf3 sent.
+    pub datagrams: [u64; 2],
+    pub downloads: Vec<Download>,
+    /// Bytes of each answer to a DNS query.
+    pub answers: Vec<u64>,
+    /// iperf3 with its connections open, but not running; killed when this is dropped.
+    _stopped: Running,
+}
+
+/// What curl says of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// The port of its connection.
+    pub local_port: u64,
+    /// Bytes of the request, and of headers and content of the answer.
+    pub asked: u64,
+    pub got: u64,
+}
+
+const QUERIES: usize = 20;
+/// How long iperf3 sends, and how fast: so that nothing is lost on the way to whoever looks.
+const SENDING: Duration = Duration::from_millis(1500);
+const RATE: &str = "100M";
+
+impl Clients {
+    /// Runs them one after the other; the connections of the last one are open and quiet when this returns.
+    pub fn run(stage: &Stage) -> Self {
+        let datagrams = send_datagrams(stage);
+        let downloads = download(stage);
+        let answers = (0..QUERIES).map(|number| query(stage, number)).collect();
+        let port = IPERF_TCP.to_string();
+        let client = spawn(&mut stage.exec("client", "iperf3", &["-c", SERVER, "-p", &port, "-t", "60", "-b", RATE]));
+        thread::sleep(SENDING);
+        client.signal(Signal::STOP);
+        stage.settle();
+        Clients { datagrams, downloads, answers, _stopped: client }
+    }
+}
+
+/// Datagrams and bytes sent by iperf3.
+fn send_datagrams(stage: &Stage) -> [u64; 2] {
+    let port = IPERF_UDP.to_string();
+    let said = stage.ask("client", "iperf3", &["-c", SERVER, "-p", &port, "-u", "-b", "20M", "-t", "1", "-J"]);
+    let json: Value = serde_json::from_str(&said).expect("JSON of iperf3");
+    let sent = &json["end"]["sum_sent"];
+    assert_eq!(json["end"]["sum_received"]["packets"], sent["packets"], "iperf3 lost datagrams: {}", json["end"]);
+    ["packets", "bytes"].map(|name| sent[name].as_u64().unwrap_or_else(|| panic!("no {name}: {sent}")))
+}
+
+/// Each file of the server, over a connection of its own.
+fn download(stage: &Stage) -> Vec<Download> {
+    let format = "%{local_port} %{size_request} %{size_header} %{size_download}\n";
+    let one = |length: usize| {
+        let url = format!("http://{SERVER}:{HTTP}/{length}");
+        let output = stage.scratch.file("downloaded");
+        let said = stage.ask("client", "curl", &["-sS", "--fail", "-o", &output, "-w", format, &url]);
+        let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [local_port, asked, header, content] = numbers[..] else { panic!("curl said {said:?}") };
+        assert_eq!(content, length as u64, "curl got another file");
+        Download { local_port, asked, got: header + content }
+    };
+    FILES.into_iter().map(one).collect()
+}
+
+/// Bytes of the answer to a query.
+fn query(stage: &Stage, number: usize) -> u64 {
+    let name = format!("{}{number}.example.net", "host-".repeat(number % 5));
+    let (server, port) = (format!("@{SERVER}"), DNS.to_string());
+    let said = stage.ask("client", "drill", &["-p", &port, &server, &name, "A"]);
+    assert!(said.contains("192.0.2.7"), "drill said {said}");
+    let size = said.lines().find_map(|line| line.strip_prefix(";; MSG SIZE  rcvd: "));
+    size.and_then(|size| size.trim().parse().ok()).unwrap_or_else(|| panic!("drill said {said}"))
+}
