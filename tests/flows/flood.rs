@@ -7,7 +7,7 @@ use crate::stage::{Flood, Meter, Stage, TARGET, Way};
 use linerate_tests::support::wait_until;
 
 /// So many frames a second that a busy machine takes them all.
-const RATE: &str = "200kpps";
+const RATE: &str = "100kpps";
 /// The table is full many times over.
 const MAX_FLOWS: &str = "16384";
 const LEAST: u64 = 300_000;

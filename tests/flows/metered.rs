@@ -1,5 +1,6 @@
 //! What came out of `linerate flows`.
 
+use crate::stage::SERVER;
 use serde_json::Value;
 
 /// Records and the summary of a run that lost nothing.
@@ -37,8 +38,8 @@ impl Metered {
     /// Reads the records of a run; it and who shared its frames must have proven that nothing was lost.
     pub fn new(summary: Value, shared: Option<Value>, file: &str) -> Self {
         for summary in [Some(&summary), shared.as_ref()].into_iter().flatten() {
-            assert_eq!((&summary["lost"], &summary["balanced"]), (&0.into(), &true.into()), "{summary:#}");
-            assert_eq!(summary["failure"], Value::Null, "{summary:#}");
+            let proven = (&summary["lost"], &summary["balanced"], &summary["failure"]);
+            assert_eq!(proven, (&0.into(), &true.into(), &Value::Null), "{:#}", summary["accounts"]);
         }
         let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
         let records = text.lines().map(|line| Record::new(&serde_json::from_str(line).expect("a line of JSON")));
@@ -50,17 +51,17 @@ impl Metered {
         self.summary[name].as_u64().unwrap_or_else(|| panic!("no {name}: {:#}", self.summary))
     }
 
-    /// The only record of an originator's port to a port.
+    /// The only record of a port to a port of the server.
     pub fn only(&self, protocol: u64, from: u64, to: u64) -> &Record {
-        let is_it = |record: &&Record| (record.protocol, record.orig.1, record.resp.1) == (protocol, from, to);
-        let found: Vec<&Record> = self.records.iter().filter(is_it).collect();
+        let found: Vec<&Record> = self.to(protocol, to).filter(|record| record.orig.1 == from).collect();
         assert_eq!(found.len(), 1, "records of protocol {protocol}, {from} to {to}: {found:#?}");
         found[0]
     }
 
-    /// Records of a protocol to a port.
+    /// Records of a protocol to a port of the server.
     pub fn to(&self, protocol: u64, port: u64) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter(move |record| (record.protocol, record.resp.1) == (protocol, port))
+        let is_it = move |record: &&Record| (record.protocol, record.resp.1, &*record.resp.0) == (protocol, port, SERVER);
+        self.records.iter().filter(is_it)
     }
 }
 

@@ -74,9 +74,9 @@ impl Stage {
         command
     }
 
-    /// What a command in a host prints.
+    /// What a command in a host prints; it fails if it takes longer than any here should.
     pub fn ask(&self, host: &str, program: &str, arguments: &[&str]) -> String {
-        tool("ip", &[&["netns", "exec", &self.wire.namespace(host), program], arguments].concat())
+        tool("timeout", &[&["20", "ip", "netns", "exec", &self.wire.namespace(host), program], arguments].concat())
     }
 
     /// Waits until neither host has anything to say any more.
@@ -98,13 +98,13 @@ impl Stage {
         let packet = self.wire.port("client", "eth0", "&direction=inout");
         match way {
             Way::Packet | Way::Shm => packet,
-            Way::Xdp => self.beside().replace("beside", "mon"),
+            Way::Xdp => self.wire.port("sensor", "mon", "").replace("packet:", "xdp:"),
         }
     }
 
-    /// The port that the flood arrives at.
+    /// The port that the flood arrives at, with room for half a second of it.
     pub fn beside(&self) -> String {
-        self.wire.port("sensor", "beside", "").replace("packet:", "xdp:")
+        self.wire.port("sensor", "beside", "&ring=65536").replace("packet:", "xdp:")
     }
 
     /// Frames that have arrived where the flood does.
