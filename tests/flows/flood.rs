@@ -6,7 +6,7 @@ use crate::metered::{TCP, sums};
 use crate::stage::{Flood, Meter, Stage, TARGET, Way};
 use linerate_tests::support::wait_until;
 
-/// So many frames a second that a busy machine takes them all.
+/// So many frames a second that a machine has time for the clients too.
 const RATE: &str = "100kpps";
 /// The table is full many times over.
 const MAX_FLOWS: &str = "16384";
@@ -34,17 +34,21 @@ fn beside(way: Way) {
     let sent = flood.end();
     let metered = meter.end();
 
-    assert!(sent > LEAST, "a flood of {sent} frames");
-    assert!(metered.number("aggregated_flows") > sent / 2, "{:#}", metered.summary);
-    assert!(metered.summary["records"]["evicted"].as_u64() > Some(sent / 2), "{:#}", metered.summary);
+    let came = sent - metered.lost_beside;
+    assert!(came > LEAST, "{came} frames of a flood of {sent}");
+    assert!(metered.number("aggregated_flows") > came / 2, "{:#}", metered.summary);
+    assert!(metered.summary["records"]["evicted"].as_u64() > Some(came / 2), "{:#}", metered.summary);
     assert_eq!(metered.number("max_flows_at_a_time").to_string(), MAX_FLOWS);
     let flood = metered.records.iter().filter(|record| record.resp.0 == TARGET);
     let [there, back] = sums(flood.clone());
-    assert_eq!((there.packets, back.packets), (sent, 0), "packets of the flood in its records");
+    assert_eq!((there.packets, back.packets), (came, 0), "packets of the flood in its records");
     assert!(flood.clone().all(|record| (record.protocol, record.resp.1) == (TCP, 80)));
-    assert_eq!(flood.map(|record| record.flows).sum::<u64>(), sent, "flows of the flood in its records");
+    assert_eq!(flood.map(|record| record.flows).sum::<u64>(), came, "flows of the flood in its records");
 
-    assert!(of_hosts(&metered).iter().all(|record| record.flows == 1), "clients were put together with the flood");
+    for record in of_hosts(&metered) {
+        let is_marked = record.quality.iter().any(|name| name == "evicted" || name == "sensor_loss");
+        assert!(record.flows == 1 && !is_marked, "touched by the flood: {record:?}");
+    }
     check_protocols(&metered, &before, &after);
     check_sockets(&metered, &after);
     check_clients(&metered, &clients, &before, &after);
