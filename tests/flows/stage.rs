@@ -26,6 +26,8 @@ pub const FILES: [usize; 6] = [0, 1, 1460, 4097, 100_000, 3_000_000];
 
 /// What these tests run.
 const TOOLS: [&str; 8] = ["ip", "tc", "ss", "iperf3", "curl", "dnsmasq", "drill", "python3"];
+/// Both directions, over as many lanes as there are processors, and rings that bear a program that stands still for seconds.
+const PATIENT: &str = "&direction=inout&ring=128MiB&block=256KiB&timeout=20";
 /// Frames of a host that has not sent for so long are all counted.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -95,7 +97,7 @@ impl Stage {
 
     /// The port of one of the sensor's interfaces, or of the client's.
     pub fn port(&self, way: Way) -> String {
-        let packet = self.wire.port("client", "eth0", "&direction=inout");
+        let packet = self.wire.port("client", "eth0", PATIENT);
         match way {
             Way::Packet | Way::Shm => packet,
             Way::Xdp => self.wire.port("sensor", "mon", "").replace("packet:", "xdp:"),
