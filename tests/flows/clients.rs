@@ -6,16 +6,24 @@ use linerate_tests::support::program::{Running, spawn};
 use linerate_tests::support::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::process::Stdio;
 
 /// What the clients on a host did.
 pub struct Clients {
-    /// Datagrams and bytes that iperf3 sent.
-    pub datagrams: [u64; 2],
+    pub datagrams: Datagrams,
     pub downloads: Vec<Download>,
     /// Bytes of each answer to a DNS query.
     pub answers: Vec<u64>,
     /// iperf3 with its connections open, but not running; killed when this is dropped.
     _stopped: Running,
+}
+
+/// What iperf3 says that it sent over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagrams {
+    pub local_port: u64,
+    pub count: u64,
+    pub bytes: u64,
 }
 
 /// What curl says of one file.
@@ -49,13 +57,22 @@ impl Clients {
     }
 }
 
-/// Datagrams and bytes sent by iperf3.
-fn send_datagrams(stage: &Stage) -> [u64; 2] {
+/// What iperf3 sent as datagrams. On a busy machine it may wait for its own server in vain; then it is run again.
+fn send_datagrams(stage: &Stage) -> Datagrams {
     let port = IPERF_UDP.to_string();
-    let said = stage.ask("client", "iperf3", &["-c", SERVER, "-p", &port, "-u", "-b", "20M", "-t", "1", "-J"]);
-    let json: Value = serde_json::from_str(&said).expect("JSON of iperf3");
-    let sent = &json["end"]["sum_sent"];
-    ["packets", "bytes"].map(|name| sent[name].as_u64().unwrap_or_else(|| panic!("no {name}: {json}")))
+    let arguments = ["10", "iperf3", "-c", SERVER, "-p", &port, "-u", "-b", "20M", "-t", "1", "-J"];
+    let mut said = Value::Null;
+    for _ in 0..3 {
+        let output = stage.exec("client", "timeout", &arguments).stdout(Stdio::piped()).output().expect("timeout");
+        said = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let sent = &said["end"]["sum_sent"];
+        if let (Some(local_port), Some(count), Some(bytes)) =
+            (said["start"]["connected"][0]["local_port"].as_u64(), sent["packets"].as_u64(), sent["bytes"].as_u64())
+        {
+            return Datagrams { local_port, count, bytes };
+        }
+    }
+    panic!("iperf3 said {said:#}");
 }
 
 /// Each file of the server, over a connection of its own.

@@ -150,12 +150,11 @@ fn connections<'a>(metered: &'a Metered, after: &'a Hosts) -> Vec<(&'a Record, &
 
 /// What the clients say of themselves.
 pub fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts, after: &Hosts) {
-    let records: Vec<&Record> = metered.to(UDP, IPERF_UDP.into()).collect();
-    let [datagrams, bytes] = clients.datagrams;
-    let [orig, resp] = sums(records.iter().copied());
+    let datagrams = &clients.datagrams;
+    let record = metered.only(UDP, datagrams.local_port, IPERF_UDP.into());
+    let sides = record.sides.map(|side| [side.packets, side.payload_bytes]);
     // iperf3 begins with four bytes each way.
-    assert_eq!((records.len(), orig.packets, orig.payload_bytes), (1, datagrams + 1, bytes + 4), "{records:?}");
-    assert_eq!((resp.packets, resp.payload_bytes), (1, 4), "{records:?}");
+    assert_eq!(sides, [[datagrams.count + 1, datagrams.bytes + 4], [1, 4]], "{record:?}");
 
     assert_eq!(metered.to(TCP, HTTP.into()).count(), clients.downloads.len(), "connections for as many files");
     let spare = after.client.sent_again_by_closed(&before.client) + after.server.sent_again_by_closed(&before.server);
