@@ -1,0 +1,2 @@
+//! Flow records as columns.
+#![forbid(unsafe_code)]
