@@ -8,6 +8,12 @@ use linerate_wire::registry;
 pub struct Config {
     /// The most flows at a time, up to [`Config::MOST_FLOWS`]; memory for all of them is taken at the start.
     pub max_flows: usize,
+    /// How much is recorded of each flow.
+    pub level: Level,
+    /// Whether MAC addresses are recorded, in 16 bytes more.
+    pub macs: bool,
+    /// How many of a flow's first packets level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
+    pub packets: usize,
     /// Timeouts of TCP, UDP, ICMP and all others.
     pub timeouts: [Timeouts; CLASSES],
     /// How long a TCP flow that has ended (FIN both ways, or RST) waits for stragglers.
@@ -22,6 +28,18 @@ pub struct Config {
     pub aggregate: bool,
     /// The secret of the hash: random, wherever strangers send what is metered.
     pub seed: [u64; 2],
+}
+
+/// How much is recorded of each flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Packets, bytes, times, flags, TTL, DSCP, ECN.
+    #[default]
+    Counters,
+    /// And of TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options.
+    Tcp,
+    /// And lengths, gaps and the first packets.
+    Stats,
 }
 
 /// When a flow ends that goes quiet, or on and on; at most [`Timeouts::MOST`] each.
@@ -72,6 +90,9 @@ impl Default for Config {
         let timeouts = |idle| Timeouts { idle: Nanos(idle * SECOND), active: Nanos(1800 * SECOND) };
         Config {
             max_flows: 1 << 20,
+            level: Level::default(),
+            macs: false,
+            packets: 30,
             timeouts: [timeouts(300), timeouts(120), timeouts(30), timeouts(120)],
             linger: Nanos(5 * SECOND),
             vlans: false,
@@ -86,6 +107,9 @@ impl Default for Config {
 impl Config {
     /// The most flows that one meter can have, 16.7 million.
     pub const MOST_FLOWS: usize = crate::table::NONE as usize;
+
+    /// The most first packets that level `stats` records.
+    pub const MOST_PACKETS: usize = 255;
 
     /// The same idle and active timeout for all protocols.
     pub fn with_timeouts(self, idle: Nanos, active: Nanos) -> Self {

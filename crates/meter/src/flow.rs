@@ -1,7 +1,10 @@
 //! The finished record.
 
 use crate::key::{End, Tunnel};
+use crate::stats::Stats;
+use crate::tcp::Tcp;
 use linerate_burst::Nanos;
+use linerate_wire::MacAddr;
 
 /// Takes finished flows.
 pub trait Records {
@@ -16,7 +19,7 @@ impl<F: FnMut(&Flow)> Records for F {
 }
 
 /// Both directions of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// Made of the key alone: the same for all records of a conversation, on every machine.
     pub id: u64,
@@ -41,7 +44,20 @@ pub struct Flow {
     pub extensions: u8,
     /// Flows in this record: more than 1 where one-packet flows were put together.
     pub flows: u64,
+    /// Of the originator and of the responder, as the first frame had them; if MAC addresses are asked for.
+    pub macs: Option<[MacAddr; 2]>,
+    /// The uppermost MPLS labels of the first packet of each direction, outermost first; 0 where there is none.
+    pub mpls: [[u32; MPLS_LABELS]; 2],
+    /// GTP-U: the tunnel endpoint identifier of the first packet of each direction.
+    pub teids: [Option<u32>; 2],
+    /// From level `tcp` on, of TCP whose header was seen.
+    pub tcp: Option<Tcp>,
+    /// At level `stats`.
+    pub stats: Option<Stats>,
 }
+
+/// Labels that are kept of an MPLS stack.
+pub const MPLS_LABELS: usize = 4;
 
 impl Flow {
     /// Time of the earliest packet.

@@ -11,6 +11,7 @@
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
 //! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]);
+//! - [`tcp`], [`stats`]: what a record says beyond counters;
 //! - [`config`]: what can be chosen.
 //!
 //! What each field means is told in `docs/flows.md`.
@@ -28,10 +29,14 @@ pub mod key;
 mod lifetime;
 pub mod meter;
 mod record;
+pub mod stats;
 mod table;
+pub mod tcp;
 
-pub use config::{Config, Timeouts, Tunnels};
+pub use config::{Config, Level, Timeouts, Tunnels};
 pub use counts::Counts;
-pub use flow::{Direction, EndReason, Flow, Quality, Records, Side};
+pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
+pub use stats::{PacketStats, Spread, Stats, StatsSide};
+pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -124,6 +124,11 @@ impl Meter {
             quality,
             extensions: wide.extensions,
             flows: 1,
+            macs: None,
+            mpls: Default::default(),
+            teids: [None; 2],
+            tcp: None,
+            stats: None,
         }
     }
 }

@@ -198,6 +198,11 @@ fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bo
         quality: Quality(quality),
         extensions: 0,
         flows: 1,
+        macs: None,
+        mpls: Default::default(),
+        teids: [None; 2],
+        tcp: None,
+        stats: None,
     }
 }
 
