@@ -30,6 +30,7 @@ lint:
 # Our figures, those of peers, and the limits of this machine, in the same run.
 bench: build
 	@scripts/setup bench
+	@scripts/peers
 	$(LINERATE) bench all
 
 # Each fuzz target for FUZZ_SECONDS. It needs a C++ compiler for libFuzzer, and no unstable Rust.

@@ -42,6 +42,8 @@ pub struct Metering<'a> {
 pub struct FlowsReport {
     /// What was counted beside the flows.
     pub counts: Counts,
+    /// Bytes of memory for each flow, plain and wide ([`Config::bytes_per_flow`]).
+    pub bytes_per_flow: [usize; 2],
     /// How long it took.
     pub elapsed: Duration,
     /// Every frame accounted for.
@@ -64,6 +66,7 @@ impl Metering<'_> {
             selector: Selector::new(Selection { slice: None, ..self.selection }),
             rounds: Rounds::new(self.waiting, self.duration, self.stop),
             meter: Meter::new(&self.config),
+            bytes_per_flow: self.config.bytes_per_flow(),
             records: self.records,
             progress: self.progress,
             failure: None,
@@ -80,6 +83,7 @@ struct Session<'a> {
     selector: Selector,
     rounds: Rounds,
     meter: Meter,
+    bytes_per_flow: [usize; 2],
     records: &'a mut dyn Records,
     progress: Arc<Progress>,
     failure: Option<CaptureError>,
@@ -152,6 +156,7 @@ impl Session<'_> {
         self.selector.counters(ledger.account(linerate_burst::Stage::Select, ""));
         FlowsReport {
             counts: *self.meter.counts(),
+            bytes_per_flow: self.bytes_per_flow,
             elapsed: self.rounds.elapsed(),
             ledger,
             quiesced: self.rounds.quiesced(),

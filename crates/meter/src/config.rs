@@ -118,7 +118,7 @@ impl Config {
 
     /// Bytes of memory for each flow of the table at the level `counters`, its part of the buckets included: of
     /// plain IPv4, and of IPv6 or in a tunnel.
-    pub fn bytes_per_flow() -> [usize; 2] {
+    pub fn bytes_per_flow(&self) -> [usize; 2] {
         let narrow = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
         [narrow, narrow + crate::record::WIDE_BYTES]
     }

@@ -6,6 +6,7 @@ mod check;
 mod dissect;
 mod files;
 mod flows;
+mod folder;
 mod generate;
 mod measure;
 mod merge;
@@ -49,9 +50,12 @@ pub struct Args {
     /// Of burst, without the reader, which takes a processor
     #[arg(long)]
     no_reader: bool,
-    /// Of flows, cases with so many active flows alone (256, 65536, 1048576, 10485760)
+    /// Of flows, cases with so many active flows alone (256, 16384, 65536, 1048576, 10485760)
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
+    /// Of flows, cases of this level of detail alone
+    #[arg(long, value_enum)]
+    level: Option<super::flows::Level>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -108,6 +112,8 @@ struct Effort {
     reader: bool,
     /// Of cases with active flows, those to measure.
     flows: Option<usize>,
+    /// Of cases with levels of detail, those to measure.
+    level: Option<linerate_meter::Level>,
 }
 
 impl Effort {
@@ -134,6 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         copy_threads: args.copy_threads,
         reader: !args.no_reader,
         flows: args.flows,
+        level: args.level.map(Into::into),
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();

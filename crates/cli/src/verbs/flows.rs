@@ -110,10 +110,25 @@ pub struct Args {
     user: Option<String>,
 }
 
+/// How much is recorded of each flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Level {
+pub enum Level {
     /// Packets, bytes, times, flags, TTL, DSCP, ECN
     Counters,
+    /// And of TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options
+    Tcp,
+    /// And lengths, gaps and the first packets
+    Stats,
+}
+
+impl From<Level> for linerate_meter::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Counters => linerate_meter::Level::Counters,
+            Level::Tcp => linerate_meter::Level::Tcp,
+            Level::Stats => linerate_meter::Level::Stats,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -192,6 +207,7 @@ impl Args {
         }
         let mut config = Config {
             max_flows: self.max_flows,
+            level: self.level.into(),
             vlans: self.vlans,
             checksums: self.checksums,
             tunnels: match self.tunnels {
@@ -253,7 +269,7 @@ fn timeout(option: &str, seconds: f64) -> anyhow::Result<Nanos> {
 fn announce(ports: &[RxPort], config: &Config) {
     let mut out = std::io::stderr();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-    let [narrow, wide] = Config::bytes_per_flow();
+    let [narrow, wide] = config.bytes_per_flow();
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
     let _ = writeln!(
         out,

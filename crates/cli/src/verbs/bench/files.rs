@@ -1,6 +1,7 @@
 //! Capture files into one, ordered by time, beside mergecap and beside a plain copy of the same bytes.
 
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use anyhow::{Context, ensure};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
@@ -22,7 +23,7 @@ const RECORD: usize = 16;
 const PIECE: usize = 256 << 10;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Row> {
-    let folder = Folder::new()?;
+    let folder = Folder::new("merge")?;
     let inputs: Vec<PathBuf> = (0..FILES).map(|file| folder.file(&format!("{file}.pcap"))).collect();
     let mean = LENGTHS.iter().sum::<usize>() as f64 / LENGTHS.len() as f64;
     let frames = (effort.of(BYTES) as f64 / (mean + RECORD as f64)) as usize;
@@ -139,32 +140,4 @@ fn write_inputs(paths: &[PathBuf], frames: usize) -> anyhow::Result<()> {
         writer.finish(&Ledger::new())?;
     }
     Ok(())
-}
-
-/// Where the files lie: in memory if that can be; removed with all that is in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> anyhow::Result<Folder> {
-        let name = format!("linerate-bench-{}-merge", std::process::id());
-        let memory = Path::new("/dev/shm").join(&name);
-        if std::fs::create_dir(&memory).is_ok() {
-            return Ok(Folder(memory));
-        }
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        Ok(Folder(folder))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("bench merge: {} cannot be removed: {error}", self.0.display());
-        }
-    }
 }

@@ -1,70 +1,123 @@
-//! Frames in memory into flow records: how many a core meters in a second, over the number of active flows.
+//! Frames in memory into flow records: how many a core meters in a second, over active flows, levels of detail, sizes,
+//! address patterns and cores; and capture files, beside other flow meters.
 
+mod cores;
+mod limit;
+mod peers;
 mod traffic;
 
+use self::limit::two_lines;
 use self::traffic::{Pattern, Traffic};
 use super::Effort;
 use super::measure::{Rounds, Row};
-use linerate_burst::{Block, Nanos, prefetch, resident};
-use linerate_meter::{Config, Flow, Meter};
+use linerate_burst::Block;
+use linerate_meter::{Config, Flow, Level, Meter};
 use linerate_wire::Link;
+use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Frames made at a time, outside of what is timed; about what a processor's cache holds, as of frames that just came.
-const CHUNK: usize = 16_384;
-/// Captured bytes of a frame.
-const BYTES: f64 = 60.0;
+/// Bytes of frames made at a time, outside of what is timed; about what a processor's cache holds, as of frames that just came.
+const CHUNK: usize = 2 << 20;
 /// Active flows of the cases.
-const FLOWS: [usize; 4] = [256, 65_536, 1_048_576, 10_485_760];
-/// Of the cases of address patterns.
-const PATTERN_FLOWS: usize = 65_536;
+const FLOWS: [usize; 5] = [256, 16_384, 65_536, 1_048_576, 10_485_760];
+/// Of the cases of address patterns, sizes and cores.
+const OTHER_FLOWS: usize = 65_536;
+/// Packets of each flow, at least.
+const PACKETS: usize = 20;
+const LEVELS: [Level; 3] = [Level::Counters, Level::Tcp, Level::Stats];
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > PATTERN_FLOWS);
+    let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > OTHER_FLOWS);
     for flows in FLOWS.into_iter().filter(|flows| wants(*flows)) {
-        let limit = update_lines(flows, effort);
-        rows.extend(case(Pattern::Random, flows, effort, &limit));
-    }
-    if wants(PATTERN_FLOWS) {
-        let limit = update_lines(PATTERN_FLOWS, effort);
-        for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients] {
-            rows.extend(case(pattern, PATTERN_FLOWS, effort, &limit).into_iter().take(1));
+        let limit = two_lines(flows, effort);
+        let case = Case { flows, limit: &limit, level: Level::Counters, pattern: Pattern::Random, size: 64 };
+        for level in effort.levels() {
+            rows.extend(Case { level, ..case }.measure(effort));
         }
+        if flows == OTHER_FLOWS {
+            let others = [Pattern::Mesh, Pattern::LockStep, Pattern::Clients];
+            let patterns = others.map(|pattern| Case { pattern, ..case });
+            let sizes = [750, 1500].map(|size| Case { size, ..case });
+            for case in patterns.into_iter().chain(sizes) {
+                rows.extend(case.measure(effort).into_iter().take(1));
+            }
+        }
+    }
+    for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
+        for level in effort.levels() {
+            rows.extend(cores::run(effort, level, flows));
+        }
+    }
+    for flows in [256, OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
+        rows.extend(peers::run(effort, flows)?);
     }
     Ok(rows)
 }
 
-/// Packets of flows that there are, and of flows that begin.
-fn case(pattern: Pattern, flows: usize, effort: Effort, limit: &Rounds) -> [Row; 2] {
-    let (mut known, mut new) = (Rounds::default(), Rounds::default());
-    let config =
-        Config { max_flows: flows, seed: [Instant::now().elapsed().as_nanos() as u64, 7], ..Config::default() };
-    let mut meter = Meter::new(&config);
-    let mut traffic = Traffic::new(pattern, flows);
-    let mut block = Block::new(CHUNK * 128, CHUNK);
-    let mut left = flows;
-    let seconds = timed(&mut meter, &mut block, flows, |block| {
-        let frames = left.min(CHUNK);
-        left -= frames;
-        traffic.begin(block, frames);
-    });
-    new.add(flows as u64, seconds);
-    let frames = effort.of((flows * 20 / effort.rounds).clamp(2 << 20, 8 << 20)).next_multiple_of(CHUNK);
-    for _ in 0..effort.rounds {
-        let seconds = timed(&mut meter, &mut block, frames, |block| traffic.go_on(block, CHUNK));
-        known.add(frames as u64, seconds);
+impl Effort {
+    fn levels(self) -> impl Iterator<Item = Level> {
+        LEVELS.into_iter().filter(move |level| self.level.is_none_or(|wanted| wanted == *level))
     }
-    let bytes = Config::bytes_per_flow()[0];
-    let row = |rounds: &Rounds, case: String| {
-        let row = rounds.row("flows", case, BYTES).sized(64).limited("two random lines", limit);
-        Row { flows: Some(flows), remark: format!("{bytes} bytes a flow"), ..row }
-    };
-    [
-        row(&known, format!("counters, {flows} flows, {}", pattern.name())),
-        row(&new, format!("new flows, to {flows}, {}", pattern.name())),
-    ]
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    level: Level,
+    flows: usize,
+    pattern: Pattern,
+    /// With FCS.
+    size: usize,
+    limit: &'a Rounds,
+}
+
+impl Case<'_> {
+    /// Packets of flows that there are, and of flows that begin.
+    fn measure(self, effort: Effort) -> [Row; 2] {
+        let (mut known, mut new) = (Rounds::default(), Rounds::default());
+        let config = config(self.level, self.flows);
+        let mut meter = Meter::new(&config);
+        let mut traffic = Traffic::new(self.pattern, self.flows, self.size);
+        let chunk = (CHUNK / (self.size + 64)).max(1);
+        let mut block = Block::new(CHUNK, chunk);
+        let mut left = self.flows;
+        let seconds = timed(&mut meter, &mut block, self.flows, |block| {
+            let frames = left.min(chunk);
+            left -= frames;
+            traffic.begin(block, frames);
+        });
+        new.add(self.flows as u64, seconds);
+        let frames = effort.of((self.flows * PACKETS / effort.rounds).max(2 << 20)).next_multiple_of(chunk);
+        for _ in 0..effort.rounds {
+            let seconds = timed(&mut meter, &mut block, frames, |block| traffic.go_on(block, chunk));
+            known.add(frames as u64, seconds);
+        }
+        let row = |rounds: &Rounds, case: String| {
+            let row = rounds.row("flows", case, self.size as f64 - 4.0).sized(self.size);
+            let row = row.limited("two random lines", self.limit);
+            Row { flows: Some(self.flows), remark: format!("{} bytes a flow", config.bytes_per_flow()[0]), ..row }
+        };
+        let (level, flows, pattern) = (name(self.level), self.flows, self.pattern.name());
+        [
+            row(&known, format!("{level}, {flows} flows, {pattern}")),
+            row(&new, format!("{level}, new flows, to {flows}, {pattern}")),
+        ]
+    }
+}
+
+fn config(level: Level, flows: usize) -> Config {
+    let seed = [RandomState::new().hash_one(1), RandomState::new().hash_one(2)];
+    Config { level, max_flows: flows, seed, ..Config::default() }
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Counters => "counters",
+        Level::Tcp => "tcp",
+        Level::Stats => "stats",
+    }
 }
 
 /// Seconds that the meter takes for so many frames, which `make` puts into the block.
@@ -81,36 +134,3 @@ fn timed(meter: &mut Meter, block: &mut Block, frames: usize, mut make: impl FnM
     black_box(packets);
     seconds
 }
-
-/// What the machine does: two cache lines of as many entries as there are flows, at random, 32 asked for at a time.
-fn update_lines(flows: usize, effort: Effort) -> Rounds {
-    const BATCH: usize = 32;
-    let mut lines: Vec<[u64; 16]> = resident(flows);
-    lines.resize(flows, [0; 16]);
-    let mut rounds = Rounds::default();
-    let mut state = 1u64;
-    let batches = effort.of(200_000);
-    for _ in 0..effort.rounds {
-        rounds.time(|| {
-            let mut places = [0; BATCH];
-            for _ in 0..batches {
-                for place in &mut places {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    *place = ((u128::from(state) * flows as u128) >> 64) as usize;
-                    prefetch(&lines[*place][0]);
-                    prefetch(&lines[*place][8]);
-                }
-                for place in places {
-                    lines[place][0] += 1;
-                    lines[place][8] ^= state;
-                }
-            }
-            (batches * BATCH) as u64
-        });
-    }
-    black_box(&lines);
-    rounds
-}
-
-/// When a run of frames begins: any day.
-const START: Nanos = Nanos(1_700_000_000_000_000_000);

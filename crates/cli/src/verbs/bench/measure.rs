@@ -63,6 +63,11 @@ impl Rounds {
         self.add(frames, started.elapsed().as_secs_f64());
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// M frames/s in the middle round.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();

@@ -6,7 +6,7 @@ use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
 use linerate_burst::{Kind, Stage};
 use linerate_engine::FlowsReport;
-use linerate_meter::{Config, EndReason};
+use linerate_meter::EndReason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl<'a> SummaryJson<'a> {
     pub fn new(ports: Vec<String>, filter: &str, report: &FlowsReport, totals: &'a Totals) -> Self {
         let counts = &report.counts;
         let seconds = report.elapsed.as_secs_f64();
-        let [flow_bytes, flow_bytes_ipv6] = Config::bytes_per_flow();
+        let [flow_bytes, flow_bytes_ipv6] = report.bytes_per_flow;
         SummaryJson {
             schema: "linerate/flows/1",
             ports,

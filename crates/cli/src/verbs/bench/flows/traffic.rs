@@ -1,6 +1,5 @@
 //! Segments of many connections, in no order, whose sequence numbers go on as they should.
 
-use super::START;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
 
@@ -57,25 +56,29 @@ pub struct Traffic {
     state: u64,
     time: Nanos,
     begun: usize,
-    frame: [u8; LEN],
+    frame: Vec<u8>,
 }
 
-/// Captured bytes of a frame of 64.
-const LEN: usize = 60;
-/// Payload of each segment.
-const PAYLOAD: usize = LEN - ethernet::LEN - ipv4::LEN - tcp::LEN;
+/// When a run of frames begins: any day.
+const START: Nanos = Nanos(1_700_000_000_000_000_000);
+/// The headers of each segment.
+const HEADERS: usize = ethernet::LEN + ipv4::LEN + tcp::LEN;
+/// The frame check sequence, which is not captured.
+const FCS: usize = 4;
 /// Nanoseconds between frames: 25 M frames/s.
 const GAP: u64 = 40;
 
 impl Traffic {
-    pub fn new(pattern: Pattern, flows: usize) -> Self {
-        let mut frame = [0; LEN];
+    /// Of `size` bytes with FCS.
+    pub fn new(pattern: Pattern, flows: usize, size: usize) -> Self {
+        let mut frame = vec![0; (size - FCS).max(HEADERS)];
+        let payload = frame.len() - HEADERS;
         let (link, packet) = frame.split_at_mut(ethernet::LEN);
         let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
         let header = ethernet::Header { source: macs.0, destination: macs.1, ether_type: ethernet::IPV4 };
         header.emit(link).expect("there is room for the header");
         let ip = ipv4::Header::new(registry::TCP);
-        ip.emit(tcp::LEN + PAYLOAD, packet).expect("there is room for the header");
+        ip.emit(tcp::LEN + payload, packet).expect("there is room for the header");
         let header = tcp::Header { window: 512, ..tcp::Header::default() };
         header.emit(&mut packet[ipv4::LEN..ipv4::LEN + tcp::LEN]).expect("there is room for the header");
         Traffic { pattern, sequences: vec![[1; 2]; flows], state: 1, time: START, begun: 0, frame }
@@ -103,7 +106,8 @@ impl Traffic {
         let (from, to) = (ends[side], ends[1 - side]);
         let sequences = &mut self.sequences[flow];
         let (sequence, acknowledgement) = (sequences[side], sequences[1 - side]);
-        sequences[side] = sequence.wrapping_add(PAYLOAD as u32);
+        let syn = u32::from(flags.0 & tcp::Flags::SYN.0 != 0);
+        sequences[side] = sequence.wrapping_add((self.frame.len() - HEADERS) as u32 + syn);
         let packet = &mut self.frame[ethernet::LEN..];
         packet[12..16].copy_from_slice(&from.0.to_be_bytes());
         packet[16..20].copy_from_slice(&to.0.to_be_bytes());
@@ -113,7 +117,10 @@ impl Traffic {
         packet[28..32].copy_from_slice(&acknowledgement.to_be_bytes());
         packet[33] = flags.0 as u8;
         self.time = Nanos(self.time.0 + GAP);
-        assert!(block.push(&Desc::new(self.time, 0, LEN as u32), &self.frame), "the block was made for so many");
+        assert!(
+            block.push(&Desc::new(self.time, 0, self.frame.len() as u32), &self.frame),
+            "the block was made for so many"
+        );
     }
 }
 

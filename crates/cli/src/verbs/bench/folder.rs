@@ -1,0 +1,34 @@
+//! Files of a benchmark.
+
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+
+/// Where the files lie: in memory if that can be; removed with all that is in it.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// For the files of one benchmark.
+    pub fn new(bench: &str) -> anyhow::Result<Folder> {
+        let name = format!("linerate-bench-{}-{bench}", std::process::id());
+        let memory = Path::new("/dev/shm").join(&name);
+        if std::fs::create_dir(&memory).is_ok() {
+            return Ok(Folder(memory));
+        }
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Folder(folder))
+    }
+
+    /// Where the file of this name is to be.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("bench: {} cannot be removed: {error}", self.0.display());
+        }
+    }
+}
