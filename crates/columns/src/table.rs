@@ -232,12 +232,12 @@ const STATS_SIDE: &[Row<StatsSide>] = &[
     maybe("syn_bytes", Get::U16(|side| Some(side.syn_bytes))),
 ];
 
-/// Where there was a packet.
+/// Null where there was no packet.
 fn lengths(side: &StatsSide) -> Option<&Spread> {
-    Some(&side.lengths).filter(|_| side.length_histogram != [0; 8])
+    Some(&side.lengths).filter(|lengths| **lengths != Spread::default())
 }
 
-/// Where there were two packets.
+/// Null where there were no two packets, or all at one time.
 fn gaps(side: &StatsSide) -> Option<&Spread> {
-    Some(&side.gaps).filter(|_| side.gap_histogram != [0; 8])
+    Some(&side.gaps).filter(|gaps| **gaps != Spread::default())
 }

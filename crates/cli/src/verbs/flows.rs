@@ -6,6 +6,7 @@ mod output;
 mod text;
 
 use self::json::SummaryJson;
+pub use self::out::encode;
 use self::out::{Form, Place};
 use self::output::Tee;
 use super::capture::{check_filter, span};

@@ -17,3 +17,17 @@ pub(super) use form::Form;
 pub(super) use jsonl::FlowJson;
 pub(super) use place::Place;
 pub(super) use queue::{Queue, Written};
+
+use linerate_meter::Flow;
+use std::io::{Error, ErrorKind, Result, Write};
+
+/// Writes flows as `linerate flows --format FORM` does, in the order given (of `parquet`: that of their first packets).
+///
+/// # Errors
+/// There is no such form; those of writing.
+pub fn encode(form: &str, flows: &[Flow], out: Box<dyn Write + Send>) -> Result<()> {
+    let form = Form::named(form).ok_or(Error::new(ErrorKind::NotFound, format!("{form}: no form of records")))?;
+    let mut encoder = (form.start)(out)?;
+    encoder.write(&flows.iter().collect::<Vec<_>>())?;
+    encoder.finish()
+}

@@ -331,8 +331,8 @@ impl StatsSideJson {
         let gaps = TimesJson { min_ns: min, max_ns: max, mean_ns: mean, deviation_ns: deviation };
         StatsSideJson {
             // Of no packet there is no length, of one no gap.
-            lengths: Some(lengths).filter(|_| side.length_histogram != [0; 8]),
-            gaps: Some(gaps).filter(|_| side.gap_histogram != [0; 8]),
+            lengths: Some(lengths).filter(|_| side.lengths != Spread::default()),
+            gaps: Some(gaps).filter(|_| side.gaps != Spread::default()),
             length_histogram: side.length_histogram,
             gap_histogram: side.gap_histogram,
             ip_flags: side.ip_flags,
