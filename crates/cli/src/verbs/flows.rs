@@ -182,7 +182,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let names = specs.iter().map(ToString::to_string).collect();
         serde_json::to_string(&SummaryJson::new(names, &filter, &report, &totals))? + "\n"
     } else {
-        text::summary(&report, &totals)
+        text::summary(&report, &totals) + &totals.told()
     };
     // Records on standard output are not to be mixed with a summary.
     let result = if args.write == "-" {

@@ -1,6 +1,7 @@
 //! What takes the finished flows: adds them up, and hands them to whatever writes them.
 
 use super::out::{Place, Queue, Written};
+use crate::view::rates::grouped;
 use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
@@ -21,6 +22,13 @@ pub(super) struct Totals {
 const TOP: usize = 10;
 
 impl Totals {
+    /// What became of the records, for people.
+    pub fn told(&self) -> String {
+        let Some(Written { records, files, .. }) = self.written else { return String::new() };
+        let files = if files > 0 { format!(", in {} files", grouped(files)) } else { String::new() };
+        format!("  {} records written{files}\n", grouped(records))
+    }
+
     fn add(&mut self, flow: &Flow) {
         self.flows += flow.flows;
         self.inner_flows += u64::from(flow.tunnel.is_some());

@@ -60,7 +60,17 @@ struct Waiting {
     /// No more will come.
     ended: bool,
     /// Nobody writes any more.
-    failed: bool,
+    gone: bool,
+}
+
+/// Says that nobody writes any more, also where a panic ends the thread.
+struct Gone<'a>(&'a Shared);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.lock().gone = true;
+        self.0.room.notify_all();
+    }
 }
 
 impl Queue {
@@ -74,12 +84,12 @@ impl Queue {
         let demand = place.demand();
         let theirs = Arc::clone(&shared);
         let write = move || {
-            let result = theirs.write_all(&mut place, demand);
+            let gone = Gone(&theirs);
+            let result = gone.0.write_all(&mut place, demand);
             if result.is_err() {
-                theirs.lock().failed = true;
-                theirs.room.notify_all();
                 stop.request();
             }
+            drop(gone);
             (place, result)
         };
         let thread = std::thread::Builder::new().name("linerate-records".into()).spawn(write)?;
@@ -90,10 +100,10 @@ impl Queue {
     pub fn take(&mut self, flow: &Flow) {
         self.taken += 1;
         let mut waiting = self.shared.lock();
-        while waiting.bytes >= MOST && !waiting.failed {
+        while waiting.bytes >= MOST && !waiting.gone {
             waiting = self.shared.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        if waiting.failed {
+        if waiting.gone {
             return;
         }
         let is_first = waiting.flows.is_empty();
@@ -119,14 +129,12 @@ impl Queue {
             Ok(end) => end,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        let result = result.or_else(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(error),
-        });
         let (mut written, ended) = place.finish(result.is_ok());
-        let result = result.and(ended);
-        written.lost = if result.is_err() { self.taken - written.records } else { 0 };
-        (written, result.map_err(|error| told(&error, &written)))
+        written.lost = self.taken - written.records;
+        match result.and(ended) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => (written, Ok(())),
+            result => (written, result.map_err(|error| told(&error, &written))),
+        }
     }
 }
 
