@@ -1,6 +1,7 @@
 //! What tests of the program need: the program, captures, tools, a place for files.
 
 pub mod filters;
+pub mod flows;
 pub mod frames;
 pub mod program;
 pub mod records;

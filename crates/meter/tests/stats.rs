@@ -3,7 +3,7 @@
 mod support;
 
 use linerate_burst::{Desc, Nanos};
-use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Summary, Stats, StatsSide, Timeouts};
+use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Stats, StatsSide, Summary, Timeouts};
 use linerate_wire::Link;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,13 +1,16 @@
 //! `linerate flows`: a record of every conversation.
 
 mod json;
+mod out;
 mod output;
 mod text;
 mod timeouts;
 mod workers;
 
 use self::json::SummaryJson;
-use self::output::{Output, Tee};
+pub use self::out::encode;
+use self::out::{Form, Place};
+use self::output::Tee;
 use super::capture::{check_filter, span};
 use super::count::ports_and_filter;
 use crate::exit::{Exit, usage};
@@ -15,6 +18,7 @@ use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::live::{Live, is_watched};
 use crate::view::rates::grouped;
+use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, Spread, Tunnels};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
@@ -28,10 +32,11 @@ Examples:
   linerate flows eth0                               top flows and totals of what eth0 receives, until Ctrl-C
   linerate flows -r trace.pcap --write flows.jsonl  a JSON line for each flow
   linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
+  linerate flows eth0 --write flows/                Parquet files by date and hour, for DuckDB, ClickHouse, ...
   linerate flows eth0 --write null -t 10            how fast it is
   linerate flows eth0 --workers 4 --idle udp=10     four threads share the flows; those of UDP end after 10 s
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
-docs/flows.md says what each field means.")]
+docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
     /// Ports (comma or blank between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORT|FILTER")]
@@ -45,9 +50,15 @@ pub struct Args {
     /// Filter text, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Where records go: null, - for standard output, or a file for JSON lines
-    #[arg(short = 'w', long, value_name = "null|-|FILE", default_value = "null")]
+    /// Where records go: null, - for standard output, a file (its ending says the form), or a folder, by date and hour
+    #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/", default_value = "null")]
     write: String,
+    /// What records are written as, whatever the name says (default: of a folder parquet, else jsonl)
+    #[arg(long, value_parser = PossibleValuesParser::new(Form::names()))]
+    format: Option<String>,
+    /// Seconds after which records are in a complete file of their folder
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    rotate: f64,
     /// How much is recorded of each flow
     #[arg(long, value_enum, default_value_t = Level::Counters)]
     level: Level,
@@ -152,7 +163,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
     let ports = args.open_ports(&specs, &filter)?;
-    let output = Output::open(&args.write)?;
+    let place = args.place(identity.owner())?;
     drop_to(identity)?;
 
     let is_silent = args.quiet || args.json || args.write == "-";
@@ -161,7 +172,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
-    let mut records = Tee::new(output, stop.clone());
+    let mut records = Tee::start(place, stop.clone())?;
     let report = Metering {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
@@ -180,7 +191,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let names = specs.iter().map(ToString::to_string).collect();
         serde_json::to_string(&SummaryJson::new(names, &filter, &report, &totals))? + "\n"
     } else {
-        text::summary(&report, &totals)
+        text::summary(&report, &totals) + &totals.told()
     };
     // Records on standard output are not to be mixed with a summary.
     let result = if args.write == "-" {
@@ -242,6 +253,14 @@ impl Args {
             filter: filter.to_owned(),
         };
         Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn place(&self, owner: Option<(u32, u32)>) -> anyhow::Result<Option<Place>> {
+        if self.write == "null" {
+            return Ok(None);
+        }
+        let form = self.format.as_deref().and_then(Form::named);
+        Place::open(&self.write, form, span("--rotate", self.rotate)?, owner).map(Some)
     }
 
     fn waiting(&self) -> Waiting {

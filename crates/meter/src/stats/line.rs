@@ -1,7 +1,7 @@
 //! Lengths and gaps of one direction, in one cache line.
 
 use super::records::has_content;
-use super::{Summary, StatsSide, options};
+use super::{StatsSide, Summary, options};
 use crate::facts::Facts;
 use crate::flow::Side;
 

@@ -1,59 +1,10 @@
-//! Where records go.
+//! What takes the finished flows: adds them up, and hands them to whatever writes them.
 
-use super::json::FlowJson;
+use super::out::{Place, Queue, Written};
+use crate::view::rates::grouped;
 use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
-
-/// Where records are written, a JSON line each.
-pub(super) enum Output {
-    /// Nowhere.
-    Null,
-    /// Standard output.
-    Stdout(BufWriter<std::io::Stdout>),
-    /// A file, which has its name once it is complete.
-    File { file: BufWriter<File>, partial: PathBuf, path: PathBuf },
-}
-
-impl Output {
-    pub fn open(name: &str) -> anyhow::Result<Self> {
-        match name {
-            "null" => Ok(Output::Null),
-            "-" => Ok(Output::Stdout(BufWriter::with_capacity(BUFFER, std::io::stdout()))),
-            name => {
-                let (path, partial) = (PathBuf::from(name), PathBuf::from(format!("{name}.part")));
-                let file = File::create(&partial).with_context(|| format!("{}: cannot be made", partial.display()))?;
-                Ok(Output::File { file: BufWriter::with_capacity(BUFFER, file), partial, path })
-            }
-        }
-    }
-
-    fn write(&mut self, flow: &Flow) -> std::io::Result<()> {
-        let out: &mut dyn Write = match self {
-            Output::Null => return Ok(()),
-            Output::Stdout(out) => out,
-            Output::File { file, .. } => file,
-        };
-        serde_json::to_writer(&mut *out, &FlowJson::new(flow))?;
-        out.write_all(b"\n")
-    }
-
-    fn finish(self) -> std::io::Result<()> {
-        match self {
-            Output::Null => Ok(()),
-            Output::Stdout(mut out) => out.flush(),
-            Output::File { mut file, partial, path } => {
-                file.flush()?;
-                std::fs::rename(partial, path)
-            }
-        }
-    }
-}
-
-const BUFFER: usize = 1 << 18;
 
 /// How many records there were, and those with the most bytes.
 #[derive(Default)]
@@ -65,12 +16,21 @@ pub(super) struct Totals {
     pub top: Vec<Flow>,
     /// Most packets first.
     pub top_packets: Vec<Flow>,
+    /// What became of the records, where they are written.
+    pub written: Option<Written>,
 }
 
 /// How many records are shown.
 const TOP: usize = 10;
 
 impl Totals {
+    /// What became of the records, for people.
+    pub fn told(&self) -> String {
+        let Some(Written { records, files, .. }) = self.written else { return String::new() };
+        let files = if files > 0 { format!(", in {} files", grouped(files)) } else { String::new() };
+        format!("  {} records written{files}\n", grouped(records))
+    }
+
     fn add(&mut self, flow: &Flow) {
         self.flows += flow.flows;
         self.inner_flows += u64::from(flow.tunnel.is_some());
@@ -89,42 +49,33 @@ fn keep(top: &mut Vec<Flow>, flow: &Flow, size: impl Fn(&Flow) -> u64) {
     }
 }
 
-/// Writes records and adds them up.
+/// Adds records up and has them written.
 pub(super) struct Tee {
-    output: Output,
+    queue: Option<Queue>,
     totals: Totals,
-    failure: Option<std::io::Error>,
-    stop: Stop,
 }
 
 impl Tee {
-    /// Asks for a stop when records cannot be written.
-    pub fn new(output: Output, stop: Stop) -> Self {
-        Tee { output, totals: Totals::default(), failure: None, stop }
+    /// Writes nowhere if there is no place; asks for a stop when records cannot be written.
+    pub fn start(place: Option<Place>, stop: Stop) -> anyhow::Result<Self> {
+        let queue = place.map(|place| Queue::start(place, stop)).transpose()?;
+        Ok(Tee { queue, totals: Totals::default() })
     }
 
-    /// What was added up, and whether all was written; a reader that has gone is no failure.
-    pub fn finish(self) -> (Totals, anyhow::Result<()>) {
-        let result = match self.failure {
-            Some(error) => Err(error),
-            None => self.output.finish(),
-        };
-        let result = match result {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            result => result.context("records could not be written"),
-        };
-        (self.totals, result)
+    /// What was added up, and whether all was written.
+    pub fn finish(mut self) -> (Totals, anyhow::Result<()>) {
+        let Some(queue) = self.queue else { return (self.totals, Ok(())) };
+        let (written, result) = queue.finish();
+        self.totals.written = Some(written);
+        (self.totals, result.context("records could not be written"))
     }
 }
 
 impl Records for Tee {
     fn take(&mut self, flow: &Flow) {
         self.totals.add(flow);
-        if self.failure.is_none()
-            && let Err(error) = self.output.write(flow)
-        {
-            self.failure = Some(error);
-            self.stop.request();
+        if let Some(queue) = &mut self.queue {
+            queue.take(flow);
         }
     }
 }

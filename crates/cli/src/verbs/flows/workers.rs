@@ -151,6 +151,11 @@ mod tests {
             quality: Quality::default(),
             extensions: 0,
             flows: 1,
+            macs: None,
+            mpls: Default::default(),
+            teids: [None; 2],
+            tcp: None,
+            stats: None,
         }
     }
 

@@ -1,0 +1,100 @@
+//! Writing a Parquet file.
+
+use crate::table::{Column, columns};
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use linerate_meter::Flow;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use std::io::{Error, Result, Write};
+use std::sync::Arc;
+
+/// Rows of a group, which is what a query reads or leaves out as a whole: many enough for columns to compress, few
+/// enough for several threads to share a file.
+pub const GROUP_ROWS: usize = 1 << 17;
+
+/// Flows whose columns are made at a time: they stay in the cache while column after column is made of them.
+const BATCH: usize = 1024;
+
+/// Writes flows as a Parquet file, with zstd.
+///
+/// Every file has the same columns; those that a level of detail does not have are null. Within one call of
+/// [`write`](Writer::write) flows are to come in the order of their first packets: each row group says it is sorted so.
+pub struct Writer<W: Write + Send> {
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    writer: ArrowWriter<W>,
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// A file of no rows yet, written to `out`.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn new(out: W) -> Result<Self> {
+        let columns = columns();
+        let fields: Vec<_> = columns.iter().map(|column| column.field.clone()).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let options = ArrowWriterOptions::new().with_properties(properties(&schema)).with_skip_arrow_metadata(true);
+        let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&schema), options).map_err(io)?;
+        Ok(Writer { columns, schema, writer })
+    }
+
+    /// Adds flows, in row groups of their own.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&mut self, flows: &[&Flow]) -> Result<()> {
+        for flows in flows.chunks(BATCH) {
+            let arrays = self.columns.iter().map(|column| (column.array)(flows)).collect();
+            let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(Error::other)?;
+            self.writer.write(&batch).map_err(io)?;
+        }
+        self.writer.flush().map_err(io)
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(self) -> Result<W> {
+        self.writer.into_inner().map_err(io)
+    }
+}
+
+fn properties(schema: &Schema) -> WriterProperties {
+    let place = |name: &str| schema.index_of(name).unwrap_or_default() as i32;
+    let sorted = SortingColumn { column_idx: place("first_time"), descending: false, nulls_first: false };
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_sorting_columns(Some(vec![sorted]))
+        .set_created_by(concat!("linerate version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), "linerate/flow/1".to_owned())]));
+    // Of values that hardly repeat a dictionary is made in vain.
+    for name in
+        ["id", "first_time", "last_time", "orig_first_time", "orig_last_time", "resp_first_time", "resp_last_time"]
+    {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), false);
+        if name != "id" {
+            properties = properties.set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    properties.build()
+}
+
+/// What the system said, where it said something.
+fn io(error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(error) => Error::other(error),
+        },
+        error => Error::other(error),
+    }
+}

@@ -1,0 +1,10 @@
+//! Records as files: what is written is what was metered, other programs read it, and no failure costs more than it must.
+
+mod columns {
+    mod back;
+    mod crash;
+    mod forms;
+    mod places;
+    mod queries;
+    mod rows;
+}

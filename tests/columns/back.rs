@@ -1,0 +1,238 @@
+//! Any flow -> Parquet -> the same flow; any flow -> JSON, which says the same.
+
+use super::rows::{Row, read};
+use linerate::verbs::flows::encode;
+use linerate_burst::Nanos;
+use linerate_meter::{
+    ConnState, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
+    Summary, Tcp, TcpSide, Tunnel,
+};
+use linerate_tests::support::Scratch;
+use linerate_tests::support::flows::{DIRECTIONS, TUNNELS, any_flow};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::fs::File;
+use std::path::Path;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_flow_comes_back_from_parquet_and_says_the_same_in_json(flows in vec(any_flow(), 0..40)) {
+        let scratch = Scratch::new();
+        let [parquet, json] = ["flows.parquet", "flows.jsonl"].map(|name| scratch.file(name));
+        encode("parquet", &flows, Box::new(File::create(&parquet).unwrap())).unwrap();
+        encode("jsonl", &flows, Box::new(File::create(&json).unwrap())).unwrap();
+        let rows = read(Path::new(&parquet));
+        let back: Vec<Flow> = rows.iter().map(flow).collect();
+        prop_assert_eq!(&back, &flows);
+        let text = std::fs::read_to_string(&json).unwrap();
+        let lines: Vec<Row> = text.lines().map(|line| flat(&serde_json::from_str(line).unwrap())).collect();
+        prop_assert_eq!(lines, rows);
+    }
+}
+
+/// A line of JSON as the row that says the same.
+pub fn flat(line: &Value) -> Row {
+    let mut row = Row::new();
+    flatten("", line, &mut row);
+    assert_eq!(row.remove("schema"), Some("linerate/flow/1".into()));
+    for name in ["id", "tunnel_parent"] {
+        if let Some(id) = row.get_mut(name) {
+            *id = u64::from_str_radix(id.as_str().unwrap(), 16).unwrap().into();
+        }
+    }
+    for prefix in ["", "orig_", "resp_"] {
+        for name in ["first_time", "last_time"] {
+            if let Some(time) = row.remove(&format!("{prefix}{name}_ns")) {
+                row.insert(format!("{prefix}{name}"), time);
+            }
+        }
+    }
+    let quality = line["quality"].as_array().unwrap();
+    for (_, name) in Quality::NAMES {
+        row.insert(format!("quality_{name}"), quality.contains(&name.into()).into());
+    }
+    row.remove("quality");
+    row
+}
+
+fn flatten(path: &str, value: &Value, row: &mut Row) {
+    match value {
+        Value::Null => {}
+        Value::Array(list) if list.is_empty() => {}
+        Value::String(text) if text.is_empty() => {}
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}_{name}") };
+                flatten(&path, value, row);
+            }
+        }
+        value => {
+            row.insert(path.to_owned(), value.clone());
+        }
+    }
+}
+
+/// The columns of one part of a flow: those whose names begin with its prefix.
+#[derive(Clone, Copy)]
+struct Part<'a>(&'a Row, &'a str);
+
+impl Part<'_> {
+    fn maybe(self, name: &str) -> Option<u64> {
+        self.0.get(&format!("{}{name}", self.1)).map(|value| value.as_u64().unwrap())
+    }
+
+    fn number<T: TryFrom<u64>>(self, name: &str) -> T {
+        let value = self.maybe(name).unwrap_or_default();
+        T::try_from(value).unwrap_or_else(|_| panic!("{name}: {value}"))
+    }
+
+    fn real(self, name: &str) -> f64 {
+        self.0.get(&format!("{}{name}", self.1)).map_or(0.0, |value| value.as_f64().unwrap())
+    }
+
+    fn flag(self, name: &str) -> bool {
+        self.0[&format!("{}{name}", self.1)].as_bool().unwrap()
+    }
+
+    fn text(self, name: &str) -> Option<&'static str> {
+        let text = self.0.get(&format!("{}{name}", self.1))?.as_str().unwrap();
+        Some(text.to_owned().leak())
+    }
+
+    fn list(self, name: &str) -> Vec<u64> {
+        let list = self.0.get(&format!("{}{name}", self.1)).and_then(Value::as_array);
+        list.into_iter().flatten().map(|value| value.as_u64().unwrap()).collect()
+    }
+
+    fn summary(self, name: &str, unit: &str) -> Summary {
+        Summary {
+            min: self.number(&format!("{name}_min{unit}")),
+            max: self.number(&format!("{name}_max{unit}")),
+            mean: self.real(&format!("{name}_mean{unit}")),
+            deviation: self.real(&format!("{name}_deviation{unit}")),
+        }
+    }
+}
+
+fn flow(row: &Row) -> Flow {
+    let (all, both) = (Part(row, ""), ["orig_", "resp_"].map(|side| Part(row, side)));
+    let quality = Quality::NAMES.iter().filter(|(_, name)| all.flag(&format!("quality_{name}")));
+    let flow = Flow {
+        id: all.number("id"),
+        ends: both
+            .map(|side| End { address: side.text("address").unwrap().parse().unwrap(), port: side.number("port") }),
+        protocol: all.number("protocol"),
+        vlans: [all.number("vlan"), all.number("inner_vlan")],
+        tunnel: all.text("tunnel_kind").map(|name| Tunnel {
+            kind: TUNNELS.into_iter().find(|kind| kind.name() == name).unwrap(),
+            id: all.number("tunnel_id"),
+            parent: all.number("tunnel_parent"),
+        }),
+        sides: both.map(side),
+        end: EndReason::ALL.into_iter().find(|end| Some(end.name()) == all.text("end_reason")).unwrap(),
+        direction: DIRECTIONS.into_iter().find(|one| Some(one.name()) == all.text("direction")).unwrap(),
+        quality: Quality(quality.map(|(bit, _)| bit.0).sum()),
+        extensions: all.number("extension_headers"),
+        flows: all.number("flows"),
+        macs: both[0].text("mac").map(|_| both.map(|side| side.text("mac").unwrap().parse().unwrap())),
+        mpls: both.map(|side| {
+            let mut labels = [0; 4];
+            side.list("mpls_labels").iter().zip(&mut labels).for_each(|(from, to)| *to = *from as u32);
+            labels
+        }),
+        teids: both.map(|side| side.maybe("teid").map(|teid| teid as u32)),
+        tcp: all.text("tcp_state").map(|_| tcp(row)),
+        stats: row.get("orig_stats_ip_flags").map(|_| stats(row)),
+    };
+    assert_eq!(all.number::<u64>("first_time"), flow.first().0);
+    assert_eq!(all.number::<u64>("last_time"), flow.last().0);
+    assert_eq!(all.number::<u64>("duration_ns"), flow.last().0.saturating_sub(flow.first().0));
+    flow
+}
+
+fn side(part: Part<'_>) -> Side {
+    Side {
+        packets: part.number("packets"),
+        frame_bytes: part.number("frame_bytes"),
+        packet_bytes: part.number("packet_bytes"),
+        payload_bytes: part.number("payload_bytes"),
+        first: Nanos(part.number("first_time")),
+        last: Nanos(part.number("last_time")),
+        tcp_flags: part.number("tcp_flags"),
+        ttl: [part.number("ttl_min"), part.number("ttl_max")],
+        tos: part.number::<u8>("dscp") << 2,
+        dscp_changed: part.flag("dscp_changed"),
+        ect: part.flag("ect"),
+        ce: part.flag("ce"),
+    }
+}
+
+fn tcp(row: &Row) -> Tcp {
+    let all = Part(row, "tcp_");
+    let sides = ["orig_tcp_", "resp_tcp_"].map(|side| tcp_side(Part(row, side)));
+    Tcp {
+        state: ConnState::ALL.into_iter().find(|state| Some(state.name()) == all.text("state")).unwrap(),
+        history: History(all.text("history").unwrap().to_owned()),
+        syn_to_syn_ack: all.maybe("syn_to_syn_ack_ns"),
+        syn_ack_to_ack: all.maybe("syn_ack_to_ack_ns"),
+        sides,
+    }
+}
+
+fn tcp_side(part: Part<'_>) -> TcpSide {
+    let Summary { min, max, mean, deviation } = part.summary("rtt", "_ns");
+    TcpSide {
+        isn: part.maybe("isn").map(|isn| isn as u32),
+        mss: part.maybe("mss").map(|mss| mss as u16),
+        window_scale: part.maybe("window_scale").map(|scale| scale as u8),
+        sack_permitted: part.flag("sack_permitted"),
+        timestamps: part.flag("timestamps"),
+        window: [part.number("window_min"), part.number("window_max")],
+        zero_windows: part.number("zero_windows"),
+        rtt: Rtt { count: part.number("rtt_count"), min, max, mean, deviation },
+        retransmitted: Retransmitted {
+            timeout: part.number("retransmitted_timeout"),
+            fast: part.number("retransmitted_fast"),
+            spurious: part.number("retransmitted_spurious"),
+            unseen: part.number("retransmitted_unseen"),
+        },
+        retransmitted_bytes: part.number("retransmitted_bytes"),
+        out_of_order: part.number("out_of_order"),
+        copies: part.number("copies"),
+        duplicate_acks: part.number("duplicate_acks"),
+        keep_alives: part.number("keep_alives"),
+        window_probes: part.number("window_probes"),
+        gaps: part.number("gaps"),
+        gap_bytes: part.number("gap_bytes"),
+    }
+}
+
+fn stats(row: &Row) -> Stats {
+    let all = Part(row, "stats_");
+    let times = all.list("packet_times_ns").into_iter();
+    let from = all.list("packet_from_orig");
+    let (payload, flags) = (all.list("packet_payload_bytes"), all.list("packet_tcp_flags"));
+    let packets = times.enumerate().map(|(index, time)| PacketStats {
+        time,
+        from_originator: from[index] == 1,
+        payload: payload[index] as u16,
+        tcp_flags: flags[index] as u8,
+    });
+    Stats { packets: packets.collect(), sides: ["orig_stats_", "resp_stats_"].map(|side| stats_side(Part(row, side))) }
+}
+
+fn stats_side(part: Part<'_>) -> StatsSide {
+    StatsSide {
+        lengths: part.summary("lengths", ""),
+        gaps: part.summary("gaps", "_ns"),
+        length_histogram: part.list("length_histogram").try_into().unwrap(),
+        gap_histogram: part.list("gap_histogram").try_into().unwrap(),
+        ip_flags: part.number("ip_flags"),
+        first_window: part.number("first_window"),
+        tcp_options: part.number("tcp_options"),
+        syn_bytes: part.number("syn_bytes"),
+    }
+}

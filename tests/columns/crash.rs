@@ -1,0 +1,112 @@
+//! What a killed run and a full disk leave behind.
+
+use super::places::parquet_files;
+use super::rows::read;
+use linerate_tests::support::program::{Ended, linerate, program, spawn};
+use linerate_tests::support::{Scratch, is_root, skip, wait_until};
+use rustix::process::Signal;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Begins a capture file.
+const HEADER: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
+
+/// Writes flows of one packet, a millisecond apart, to a program, until it is gone or there are so many.
+fn feed(mut to: impl Write, count: u32) {
+    let mut bytes: Vec<u8> = HEADER.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for number in 0..count {
+        let ends = [10u32 << 24 | number, 11 << 24].map(u32::to_be_bytes).concat();
+        let headers = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+        let packet = [&headers[..], &ends, &[0, 1, 0, 2, 0, 8, 0, 0]].concat();
+        let length = packet.len() as u32;
+        for word in [1_600_000_000 + number / 1000, number % 1000 * 1000, length, length] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(packet);
+        if bytes.len() > 1 << 16 || number + 1 == count {
+            match to.write_all(&bytes) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
+                result => result.unwrap(),
+            }
+            bytes.clear();
+        }
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_finished_files_alone() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("flows/");
+    // Flows end after 0.1 s, and each tenth of a second there is a file.
+    let arguments = ["flows", "-r", "-", "--idle", "0.1", "--rotate", "0.1", "--write", &folder, "-q"];
+    let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::null()));
+    let input = running.take_input().unwrap();
+    let feeder = std::thread::spawn(move || feed(input, u32::MAX >> 8));
+    wait_until("three files are complete", || parquet_files(&folder).len() >= 3);
+    running.signal(Signal::KILL);
+    let _ = running.end();
+    feeder.join().unwrap();
+    let files = parquet_files(&folder);
+    let rows: usize = files.iter().map(|path| read(path).len()).sum();
+    assert!(rows > 100, "{rows} rows in {files:?}");
+    // Another run adds to the folder what is its own, and takes nothing away.
+    let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &folder, "-q"]).stdin(Stdio::piped()));
+    feed(running.take_input().unwrap(), 1000);
+    assert_eq!(running.end().status, 0);
+    let after = parquet_files(&folder);
+    assert_eq!(after.len(), files.len() + 1);
+    assert_eq!(after.iter().map(|path| read(path).len()).sum::<usize>(), rows + 1000);
+}
+
+/// Runs the program in a folder of so many KiB, and shows the folder to `look` before it goes.
+fn in_a_tiny_folder(kib: u32, write: &str, look: impl FnOnce(&Ended, &Path)) {
+    if !is_root() {
+        return skip("a tmpfs can only be mounted by root; writing to a full disk was not tried");
+    }
+    let scratch = Scratch::new();
+    let [tiny, copy] = ["tiny", "copy"].map(|name| scratch.file(name));
+    std::fs::create_dir(&tiny).unwrap();
+    let script = format!(
+        r#"mount -t tmpfs -o size={kib}k none "$1" || exit 77; "$2" flows -r - --idle 0.1 --rotate 0.05 --write "$1/$4" -q
+           status=$?; cp -a "$1" "$3"; exit $status"#
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script, "sh", &tiny]).arg(program()).args([&copy, write]);
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID").stdin(Stdio::piped());
+    let mut running = spawn(&mut command);
+    feed(running.take_input().unwrap(), 2_000_000);
+    let ended = running.end();
+    assert_ne!(ended.status, 77, "{}", ended.errors);
+    look(&ended, Path::new(&copy));
+}
+
+#[test]
+fn a_full_disk_keeps_finished_files_and_is_told() {
+    in_a_tiny_folder(2000, "flows/", |ended, folder| {
+        assert_eq!(ended.status, 1, "{}", ended.errors);
+        for word in ["records could not be written", ".parquet: cannot be written: No space left", "records are lost"] {
+            assert!(ended.errors.contains(word), "{word:?} is not in {}", ended.errors);
+        }
+        let files = parquet_files(folder.to_str().unwrap());
+        let rows: usize = files.iter().map(|path| read(path).len()).sum();
+        assert!(
+            ended.errors.contains(&format!("{rows} are written, {} files are complete", files.len())),
+            "{}",
+            ended.errors
+        );
+        let all = linerate_tests::support::files(folder);
+        assert_eq!(all.len(), files.len(), "what cannot be read stays nowhere: {all:?}");
+    });
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines() {
+    in_a_tiny_folder(1000, "flows.jsonl", |ended, folder| {
+        assert_eq!(ended.status, 1, "{}", ended.errors);
+        let text = std::fs::read_to_string(folder.join("flows.jsonl.part")).unwrap();
+        assert!(text.ends_with('\n') && text.lines().count() > 100);
+        assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+        assert!(ended.errors.contains(&format!("{} are written", text.lines().count())), "{}", ended.errors);
+    });
+}

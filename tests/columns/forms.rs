@@ -1,0 +1,97 @@
+//! The names of fields, in JSON and Zeek's, and that docs/flows.md has them all.
+
+use super::back::flat;
+use linerate::verbs::flows::encode;
+use linerate_meter::Flow;
+use linerate_tests::support::Scratch;
+use linerate_tests::support::flows::{any_flow, full_flow};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+fn lines(form: &str, flows: &[Flow]) -> Vec<Value> {
+    let path = Scratch::new();
+    let path = (path.file("flows"), path);
+    encode(form, flows, Box::new(File::create(&path.0).unwrap())).unwrap();
+    let text = std::fs::read_to_string(&path.0).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Every path of a document, with dots; those of the two directions once.
+fn paths(prefix: &str, value: &Value, found: &mut BTreeSet<String>) {
+    let Value::Object(fields) = value else {
+        found.insert(prefix.to_owned());
+        return;
+    };
+    for (name, value) in fields {
+        let is_side = prefix.is_empty() && ["orig", "resp"].contains(&name.as_str());
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        paths(if is_side { "" } else { &path }, value, found);
+    }
+}
+
+#[test]
+fn the_page_of_flows_has_every_field() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flows.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut found = BTreeSet::new();
+    paths("", &lines("jsonl", &[full_flow()])[0], &mut found);
+    found.remove("schema");
+    assert!(found.len() > 70, "{found:?}");
+    let missing: Vec<&String> = found.iter().filter(|path| !page.contains(&format!("`{path}`"))).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "fields that docs/flows.md does not tell of");
+    let mut zeek = BTreeSet::new();
+    paths("", &lines("zeek", &[full_flow()])[0], &mut zeek);
+    let missing: Vec<&String> = zeek.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "Zeek's names that docs/flows.md does not tell of");
+}
+
+/// Files of all levels have the same columns, so that queries need not know the level.
+#[test]
+fn a_column_is_a_path_in_json() {
+    let names: BTreeSet<String> = flat(&lines("jsonl", &[full_flow()])[0]).into_keys().collect();
+    let columns: BTreeSet<String> = linerate_columns::column_names().into_iter().collect();
+    assert_eq!(names, columns);
+}
+
+#[test]
+fn zeek_reads_its_own_names() {
+    let mut flow = full_flow();
+    flow.sides[0].payload_bytes = 100;
+    let tcp = flow.tcp.as_mut().unwrap();
+    tcp.sides[0].retransmitted_bytes = 30;
+    tcp.sides[0].gap_bytes = 7;
+    let line = &lines("zeek", &[flow.clone()])[0];
+    assert_eq!(
+        line,
+        &json!({
+            "ts": 1_700_000_000.0, "uid": "C0000000000000001", "id.orig_h": "192.0.2.1", "id.orig_p": 1,
+            "id.resp_h": "192.0.2.2", "id.resp_p": 2, "proto": "tcp", "duration": 0.0, "orig_bytes": 77, "resp_bytes": 0,
+            "conn_state": "SF", "missed_bytes": 7, "history": "ShAD", "orig_pkts": 2, "orig_ip_bytes": 0, "resp_pkts": 2,
+            "resp_ip_bytes": 0, "tunnel_parents": ["C0000000000000004"], "ip_proto": 6, "orig_l2_addr": "ff:ff:ff:ff:ff:ff",
+            "resp_l2_addr": "ff:ff:ff:ff:ff:ff", "vlan": 1, "inner_vlan": 2,
+        })
+    );
+    flow.tcp = None;
+    flow.tunnel = None;
+    let line = &lines("zeek", &[flow.clone()])[0];
+    let absent = ["conn_state", "history", "missed_bytes", "tunnel_parents"];
+    assert!(absent.iter().all(|name| line.get(name).is_none()), "{line}");
+    flow.protocol = 17;
+    assert_eq!(lines("zeek", &[flow])[0]["conn_state"], "SF");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_flow_is_a_line_of_zeeks_with_its_counts(flow in any_flow()) {
+        let line = &lines("zeek", &[flow.clone()])[0];
+        prop_assert_eq!(line["orig_pkts"].as_u64(), Some(flow.sides[0].packets));
+        prop_assert_eq!(line["resp_ip_bytes"].as_u64(), Some(flow.sides[1].packet_bytes));
+        let micros = (line["ts"].as_f64().unwrap() * 1e6).round();
+        prop_assert!((micros - (flow.first().0 / 1_000) as f64).abs() <= micros * 1e-15 + 1.0, "{} {:?}", micros, flow.first());
+    }
+}

@@ -1,0 +1,129 @@
+//! Where records go: files, streams, folders of hours.
+
+use super::back::flat;
+use super::rows::{Row, read};
+use linerate_tests::support::program::run;
+use linerate_tests::support::{Scratch, corpus, files};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Real traffic of many protocols.
+pub const MIX: &str = "real-mix.pcap";
+
+/// Everything of a row, to sort by.
+fn text(row: &Row) -> String {
+    serde_json::to_string(row).unwrap()
+}
+
+/// Rows in an order of their own.
+pub fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by_cached_key(text);
+    rows
+}
+
+pub fn parquet_files(folder: &str) -> Vec<PathBuf> {
+    files(Path::new(folder))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "parquet"))
+        .collect()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_form_has_the_same_records() {
+    let Some(capture) = corpus(MIX) else { return };
+    let capture = capture.to_str().unwrap();
+    let scratch = Scratch::new();
+    let [json, parquet, zeek, folder] =
+        ["flows.jsonl", "flows.parquet", "conn.log", "flows/"].map(|name| scratch.file(name));
+    for write in [&json, &parquet, &zeek, &folder] {
+        let summary = run(&["flows", "-r", capture, "--level", "stats", "--write", write, "--json"]).good().json();
+        assert_eq!(summary["records_lost"], 0);
+        assert!(summary["records_written"].as_u64().unwrap() > 1_000, "{summary}");
+    }
+    assert_eq!(scratch.names(), ["conn.log", "flows", "flows.jsonl", "flows.parquet"]);
+    let lines_of = |path: &str| lines(&std::fs::read_to_string(path).unwrap());
+    let own = lines_of(&json);
+    let rows = sorted(own.iter().map(flat).collect());
+    assert_eq!(sorted(read(Path::new(&parquet))), rows);
+    let files = parquet_files(&folder);
+    assert_eq!(sorted(files.iter().flat_map(|path| read(path)).collect()), rows);
+    for path in files.iter().map(PathBuf::as_path).chain([Path::new(&parquet)]) {
+        let times: Vec<u64> = read(path).iter().map(|row| row["first_time"].as_u64().unwrap()).collect();
+        assert!(times.is_sorted(), "{path:?}");
+    }
+    let conns = lines_of(&zeek);
+    let sum = |lines: &[Value], get: &dyn Fn(&Value) -> u64| lines.iter().map(get).sum::<u64>();
+    assert_eq!(conns.len(), own.len());
+    assert_eq!(
+        sum(&conns, &|conn| conn["orig_ip_bytes"].as_u64().unwrap()),
+        sum(&own, &|flow| flow["orig"]["packet_bytes"].as_u64().unwrap())
+    );
+    let shown = run(&["flows", "-r", capture, "--write", "-", "--format", "zeek"]).good();
+    assert_eq!(lines(&shown.output).len(), own.len());
+}
+
+/// The folder of a file is the hour in which all its flows began, however many hours a capture has.
+#[test]
+fn a_folder_has_a_folder_for_each_hour() {
+    let scratch = Scratch::new();
+    let capture = scratch.file("hours.pcap");
+    std::fs::write(&capture, hours(300)).unwrap();
+    let folder = scratch.file("flows/");
+    let summary = run(&["flows", "-r", &capture, "--write", &folder, "--json"]).good().json();
+    assert_eq!((&summary["records_written"], &summary["files"]), (&300.into(), &300.into()));
+    for path in parquet_files(&folder) {
+        let [row] = &read(&path)[..] else { panic!("{path:?}") };
+        let hour = row["first_time"].as_u64().unwrap() / 3_600_000_000_000;
+        let date = ["2000-02-28", "2000-02-29", "2000-03-01"].get((hour as usize - FIRST_HOUR) / 24);
+        let wanted = format!("hour={:02}", hour % 24);
+        let name = path.to_str().unwrap();
+        assert!(name.contains(&wanted), "{name}: {hour}");
+        assert!(date.is_none_or(|date| name.contains(&format!("/date={date}/"))), "{name}: {hour}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 300usize.div_ceil(24));
+}
+
+/// 2000-02-28 00:00 UTC.
+const FIRST_HOUR: usize = 951_696_000 / 3_600;
+
+/// A capture file of one UDP packet an hour.
+fn hours(count: u32) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for hour in 0..count {
+        let length = packet.len() as u32;
+        for word in [FIRST_HOUR as u32 * 3600 + hour * 3600 + 1799, 0, length, length] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(&packet);
+    }
+    file
+}
+
+#[test]
+fn what_is_no_file_is_only_written_to_and_leftovers_stay() {
+    use std::os::unix::fs::FileTypeExt;
+    let scratch = Scratch::new();
+    let capture = scratch.file("hours.pcap");
+    std::fs::write(&capture, hours(3)).unwrap();
+    run(&["flows", "-r", &capture, "--write", "/dev/null"]).good();
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(!Path::new("/dev/null.part").exists());
+
+    let [path, part] = ["flows.jsonl", "flows.jsonl.part"].map(|name| scratch.file(name));
+    std::fs::write(&part, "of a run before").unwrap();
+    run(&["flows", "-r", &capture, "--write", &path]).with_status(1).says("flows.jsonl.part").says("move it away");
+    assert_eq!(std::fs::read_to_string(&part).unwrap(), "of a run before");
+    assert!(!Path::new(&path).exists());
+
+    run(&["flows", "-r", &capture, "--write", &path, "--format", "csv"]).with_status(2).says("jsonl");
+    run(&["flows", "-r", &capture, "--write", "/dev/null/x/"]).with_status(1).says("/dev/null/x");
+}

@@ -1,0 +1,49 @@
+//! Rows of Parquet files, by the names of their columns.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, TimeUnit};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// What is not null of a row.
+pub type Row = BTreeMap<String, Value>;
+
+/// All rows of a file.
+pub fn read(path: &Path) -> Vec<Row> {
+    let file = File::open(path).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let batches = reader.build().unwrap().map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")));
+    batches.flat_map(|batch| (0..batch.num_rows()).map(move |row| one(&batch, row)).collect::<Vec<_>>()).collect()
+}
+
+fn one(batch: &RecordBatch, row: usize) -> Row {
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    let known = columns.filter(|(_, column)| !column.is_null(row));
+    known.map(|(field, column)| (field.name().clone(), value(column, row))).collect()
+}
+
+fn value(column: &ArrayRef, row: usize) -> Value {
+    match column.data_type() {
+        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
+        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
+        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
+        DataType::Boolean => column.as_boolean().value(row).into(),
+        DataType::Utf8 => column.as_string::<i32>().value(row).into(),
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => {
+            column.as_primitive::<TimestampNanosecondType>().value(row).into()
+        }
+        DataType::List(_) => {
+            let list = column.as_list::<i32>().value(row);
+            list.as_primitive::<UInt64Type>().values().iter().map(|value| Value::from(*value)).collect()
+        }
+        other => panic!("a column of {other}"),
+    }
+}
