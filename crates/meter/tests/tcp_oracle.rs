@@ -68,7 +68,7 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
             30..=31 => payload = 1,
             32 => flags = ACK | FIN,
             33 if step.number < 2 => (flags, payload) = (RST | ACK, step.length % 2),
-            34 => (sequence, flags, payload) = (isns[side], SYN | step.number as u8 % 2 * ACK, step.length % 2),
+            34 => (sequence, flags, payload) = (isns[side], SYN | (step.number as u8 % 2 * ACK), step.length % 2),
             35 if step.number < 3 => (sequence, flags) = (step.number.wrapping_mul(0x9000_0000), SYN | ACK),
             36 if step.number < 2 => flags = SYN | FIN | RST | ACK,
             37 if step.number < 4 => sequence = next[side].wrapping_add(0x5000_0000),
