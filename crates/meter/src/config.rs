@@ -10,7 +10,7 @@ pub struct Config {
     pub max_flows: usize,
     /// How much is recorded of each flow.
     pub level: Level,
-    /// Whether MAC addresses are recorded, in 16 bytes more.
+    /// Whether MAC addresses are recorded, in [`Config::MAC_BYTES`] more.
     pub macs: bool,
     /// How many of a flow's first packets level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
     pub packets: usize,
@@ -116,10 +116,26 @@ impl Config {
         Config { timeouts: [Timeouts { idle, active }; CLASSES], ..self }
     }
 
-    /// Bytes of memory for each flow of the table at the level `counters`, its part of the buckets included: of
-    /// plain IPv4, and of IPv6 or in a tunnel.
+    /// Bytes more of each flow where MAC addresses are recorded.
+    pub const MAC_BYTES: usize = crate::encapsulation::MAC_BYTES;
+
+    /// Bytes of memory for each flow of the table, its part of the buckets included: of plain IPv4, and of IPv6 or
+    /// in a tunnel. Flows that saw trouble have [`Config::TROUBLE_BYTES`] more.
     pub fn bytes_per_flow(&self) -> [usize; 2] {
-        let narrow = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
+        let counters = crate::record::BYTES + crate::table::BUCKET_BYTES / crate::table::FLOWS_PER_BUCKET;
+        let packets = self.packets.min(Config::MOST_PACKETS);
+        let narrow: usize = [
+            (true, counters),
+            (self.macs, Config::MAC_BYTES),
+            (self.level >= Level::Tcp, crate::tcp::BYTES),
+            (self.level >= Level::Stats, crate::stats::records::bytes(packets)),
+        ]
+        .iter()
+        .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
+        .sum();
         [narrow, narrow + crate::record::WIDE_BYTES]
     }
+
+    /// Bytes more of a TCP flow in which something was lost, late, or sent again, from level `tcp` on.
+    pub const TROUBLE_BYTES: usize = crate::tcp::TROUBLE_BYTES;
 }

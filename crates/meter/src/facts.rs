@@ -3,12 +3,15 @@
 //! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
 //! which a property tests.
 
+mod front;
 mod general;
 
 pub(crate) use general::{Found, General, Packet};
 
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
+use crate::stats::options::kinds_of;
+use crate::tcp::Segment;
 use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
@@ -20,6 +23,8 @@ pub(crate) struct Facts {
     pub words: Words,
     /// The other part of a wide key, in a list beside.
     pub wide: usize,
+    /// Which of the round's [`Encapsulation`](crate::encapsulation::Encapsulation)s is its own, counted from 1.
+    pub encapsulation: u32,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -33,10 +38,17 @@ pub(crate) struct Facts {
     pub tos: u8,
     /// Of TCP.
     pub flags: u8,
+    /// Of TCP, if the header is there.
+    pub has_segment: bool,
+    pub segment: Segment,
     /// What it says of who is the originator.
     pub hint: Hint,
     /// Bits of [`Quality`](crate::Quality).
     pub quality: u16,
+    /// Kinds of TCP options, a bit each, if they are asked for.
+    pub kinds: u64,
+    /// The uppermost bits of the IPv4 fragment word.
+    pub ip_flags: u8,
     /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
     pub extensions: u8,
     /// Nothing to note but numbers.
@@ -61,6 +73,7 @@ impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
         wide: 0,
+        encapsulation: 0,
         hash: 0,
         time: 0,
         frame: 0,
@@ -70,8 +83,12 @@ impl Facts {
         ttl: 0,
         tos: 0,
         flags: 0,
+        has_segment: false,
+        segment: Segment::NONE,
         hint: Hint::Nothing,
         quality: 0,
+        kinds: 0,
+        ip_flags: 0,
         extensions: 0,
         is_usual: true,
     };
@@ -83,7 +100,7 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
 /// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
-/// plain unless `outer` alone counts.
+/// plain unless `outer` alone counts. Options of TCP are not read.
 #[inline(always)]
 pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
@@ -115,7 +132,9 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
     if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(&head, ipv4::LEN), length.checked_sub(ipv4::LEN as u32)?, outer)?;
+    let behind = length.checked_sub(ipv4::LEN as u32)?;
+    let identification = u16::from_be_bytes(part(&head, 4));
+    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, outer)?;
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
@@ -125,6 +144,7 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
+        ip_flags: head[6] >> 5,
         ..transport.facts(desc)
     })
 }
@@ -138,7 +158,7 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
         return None;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, outer)?;
+    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, outer)?;
     let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
@@ -156,22 +176,26 @@ struct Transport {
     destination: u16,
     payload: u32,
     flags: u8,
+    has_segment: bool,
+    segment: Segment,
 }
 
 /// Of a whole one, with `length` bytes of header and payload.
 #[inline(always)]
-fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, outer: bool) -> Option<Transport> {
+fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u16, outer: bool) -> Option<Transport> {
     let (source, destination) = (u16::from_be_bytes(part(&head, 0)), u16::from_be_bytes(part(&head, 2)));
     match protocol {
         registry::TCP => {
             let header = u32::from(head[12] >> 4) * 4;
             let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
-            Some(Transport { source, destination, payload, flags: head[13] })
+            let segment = Segment::of(&head, identification);
+            Some(Transport { source, destination, payload, flags: head[13], has_segment: true, segment })
         }
         registry::UDP => {
             let payload = length.checked_sub(udp::LEN as u32)?;
             let is_plain = outer || !may_be_tunnel(destination, source);
-            is_plain.then_some(Transport { source, destination, payload, flags: 0 })
+            let segment = Segment::NONE;
+            is_plain.then_some(Transport { source, destination, payload, flags: 0, has_segment: false, segment })
         }
         _ => None,
     }
@@ -185,6 +209,8 @@ impl Transport {
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
+            has_segment: self.has_segment,
+            segment: self.segment,
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE
@@ -200,6 +226,16 @@ fn hint_of(flags: u8) -> Hint {
         both if both == SYN | ACK => Hint::SynAck,
         _ => Hint::Nothing,
     }
+}
+
+/// Kinds of TCP options in a frame that is `usual`.
+#[inline(always)]
+pub(crate) fn usual_kinds(frame: &[u8]) -> u64 {
+    let is_tagged = frame.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
+    let network = if is_tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
+    let is_ipv4 = frame.get(network).is_some_and(|byte| byte >> 4 == 4);
+    let transport = network + if is_ipv4 { ipv4::LEN } else { ipv6::LEN };
+    frame.get(transport..).map_or(0, kinds_of)
 }
 
 /// Bytes in the middle of others: where places are constants, one load.
@@ -269,7 +305,9 @@ mod tests {
                     panic!("one packet");
                 };
                 let (words, wide, side) = packet.key();
-                prop_assert_eq!(found, Facts { words, side, ..packet.facts });
+                let segment = Segment { options: found.segment.options, ..packet.facts.segment };
+                let kinds = if found.has_segment { usual_kinds(&frame) } else { 0 };
+                prop_assert_eq!(Facts { kinds, ..found }, Facts { words, side, segment, ..packet.facts });
                 prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
             }
         }

@@ -35,6 +35,7 @@ impl Flood {
             direction: Direction::FirstPacket,
             quality: Quality(Quality::EVICTED.0 | Quality::ONE_WAY.0),
             flows: 0,
+            stats: None,
             ..flow.clone()
         };
         let known = self.0.contains_key(&(target, flow.protocol));

@@ -27,7 +27,7 @@ pub struct Flow {
     pub ends: [End; 2],
     /// IP protocol number; of IPv6 that behind the extension headers.
     pub protocol: u8,
-    /// VLAN of the first packet, 0 where there is none; the second tag only if VLANs are in the key.
+    /// The outer two tags directly in front of the first packet, 0 where there is none.
     pub vlans: [u16; 2],
     /// What an inner flow travelled in.
     pub tunnel: Option<Tunnel>,
@@ -44,11 +44,13 @@ pub struct Flow {
     pub extensions: u8,
     /// Flows in this record: more than 1 where one-packet flows were put together.
     pub flows: u64,
-    /// Of the originator and of the responder, as the first frame had them; if MAC addresses are asked for.
+    /// Of the originator and of the responder, in the Ethernet header next to the first packet; if MAC addresses are asked
+    /// for and the link has them.
     pub macs: Option<[MacAddr; 2]>,
-    /// The uppermost MPLS labels of the first packet of each direction, outermost first; 0 where there is none.
+    /// The uppermost MPLS labels directly in front of the first packet of each direction, outermost first and without explicit
+    /// null; 0 where there is none.
     pub mpls: [[u32; MPLS_LABELS]; 2],
-    /// GTP-U: the tunnel endpoint identifier of the first packet of each direction.
+    /// GTP-U: the tunnel endpoint identifier that the first packet of each direction came with.
     pub teids: [Option<u32>; 2],
     /// From level `tcp` on, of TCP whose header was seen.
     pub tcp: Option<Tcp>,

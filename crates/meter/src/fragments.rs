@@ -17,7 +17,7 @@ const PATIENCE: u64 = 30_000_000_000;
 struct Key {
     source: u128,
     destination: u128,
-    parent: u64,
+    scope: u64,
     identification: u32,
     /// Of IPv4; fragments of IPv6 may name different ones.
     protocol: u8,
@@ -116,7 +116,7 @@ fn key_of(packet: &Packet) -> Option<Key> {
     Some(Key {
         source: packet.source.0,
         destination: packet.destination.0,
-        parent: packet.wide.parent,
+        scope: packet.wide.scope,
         identification: fragment.identification,
         protocol: if packet.wide.version == 4 { packet.protocol } else { 0 },
         version: packet.wide.version,

@@ -1,7 +1,8 @@
 //! What makes a flow: addresses, ports, protocol and, as configured, VLAN and tunnel; both ways the same.
 //!
-//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: its type
-//! and code stand in their place, unsorted, and a reply has the type of its request. The key of an IPv4 packet outside of
+//! The two ends are sorted, by address and then port, so that both directions have one key. ICMP has no ports: in their place
+//! whoever asks has the type of the request and whoever answers that of the reply, both with the code. So two hosts that ping each
+//! other have two flows, and messages without an answer are of one direction. The key of an IPv4 packet outside of
 //! tunnels lies in two words; any other has a `Wide` part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +23,8 @@ pub struct Tunnel {
     pub kind: TunnelKind,
     /// VNI, key or label as the protocol has it; 0 where it has none, or where each direction has its own (GTP-U).
     pub id: u32,
-    /// The [`Flow::id`](crate::Flow::id) of the outer flow.
+    /// The [`Flow::id`](crate::Flow::id) of the outer flow of the first packet. VXLAN, Geneve and GTP-U have one outer flow
+    /// in each direction or more, because their source port says nothing of the ends.
     pub parent: u64,
 }
 
@@ -95,7 +97,8 @@ pub(crate) const WIDE: u64 = 2 << FORM;
 pub(crate) struct Wide {
     /// The lower and the higher address; IPv4 as `::ffff:a.b.c.d`, which IPv6 packets do not have on a wire.
     pub ends: [u128; 2],
-    pub parent: u64,
+    /// Of a packet in a tunnel: the id of the outer flow, as far as both directions have the same one.
+    pub scope: u64,
     pub tunnel_id: u32,
     pub tunnel: u8,
     /// 4 or 6.
@@ -108,16 +111,16 @@ impl Wide {
     /// All there is, for the hash.
     pub fn words(&self) -> [u64; 6] {
         let [low, high] = self.ends;
-        let scope = u64::from(self.tunnel_id)
+        let rest = u64::from(self.tunnel_id)
             | u64::from(self.tunnel) << 32
             | u64::from(self.version) << 40
             | u64::from(self.inner_vlan) << 48;
-        [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.parent, scope]
+        [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.scope, rest]
     }
 
-    pub fn tunnel(&self) -> Option<Tunnel> {
+    pub fn tunnel(&self, parent: u64) -> Option<Tunnel> {
         let kind = TunnelKind::from_number(self.tunnel)?;
-        Some(Tunnel { kind, id: self.tunnel_id, parent: self.parent })
+        Some(Tunnel { kind, id: self.tunnel_id, parent })
     }
 }
 
@@ -166,8 +169,28 @@ impl Words {
     }
 }
 
+/// In the place of a port: nobody answers such messages.
+const NO_ANSWER: u16 = u16::MAX;
+
+/// What stands in the place of ports of whoever sends an ICMP message and of whoever receives it: type and code of what it sends.
+pub(crate) fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
+    let port = |kind| u16::from_be_bytes([kind, code]);
+    match icmp_pair(protocol, kind) {
+        Some([request, reply]) => [port(kind), port(if kind == request { reply } else { request })],
+        None => [port(kind), NO_ANSWER],
+    }
+}
+
 /// The protocols whose ports are type and code.
 pub(crate) fn is_icmp(protocol: u8) -> bool {
     use linerate_wire::registry;
     protocol == registry::ICMP || protocol == registry::ICMPV6
+}
+
+/// Request and reply, where a type of ICMP or ICMPv6 is one of them: those that Community ID v1 pairs.
+pub(crate) fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
+    const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
+    const V6: [[u8; 2]; 6] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140], [144, 145]];
+    let pairs: &[[u8; 2]] = if protocol == linerate_wire::registry::ICMP { &V4 } else { &V6 };
+    pairs.iter().copied().find(|pair| pair.contains(&kind))
 }

@@ -10,15 +10,18 @@
 //! - [`key`]: what makes a flow; `hash`: where it lies;
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
 //! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
-//! - [`flow`]: the finished record, for whoever takes it ([`Records`]);
+//! - `encapsulation`: what few records say of the headers in front of their packets;
+//! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
 //! - [`config`]: what can be chosen.
 //!
 //! What each field means is told in `docs/flows.md`.
 #![forbid(unsafe_code)]
 
+mod community;
 pub mod config;
 mod counts;
+mod encapsulation;
 mod expire;
 mod facts;
 mod flood;
@@ -38,5 +41,5 @@ pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
-pub use stats::{PacketStats, Spread, Stats, StatsSide};
+pub use stats::{PacketBurst, PacketStats, Spread, Stats, StatsSide};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -1,28 +1,44 @@
 //! How a record begins, ends, or gives way to another.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Hint};
 use crate::flow::{Direction, EndReason, Flow, Quality, Records};
 use crate::key::{Wide, Words, is_icmp};
 use crate::meter::Meter;
 use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
 use crate::table::NONE;
+use crate::tcp;
 use linerate_burst::resident;
 use linerate_wire::registry;
 
 /// Records looked at for one that gives way.
 const CANDIDATES: usize = 32;
 
+/// What goes on from the record that the active timeout ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    originator: usize,
+    direction: u8,
+    tcp: Option<tcp::Record>,
+}
+
 impl Meter {
+    /// What goes on when this record ends before its flow does.
+    pub(crate) fn before(&self, record: u32) -> Before {
+        let hot = &self.hot[record as usize];
+        let originator = hot.originator();
+        Before { originator, direction: hot.direction(), tcp: self.tcp.carried(record, originator) }
+    }
+
     /// A record for the flow of this packet, which is not counted in it yet.
     pub(crate) fn begin(
         &mut self,
         facts: &Facts,
         wides: &[Wide],
-        before: Option<(usize, u8)>,
+        before: Option<Before>,
         records: &mut dyn Records,
     ) -> u32 {
         let state = match before {
-            Some((originator, direction)) => state_of(originator, direction) | CONTINUED,
+            Some(Before { originator, direction, .. }) => state_of(originator, direction) | CONTINUED,
             None => state_of(facts.side, 0),
         };
         if self.free == NONE && self.hot.len() == self.max_flows {
@@ -45,8 +61,12 @@ impl Meter {
                 self.wide = resident(self.max_flows);
                 self.wide.resize(self.max_flows, WideRecord::default());
             }
-            self.wide[record as usize] = WideRecord { key: wides[facts.wide], extensions: 0 };
+            self.wide[record as usize] = WideRecord { key: wides[facts.wide], ..WideRecord::default() };
         }
+        if let Some(stats) = &mut self.stats {
+            stats.begin(record);
+        }
+        self.tcp.begin(record, before.and_then(|before| before.tcp));
         self.table.insert(facts.hash, record);
         self.flows += 1;
         self.counts.begun += 1;
@@ -91,15 +111,21 @@ impl Meter {
     fn flow_of(&mut self, record: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let words = hot.words();
+        let tcp = self.tcp.end(record, hot.originator()).filter(|_| words.protocol() == registry::TCP);
         let wide = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
         let (originator, protocol) = (hot.originator(), words.protocol());
         let mut ends = words.both_ends(&wide.key);
-        let ports = [ends[0].port, ends[1].port];
         ends.rotate_left(originator);
         if is_icmp(protocol) {
-            (ends[0].port, ends[1].port) = (ports[0], ports[1]);
+            let [kind, code] = ends[0].port.to_be_bytes();
+            (ends[0].port, ends[1].port) = (kind.into(), code.into());
         }
+        let (mut macs, mut rare) = self.encapsulations.take(record);
+        macs.iter_mut().for_each(|macs| macs.rotate_left(originator));
+        rare.labels.rotate_left(originator);
+        rare.teids.rotate_left(originator);
         let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
+        let stats = self.stats.as_mut().map(|stats| stats.end(record, hot, &sides, cold.began()));
         sides.rotate_left(originator);
         let is_continued = hot.state() & CONTINUED != 0;
         let flags = sides[0].tcp_flags | sides[1].tcp_flags;
@@ -116,19 +142,30 @@ impl Meter {
             id: self.general.id(words, &wide.key),
             ends,
             protocol,
-            vlans: [words.vlan(), wide.key.inner_vlan],
-            tunnel: wide.key.tunnel(),
+            vlans: [words.vlan(), wide.key.inner_vlan.max(rare.inner_vlan)],
+            tunnel: wide.key.tunnel(wide.parent),
             sides,
             end,
             direction: Direction::from_bits(hot.direction()),
             quality,
             extensions: wide.extensions,
             flows: 1,
-            macs: None,
-            mpls: Default::default(),
-            teids: [None; 2],
-            tcp: None,
-            stats: None,
+            macs,
+            mpls: rare.labels,
+            teids: rare.teids,
+            tcp,
+            stats,
         }
+    }
+}
+
+/// The originator that a packet names, and how.
+pub(crate) fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
+    match facts.hint {
+        Hint::Nothing => None,
+        Hint::Syn => Some((facts.side, Direction::Syn)),
+        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
+        Hint::Request => Some((facts.side, Direction::IcmpType)),
+        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }

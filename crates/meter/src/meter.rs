@@ -4,17 +4,23 @@
 //! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
 //! waiting for each.
 
-use crate::config::{CLASSES, Config, Timeouts, class_of};
+mod unusual;
+
+use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
+use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
-use crate::facts::{self, Facts, Found, General, Hint, Packet};
+use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
-use crate::flow::{Direction, EndReason, Quality, Records};
-use crate::fragments::{Fragments, is_orphan};
+use crate::flow::{Direction, EndReason, Records};
+use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::record::{Cold, Hot, Spills, WideRecord};
+use crate::lifetime::direction_of;
+use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
+use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
+use crate::tcp::Connections;
 use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
 use linerate_wire::Link;
 
@@ -24,6 +30,9 @@ pub struct Meter {
     pub(crate) cold: Vec<Cold>,
     /// As many as there can be flows, once there is one that needs it.
     pub(crate) wide: Vec<WideRecord>,
+    pub(crate) tcp: Connections,
+    /// At level `stats`.
+    pub(crate) stats: Option<StatsRecords>,
     pub(crate) table: Table,
     pub(crate) max_flows: usize,
     /// The first free record, which knows the next.
@@ -36,6 +45,7 @@ pub struct Meter {
     pub(crate) limits: Box<[Limit; 256]>,
     pub(crate) clock: Clock,
     pub(crate) general: General,
+    pub(crate) encapsulations: Encapsulations,
     outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
@@ -55,6 +65,7 @@ pub struct Meter {
 struct Batch {
     facts: Vec<Facts>,
     wides: Vec<Wide>,
+    encapsulations: encapsulation::Round,
     guesses: Vec<u32>,
 }
 
@@ -84,6 +95,9 @@ impl Meter {
             hot: resident(max_flows),
             cold: resident(max_flows),
             wide: Vec::new(),
+            tcp: Connections::new(if config.level >= Level::Tcp { max_flows } else { 0 }),
+            stats: (config.level == Level::Stats)
+                .then(|| StatsRecords::new(max_flows, config.packets.min(Config::MOST_PACKETS))),
             table: Table::new(max_flows),
             max_flows,
             free: NONE,
@@ -94,6 +108,7 @@ impl Meter {
             limits: Box::new(std::array::from_fn(|protocol| limits[usize::from(class_of(protocol as u8))])),
             clock,
             general: General::new(config),
+            encapsulations: Encapsulations::new(config, max_flows),
             outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
@@ -171,6 +186,7 @@ impl Meter {
             if let Some(hot) = self.hot.get(guess as usize) {
                 prefetch(hot);
             }
+            self.tcp.prefetch(guess);
             if facts.words.is_wide()
                 && let Some(wide) = self.wide.get(guess as usize)
             {
@@ -183,19 +199,24 @@ impl Meter {
 
     /// Counts the packets whose records were asked for.
     fn count_pending(&mut self, records: &mut dyn Records) {
-        let Batch { mut facts, wides, guesses } = std::mem::take(&mut self.pending);
+        let Batch { mut facts, wides, encapsulations, guesses } = std::mem::take(&mut self.pending);
+        if self.stats.is_some() {
+            facts.iter().zip(&guesses).take(AHEAD).for_each(|(facts, record)| self.prefetch_stats(*record, facts));
+        }
         for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
+                self.prefetch_stats(*record, later);
             }
-            match self.count(*guess, facts_of, &wides) {
-                Counted::Done => {}
+            let record = match self.count(*guess, facts_of, &wides) {
+                Counted::Done => continue,
                 Counted::Rare => self.account(Some(*guess), facts_of, &wides, records),
                 Counted::OtherFlow => self.search(facts_of, &wides, records),
-            }
+            };
+            self.note_encapsulation(record, facts_of, &encapsulations);
         }
         facts.clear();
-        self.pending = Batch { facts, wides, guesses };
+        self.pending = Batch { facts, wides, encapsulations, guesses };
     }
 
     /// The first step: what counts of each frame, with its bucket asked for.
@@ -203,6 +224,7 @@ impl Meter {
     fn find_facts(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         self.batch.facts.clear();
         self.batch.wides.clear();
+        self.batch.encapsulations.clear();
         let first = links.first().copied().flatten();
         let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
         for (desc, frame) in burst.iter() {
@@ -216,8 +238,17 @@ impl Meter {
                 None
             };
             match usual {
-                Some(facts) => self.push(facts),
-                None => self.look(link, desc, frame),
+                // The options of a SYN are read there.
+                Some(mut facts) if self.tcp.is_off() || facts.flags & SYN == 0 => {
+                    if self.encapsulations.has_macs() {
+                        facts.encapsulation = self.batch.encapsulations.push(Encapsulation::of_ethernet(frame));
+                    }
+                    if self.stats.is_some() && facts.has_segment {
+                        facts.kinds = facts::usual_kinds(frame);
+                    }
+                    self.push(facts);
+                }
+                _ => self.look(link, desc, frame),
             }
         }
         self.counts.frames += burst.len() as u64;
@@ -238,72 +269,6 @@ impl Meter {
         self.batch.facts.push(facts);
     }
 
-    /// Any frame.
-    #[inline(never)]
-    fn look(&mut self, link: Option<Link>, desc: &Desc, frame: &[u8]) {
-        let found = link.map_or(Found::NotIp, |link| self.general.look(link, desc, frame));
-        match found {
-            Found::Packets(outer, inner) => {
-                for packet in std::iter::once(outer).chain(inner) {
-                    if packet.fragment.is_some() {
-                        self.take_fragment(packet);
-                    } else {
-                        self.push_packet(&packet);
-                    }
-                }
-            }
-            Found::NotIp => {
-                self.counts.not_ip += 1;
-                self.counts.not_ip_bytes += u64::from(desc.wire);
-            }
-            Found::Malformed => {
-                self.counts.malformed += 1;
-                self.counts.malformed_bytes += u64::from(desc.wire);
-            }
-        }
-    }
-
-    fn take_fragment(&mut self, packet: Packet) {
-        let is_later = is_orphan(&packet);
-        let mut ready = std::mem::take(&mut self.ready);
-        self.fragments.take(packet, &mut ready);
-        self.counts.fragments_held += u64::from(is_later && ready.is_empty());
-        for packet in ready.drain(..) {
-            self.push_fragment(packet);
-        }
-        self.ready = ready;
-    }
-
-    fn push_fragment(&mut self, mut packet: Packet) {
-        if is_orphan(&packet) {
-            self.counts.fragments_orphaned += 1;
-            packet.facts.note(Quality::ORPHAN_FRAGMENTS);
-        } else if packet.fragment.is_none() {
-            self.counts.fragments_joined += 1;
-        }
-        self.push_packet(&packet);
-    }
-
-    fn push_packet(&mut self, packet: &Packet) {
-        let (words, wide, side) = packet.key();
-        let index = self.batch.wides.len();
-        self.batch.wides.push(wide);
-        self.push(Facts { words, wide: index, side, ..packet.facts });
-    }
-
-    /// Accounts packets that waited.
-    pub(crate) fn account_all(&mut self, ready: &mut Vec<Packet>, records: &mut dyn Records) {
-        self.batch.facts.clear();
-        self.batch.wides.clear();
-        for packet in ready.drain(..) {
-            self.push_fragment(packet);
-        }
-        let Batch { facts, wides, .. } = std::mem::take(&mut self.batch);
-        for facts in &facts {
-            self.search(facts, &wides, records);
-        }
-    }
-
     /// Asks for what seldom is needed of a record that has come, if this packet is the first one that way.
     #[inline(always)]
     fn prefetch_cold(&self, record: u32, facts: &Facts) {
@@ -312,6 +277,16 @@ impl Meter {
             && let Some(cold) = self.cold.get(record as usize)
         {
             prefetch(cold);
+        }
+    }
+
+    /// Asks for what level `stats` has of a record that has come.
+    #[inline(always)]
+    fn prefetch_stats(&self, record: u32, facts: &Facts) {
+        if let Some(stats) = &self.stats
+            && let Some(hot) = self.hot.get(record as usize)
+        {
+            stats.prefetch(record, hot, facts);
         }
     }
 
@@ -327,29 +302,39 @@ impl Meter {
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let coarse = self.clock.coarse(facts.time);
+        let before = hot.ways[facts.side & 1].seen;
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
-        if is_done { Counted::Done } else { Counted::Rare }
+        if !is_done {
+            return Counted::Rare;
+        }
+        if facts.has_segment {
+            self.tcp.take(guess, facts);
+        }
+        if let Some(stats) = &mut self.stats {
+            let gap = age(facts.time, before) as u64 >> 16;
+            stats.count(guess, hot, facts, Some(gap));
+        }
+        Counted::Done
     }
 
-    /// Counts a packet that is not of the guessed flow.
+    /// Counts a packet that is not of the guessed flow; returns its record.
     #[inline(never)]
-    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
-        let found = self.find(facts, wides);
-        if found.is_none_or(|found| self.count(found, facts, wides) != Counted::Done) {
-            self.account(found, facts, wides, records);
+    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
+        match self.find(facts, wides) {
+            Some(found) if self.count(found, facts, wides) == Counted::Done => found,
+            found => self.account(found, facts, wides, records),
         }
     }
 
-    /// Counts any packet, of the flow that was found for it.
+    /// Counts any packet, of the flow that was found for it; returns its record.
     #[inline(never)]
-    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) {
+    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
         let mut before = None;
         if let Some(record) = found
             && let Some(reason) = self.is_over(record, facts)
         {
-            let hot = &self.hot[record as usize];
-            before = (reason == EndReason::Active).then_some((hot.originator(), hot.direction()));
+            before = (reason == EndReason::Active).then(|| self.before(record));
             self.end(record, reason, records);
             found = None;
         }
@@ -361,10 +346,19 @@ impl Meter {
             hot.set_direction(originator, direction as u8);
         }
         let clock = &self.clock;
+        if let Some(stats) = &mut self.stats {
+            let gap = self.cold[record as usize].gap(hot, facts);
+            stats.count(record, hot, facts, gap);
+            stats.note(record, facts, gap.is_none());
+        }
         self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
         if facts.words.is_wide() {
             self.wide[record as usize].extensions |= facts.extensions;
         }
+        if facts.has_segment {
+            self.tcp.take_any(record, facts);
+        }
+        record
     }
 
     fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
@@ -373,17 +367,6 @@ impl Meter {
             hot.has(facts.words, self.mask)
                 && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
         })
-    }
-}
-
-/// The originator that a packet names, and how.
-fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
-    match facts.hint {
-        Hint::Nothing => None,
-        Hint::Syn => Some((facts.side, Direction::Syn)),
-        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
-        Hint::Request => Some((facts.side, Direction::IcmpType)),
-        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }
 

@@ -14,12 +14,14 @@ pub(crate) const BYTES: usize = size_of::<Hot>() + size_of::<Cold>();
 /// Bytes more of one with a wide key.
 pub(crate) const WIDE_BYTES: usize = size_of::<WideRecord>();
 
-const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96);
+const _: () = assert!(size_of::<Hot>() == 64 && BYTES + 8 <= 96 && WIDE_BYTES == 64);
 
 /// The part of a wide key, and what only such packets have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WideRecord {
     pub key: crate::key::Wide,
+    /// Of the first packet.
+    pub parent: u64,
     pub extensions: u8,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Way {
     /// Bytes of the frames beyond those of the packets and of an Ethernet header each.
     excess: i16,
     pub flags: u8,
-    /// Of the lower end's way: when the record began, coarsely.
+    /// Of the lower end's way: when the record began, coarsely. Of the higher end's: how many of its first packets are listed.
     coarse: u8,
     /// Time of the latest packet (48 bits), then time to live and type of service of the last one.
     pub seen: u64,
@@ -146,6 +148,22 @@ impl Hot {
         self.ways[side & 1].packets == 0
     }
 
+    /// How many of its first packets are listed.
+    #[inline(always)]
+    pub fn listed(&self) -> u8 {
+        self.ways[1].coarse
+    }
+
+    #[inline(always)]
+    pub fn set_listed(&mut self, listed: u8) {
+        self.ways[1].coarse = listed;
+    }
+
+    /// Whether one packet has gone this way.
+    pub fn is_one_packet_of(&self, side: usize) -> bool {
+        self.ways[side & 1].packets == 1
+    }
+
     pub fn is_one_packet(&self) -> bool {
         u64::from(self.ways[0].packets) + u64::from(self.ways[1].packets) == 1
     }
@@ -227,6 +245,14 @@ impl Cold {
             return 0;
         }
         first.wrapping_add((hot.ways[side].seen & !LOOK).wrapping_sub(first << 16) >> 16)
+    }
+
+    /// How much later a packet came than all before it that way, or earlier, ns; `None` for the first one.
+    pub fn gap(&self, hot: &Hot, facts: &Facts) -> Option<u64> {
+        let side = facts.side & 1;
+        let first = self.first[side];
+        let later = facts.time.saturating_sub(self.last(hot, side));
+        (first != u64::MAX).then(|| later + first.saturating_sub(facts.time))
     }
 
     pub fn qualities(&self) -> u16 {

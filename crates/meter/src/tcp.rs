@@ -1,4 +1,19 @@
 //! What a record says of TCP, from level `tcp` on; the definitions are in `docs/flows.md`.
+//!
+//! `segment` is what counts of a header; `connections` all flows, of which each has a `record`, whose usual packets it takes, `rare`
+//! all others; `trouble` what few flows have; `history`, `state` what is told at the end.
+
+mod connections;
+mod history;
+mod rare;
+mod record;
+mod segment;
+mod state;
+mod trouble;
+
+pub(crate) use connections::{BYTES, Connections, TROUBLE_BYTES};
+pub(crate) use record::Record;
+pub(crate) use segment::{Options, Segment};
 
 /// Of a TCP flow.
 #[derive(Clone, Debug, PartialEq)]

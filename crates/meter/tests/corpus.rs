@@ -2,61 +2,15 @@
 
 mod support;
 
-use linerate_burst::Desc;
 use linerate_meter::{Config, Tunnels};
-use linerate_record::Reader;
-use linerate_wire::Link;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::captures::{captures, load};
 use support::{accounted, metered_frames, sorted};
-
-fn captures() -> Vec<PathBuf> {
-    let Some(root) = std::env::var_os("LINERATE_CORPUS") else {
-        eprintln!("SKIPPED: LINERATE_CORPUS is not set, no capture was metered");
-        return Vec::new();
-    };
-    let (mut files, mut folders) = (Vec::new(), vec![PathBuf::from(root)]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path
-                .extension()
-                .is_some_and(|ending| ["pcap", "pcapng", "cap"].iter().any(|known| ending == *known))
-            {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-type Described = (Desc, Vec<u8>);
-
-/// The frames, and what they begin with; `None` for a file that is damaged, or has several kinds of frames.
-fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
-    let mut reader = Reader::open(path.to_str()?).ok()?;
-    let mut frames = Vec::new();
-    loop {
-        let shown = reader.fill().ok()?;
-        let count = shown.len();
-        if count == 0 {
-            break;
-        }
-        frames.extend(shown.iter().map(|(desc, frame)| (Desc { interface: 0, ..*desc }, frame.to_vec())));
-        reader.consume(count);
-    }
-    let mut links = reader.interfaces().iter().map(|interface| Link::from_linktype(interface.link.0));
-    let first = links.next()?;
-    links.all(|link| link == first).then_some((frames, first))
-}
 
 #[test]
 fn every_frame_of_every_capture_is_accounted_for() {
     let (mut seen, mut total, mut tunnelled, mut orphans) = (0, 0, 0, 0);
-    for path in captures() {
+    for path in captures("") {
         let Some((frames, Some(link))) = load(&path) else { continue };
         let config = Config { max_flows: 1 << 14, ..Config::default() };
         let (flows, counts) = metered_frames(&frames, link, &config, &[32]);
@@ -80,7 +34,7 @@ fn every_frame_of_every_capture_is_accounted_for() {
 /// The sums that `accounted` compares with are those of `capinfos`.
 #[test]
 fn sums_are_those_of_capinfos() {
-    for path in captures().iter().filter(|path| path.ends_with("real-mix.pcap")) {
+    for path in captures("").iter().filter(|path| path.ends_with("real-mix.pcap")) {
         let Ok(output) = Command::new("capinfos").args(["-T", "-r", "-M", "-c", "-d"]).arg(path).output() else {
             eprintln!("SKIPPED: capinfos is not installed");
             return;

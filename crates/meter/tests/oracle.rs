@@ -145,8 +145,7 @@ fn originator(flow: &Flow, packets: &[&Sent]) -> (bool, Direction) {
     let from_one = flow.ends[0] == one.ends()[0] && (flow.ends[0] != flow.ends[1]);
     let is_icmp = one.protocol == 1 || one.protocol == 58;
     let is_higher = if is_icmp {
-        (flow.ends[0].address == one.ends()[0].address) == one.is_higher()
-            && one.ends()[0].address != one.ends()[1].address
+        one.is_higher()
     } else if flow.ends[0] == flow.ends[1] {
         false
     } else {

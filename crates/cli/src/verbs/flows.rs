@@ -73,6 +73,9 @@ pub struct Args {
     /// Packets of different VLANs are of different flows
     #[arg(long)]
     vlans: bool,
+    /// Record MAC addresses, of a flow's first frame
+    #[arg(long)]
+    macs: bool,
     /// Which packet of a tunnel is recorded
     #[arg(long, value_enum, default_value_t = Which::Both)]
     tunnels: Which,
@@ -210,6 +213,7 @@ impl Args {
             max_flows: self.max_flows,
             level: self.level.into(),
             vlans: self.vlans,
+            macs: self.macs,
             checksums: self.checksums,
             tunnels: match self.tunnels {
                 Which::Outer => Tunnels::Outer,

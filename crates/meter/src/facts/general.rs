@@ -1,15 +1,18 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
 
+use super::front::{Front, Through};
 use super::{Facts, Hint, hint_of};
 use crate::config::{Config, Tunnels};
+use crate::encapsulation::Encapsulation;
 use crate::flow::Quality;
 use crate::hash::Keyed;
-use crate::key::{KEY_BITS, NARROW, TunnelKind, VLAN, VLAN_BITS, WIDE, Wide, Words, is_icmp};
+use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, icmp_ports, is_icmp};
 use crate::record::SYN;
+use crate::stats::options::kinds_of;
+use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
 use linerate_wire::{
-    Layer, Layers, Link, Protocol, Role, Stop, dissect, geneve, gre, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry,
-    tcp, udp, vlan, vxlan,
+    Layer, Layers, Link, Protocol, Role, Stop, dissect, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry, tcp, udp,
 };
 
 /// What is found in a frame.
@@ -34,6 +37,8 @@ pub(crate) struct Packet {
     pub wide: Wide,
     pub vlan: u16,
     pub fragment: Option<Fragment>,
+    /// What is in front of it.
+    pub encapsulation: Encapsulation,
     /// All but the key.
     pub facts: Facts,
 }
@@ -51,6 +56,7 @@ pub(crate) struct General {
     layers: Layers,
     tunnels: Tunnels,
     vlans: bool,
+    macs: bool,
     checksums: bool,
     /// Makes ids.
     public: Keyed,
@@ -62,6 +68,7 @@ impl General {
             layers: Layers::new(),
             tunnels: config.tunnels,
             vlans: config.vlans,
+            macs: config.macs,
             checksums: config.checksums,
             public: Keyed::new([0, 0]),
         }
@@ -83,9 +90,15 @@ impl General {
         let Some(outer_packet) = self.packet(desc, frame, outer) else { return Found::Malformed };
         let inner_packet = inner.and_then(|inner| {
             let packet = self.packet(desc, frame, inner)?;
-            let (kind, id) = tunnel(frame, &layers[outer..inner]);
+            let through = Through::find(frame, &layers[outer..inner]);
             let parent = self.id_of(&outer_packet);
-            Some(Packet { wide: Wide { tunnel: kind as u8, tunnel_id: id, parent, ..packet.wide }, ..packet })
+            let scope = if through.has_ports { parent } else { self.id_of(&outer_packet.without_ports()) };
+            let (tunnel, tunnel_id) = (through.kind as u8, through.id);
+            Some(Packet {
+                wide: Wide { tunnel, tunnel_id, scope, ..packet.wide },
+                encapsulation: Encapsulation { teid: through.teid, parent, ..packet.encapsulation },
+                ..packet
+            })
         });
         match (self.tunnels, inner_packet) {
             (Tunnels::Inner, Some(inner)) => Found::Packets(inner, None),
@@ -124,7 +137,9 @@ impl General {
                 length: Some(view.total_len().into()).filter(|length| *length > 0),
                 ttl: view.ttl(),
                 tos: view.traffic_class(),
+                flags: bytes[6] >> 5,
                 protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                identification: view.identification(),
                 fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
                 is_damaged: self.checksums && !view.is_checksum_right(),
             }
@@ -137,7 +152,9 @@ impl General {
                     .filter(|length| *length > ipv6::LEN as u32),
                 ttl: view.hop_limit(),
                 tos: view.traffic_class(),
+                flags: 0,
                 protocol: last.unwrap_or(view.next_header()),
+                identification: 0,
                 fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
                 is_damaged: false,
             }
@@ -149,25 +166,21 @@ impl General {
             is_cut: ip.length.is_some_and(|length| length > room),
         };
         let mut packet = ip.packet(desc, length, message);
-        packet.vlan = self.vlan(frame, 0);
-        if self.vlans {
-            packet.wide.inner_vlan = self.vlan(frame, 1);
-        }
+        let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
+        packet.vlan = front.vlans[0];
+        packet.wide.inner_vlan = if self.vlans { front.vlans[1] } else { 0 };
+        packet.encapsulation = Encapsulation {
+            macs: front.macs,
+            inner_vlan: front.vlans[1],
+            labels: front.labels,
+            ..Encapsulation::default()
+        };
         packet.facts.extensions = extensions.iter().fold(0, |bits, layer| bits | extension(layer.protocol));
         packet.facts.is_usual &= packet.facts.extensions == 0;
         if self.checksums && self.is_wrong(desc, header, bytes, &packet) {
             packet.facts.note(Quality::BAD_CHECKSUM);
         }
         Some(packet)
-    }
-
-    /// The VLAN of a tag in front of the outermost packet.
-    fn vlan(&self, frame: &[u8], index: usize) -> u16 {
-        let layers = self.layers.as_slice();
-        let front = layers.iter().take_while(|layer| layer.protocol.role() != Role::Network);
-        let tag = front.filter(|layer| layer.protocol == Protocol::Vlan).nth(index);
-        let view = tag.and_then(|tag| vlan::View::parse(frame.get(tag.offset as usize..)?).ok());
-        view.map_or(0, |view| view.id())
     }
 
     /// Whether the checksum of a transport that is there whole is wrong.
@@ -202,7 +215,10 @@ struct Ip {
     length: Option<u32>,
     ttl: u8,
     tos: u8,
+    flags: u8,
     protocol: u8,
+    /// Of IPv4.
+    identification: u16,
     fragment: Option<Fragment>,
     is_damaged: bool,
 }
@@ -225,6 +241,7 @@ impl Ip {
             packet: length,
             ttl: self.ttl,
             tos: self.tos,
+            ip_flags: self.flags,
             payload: message.length,
             ..Facts::NONE
         };
@@ -238,7 +255,10 @@ impl Ip {
             facts.hint = icmp_hint(self.protocol, message.bytes);
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
+                facts.kinds = kinds_of(message.bytes);
                 facts.hint = hint_of(facts.flags);
+                facts.has_segment = true;
+                facts.segment = segment_of(message.bytes, self.identification);
             }
         }
         facts.is_usual = facts.flags & SYN == 0;
@@ -260,6 +280,7 @@ impl Ip {
             wide: Wide { version: self.version, ..Wide::default() },
             vlan: 0,
             fragment: self.fragment,
+            encapsulation: Encapsulation::default(),
             facts,
         }
     }
@@ -273,14 +294,16 @@ impl Facts {
 }
 
 impl Packet {
+    /// As all packets between the same addresses.
+    fn without_ports(&self) -> Packet {
+        Packet { source: (self.source.0, 0), destination: (self.destination.0, 0), ..*self }
+    }
+
     /// The key, and which end the sender is.
     pub fn key(&self) -> (Words, Wide, usize) {
-        let icmp = is_icmp(self.protocol);
-        let side = if icmp { self.source.0 > self.destination.0 } else { self.source > self.destination };
+        let side = self.source > self.destination;
         let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
-        // Type and code of ICMP are no property of the ends.
-        let ports = if icmp { [self.source.1, self.destination.1] } else { [low.1, high.1] };
-        let rest = Words::rest(ports[0], ports[1], self.protocol, 0) | u64::from(self.vlan) << VLAN;
+        let rest = Words::rest(low.1, high.1, self.protocol, 0) | u64::from(self.vlan) << VLAN;
         let is_narrow = self.wide.version == 4 && self.wide.tunnel == 0 && self.wide.inner_vlan == 0;
         let (words, ends) = if is_narrow {
             (Words { ends: (low.0 as u64) << 32 | high.0 as u64, rest: rest | NARROW }, [0; 2])
@@ -307,26 +330,23 @@ fn header_of(protocol: u8, message: &Message<'_>) -> (u32, bool) {
     (if is_right { header } else { least }, is_right)
 }
 
-/// Source and destination port, or type and code, of the request if it is a reply.
+/// Of a TCP header that is there.
+fn segment_of(message: &[u8], identification: u16) -> Segment {
+    let Some(head) = message.first_chunk() else { return Segment::NONE };
+    let segment = Segment::of(head, identification);
+    let options = if head[13] & SYN != 0 { Options::read(message) } else { Options::NONE };
+    Segment { options, ..segment }
+}
+
+/// What stands in the key for the ports of source and destination.
 fn ports_of(protocol: u8, message: &[u8]) -> [u16; 2] {
     match (protocol, message) {
         (registry::TCP | registry::UDP | registry::UDP_LITE | registry::SCTP, [a, b, c, d, ..]) => {
             [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])]
         }
-        (registry::ICMP | registry::ICMPV6, [kind, code, ..]) => {
-            let pair = icmp_pair(protocol, *kind);
-            [pair.map_or(*kind, |[request, _]| request).into(), (*code).into()]
-        }
+        (registry::ICMP | registry::ICMPV6, [kind, code, ..]) => icmp_ports(protocol, *kind, *code),
         _ => [0; 2],
     }
-}
-
-/// Request and reply, where a type is one of them.
-fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
-    const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
-    const V6: [[u8; 2]; 5] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140]];
-    let pairs = if protocol == registry::ICMP { V4 } else { V6 };
-    pairs.into_iter().find(|pair| pair.contains(&kind))
 }
 
 fn icmp_hint(protocol: u8, message: &[u8]) -> Hint {
@@ -358,27 +378,5 @@ fn extension(protocol: Protocol) -> u8 {
         Protocol::Hip => 64,
         Protocol::Shim6 => 128,
         _ => 0,
-    }
-}
-
-/// The innermost of the tunnels between two packets.
-fn tunnel(frame: &[u8], between: &[Layer]) -> (TunnelKind, u32) {
-    let Some(layer) = between.iter().rfind(|layer| layer.protocol.role() == Role::Tunnel) else {
-        return (TunnelKind::Ip, 0);
-    };
-    let header = frame.get(layer.offset as usize..).unwrap_or_default();
-    match layer.protocol {
-        Protocol::Gre | Protocol::Erspan => {
-            let key = gre::View::parse(header).ok().and_then(|view| match view.header() {
-                gre::Header::Routing(routing) => routing.key,
-                gre::Header::Pptp(_) => None,
-            });
-            (TunnelKind::Gre, key.unwrap_or(0))
-        }
-        Protocol::Vxlan => (TunnelKind::Vxlan, vxlan::View::parse(header).map_or(0, |view| view.vni())),
-        Protocol::Geneve => (TunnelKind::Geneve, geneve::View::parse(header).map_or(0, |view| view.vni())),
-        Protocol::GtpU => (TunnelKind::GtpU, 0),
-        Protocol::Teredo => (TunnelKind::Teredo, 0),
-        _ => (TunnelKind::Other, 0),
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod captures;
+pub mod segments;
+
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
 use linerate_wire::build::{Frame, Header};
@@ -85,7 +88,7 @@ impl Sent {
 
     pub fn is_higher(&self) -> bool {
         let [source, destination] = self.ends();
-        if self.is_icmp() { source.address > destination.address } else { source > destination }
+        source > destination
     }
 
     /// Whether the receiver is the higher end; both are the lower one where they are equal and one answers itself.
@@ -96,13 +99,9 @@ impl Sent {
     /// The ends of the flow, from the higher end on or from the lower one.
     pub fn ends_from(&self, higher: bool) -> [End; 2] {
         let mut ends = self.ends();
-        if self.is_higher() != higher {
-            if self.is_icmp() {
-                let [one, other] = ends;
-                ends = [End { address: other.address, ..one }, End { address: one.address, ..other }];
-            } else {
-                ends.swap(0, 1);
-            }
+        // Nobody but who asks is the originator of ICMP.
+        if self.is_higher() != higher && !self.is_icmp() {
+            ends.swap(0, 1);
         }
         ends
     }
@@ -110,12 +109,7 @@ impl Sent {
     pub fn key(&self, vlans: bool) -> (Vec<IpAddr>, Vec<u16>, u8, u16) {
         let mut ends = self.ends();
         if self.is_higher() {
-            if self.is_icmp() {
-                let [one, other] = ends;
-                ends = [End { address: other.address, ..one }, End { address: one.address, ..other }];
-            } else {
-                ends.swap(0, 1);
-            }
+            ends.swap(0, 1);
         }
         let vlan = if vlans { self.vlan } else { 0 };
         (ends.map(|end| end.address).to_vec(), ends.map(|end| end.port).to_vec(), self.protocol_number(), vlan)

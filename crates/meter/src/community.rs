@@ -1,0 +1,51 @@
+//! Community ID v1: the name of a flow that Zeek, Suricata, Wireshark and others give it too
+//! (github.com/corelight/community-id-spec).
+
+use crate::flow::{Flow, Quality};
+use crate::key::{icmp_pair, is_icmp};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use linerate_wire::registry;
+use sha1::{Digest, Sha1};
+use std::net::IpAddr;
+
+impl Flow {
+    /// The Community ID: `1:` and the SHA-1 of `seed`, addresses, protocol and ports, in base64; the seed is 0 unless all who are to
+    /// understand each other agree on another.
+    ///
+    /// Both directions have the same one. ICMP has its type and that of the answer in place of ports; types without an answer
+    /// have type and code, and the ends are not sorted. Protocols but TCP, UDP, SCTP
+    /// and ICMP have no ports, nor have fragments without their first (the specification leaves fragments open).
+    pub fn community_id(&self, seed: u16) -> String {
+        let [originator, responder] = self.ends;
+        let (mut ports, mut is_one_way) = ([originator.port, responder.port], false);
+        if is_icmp(self.protocol) {
+            let pair = u8::try_from(ports[0]).ok().and_then(|kind| icmp_pair(self.protocol, kind));
+            is_one_way = pair.is_none();
+            ports = pair.map_or(ports, |pair| pair.map(u16::from));
+        }
+        let has_ports =
+            matches!(self.protocol, registry::TCP | registry::UDP | registry::SCTP) || is_icmp(self.protocol);
+        let has_ports = has_ports && !self.quality.contains(Quality::ORPHAN_FRAGMENTS);
+        if !has_ports {
+            ports = [0; 2];
+        }
+        let mut ends = [(originator.address, ports[0]), (responder.address, ports[1])];
+        if !is_one_way {
+            ends.sort();
+        }
+        let mut hash = Sha1::new();
+        hash.update(seed.to_be_bytes());
+        for (address, _) in ends {
+            match address {
+                IpAddr::V4(address) => hash.update(address.octets()),
+                IpAddr::V6(address) => hash.update(address.octets()),
+            }
+        }
+        hash.update([self.protocol, 0]);
+        if has_ports {
+            ends.iter().for_each(|(_, port)| hash.update(port.to_be_bytes()));
+        }
+        format!("1:{}", STANDARD.encode(hash.finalize()))
+    }
+}

@@ -1,0 +1,63 @@
+//! The first packets of flows, a word each.
+
+use super::PacketStats;
+use crate::facts::Facts;
+use linerate_burst::{prefetch, resident};
+
+/// In a word: payload (15 bits), which end sent it, TCP flags, and the lower 40 bits of the time in microseconds, 12 days.
+const PAYLOAD: u64 = 0x7fff;
+const SIDE: u32 = 15;
+const FLAGS: u32 = 16;
+const TIME: u32 = 24;
+const MICROSECOND: u64 = 1000;
+
+/// As many words for each record.
+pub(super) struct Packets {
+    each: usize,
+    words: Vec<u64>,
+}
+
+impl Packets {
+    pub fn new(records: usize, each: usize) -> Self {
+        Packets { each, words: resident(records * each) }
+    }
+
+    /// Room for one record more.
+    pub fn grow(&mut self) {
+        self.words.resize(self.words.len() + self.each, 0);
+    }
+
+    /// Asks for the place of a packet.
+    #[inline(always)]
+    pub fn prefetch(&self, record: u32, listed: u8) {
+        if let Some(place) = self.words.get(record as usize * self.each + usize::from(listed)) {
+            prefetch(place);
+        }
+    }
+
+    /// Lists a packet behind those that are `listed`, if there is room; how many there are then.
+    #[inline(always)]
+    pub fn list(&mut self, record: u32, listed: u8, facts: &Facts) -> u8 {
+        if usize::from(listed) >= self.each {
+            return listed;
+        }
+        let side = (facts.side as u64 & 1) << SIDE;
+        let payload = u64::from(facts.payload).min(PAYLOAD);
+        let word = facts.time / MICROSECOND << TIME | u64::from(facts.flags) << FLAGS | side | payload;
+        self.words[record as usize * self.each + usize::from(listed)] = word;
+        listed + 1
+    }
+
+    /// The listed packets of a record that began at `began`, ns, and has this end as its originator.
+    pub fn of(&self, record: u32, listed: u8, began: u64, originator: usize) -> Vec<PacketStats> {
+        let first = record as usize * self.each;
+        let began = began / MICROSECOND << TIME;
+        let packet = |word: &u64| PacketStats {
+            time: (word.wrapping_sub(began) >> TIME) * MICROSECOND,
+            from_originator: (word >> SIDE & 1) as usize == originator,
+            payload: (word & PAYLOAD) as u16,
+            tcp_flags: (word >> FLAGS) as u8,
+        };
+        self.words[first..first + usize::from(listed)].iter().map(packet).collect()
+    }
+}

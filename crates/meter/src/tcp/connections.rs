@@ -1,0 +1,192 @@
+//! All TCP flows of a meter, beside their counters.
+
+use super::history::Histories;
+use super::rare::Rare;
+use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, mark};
+use super::state::{is_established, state_of};
+use super::trouble::{Side, Troubles};
+use super::{Retransmitted, Rtt, Tcp, TcpSide};
+use crate::facts::Facts;
+use linerate_burst::{prefetch, resident};
+use std::collections::HashMap;
+
+/// By the number of the flow's record; empty below level `tcp`.
+pub(crate) struct Connections {
+    records: Vec<Record>,
+    beside: Beside,
+}
+
+/// What few flows have.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub troubles: Troubles,
+    pub histories: Histories,
+    pub round_trips: RoundTrips,
+}
+
+/// Bytes of a flow, and more of one that saw trouble.
+pub(crate) const BYTES: usize = size_of::<Record>();
+pub(crate) const TROUBLE_BYTES: usize = size_of::<super::trouble::Trouble>();
+
+const _: () = assert!(TROUBLE_BYTES <= 320);
+
+impl Connections {
+    /// With memory for so many flows.
+    pub fn new(flows: usize) -> Self {
+        Connections { records: resident(flows), beside: Beside::default() }
+    }
+
+    /// Whether there is nothing to do.
+    #[inline(always)]
+    pub fn is_off(&self) -> bool {
+        self.records.capacity() == 0
+    }
+
+    /// Asks for what the next packet of a flow needs.
+    #[inline(always)]
+    pub fn prefetch(&self, record: u32) {
+        if let Some(record) = self.records.get(record as usize) {
+            prefetch(&record.hot);
+            prefetch(&record.cold);
+        }
+    }
+
+    /// A record begins; `before` is what goes on from the one before.
+    pub fn begin(&mut self, number: u32, before: Option<Record>) {
+        let record = before.unwrap_or(Record::NEW);
+        if self.is_off() {
+            return;
+        }
+        match self.records.get_mut(number as usize) {
+            Some(place) => *place = record,
+            None => self.records.push(record),
+        }
+    }
+
+    /// What goes on when a record ends before its connection does.
+    pub fn carried(&self, number: u32, originator: usize) -> Option<Record> {
+        let Record { hot, cold } = self.records.get(number as usize)?;
+        let mut carried = Record { hot: hot.carried(), ..Record::NEW };
+        carried.cold.sides = [0, 1].map(|side| cold.sides[side].carried());
+        if is_established([hot.marks[originator], hot.marks[originator ^ 1]]) {
+            carried.hot.marks[originator] |= mark::SYN;
+            carried.hot.marks[originator ^ 1] |= mark::SYN_ACK;
+        }
+        Some(carried)
+    }
+
+    /// Takes a packet with a TCP header.
+    #[inline(always)]
+    pub fn take(&mut self, number: u32, facts: &Facts) {
+        if let Some(record) = self.records.get_mut(number as usize)
+            && !record.take_usual(facts)
+        {
+            self.take_any(number, facts);
+        }
+    }
+
+    /// The same, if it is not like most.
+    #[inline(never)]
+    pub fn take_any(&mut self, number: u32, facts: &Facts) {
+        if let Some(record) = self.records.get_mut(number as usize) {
+            Rare::new(number, record, &mut self.beside, facts).take();
+        }
+    }
+
+    /// What a record says that ends, which is free then.
+    pub fn end(&mut self, number: u32, originator: usize) -> Option<Tcp> {
+        let Record { hot, cold } = *self.records.get(number as usize)?;
+        let troubles = self.beside.troubles.take(hot.trouble).map(|trouble| trouble.sides).unwrap_or_default();
+        let is_scaled = hot.scale(0).is_some() && hot.scale(1).is_some();
+        let mut sides = [0, 1].map(|side| {
+            let rtt = self.beside.round_trips.take(number, side, &cold.sides[side]);
+            side_of(&hot, side, &cold.sides[side], &troubles[side], is_scaled, rtt)
+        });
+        sides.rotate_left(originator);
+        let first_reset = usize::from(hot.trouble & HIGHER_RESET != 0) ^ originator;
+        let time = |units: u32| (units != NO_TIME).then_some(u64::from(units) << 10);
+        Some(Tcp {
+            state: state_of([hot.marks[originator], hot.marks[originator ^ 1]], first_reset),
+            history: self.beside.histories.take(number, hot.history, originator),
+            syn_to_syn_ack: time(hot.handshake[0]),
+            syn_ack_to_ack: time(hot.handshake[1]),
+            sides,
+        })
+    }
+}
+
+fn side_of(hot: &Hot, side: usize, cold: &ColdSide, trouble: &Side, is_scaled: bool, rtt: Rtt) -> TcpSide {
+    let has_syn = hot.marks[side] & (mark::SYN | mark::SYN_ACK) != 0;
+    let shift = if is_scaled { hot.scale(side).unwrap_or(0) } else { 0 };
+    let windows = if cold.windows[0] > cold.windows[1] { [0; 2] } else { cold.windows };
+    TcpSide {
+        isn: has_syn.then_some(cold.isn),
+        mss: Some(cold.mss).filter(|mss| *mss != 0),
+        window_scale: hot.scale(side),
+        sack_permitted: hot.trouble & SACK << side != 0,
+        timestamps: hot.trouble & TIMESTAMPS << side != 0,
+        window: windows.map(|window| u32::from(window) << shift),
+        zero_windows: trouble.zero_windows.into(),
+        rtt,
+        retransmitted: Retransmitted {
+            timeout: trouble.timeout.into(),
+            fast: trouble.fast.into(),
+            spurious: trouble.spurious.into(),
+            unseen: trouble.unseen.into(),
+        },
+        retransmitted_bytes: trouble.retransmitted_bytes,
+        out_of_order: trouble.out_of_order.into(),
+        copies: trouble.copies.into(),
+        duplicate_acks: trouble.duplicate_acks.into(),
+        keep_alives: trouble.keep_alives.into(),
+        window_probes: trouble.window_probes.into(),
+        gaps: trouble.gaps.into(),
+        gap_bytes: trouble.gap_bytes(),
+    }
+}
+
+/// Round trips that found no room in their record, by record and side.
+#[derive(Default)]
+pub(super) struct RoundTrips(HashMap<(u32, usize), Sums>);
+
+/// Count, sum, sum of squares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: u64,
+    sum: u64,
+    squares: u128,
+}
+
+impl RoundTrips {
+    /// Takes the sums of a side, not its extremes.
+    pub fn carry(&mut self, number: u32, side: usize, cold: &mut ColdSide) {
+        self.0.entry((number, side)).or_default().add(cold);
+        (cold.count, cold.sum, cold.squares) = (0, 0, 0);
+    }
+
+    fn take(&mut self, number: u32, side: usize, cold: &ColdSide) -> Rtt {
+        let mut sums = if self.0.is_empty() { None } else { self.0.remove(&(number, side)) }.unwrap_or_default();
+        sums.add(cold);
+        if sums.count == 0 {
+            return Rtt::default();
+        }
+        let (count, sum) = (u128::from(sums.count), u128::from(sums.sum));
+        let spread = sums.squares.saturating_mul(count).saturating_sub(sum * sum);
+        let nanoseconds = |units: u32| u64::from(units) << 10;
+        Rtt {
+            count: sums.count,
+            min: nanoseconds(cold.least),
+            max: nanoseconds(cold.most),
+            mean: sum as f64 / count as f64 * 1024.0,
+            deviation: (spread as f64).sqrt() / count as f64 * 1024.0,
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, cold: &ColdSide) {
+        self.count += u64::from(cold.count);
+        self.sum += u64::from(cold.sum);
+        self.squares += u128::from(cold.squares);
+    }
+}

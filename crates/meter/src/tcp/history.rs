@@ -1,0 +1,100 @@
+//! Letters of what happened, packed.
+
+use super::History;
+use std::collections::HashMap;
+
+/// What has a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Letter {
+    Syn = 1,
+    SynAck,
+    Ack,
+    Data,
+    Fin,
+    Rst,
+    BadChecksum,
+    Gap,
+    Again,
+    ZeroWindow,
+    FinRst,
+    SynEnd,
+}
+
+/// By number.
+const LETTERS: [u8; 13] = *b" shadfrcgtwiq";
+/// Letters that the record has room for, each of which has four bits of number and one of which side it is.
+const ROOM: u32 = 12;
+const BITS: u32 = 5;
+const SIDE: u8 = 16;
+
+/// Letters that found no room in their record.
+#[derive(Default)]
+pub(crate) struct Histories(HashMap<u32, Vec<u8>>);
+
+impl Histories {
+    /// Adds a letter, whether or not it is there.
+    pub fn add(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
+        let code = letter as u8 | if side == 1 { SIDE } else { 0 };
+        let count = (u64::BITS - packed.leading_zeros()).div_ceil(BITS);
+        if count < ROOM {
+            *packed |= u64::from(code) << (count * BITS);
+        } else {
+            self.0.entry(record).or_default().push(code);
+        }
+    }
+
+    /// Adds a letter that stands once for each side.
+    pub fn add_once(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
+        let code = letter as u8 | if side == 1 { SIDE } else { 0 };
+        let more = self.0.get(&record).is_some_and(|more| more.contains(&code));
+        if !more && !codes(*packed).any(|found| found == code) {
+            self.add(record, packed, side, letter);
+        }
+    }
+
+    /// All letters, those of the side `originator` in upper case; they are forgotten.
+    pub fn take(&mut self, record: u32, packed: u64, originator: usize) -> History {
+        let more = if self.0.is_empty() { None } else { self.0.remove(&record) };
+        let letter = |code: u8| {
+            let letter = LETTERS[usize::from(code & !SIDE) % LETTERS.len()];
+            let is_originator = usize::from(code & SIDE != 0) == originator;
+            char::from(if is_originator { letter.to_ascii_uppercase() } else { letter })
+        };
+        History(codes(packed).chain(more.unwrap_or_default()).map(letter).collect())
+    }
+}
+
+fn codes(packed: u64) -> impl Iterator<Item = u8> {
+    (0..ROOM).map(move |place| (packed >> (place * BITS)) as u8 & 31).take_while(|code| *code != 0)
+}
+
+/// Whether a letter stands again at this number of times: the 1st, 10th, 100th ...
+pub(crate) fn is_told(times: u32) -> bool {
+    times > 0 && 10u32.pow(times.ilog10()) == times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_that_find_no_room_are_told_too() {
+        let (mut histories, mut packed) = (Histories::default(), 0);
+        for round in 0..30 {
+            histories.add(7, &mut packed, round % 2, Letter::SynEnd);
+            histories.add_once(7, &mut packed, 1, Letter::Rst);
+        }
+        histories.add_once(7, &mut packed, 0, Letter::Rst);
+        histories.add_once(7, &mut packed, 0, Letter::Rst);
+        let all = histories.take(7, packed, 1).0;
+        assert_eq!((all.len(), &all[..4], &all[30..]), (32, "qRQq", "Qr"));
+        assert!(histories.0.is_empty());
+    }
+
+    #[test]
+    fn powers_of_ten_are_told() {
+        let told: Vec<u32> = (0..=u32::MAX).step_by(1).take(100_001).filter(|times| is_told(*times)).collect();
+        assert_eq!(told, [1, 10, 100, 1000, 10_000, 100_000]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What a TCP flow occupies beside its counters: one cache line that each packet touches, and one that most answers do.
+//!
+//! Sides are the lower and the higher end. Times are in units of 1,024 ns, the lower 32 bits.
+
+use super::rare::{MUCH, crosses};
+use super::segment::Options;
+use crate::facts::Facts;
+use crate::record::{ACK, FIN, RST, SYN};
+
+/// Of one flow.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Record {
+    pub hot: Hot,
+    pub cold: Cold,
+}
+
+/// What each packet touches; of each side in turn.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    /// Its highest end of a segment so far.
+    pub next: [u32; 2],
+    /// The highest acknowledgement number that the other side sent.
+    pub acked: [u32; 2],
+    /// The end of the segment that is timed, and its time.
+    pub timed_end: [u32; 2],
+    pub timed_at: [u32; 2],
+    /// Its last window, as it stood in the header, of packets but SYN and RST.
+    pub window: [u16; 2],
+    /// The IPv4 identification of its last segment.
+    pub identification: [u16; 2],
+    /// See [`mark`].
+    pub marks: [u16; 2],
+    /// The number of what went wrong (24 bits), and above it marks of the flow.
+    pub trouble: u32,
+    /// From SYN to SYN with ACK, and from there to ACK; [`NO_TIME`] where not measured.
+    pub handshake: [u32; 2],
+    pub history: u64,
+}
+
+/// What few packets touch but those that end a round trip.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Cold {
+    pub sides: [ColdSide; 2],
+}
+
+/// Round trips, what the SYN said, windows.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ColdSide {
+    pub squares: u64,
+    pub least: u32,
+    pub most: u32,
+    pub sum: u32,
+    pub isn: u32,
+    pub count: u16,
+    /// 0 where none was announced.
+    pub mss: u16,
+    /// The least and the greatest, as they stood in headers.
+    pub windows: [u16; 2],
+}
+
+const _: () = assert!(size_of::<Record>() == 128);
+
+/// In `Hot::marks`; the uppermost four bits are the window scale.
+pub(crate) mod mark {
+    /// `next` is known.
+    pub const NEXT: u16 = 1;
+    /// `acked` is known.
+    pub const ACKED: u16 = 1 << 1;
+    /// A segment is timed.
+    pub const TIMING: u16 = 1 << 2;
+    /// It is a SYN.
+    pub const TIMED_SYN: u16 = 1 << 3;
+    /// The last window was 0.
+    pub const ZERO: u16 = 1 << 4;
+    /// The byte at `next` was sent, as a window probe.
+    pub const PROBED: u16 = 1 << 5;
+    /// An ACK alone, payload were sent.
+    pub const ACK: u16 = 1 << 6;
+    pub const DATA: u16 = 1 << 7;
+    /// SYN, SYN with ACK, FIN, RST were sent.
+    pub const SYN: u16 = 1 << 8;
+    pub const SYN_ACK: u16 = 1 << 9;
+    pub const FIN: u16 = 1 << 10;
+    pub const RST: u16 = 1 << 11;
+    /// Anything was sent.
+    pub const ALL_SENT: u16 = NEXT | ACK | DATA | SYN | SYN_ACK | FIN | RST;
+    /// Where the scale lies.
+    pub const SCALE: u32 = 12;
+}
+
+/// In the upper byte of `Hot::trouble`, the first two shifted by the side.
+pub(crate) const SACK: u32 = 1 << 24;
+pub(crate) const TIMESTAMPS: u32 = 1 << 26;
+/// The first RST was sent by the higher end.
+pub(crate) const HIGHER_RESET: u32 = 1 << 28;
+/// The number of a trouble, and what says that there is none.
+pub(crate) const TROUBLE: u32 = (1 << 24) - 1;
+
+/// Not measured.
+pub(crate) const NO_TIME: u32 = u32::MAX;
+
+/// A time in units of 1,024 ns.
+#[inline(always)]
+pub(crate) fn units(time: u64) -> u32 {
+    (time >> 10) as u32
+}
+
+/// How much one number is beyond another, modulo 2^32; below 0 if it is not.
+#[inline(always)]
+pub(crate) fn beyond(number: u32, other: u32) -> i32 {
+    number.wrapping_sub(other) as i32
+}
+
+impl Record {
+    pub const NEW: Record = Record {
+        hot: Hot {
+            next: [0; 2],
+            acked: [0; 2],
+            timed_end: [0; 2],
+            timed_at: [0; 2],
+            window: [0; 2],
+            identification: [0; 2],
+            marks: [(Options::NO_SCALE as u16) << mark::SCALE; 2],
+            trouble: TROUBLE,
+            handshake: [NO_TIME; 2],
+            history: 0,
+        },
+        cold: Cold { sides: [ColdSide::NEW; 2] },
+    };
+
+    /// Takes a packet as most are: its side sent such before and the same window, it begins where the last one ended and acknowledges
+    /// what was sent and not less than before. Of any other packet nothing is taken, and false.
+    #[inline(always)]
+    pub fn take_usual(&mut self, facts: &Facts) -> bool {
+        let hot = &mut self.hot;
+        let (side, other) = (facts.side & 1, facts.side & 1 ^ 1);
+        let segment = &facts.segment;
+        let has_payload = facts.payload != 0;
+        let sender = mark::NEXT | if has_payload { mark::DATA } else { mark::ACK };
+        let receiver = mark::NEXT | mark::ACKED;
+        let outstanding = hot.next[other].wrapping_sub(segment.acknowledgement);
+        let news = segment.acknowledgement.wrapping_sub(hot.acked[other]);
+        let is_usual = (facts.flags & (SYN | FIN | RST | ACK) == ACK)
+            & (segment.window == hot.window[side])
+            & (segment.window != 0)
+            & (segment.sequence == hot.next[side])
+            & (hot.marks[side] & (sender | mark::PROBED) == sender)
+            & (hot.marks[other] & (receiver | mark::TIMED_SYN | mark::ZERO) == receiver)
+            & ((outstanding | news) >> 31 == 0)
+            & (has_payload | (news != 0) | (outstanding == 0))
+            & (facts.payload < MUCH)
+            & !crosses(segment.sequence, segment.sequence.wrapping_add(facts.payload));
+        if !is_usual {
+            return false;
+        }
+        let now = units(facts.time);
+        if hot.marks[other] & mark::TIMING != 0 && beyond(segment.acknowledgement, hot.timed_end[other]) >= 0 {
+            let time = now.wrapping_sub(hot.timed_at[other]);
+            if !self.cold.sides[other].add(time) {
+                return false;
+            }
+            hot.marks[other] &= !mark::TIMING;
+        }
+        hot.acked[other] = segment.acknowledgement;
+        if has_payload {
+            hot.next[side] = segment.sequence.wrapping_add(facts.payload);
+            hot.identification[side] = segment.identification;
+            hot.time(side, now);
+        }
+        true
+    }
+}
+
+impl Hot {
+    /// Times the segment that ends at `next`, unless one is timed.
+    #[inline(always)]
+    pub fn time(&mut self, side: usize, now: u32) {
+        if self.marks[side] & mark::TIMING == 0 {
+            self.marks[side] |= mark::TIMING;
+            self.timed_end[side] = self.next[side];
+            self.timed_at[side] = now;
+        }
+    }
+
+    /// What goes on in the next record of this connection: where it is and what its handshake said, not what was counted.
+    pub fn carried(&self) -> Hot {
+        let marks = self.marks.map(|marks| marks & !(mark::ACK | mark::DATA));
+        Hot { marks, trouble: self.trouble | TROUBLE, history: 0, ..*self }
+    }
+
+    pub fn scale(&self, side: usize) -> Option<u8> {
+        let scale = (self.marks[side] >> mark::SCALE) as u8;
+        (scale != Options::NO_SCALE).then_some(scale)
+    }
+}
+
+impl ColdSide {
+    const NEW: ColdSide =
+        ColdSide { squares: 0, least: u32::MAX, most: 0, sum: 0, isn: 0, count: 0, mss: 0, windows: [u16::MAX, 0] };
+
+    /// Adds a round trip; false, and nothing is added, if it is none or does not fit.
+    #[inline(always)]
+    pub fn add(&mut self, time: u32) -> bool {
+        let (count, many) = self.count.overflowing_add(1);
+        let (sum, much) = self.sum.overflowing_add(time);
+        let (squares, more) = self.squares.overflowing_add(u64::from(time) * u64::from(time));
+        let fits = !(many | much | more) & (time as i32 >= 0);
+        if fits {
+            (self.count, self.sum, self.squares) = (count, sum, squares);
+            self.least = self.least.min(time);
+            self.most = self.most.max(time);
+        }
+        fits
+    }
+
+    /// What goes on in the next record of this connection.
+    pub fn carried(&self) -> ColdSide {
+        ColdSide { isn: self.isn, mss: self.mss, ..ColdSide::NEW }
+    }
+}

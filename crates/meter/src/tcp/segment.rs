@@ -1,0 +1,85 @@
+//! What counts of a TCP header, found once.
+
+use linerate_wire::tcp_option::{self, TcpOption};
+use linerate_wire::{options, tcp};
+
+/// What counts of a TCP header but flags and length of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    /// As it stands in the header.
+    pub window: u16,
+    /// Of the IPv4 packet around it; 0 where it has none.
+    pub identification: u16,
+    /// Of a SYN.
+    pub options: Options,
+}
+
+/// The options that a record tells, in one word: the maximum segment size, 0 where there is none, the window scale, and two bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options(u32);
+
+impl Segment {
+    pub const NONE: Segment =
+        Segment { sequence: 0, acknowledgement: 0, window: 0, identification: 0, options: Options::NONE };
+
+    /// Of a header, without its options.
+    #[inline(always)]
+    pub fn of(head: &[u8; tcp::LEN], identification: u16) -> Segment {
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        Segment {
+            sequence: word(4),
+            acknowledgement: word(8),
+            window: u16::from_be_bytes([head[14], head[15]]),
+            identification,
+            options: Options::NONE,
+        }
+    }
+}
+
+impl Options {
+    /// No scale.
+    pub const NO_SCALE: u8 = 15;
+    pub const NONE: Options = Options((Options::NO_SCALE as u32) << SCALE);
+    /// The greatest scale there is (RFC 7323, 2.3).
+    const MOST_SCALE: u8 = 14;
+
+    /// Of a segment whose first 20 bytes are there, as far as its options are.
+    pub fn read(segment: &[u8]) -> Options {
+        let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        let Some(bytes) = segment.get(tcp::LEN..header.min(segment.len())) else { return Options::NONE };
+        let (mut size, mut shift, mut bits) = (0, Options::NO_SCALE, 0);
+        for option in tcp_option::Iter::over(options::Iter::over(bytes)).map_while(Result::ok) {
+            match option {
+                TcpOption::MaximumSegmentSize(mss) => size = mss,
+                TcpOption::WindowScale(scale) => shift = scale.min(Options::MOST_SCALE),
+                TcpOption::SackPermitted => bits |= SACK,
+                TcpOption::Timestamps { .. } => bits |= TIMESTAMPS,
+                TcpOption::Sack(_) | TcpOption::Unknown { .. } => {}
+            }
+        }
+        Options(u32::from(size) | u32::from(shift) << SCALE | bits)
+    }
+
+    pub fn mss(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// At most 14, or [`Options::NO_SCALE`].
+    pub fn scale(self) -> u8 {
+        (self.0 >> SCALE) as u8
+    }
+
+    pub fn is_sack_permitted(self) -> bool {
+        self.0 & SACK != 0
+    }
+
+    pub fn has_timestamps(self) -> bool {
+        self.0 & TIMESTAMPS != 0
+    }
+}
+
+const SCALE: u32 = 16;
+const SACK: u32 = 1 << 24;
+const TIMESTAMPS: u32 = 1 << 25;

@@ -1,0 +1,125 @@
+//! Segments of one connection, field by field.
+
+use super::metered_frames;
+use linerate_burst::{Desc, Nanos};
+use linerate_meter::{Config, Flow, Level, Tcp};
+use linerate_wire::build::Frame;
+use linerate_wire::options::Options;
+use linerate_wire::{Link, MacAddr, ethernet, ipv4, tcp};
+use std::net::Ipv4Addr;
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
+pub const ACK: u8 = 16;
+pub const MS: u64 = 1_000_000;
+/// A multiple of 1,024 ns.
+pub const START: u64 = 1_700_000_000 * 1_024_000_000;
+/// Ports of both ends.
+pub const CLIENT: u16 = 1000;
+pub const SERVER: u16 = 80;
+
+/// One packet.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub time: u64,
+    /// 0 the client, 1 the server.
+    pub side: usize,
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    pub flags: u8,
+    pub window: u16,
+    pub identification: u16,
+    pub payload: usize,
+    pub options: Vec<u8>,
+    /// Its checksum is wrong.
+    pub is_bad: bool,
+}
+
+impl Segment {
+    /// An acknowledgement alone, milliseconds after the start.
+    pub fn at(millis: u64, side: usize, sequence: u32, acknowledgement: u32) -> Segment {
+        Segment {
+            time: START + millis * MS,
+            side,
+            sequence,
+            acknowledgement,
+            flags: ACK,
+            window: 1000,
+            identification: 0,
+            payload: 0,
+            options: Vec::new(),
+            is_bad: false,
+        }
+    }
+
+    pub fn flags(self, flags: u8) -> Segment {
+        Segment { flags, ..self }
+    }
+
+    pub fn payload(self, payload: usize) -> Segment {
+        Segment { payload, ..self }
+    }
+
+    pub fn window(self, window: u16) -> Segment {
+        Segment { window, ..self }
+    }
+
+    pub fn identification(self, identification: u16) -> Segment {
+        Segment { identification, ..self }
+    }
+
+    pub fn options(self, options: &[u8]) -> Segment {
+        Segment { options: options.to_vec(), ..self }
+    }
+
+    /// `turned` gives the client the higher address.
+    fn frame(&self, turned: bool) -> Vec<u8> {
+        let address = |side: usize| Ipv4Addr::new(10, 0, 0, if (side == 1) != turned { 2 } else { 1 });
+        let ports = [CLIENT, SERVER];
+        let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+        let ip = ipv4::Header {
+            source: address(self.side),
+            destination: address(1 - self.side),
+            identification: self.identification,
+            ..ipv4::Header::new(6)
+        };
+        let header = tcp::Header {
+            source_port: ports[self.side],
+            destination_port: ports[1 - self.side],
+            sequence: self.sequence,
+            acknowledgement: self.acknowledgement,
+            flags: tcp::Flags(self.flags.into()),
+            window: self.window,
+            options: Options::new(&self.options).unwrap(),
+            ..tcp::Header::default()
+        };
+        let mut frame = Frame::new(&[&link, &ip, &header], &vec![0; self.payload]).to_vec().unwrap();
+        frame[ethernet::LEN + ipv4::LEN + 16] ^= u8::from(self.is_bad);
+        frame
+    }
+}
+
+/// All of level `tcp`, with checksums.
+pub fn config() -> Config {
+    Config { max_flows: 64, level: Level::Tcp, checksums: true, ..Config::default() }
+}
+
+/// The records, in the order in which they end, of these segments in bursts of these sizes.
+pub fn flows(segments: &[Segment], config: &Config, bursts: &[usize], turned: bool) -> Vec<Flow> {
+    let frames: Vec<(Desc, Vec<u8>)> = segments
+        .iter()
+        .map(|segment| {
+            let frame = segment.frame(turned);
+            (Desc::new(Nanos(segment.time), 0, frame.len() as u32), frame)
+        })
+        .collect();
+    metered_frames(&frames, Link::Ethernet, config, bursts).0
+}
+
+/// The only record.
+pub fn told(segments: &[Segment]) -> Tcp {
+    let flows = flows(segments, &config(), &[32], false);
+    assert_eq!(flows.len(), 1);
+    flows.into_iter().next().and_then(|flow| flow.tcp).expect("level tcp")
+}
