@@ -6,6 +6,8 @@ mod failures;
 mod files;
 #[path = "program/filters.rs"]
 mod filters;
+#[path = "program/flows.rs"]
+mod flows;
 #[path = "program/selection.rs"]
 mod selection;
 #[path = "program/usage.rs"]

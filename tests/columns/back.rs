@@ -4,8 +4,8 @@ use super::rows::{Row, read};
 use linerate::verbs::flows::encode;
 use linerate_burst::Nanos;
 use linerate_meter::{
-    ConnState, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Spread, Stats, StatsSide,
-    Tcp, TcpSide, Tunnel,
+    ConnState, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
+    Summary, Tcp, TcpSide, Tunnel,
 };
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{DIRECTIONS, TUNNELS, any_flow};
@@ -107,8 +107,8 @@ impl Part<'_> {
         list.into_iter().flatten().map(|value| value.as_u64().unwrap()).collect()
     }
 
-    fn spread(self, name: &str, unit: &str) -> Spread {
-        Spread {
+    fn spread(self, name: &str, unit: &str) -> Summary {
+        Summary {
             min: self.number(&format!("{name}_min{unit}")),
             max: self.number(&format!("{name}_max{unit}")),
             mean: self.real(&format!("{name}_mean{unit}")),
@@ -184,7 +184,7 @@ fn tcp(row: &Row) -> Tcp {
 }
 
 fn tcp_side(part: Part<'_>) -> TcpSide {
-    let Spread { min, max, mean, deviation } = part.spread("rtt", "_ns");
+    let Summary { min, max, mean, deviation } = part.spread("rtt", "_ns");
     TcpSide {
         isn: part.maybe("isn").map(|isn| isn as u32),
         mss: part.maybe("mss").map(|mss| mss as u16),

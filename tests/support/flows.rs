@@ -3,7 +3,7 @@
 use linerate_burst::Nanos;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted, Rtt, Side,
-    Spread, Stats, StatsSide, Tcp, TcpSide, Tunnel, TunnelKind,
+    Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::MacAddr;
 use proptest::array::uniform8;
@@ -60,7 +60,7 @@ pub fn full_flow() -> Flow {
         last: Nanos(1_700_000_000_000_000_003),
         ..Side::default()
     };
-    let spread = Spread { min: 1, max: 3, mean: 2.0, deviation: 0.5 };
+    let spread = Summary { min: 1, max: 3, mean: 2.0, deviation: 0.5 };
     let tcp = TcpSide {
         isn: Some(1),
         mss: Some(1460),
@@ -234,8 +234,8 @@ fn stats_side() -> impl Strategy<Value = StatsSide> {
     )
 }
 
-fn spread() -> impl Strategy<Value = Spread> {
-    (any::<u64>(), any::<u64>(), number(), number()).prop_map(|(min, max, mean, deviation)| Spread {
+fn spread() -> impl Strategy<Value = Summary> {
+    (any::<u64>(), any::<u64>(), number(), number()).prop_map(|(min, max, mean, deviation)| Summary {
         min,
         max,
         mean,

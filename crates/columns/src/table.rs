@@ -3,7 +3,7 @@
 use crate::get::Get;
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::{Field, Schema};
-use linerate_meter::{Flow, Quality, Rtt, Side, Spread, Stats, StatsSide, Tcp, TcpSide};
+use linerate_meter::{Flow, Quality, Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide};
 use std::fmt::Write;
 
 /// One column of a file.
@@ -234,11 +234,11 @@ const STATS_SIDE: &[Row<StatsSide>] = &[
 ];
 
 /// Null where there was no packet.
-fn lengths(side: &StatsSide) -> Option<&Spread> {
-    Some(&side.lengths).filter(|lengths| **lengths != Spread::default())
+fn lengths(side: &StatsSide) -> Option<&Summary> {
+    Some(&side.lengths).filter(|lengths| **lengths != Summary::default())
 }
 
 /// Null where there were no two packets, or all at one time.
-fn gaps(side: &StatsSide) -> Option<&Spread> {
-    Some(&side.gaps).filter(|gaps| **gaps != Spread::default())
+fn gaps(side: &StatsSide) -> Option<&Summary> {
+    Some(&side.gaps).filter(|gaps| **gaps != Summary::default())
 }

@@ -91,6 +91,9 @@ pub enum CaptureError {
     /// The thread that lets readers in.
     #[error("sharing: no thread can be started: {0}")]
     Door(std::io::Error),
+    /// A thread of a worker.
+    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
+    Worker(std::io::Error),
     /// The filter text does not fit the link type of an interface.
     #[error("interface {interface:?}: {reason}; none of its frames was selected")]
     Filter {

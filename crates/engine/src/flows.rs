@@ -1,20 +1,31 @@
-//! Ports -> select -> flow records, in one thread.
+//! Ports -> select -> flow records.
 //!
-//! Nothing is ordered and no frame is copied: each burst goes to the meter as its queue shows it.
+//! One lane and one worker: each burst goes to the meter as its queue shows it, and nothing is copied. Several lanes are put in
+//! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
+//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker ([`Spread`]).
+//!
+//! `worker`: a meter and its thread; `crew`: all of them, and the block that is filled for each; `time`: what time it is for
+//! all of them; `session`: the rounds.
 
-use crate::capture::{CaptureError, learn};
-use crate::clock;
+mod crew;
+mod session;
+mod time;
+mod worker;
+
+pub use self::worker::Load;
+
+use self::crew::Crew;
+use self::session::{Meters, Session};
+use self::worker::{Shared, Worker};
+use crate::capture::CaptureError;
 use crate::control::{Progress, Stop};
-use crate::lanes::{Lanes, Shown, Table, recycle};
-use crate::rounds::{Round, Rounds};
-use crate::select::{Selection, Selector};
+use crate::lanes::Lanes;
+use crate::select::Selection;
 use crate::wait::Waiting;
-use linerate_burst::{Ledger, Nanos};
-use linerate_meter::{Config, Counts, Meter, Records};
+use linerate_burst::{Ledger, Pick};
+use linerate_meter::{Config, Counts, Records, Spread};
 use linerate_port::RxPort;
-use linerate_wire::Link;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What to meter.
@@ -23,10 +34,12 @@ pub struct Metering<'a> {
     pub ports: Vec<RxPort>,
     /// Which frames to meter; the slice means nothing here.
     pub selection: Selection,
-    /// Keys, timeouts, memory.
+    /// Keys, timeouts, and memory, which is divided among the workers.
     pub config: Config,
-    /// What takes finished flows, in the thread of the run.
-    pub records: &'a mut dyn Records,
+    /// How many threads meter, up to [`Spread::MOST`]; one of them is the thread of the run.
+    pub workers: usize,
+    /// What takes finished flows, from one worker at a time.
+    pub records: &'a mut (dyn Records + Send),
     /// How to wait for frames.
     pub waiting: Waiting,
     /// After how long to stop.
@@ -38,12 +51,14 @@ pub struct Metering<'a> {
 }
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FlowsReport {
     /// What was counted beside the flows.
     pub counts: Counts,
     /// Bytes of memory for each flow, plain and wide ([`Config::bytes_per_flow`]).
     pub bytes_per_flow: [usize; 2],
+    /// What each worker has done.
+    pub workers: Vec<Load>,
     /// How long it took.
     pub elapsed: Duration,
     /// Every frame accounted for.
@@ -56,148 +71,37 @@ pub struct FlowsReport {
     pub failure: Option<CaptureError>,
 }
 
+/// How a run goes on and ends.
+struct Course {
+    selection: Selection,
+    waiting: Waiting,
+    duration: Option<Duration>,
+    stop: Stop,
+    progress: Arc<Progress>,
+}
+
 impl Metering<'_> {
     /// Meters until every port has ended, a limit is reached, or stopping is requested; then ends all flows.
     pub fn run(self) -> FlowsReport {
-        let lanes = Lanes::new(self.ports);
-        let mut session = Session {
-            links: vec![Vec::new(); lanes.len()],
-            lanes,
-            selector: Selector::new(Selection { slice: None, ..self.selection }),
-            rounds: Rounds::new(self.waiting, self.duration, self.stop),
-            meter: Meter::new(&self.config),
-            bytes_per_flow: self.config.bytes_per_flow(),
-            records: self.records,
-            progress: self.progress,
-            failure: None,
-            taken: Vec::new(),
-            shown: Vec::new(),
+        let Metering { ports, selection, config, workers, records, waiting, duration, stop, progress } = self;
+        let course = Course { selection, waiting, duration, stop, progress };
+        let lanes = Lanes::new(ports);
+        let found = lanes.len();
+        if found > Pick::MAX_LANES {
+            return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };
+        }
+        let bytes_per_flow = config.bytes_per_flow();
+        let report = match (workers, found) {
+            (0 | 1, 1) => Session::new(lanes, Meters::Here(Box::new(Worker::new(&config)), records), course).run(),
+            (0 | 1, _) => Session::new(lanes, Meters::Crew(Box::new(Crew::own(&config, records))), course).run(),
+            (workers, _) => {
+                let records: Shared<'_> = Mutex::new(records);
+                std::thread::scope(|scope| match Crew::hire(scope, &config, workers.min(Spread::MOST), &records) {
+                    Ok(crew) => Session::new(lanes, Meters::Crew(Box::new(crew)), course).run(),
+                    Err(error) => FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() },
+                })
+            }
         };
-        while session.round() {}
-        session.finish()
+        FlowsReport { bytes_per_flow, ..report }
     }
-}
-
-struct Session<'a> {
-    lanes: Lanes,
-    selector: Selector,
-    rounds: Rounds,
-    meter: Meter,
-    bytes_per_flow: [usize; 2],
-    records: &'a mut dyn Records,
-    progress: Arc<Progress>,
-    failure: Option<CaptureError>,
-    /// What frames of each interface of each lane begin with.
-    links: Vec<Vec<Option<Link>>>,
-    /// Frames of each lane that the round has taken.
-    taken: Vec<usize>,
-    /// Empty between rounds; its memory is kept.
-    shown: Vec<Shown<'static>>,
-}
-
-impl Session<'_> {
-    /// Takes what is ready; false when there is nothing more to come.
-    fn round(&mut self) -> bool {
-        let enough = self.failure.is_some() || self.selector.is_full();
-        self.rounds.detach_if(enough, &mut self.lanes);
-        let now = clock::now();
-        let round = self.take_frames(now);
-        if self.rounds.is_time_to_look() {
-            let counts = self.meter.counts();
-            self.progress.frames.store(counts.frames, Ordering::Relaxed);
-            self.progress.bytes.store(counts.bytes, Ordering::Relaxed);
-            self.progress.wire_bytes.store(counts.bytes, Ordering::Relaxed);
-            let mut ledger = Ledger::new();
-            self.lanes.queue_counters(&mut ledger);
-            self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
-        }
-        self.rounds.go_on(round, now, &self.lanes)
-    }
-
-    /// One round of fill, select, meter, consume.
-    fn take_frames(&mut self, now: Nanos) -> Round {
-        let mut shown = recycle(std::mem::take(&mut self.shown));
-        let mut table = self.lanes.fill(now, &mut shown);
-        if let Some(error) = learn(&mut table, &shown, &mut self.selector) {
-            self.failure.get_or_insert(error);
-        }
-        self.taken.clear();
-        let mut complete = Nanos::MAX;
-        for (head, links) in shown.iter().zip(&mut self.links) {
-            self.taken.push(head.burst.len());
-            complete = complete.min(head.bound(head.burst.len()));
-            if !head.burst.is_empty() {
-                learn_links(links, &table, head);
-                meter(&mut self.meter, &mut self.selector, &table, head, links, self.records);
-            }
-        }
-        let over = shown.iter().all(Shown::is_over);
-        self.shown = recycle(shown);
-        for (lane, frames) in self.taken.iter().enumerate() {
-            self.lanes.consume(lane, *frames);
-        }
-        match (over, self.taken.iter().any(|frames| *frames > 0)) {
-            (true, _) => Round::Over,
-            (_, true) => Round::Moved,
-            (_, false) => {
-                if complete != Nanos::MAX {
-                    self.meter.expire(complete, self.records);
-                }
-                Round::Nothing
-            }
-        }
-    }
-
-    fn finish(mut self) -> FlowsReport {
-        self.lanes.detach();
-        self.meter.finish(self.meter.latest(), self.records);
-        let mut ledger = Ledger::new();
-        self.lanes.counters(&mut ledger);
-        self.selector.counters(ledger.account(linerate_burst::Stage::Select, ""));
-        FlowsReport {
-            counts: *self.meter.counts(),
-            bytes_per_flow: self.bytes_per_flow,
-            elapsed: self.rounds.elapsed(),
-            ledger,
-            quiesced: self.rounds.quiesced(),
-            events: std::mem::take(&mut self.lanes.events),
-            failure: self.failure.or(self.lanes.failure.take().map(CaptureError::Port)),
-        }
-    }
-}
-
-/// Takes up interfaces of a lane that are new.
-fn learn_links(links: &mut Vec<Option<Link>>, table: &Table<'_>, head: &Shown<'_>) {
-    let map = table.map(head);
-    let new = &map[links.len().min(map.len())..];
-    links.extend(new.iter().map(|place| {
-        let interface = table.interfaces().get(usize::from(*place))?;
-        Link::from_linktype(interface.link.0)
-    }));
-}
-
-/// Meters the frames that are selected, as many at a time as lie behind one another.
-fn meter(
-    meter: &mut Meter,
-    selector: &mut Selector,
-    table: &Table<'_>,
-    head: &Shown<'_>,
-    links: &[Option<Link>],
-    records: &mut dyn Records,
-) {
-    if selector.take_all(head.burst.len()) {
-        meter.take(head.burst, links, records);
-        return;
-    }
-    let judged = table.is_filtered(head);
-    let mut begin = 0;
-    for (index, (desc, frame)) in head.burst.iter().enumerate() {
-        let mut desc = *desc;
-        table.place(head, &mut desc);
-        if selector.select(&desc, frame, judged).is_none() {
-            meter.take(head.burst.slice(begin..index), links, records);
-            begin = index + 1;
-        }
-    }
-    meter.take(head.burst.slice(begin..head.burst.len()), links, records);
 }

@@ -183,7 +183,7 @@ impl Meter {
 
     /// Moves the hand on, as far as time has passed.
     pub(crate) fn sweep(&mut self, records: &mut dyn Records) {
-        let now = self.clock.now.saturating_sub(TOLERANCE);
+        let now = self.clock.now.min(self.fragments.held_since()).saturating_sub(TOLERANCE);
         if self.clock.has_jumped {
             self.clock.has_jumped = false;
             self.end_far(now, records);

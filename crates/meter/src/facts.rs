@@ -8,6 +8,7 @@ mod general;
 
 pub(crate) use general::{Found, General, Packet};
 
+use crate::flow::Direction;
 use crate::key::{VLAN, WIDE, Wide, Words};
 use crate::record::{ACK, SYN};
 use crate::stats::options::kinds_of;
@@ -92,6 +93,17 @@ impl Facts {
         extensions: 0,
         is_usual: true,
     };
+
+    /// The originator that the packet names, and how.
+    pub fn direction(&self) -> Option<(usize, Direction)> {
+        match self.hint {
+            Hint::Nothing => None,
+            Hint::Syn => Some((self.side, Direction::Syn)),
+            Hint::SynAck => Some((self.side ^ 1, Direction::SynAck)),
+            Hint::Request => Some((self.side, Direction::IcmpType)),
+            Hint::Reply => Some((self.side ^ 1, Direction::IcmpType)),
+        }
+    }
 }
 
 /// Flags of a desc that a record must know of.

@@ -34,48 +34,62 @@ enum State {
 /// What is known of packets in fragments.
 #[derive(Default)]
 pub(crate) struct Fragments {
-    packets: HashMap<Key, State>,
+    packets: HashMap<Key, (u64, State)>,
     /// In the order in which they came, with the time.
     order: VecDeque<(u64, Key)>,
+    /// Packets of which fragments are held.
+    waiting: usize,
 }
 
 impl Fragments {
-    /// Takes a fragment. What can be accounted now is appended to `ready`, as whole as it will get.
-    pub fn take(&mut self, packet: Packet, ready: &mut Vec<Packet>) {
+    /// Takes a fragment, and says whether it is held. What can be accounted now is appended to `ready`, as whole as it
+    /// will get.
+    pub fn take(&mut self, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         let Some(key) = key_of(&packet) else {
             ready.push(packet);
-            return;
+            return false;
         };
         let is_first = packet.fragment.is_some_and(|fragment| fragment.is_first);
-        match self.packets.get_mut(&key) {
+        // By its own time, and not by when it is looked for what has expired: that depends on other packets.
+        if self.packets.get(&key).is_some_and(|(time, _)| packet.facts.time.abs_diff(*time) > PATIENCE) {
+            while self.packets.contains_key(&key) {
+                self.forget_first(ready);
+            }
+        }
+        match self.packets.get_mut(&key).map(|(_, state)| state) {
             Some(State::Known(ports, protocol)) if !is_first => ready.push(with(packet, *ports, *protocol)),
             Some(State::Waiting(held)) if !is_first => {
                 if held.len() < HELD {
                     held.push(packet);
-                } else {
-                    ready.push(packet);
+                    return true;
                 }
+                ready.push(packet);
             }
             Some(state) => {
                 let (ports, protocol) = ([packet.source.1, packet.destination.1], packet.protocol);
                 let before = std::mem::replace(state, State::Known(ports, protocol));
                 ready.push(packet);
                 if let State::Waiting(held) = before {
+                    self.waiting -= 1;
                     ready.extend(held.into_iter().map(|held| with(held, ports, protocol)));
                 }
             }
             None => {
                 self.make_room(ready);
-                self.order.push_back((packet.facts.time, key));
+                let time = packet.facts.time;
+                self.order.push_back((time, key));
+                self.waiting += usize::from(!is_first);
                 let state = if is_first {
                     ready.push(packet);
                     State::Known([packet.source.1, packet.destination.1], packet.protocol)
                 } else {
                     State::Waiting(vec![packet])
                 };
-                self.packets.insert(key, state);
+                self.packets.insert(key, (time, state));
+                return !is_first;
             }
         }
+        false
     }
 
     /// Gives up packets that began long before `now`, either way: what was held is appended to `ready`.
@@ -83,6 +97,11 @@ impl Fragments {
         while self.order.front().is_some_and(|(time, _)| now.abs_diff(*time) > PATIENCE) {
             self.forget_first(ready);
         }
+    }
+
+    /// No fragment that is held is older than this: the flow that it may belong to is not over for want of packets since.
+    pub fn held_since(&self) -> u64 {
+        self.order.front().filter(|_| self.waiting > 0).map_or(u64::MAX, |(time, _)| *time)
     }
 
     /// Gives up all.
@@ -99,8 +118,9 @@ impl Fragments {
     }
 
     fn forget_first(&mut self, ready: &mut Vec<Packet>) {
-        let state = self.order.pop_front().and_then(|(_, key)| self.packets.remove(&key));
-        if let Some(State::Waiting(held)) = state {
+        let forgotten = self.order.pop_front().and_then(|(_, key)| self.packets.remove(&key));
+        if let Some((_, State::Waiting(held))) = forgotten {
+            self.waiting -= 1;
             ready.extend(held);
         }
     }

@@ -9,15 +9,17 @@
 //! - `facts`: what counts of a frame, found once; `fragments` finds the ports of those that have none;
 //! - [`key`]: what makes a flow; `hash`: where it lies;
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
-//! - [`meter`]: the whole; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
+//! - [`meter`]: the whole; `account`: packets that are not like most; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
 //! - `encapsulation`: what few records say of the headers in front of their packets;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
+//! - `spread`: which of several meters a frame belongs to;
 //! - [`config`]: what can be chosen.
 //!
 //! What each field means is told in `docs/flows.md`.
 #![forbid(unsafe_code)]
 
+mod account;
 mod community;
 pub mod config;
 mod counts;
@@ -32,6 +34,7 @@ pub mod key;
 mod lifetime;
 pub mod meter;
 mod record;
+mod spread;
 pub mod stats;
 mod table;
 pub mod tcp;
@@ -41,5 +44,6 @@ pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use meter::Meter;
-pub use stats::{PacketBurst, PacketStats, Spread, Stats, StatsSide};
+pub use spread::Spread;
+pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, Summary};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -1,6 +1,6 @@
 //! How a record begins, ends, or gives way to another.
 
-use crate::facts::{Facts, Hint};
+use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Flow, Quality, Records};
 use crate::key::{Wide, Words, is_icmp};
 use crate::meter::Meter;
@@ -156,16 +156,5 @@ impl Meter {
             tcp,
             stats,
         }
-    }
-}
-
-/// The originator that a packet names, and how.
-pub(crate) fn direction_of(facts: &Facts) -> Option<(usize, Direction)> {
-    match facts.hint {
-        Hint::Nothing => None,
-        Hint::Syn => Some((facts.side, Direction::Syn)),
-        Hint::SynAck => Some((facts.side ^ 1, Direction::SynAck)),
-        Hint::Request => Some((facts.side, Direction::IcmpType)),
-        Hint::Reply => Some((facts.side ^ 1, Direction::IcmpType)),
     }
 }

@@ -12,11 +12,10 @@ use crate::encapsulation::{self, Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
 use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
-use crate::flow::{Direction, EndReason, Records};
+use crate::flow::{EndReason, Records};
 use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::lifetime::direction_of;
 use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
@@ -71,7 +70,7 @@ struct Batch {
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
+pub(crate) enum Counted {
     Done,
     /// It is of this flow, but not like most.
     Rare,
@@ -80,7 +79,7 @@ enum Counted {
 
 /// Frames of a round: as many as the processor fetches at the same time, and half as many again.
 const ROUND: usize = 32;
-/// How many packets ahead rare ones are looked for.
+/// How many packets ahead rare ones are looked for, and what level `tcp` needs is asked for.
 const AHEAD: usize = 8;
 
 impl Meter {
@@ -186,7 +185,10 @@ impl Meter {
             if let Some(hot) = self.hot.get(guess as usize) {
                 prefetch(hot);
             }
-            self.tcp.prefetch(guess);
+            // All at once would be more than the processor waits for at the same time: the others follow one by one.
+            if guesses.len() < AHEAD {
+                self.tcp.prefetch(guess);
+            }
             if facts.words.is_wide()
                 && let Some(wide) = self.wide.get(guess as usize)
             {
@@ -206,6 +208,7 @@ impl Meter {
         for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
             if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
                 self.prefetch_cold(*record, later);
+                self.tcp.prefetch(*record);
                 self.prefetch_stats(*record, later);
             }
             let record = match self.count(*guess, facts_of, &wides) {
@@ -292,7 +295,7 @@ impl Meter {
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
     #[inline(always)]
-    fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
+    pub(crate) fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
         let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
         if !hot.has(facts.words, self.mask) {
             return Counted::OtherFlow;
@@ -316,57 +319,6 @@ impl Meter {
             stats.count(guess, hot, facts, Some(gap));
         }
         Counted::Done
-    }
-
-    /// Counts a packet that is not of the guessed flow; returns its record.
-    #[inline(never)]
-    fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
-        match self.find(facts, wides) {
-            Some(found) if self.count(found, facts, wides) == Counted::Done => found,
-            found => self.account(found, facts, wides, records),
-        }
-    }
-
-    /// Counts any packet, of the flow that was found for it; returns its record.
-    #[inline(never)]
-    fn account(&mut self, mut found: Option<u32>, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
-        let mut before = None;
-        if let Some(record) = found
-            && let Some(reason) = self.is_over(record, facts)
-        {
-            before = (reason == EndReason::Active).then(|| self.before(record));
-            self.end(record, reason, records);
-            found = None;
-        }
-        let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
-        let hot = &mut self.hot[record as usize];
-        if hot.direction() == Direction::FirstPacket as u8
-            && let Some((originator, direction)) = direction_of(facts)
-        {
-            hot.set_direction(originator, direction as u8);
-        }
-        let clock = &self.clock;
-        if let Some(stats) = &mut self.stats {
-            let gap = self.cold[record as usize].gap(hot, facts);
-            stats.count(record, hot, facts, gap);
-            stats.note(record, facts, gap.is_none());
-        }
-        self.cold[record as usize].count(hot, facts, (&mut self.spills, record), |time| clock.coarse(time));
-        if facts.words.is_wide() {
-            self.wide[record as usize].extensions |= facts.extensions;
-        }
-        if facts.has_segment {
-            self.tcp.take_any(record, facts);
-        }
-        record
-    }
-
-    fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
-        self.table.find(facts.hash, |record| {
-            let hot = &self.hot[record as usize];
-            hot.has(facts.words, self.mask)
-                && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
-        })
     }
 }
 

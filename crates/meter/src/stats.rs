@@ -21,10 +21,10 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StatsSide {
     /// Lengths of the IP packets, bytes; of the least and the greatest 65,535 stands for that and more.
-    pub lengths: Spread,
+    pub lengths: Summary,
     /// Gaps between packets of this direction, ns: how much later one came than all before it. One that is neither later
     /// nor earlier than all before it counts as 0, one that is earlier than all before it as how much.
-    pub gaps: Spread,
+    pub gaps: Summary,
     /// Packets with payload, and all of ICMP, by its bytes: to 15, 31, 63, 127, 255, 511, 1,023, more.
     pub length_histogram: [u64; 8],
     /// Gaps between one such packet and the next of this direction: to 15 ms, 31, 63, 127, 255, 511, 1,023, more,
@@ -42,7 +42,7 @@ pub struct StatsSide {
 
 /// Of many numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct Summary {
     /// The least.
     pub min: u64,
     /// The greatest.

@@ -33,11 +33,11 @@ pub struct Tcp {
 /// One direction of a TCP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TcpSide {
-    /// The sequence number of the first SYN.
+    /// The sequence number of its SYN, the last one if there were several of different numbers.
     pub isn: Option<u32>,
-    /// The maximum segment size that its SYN announced (RFC 9293, 3.7.1).
+    /// The maximum segment size that its SYN announced (RFC 9293, 3.7.1), if not 0.
     pub mss: Option<u16>,
-    /// The window scale that its SYN announced (RFC 7323, 2).
+    /// The window scale that its SYN announced (RFC 7323, 2); at most 14.
     pub window_scale: Option<u8>,
     /// Its SYN permitted selective acknowledgement (RFC 2018).
     pub sack_permitted: bool,
@@ -56,7 +56,7 @@ pub struct TcpSide {
     pub retransmitted_bytes: u64,
     /// Segments of bytes not seen before that came behind later ones.
     pub out_of_order: u64,
-    /// Copies of one packet, which the network or a mirror made: the same sequence number and IPv4 identification.
+    /// Copies of one packet, which the network or a mirror made: the IPv4 identification of the one before.
     pub copies: u64,
     /// Acknowledgements that repeat the one before while data is outstanding.
     pub duplicate_acks: u64,
@@ -66,7 +66,7 @@ pub struct TcpSide {
     pub window_probes: u64,
     /// Times a segment began beyond what came next.
     pub gaps: u64,
-    /// Bytes of sequence space never seen, though later ones were.
+    /// Bytes never seen, though later ones were.
     pub gap_bytes: u64,
 }
 
@@ -121,9 +121,9 @@ pub enum ConnState {
     S2,
     /// Established, FIN from the responder alone.
     S3,
-    /// Established, RST from the originator.
+    /// Established, the first RST from the originator.
     Rsto,
-    /// Established, RST from the responder.
+    /// Established, the first RST from the responder.
     Rstr,
     /// A SYN and then RST from the originator, and no SYN with ACK.
     Rstos0,
@@ -133,7 +133,7 @@ pub enum ConnState {
     Sh,
     /// SYN with ACK and then FIN from the responder, and no SYN seen.
     Shr,
-    /// No SYN: joined mid-stream.
+    /// No SYN: joined mid-stream, or none of the others.
     Oth,
 }
 

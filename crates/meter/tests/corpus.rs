@@ -2,7 +2,7 @@
 
 mod support;
 
-use linerate_meter::{Config, Tunnels};
+use linerate_meter::{Config, Level, Tunnels};
 use std::process::Command;
 use support::captures::{captures, load};
 use support::{accounted, metered_frames, sorted};
@@ -12,7 +12,7 @@ fn every_frame_of_every_capture_is_accounted_for() {
     let (mut seen, mut total, mut tunnelled, mut orphans) = (0, 0, 0, 0);
     for path in captures("") {
         let Some((frames, Some(link))) = load(&path) else { continue };
-        let config = Config { max_flows: 1 << 14, ..Config::default() };
+        let config = Config { max_flows: 1 << 14, level: Level::Tcp, ..Config::default() };
         let (flows, counts) = metered_frames(&frames, link, &config, &[32]);
         accounted(&flows, &counts, &frames, &config);
         let (again, _) = metered_frames(&frames, link, &config, &[1, 77, 3, 500]);

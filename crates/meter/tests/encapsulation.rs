@@ -80,6 +80,9 @@ fn nothing_stays_of_a_flow_that_ended() {
     let flows = records(&[with, without], Link::Ethernet, &config);
     assert_eq!((flows[0].mpls[0], flows[0].vlans), ([7, 0, 0, 0], [1, 2]));
     assert_eq!((flows[1].mpls, flows[1].vlans, flows[1].macs), ([[0; 4]; 2], [0, 0], Some([OTHER, ONE])));
+    let inside: &[&dyn Header] = &[&link(ONE, OTHER), &ip(1, 2), &ip(3, 4), &ports(1, 2)];
+    let flows = records(&[with, inside], Link::Ethernet, &Config { tunnels: Tunnels::Inner, ..config });
+    assert_eq!((flows[0].macs, flows[1].macs), (Some([ONE, OTHER]), None), "IP in IP has none");
 }
 
 #[test]

@@ -7,12 +7,12 @@
 
 mod support;
 
-use linerate_burst::{Desc, Nanos};
+use linerate_burst::Nanos;
 use linerate_meter::{Config, Flow, Level, PacketStats, StatsSide};
-use linerate_record::Reader;
 use linerate_wire::Link;
 use std::fs;
 use std::path::{Path, PathBuf};
+use support::captures::load;
 
 const SECOND: u64 = 1_000_000_000;
 /// Rows, and the capture they are of.
@@ -73,17 +73,7 @@ fn metered(capture: &Path) -> Vec<Flow> {
         linger: Nanos(30 * SECOND),
         ..Config::default()
     };
-    let mut reader = Reader::open(capture.to_str().unwrap()).unwrap();
-    let mut frames: Vec<(Desc, Vec<u8>)> = Vec::new();
-    loop {
-        let shown = reader.fill().unwrap();
-        let count = shown.len();
-        if count == 0 {
-            break;
-        }
-        frames.extend(shown.iter().map(|(desc, frame)| (*desc, frame.to_vec())));
-        reader.consume(count);
-    }
+    let (frames, _) = load(capture).unwrap();
     let config = config.with_timeouts(Nanos(30 * SECOND), Nanos(300 * SECOND));
     support::metered_frames(&frames, Link::Ethernet, &config, &[32]).0
 }

@@ -50,7 +50,7 @@ pub struct Args {
     /// Of burst, without the reader, which takes a processor
     #[arg(long)]
     no_reader: bool,
-    /// Of flows, cases with so many active flows alone (256, 16384, 65536, 1048576, 10485760)
+    /// Of flows and flow-files, cases with so many active flows alone (256, 16384, 65536, 1048576, 10485760)
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
     /// Of flows, cases of this level of detail alone
@@ -79,8 +79,10 @@ enum Bench {
     Merge,
     /// Ports in memory into shared memory, read by another process
     Burst,
-    /// Frames in memory into flow records, over the number of active flows
+    /// Frames in memory into flow records, over active flows, levels, sizes and threads
     Flows,
+    /// Capture files into flow records, beside nfpcapd, softflowd and argus
+    FlowFiles,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing from a veth pair, beside tcpdump
@@ -144,12 +146,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 11] = [
+    let tables: [(Bench, Measure); 12] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
         (Bench::Flows, flows::run),
+        (Bench::FlowFiles, flows::files),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),

@@ -4,6 +4,8 @@ mod json;
 mod out;
 mod output;
 mod text;
+mod timeouts;
+mod workers;
 
 use self::json::SummaryJson;
 pub use self::out::encode;
@@ -17,13 +19,11 @@ use crate::signals::stop_on_signals;
 use crate::view::live::{Live, is_watched};
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
-use linerate_burst::Nanos;
 use linerate_engine::{Metering, Progress, Selection, Stop, Waiting};
-use linerate_meter::{Config, Timeouts, Tunnels};
+use linerate_meter::{Config, Spread, Tunnels};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::time::Duration;
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +34,7 @@ Examples:
   linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
   linerate flows eth0 --write flows/                Parquet files by date and hour, for DuckDB, ClickHouse, ...
   linerate flows eth0 --write null -t 10            how fast it is
+  linerate flows eth0 --workers 4 --idle udp=10     four threads share the flows; those of UDP end after 10 s
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
 docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
@@ -61,15 +62,19 @@ pub struct Args {
     /// How much is recorded of each flow
     #[arg(long, value_enum, default_value_t = Level::Counters)]
     level: Level,
-    /// Seconds without a packet after which a flow ends (default: TCP 300, UDP 120, ICMP 30, others 120)
-    #[arg(long, value_name = "S")]
-    idle: Option<f64>,
-    /// Seconds after which a flow that goes on is recorded, and begins anew (default: 1800)
-    #[arg(long, value_name = "S")]
-    active: Option<f64>,
-    /// The most flows at a time; beyond them the quietest give way
+    /// Seconds without a packet after which a flow ends: of all protocols, or as in tcp=300,udp=120,icmp=30,other=120 (the
+    /// default)
+    #[arg(long, value_name = "S|PROTOCOL=S,...")]
+    idle: Option<String>,
+    /// Seconds after which a flow that goes on is recorded, and begins anew, written like those of --idle (default: 1800)
+    #[arg(long, value_name = "S|PROTOCOL=S,...")]
+    active: Option<String>,
+    /// The most flows at a time, of all workers together; beyond them the quietest give way
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     max_flows: usize,
+    /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
     /// Packets of different VLANs are of different flows
     #[arg(long)]
     vlans: bool,
@@ -163,7 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
     let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
-        announce(&ports, &config);
+        announce(&ports, &config, args.workers);
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
@@ -172,6 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
         config,
+        workers: args.workers,
         records: &mut records,
         waiting: args.waiting(),
         duration,
@@ -206,8 +212,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     fn config(&self) -> anyhow::Result<Config> {
-        if self.max_flows == 0 || self.max_flows > Config::MOST_FLOWS {
-            return Err(usage(format!("--max-flows: from 1 to {}", grouped(Config::MOST_FLOWS as u64))));
+        if self.workers == 0 || self.workers > Spread::MOST {
+            return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
+        }
+        let most = Config::MOST_FLOWS * self.workers;
+        if self.max_flows == 0 || self.max_flows > most {
+            return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
         }
         let mut config = Config {
             max_flows: self.max_flows,
@@ -224,9 +234,9 @@ impl Args {
             seed: [RandomState::new().hash_one(1), RandomState::new().hash_one(2)],
             ..Config::default()
         };
-        let idle = self.idle.map(|s| timeout("--idle", s)).transpose()?;
-        let active = self.active.map(|s| timeout("--active", s)).transpose()?;
-        for timeouts in &mut config.timeouts {
+        let idle = timeouts::parse("--idle", self.idle.as_deref())?;
+        let active = timeouts::parse("--active", self.active.as_deref())?;
+        for (timeouts, (idle, active)) in config.timeouts.iter_mut().zip(idle.into_iter().zip(active)) {
             timeouts.idle = idle.unwrap_or(timeouts.idle);
             timeouts.active = active.unwrap_or(timeouts.active);
         }
@@ -262,23 +272,15 @@ impl Args {
     }
 }
 
-fn timeout(option: &str, seconds: f64) -> anyhow::Result<Nanos> {
-    let span: Duration = span(option, seconds)?;
-    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    if nanos == 0 || nanos > Timeouts::MOST.0 {
-        return Err(usage(format!("{option}: more than 0 and at most {} seconds", Timeouts::MOST.0 / 1_000_000_000)));
-    }
-    Ok(Nanos(nanos))
-}
-
-fn announce(ports: &[RxPort], config: &Config) {
+fn announce(ports: &[RxPort], config: &Config, workers: usize) {
     let mut out = std::io::stderr();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = config.bytes_per_flow();
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
+    let shared = if workers > 1 { format!(", in {workers} tables") } else { String::new() };
     let _ = writeln!(
         out,
-        "metering {}: up to {} flows of {narrow} bytes ({} MiB), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)",
+        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)",
         names.join(", "),
         grouped(config.max_flows as u64),
         memory(narrow),

@@ -34,10 +34,8 @@ impl Meter {
     }
 
     fn take_fragment(&mut self, packet: Packet) {
-        let is_later = is_orphan(&packet);
         let mut ready = std::mem::take(&mut self.ready);
-        self.fragments.take(packet, &mut ready);
-        self.counts.fragments_held += u64::from(is_later && ready.is_empty());
+        self.counts.fragments_held += u64::from(self.fragments.take(packet, &mut ready));
         for packet in ready.drain(..) {
             self.push_fragment(packet);
         }

@@ -1,7 +1,7 @@
 //! Lengths and gaps of one direction, in one cache line.
 
 use super::records::has_content;
-use super::{Spread, StatsSide, options};
+use super::{StatsSide, Summary, options};
 use crate::facts::Facts;
 use crate::flow::Side;
 
@@ -160,7 +160,7 @@ impl Line {
         gaps[0] = lengths.iter().sum::<u64>().saturating_sub(1 + gaps.iter().sum::<u64>());
         let squares = carried.length_squares + u128::from(self.length_squares.get());
         StatsSide {
-            lengths: Spread { min: self.shortest.into(), max: self.longest.into(), ..spread(side, squares) },
+            lengths: Summary { min: self.shortest.into(), max: self.longest.into(), ..spread(side, squares) },
             gaps: self.gaps(side),
             length_histogram: lengths,
             gap_histogram: gaps,
@@ -168,23 +168,23 @@ impl Line {
         }
     }
 
-    fn gaps(&self, side: &Side) -> Spread {
+    fn gaps(&self, side: &Side) -> Summary {
         if side.packets < 2 {
-            return Spread::default();
+            return Summary::default();
         }
         let count = (side.packets - 1) as f64;
         let mean = (side.last.0 - side.first.0) as f64 / count;
         let variance = (self.gap_squares / count - mean * mean).max(0.0);
-        Spread { min: self.gap_least.get(), max: self.gap_most.get(), mean, deviation: variance.sqrt() }
+        Summary { min: self.gap_least.get(), max: self.gap_most.get(), mean, deviation: variance.sqrt() }
     }
 }
 
 /// Mean and deviation of lengths.
-fn spread(side: &Side, squares: u128) -> Spread {
+fn spread(side: &Side, squares: u128) -> Summary {
     let (count, sum) = (u128::from(side.packets), u128::from(side.packet_bytes));
     let difference = squares.saturating_mul(count).saturating_sub(sum.saturating_mul(sum));
     let mean = side.packet_bytes as f64 / side.packets as f64;
-    Spread { mean, deviation: (difference as f64).sqrt() / side.packets as f64, ..Spread::default() }
+    Summary { mean, deviation: (difference as f64).sqrt() / side.packets as f64, ..Summary::default() }
 }
 
 /// Bins are powers of 2 from 16 on.

@@ -43,7 +43,7 @@ impl Packets {
         }
         let side = (facts.side as u64 & 1) << SIDE;
         let payload = u64::from(facts.payload).min(PAYLOAD);
-        let word = facts.time / MICROSECOND << TIME | u64::from(facts.flags) << FLAGS | side | payload;
+        let word = (facts.time / MICROSECOND) << TIME | u64::from(facts.flags) << FLAGS | side | payload;
         self.words[record as usize * self.each + usize::from(listed)] = word;
         listed + 1
     }
@@ -51,7 +51,7 @@ impl Packets {
     /// The listed packets of a record that began at `began`, ns, and has this end as its originator.
     pub fn of(&self, record: u32, listed: u8, began: u64, originator: usize) -> Vec<PacketStats> {
         let first = record as usize * self.each;
-        let began = began / MICROSECOND << TIME;
+        let began = (began / MICROSECOND) << TIME;
         let packet = |word: &u64| PacketStats {
             time: (word.wrapping_sub(began) >> TIME) * MICROSECOND,
             from_originator: (word >> SIDE & 1) as usize == originator,

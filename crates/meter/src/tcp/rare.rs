@@ -233,6 +233,7 @@ impl<'a> Rare<'a> {
         let below = payload.min(beyond(self.hot.next[side], first).max(0) as u32);
         let is_acked = payload > 0 && self.has(side, mark::ACKED) && beyond(behind, self.hot.acked[side]) <= 0;
         let is_keep_alive = payload == 1 && flags & (SYN | FIN) == 0 && beyond(start, self.hot.next[side]) == -1;
+        let is_answered = self.has(side, mark::ACKED) && beyond(end, self.hot.acked[side]) <= 0;
         let is_copy = segment.identification != 0 && segment.identification == self.hot.identification[side];
         let patience = self.patience();
         let trouble = &mut self.beside.troubles.of(&mut self.hot.trouble).sides[side];
@@ -240,7 +241,7 @@ impl<'a> Rare<'a> {
         let hole = trouble.fill(start, end);
         let class = match hole {
             _ if is_keep_alive => &mut trouble.keep_alives,
-            _ if is_copy => &mut trouble.copies,
+            _ if is_copy && !is_answered => &mut trouble.copies,
             Some(since) if is_prompt(since, time, patience) => &mut trouble.out_of_order,
             Some(_) => &mut trouble.unseen,
             None if is_acked => &mut trouble.spurious,

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod captures;
+pub mod naive_tcp;
 pub mod segments;
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};

@@ -107,11 +107,24 @@ pub fn config() -> Config {
 
 /// The records, in the order in which they end, of these segments in bursts of these sizes.
 pub fn flows(segments: &[Segment], config: &Config, bursts: &[usize], turned: bool) -> Vec<Flow> {
+    flows_with(segments, config, bursts, turned, |_, _, _| {})
+}
+
+/// The same of frames that were changed.
+pub fn flows_with(
+    segments: &[Segment],
+    config: &Config,
+    bursts: &[usize],
+    turned: bool,
+    change: impl Fn(&Segment, &mut Desc, &mut [u8]),
+) -> Vec<Flow> {
     let frames: Vec<(Desc, Vec<u8>)> = segments
         .iter()
         .map(|segment| {
-            let frame = segment.frame(turned);
-            (Desc::new(Nanos(segment.time), 0, frame.len() as u32), frame)
+            let mut frame = segment.frame(turned);
+            let mut desc = Desc::new(Nanos(segment.time), 0, frame.len() as u32);
+            change(segment, &mut desc, &mut frame);
+            (desc, frame)
         })
         .collect();
     metered_frames(&frames, Link::Ethernet, config, bursts).0

@@ -27,6 +27,7 @@ const OTHER_FLOWS: usize = 65_536;
 const PACKETS: usize = 20;
 const LEVELS: [Level; 3] = [Level::Counters, Level::Tcp, Level::Stats];
 
+/// Of frames in memory.
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > OTHER_FLOWS);
@@ -50,7 +51,15 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             rows.extend(cores::run(effort, level, flows));
         }
     }
-    for flows in [256, OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
+    Ok(rows)
+}
+
+/// Of capture files.
+pub(super) fn files(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let wants =
+        |flows: &usize| effort.flows.is_none_or(|wanted| wanted == *flows) && !(effort.quick && *flows > OTHER_FLOWS);
+    for flows in [256, OTHER_FLOWS, 1_048_576].into_iter().filter(wants) {
         rows.extend(peers::run(effort, flows)?);
     }
     Ok(rows)

@@ -2,6 +2,7 @@
 
 use super::out::FlowJson;
 use super::output::Totals;
+use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
 use linerate_burst::{Kind, Stage};
@@ -36,6 +37,9 @@ pub(super) struct SummaryJson<'a> {
     fragments_orphaned: u64,
     flow_bytes: usize,
     flow_bytes_ipv6: usize,
+    workers: Vec<WorkerJson>,
+    worker_imbalance: f64,
+    elephants: Vec<ElephantJson>,
     top: Vec<FlowJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     records_written: Option<u64>,
@@ -77,6 +81,9 @@ impl<'a> SummaryJson<'a> {
             fragments_orphaned: counts.fragments_orphaned,
             flow_bytes,
             flow_bytes_ipv6,
+            workers: workers(report),
+            worker_imbalance: unevenness(report),
+            elephants: elephants(report, totals),
             top: totals.top.iter().map(FlowJson::new).collect(),
             records_written: totals.written.map(|written| written.records),
             records_lost: totals.written.map(|written| written.lost),

@@ -14,6 +14,8 @@ pub(super) struct Totals {
     pub inner_flows: u64,
     /// Most bytes first.
     pub top: Vec<Flow>,
+    /// Most packets first.
+    pub top_packets: Vec<Flow>,
     /// What became of the records, where they are written.
     pub written: Option<Written>,
 }
@@ -32,11 +34,18 @@ impl Totals {
     fn add(&mut self, flow: &Flow) {
         self.flows += flow.flows;
         self.inner_flows += u64::from(flow.tunnel.is_some());
-        if self.top.len() < TOP || self.top.last().is_some_and(|least| least.frame_bytes() < flow.frame_bytes()) {
-            let place = self.top.partition_point(|other| other.frame_bytes() >= flow.frame_bytes());
-            self.top.insert(place, flow.clone());
-            self.top.truncate(TOP);
-        }
+        keep(&mut self.top, flow, Flow::frame_bytes);
+        keep(&mut self.top_packets, flow, Flow::packets);
+    }
+}
+
+/// Keeps a flow if it is among those of which there is the most.
+fn keep(top: &mut Vec<Flow>, flow: &Flow, size: impl Fn(&Flow) -> u64) {
+    let own = size(flow);
+    if top.len() < TOP || top.last().is_some_and(|least| size(least) < own) {
+        let place = top.partition_point(|other| size(other) >= own);
+        top.insert(place, flow.clone());
+        top.truncate(TOP);
     }
 }
 

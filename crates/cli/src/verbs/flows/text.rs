@@ -1,6 +1,7 @@
 //! The summary for people.
 
 use super::output::Totals;
+use super::workers;
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
@@ -40,7 +41,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
             text += &format!("  {} {what}\n", grouped(count));
         }
     }
-    text + &talkers(&totals.top) + &ledger::print(&report.ledger, report.quiesced)
+    text + &talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced)
 }
 
 /// The records with the most bytes.
@@ -66,14 +67,14 @@ fn talkers(top: &[Flow]) -> String {
     format!("{rows}\n")
 }
 
-fn end(end: End) -> String {
+pub(super) fn end(end: End) -> String {
     match end.address {
         IpAddr::V4(address) => format!("{address}:{}", end.port),
         IpAddr::V6(address) => format!("[{address}]:{}", end.port),
     }
 }
 
-fn protocol(number: u8) -> String {
+pub(super) fn protocol(number: u8) -> String {
     let name = match number {
         registry::TCP => "TCP",
         registry::UDP => "UDP",

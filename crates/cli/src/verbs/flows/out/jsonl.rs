@@ -1,7 +1,7 @@
 //! JSON lines under our own names (`linerate/flow/1`). A field's name in columns is its path here.
 
 use super::form::Encode;
-use linerate_meter::{Flow, PacketStats, Rtt, Side, Spread, Stats, StatsSide, Tcp, TcpSide};
+use linerate_meter::{Flow, PacketStats, Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -327,14 +327,14 @@ impl StatsJson {
 
 impl StatsSideJson {
     fn new(side: &StatsSide) -> Self {
-        let Spread { min, max, mean, deviation } = side.lengths;
+        let Summary { min, max, mean, deviation } = side.lengths;
         let lengths = LengthsJson { min, max, mean, deviation };
-        let Spread { min, max, mean, deviation } = side.gaps;
+        let Summary { min, max, mean, deviation } = side.gaps;
         let gaps = TimesJson { min_ns: min, max_ns: max, mean_ns: mean, deviation_ns: deviation };
         StatsSideJson {
             // Of no packet there is no length, of one no gap.
-            lengths: Some(lengths).filter(|_| side.lengths != Spread::default()),
-            gaps: Some(gaps).filter(|_| side.gaps != Spread::default()),
+            lengths: Some(lengths).filter(|_| side.lengths != Summary::default()),
+            gaps: Some(gaps).filter(|_| side.gaps != Summary::default()),
             length_histogram: side.length_histogram,
             gap_histogram: side.gap_histogram,
             ip_flags: side.ip_flags,

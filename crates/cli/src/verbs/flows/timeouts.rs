@@ -1,0 +1,80 @@
+//! Timeouts as text: seconds for all protocols, or for some of them.
+
+use super::super::capture::span;
+use crate::exit::usage;
+use linerate_burst::Nanos;
+use linerate_meter::Timeouts;
+
+/// In the order of [`Config::timeouts`](linerate_meter::Config::timeouts).
+const NAMES: [&str; 4] = ["tcp", "udp", "icmp", "other"];
+
+/// The timeout of each of [`NAMES`], where `text` sets it: `60`, or `tcp=300,udp=60`.
+pub(super) fn parse(option: &str, text: Option<&str>) -> anyhow::Result<[Option<Nanos>; 4]> {
+    let mut timeouts = [None; 4];
+    let Some(text) = text else { return Ok(timeouts) };
+    if let Ok(seconds) = text.trim().parse() {
+        return Ok([Some(timeout(option, seconds)?); 4]);
+    }
+    for part in text.split(',') {
+        let form = || {
+            usage(format!(
+                "{option}: {part:?} is neither seconds nor PROTOCOL=SECONDS; write {option} 60, or {option} \
+                 tcp=300,udp=60,icmp=10,other=30"
+            ))
+        };
+        let (name, seconds) = part.split_once('=').ok_or_else(form)?;
+        let seconds = seconds.trim().parse().map_err(|_| form())?;
+        let index = NAMES.iter().position(|known| name.trim().eq_ignore_ascii_case(known)).ok_or_else(|| {
+            usage(format!("{option}: {:?} is no protocol here; there are {}", name.trim(), NAMES.join(", ")))
+        })?;
+        if timeouts[index].replace(timeout(option, seconds)?).is_some() {
+            return Err(usage(format!("{option}: {} is given twice", NAMES[index])));
+        }
+    }
+    Ok(timeouts)
+}
+
+fn timeout(option: &str, seconds: f64) -> anyhow::Result<Nanos> {
+    let nanos = u64::try_from(span(option, seconds)?.as_nanos()).unwrap_or(u64::MAX);
+    if nanos == 0 || nanos > Timeouts::MOST.0 {
+        let most = Timeouts::MOST.seconds();
+        return Err(usage(format!("{option}: {seconds} s; more than 0 and at most {most} seconds")));
+    }
+    Ok(Nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_for_all_or_by_protocol() {
+        let seconds = |text| parse("--idle", text).unwrap().map(|time| time.map(|time| time.0 as f64 / 1e9));
+        assert_eq!(seconds(None), [None; 4]);
+        assert_eq!(seconds(Some("60")), [Some(60.0); 4]);
+        assert_eq!(seconds(Some("0.5")), [Some(0.5); 4]);
+        assert_eq!(seconds(Some("udp=60")), [None, Some(60.0), None, None]);
+        assert_eq!(seconds(Some("other=4, TCP=1,icmp=3,udp=2")), [Some(1.0), Some(2.0), Some(3.0), Some(4.0)]);
+        assert_eq!(seconds(Some("43200")), [Some(43200.0); 4]);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        for (text, says) in [
+            ("", "neither seconds nor"),
+            ("ten", "\"ten\" is neither seconds nor"),
+            ("tcp=300,60", "\"60\" is neither"),
+            ("tcp", "\"tcp\" is neither"),
+            ("tcp=", "\"tcp=\" is neither"),
+            ("sctp=9", "\"sctp\" is no protocol here; there are tcp, udp, icmp, other"),
+            ("tcp=1,tcp=2", "tcp is given twice"),
+            ("0", "more than 0"),
+            ("udp=43201", "at most 43200 seconds"),
+            ("-1", "no span of time"),
+            ("nan", "no span of time"),
+        ] {
+            let error = parse("--idle", Some(text)).unwrap_err().to_string();
+            assert!(error.contains("--idle") && error.contains(says), "{text}: {error}");
+        }
+    }
+}

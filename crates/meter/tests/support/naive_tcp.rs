@@ -1,0 +1,401 @@
+//! Figures of TCP straight from the definitions: every byte that is missing stands in a map, every round trip in a list.
+
+use super::segments::{ACK, FIN, MS, RST, SYN, Segment};
+use linerate_meter::{ConnState, History, Rtt, Tcp, TcpSide};
+use std::collections::BTreeMap;
+
+const FAR: i64 = 1 << 30;
+
+/// What is known of the bytes of one side, counted on beyond 2^32.
+#[derive(Default)]
+struct Bytes {
+    next: Option<i64>,
+    acked: Option<i64>,
+    /// Each byte never seen, with the number of its hole and when that began.
+    missing: BTreeMap<i64, (usize, u64)>,
+    holes: usize,
+    forgotten: u64,
+    timed: Option<(i64, u64, Timed)>,
+    /// Acknowledgements of the other side that repeat one.
+    repeats: Vec<(i64, u64)>,
+    identification: u16,
+    is_probed: bool,
+    isn: Option<u32>,
+    window: Option<u16>,
+    windows: Vec<u16>,
+    round_trips: Vec<u64>,
+    sent: Vec<char>,
+    again: u64,
+    bad: u64,
+    found: TcpSide,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Timed {
+    Data,
+    Syn,
+    SynAck,
+}
+
+/// One record.
+#[derive(Default)]
+pub struct Naive {
+    sides: [Bytes; 2],
+    handshake: [Option<u64>; 2],
+    history: Vec<(usize, char)>,
+    resets: Vec<usize>,
+    /// A gap is too much for a map of bytes.
+    pub is_too_much: bool,
+}
+
+fn units(time: u64) -> u64 {
+    time >> 10
+}
+
+/// A sequence number near one that is known.
+fn near(number: u32, known: Option<i64>) -> i64 {
+    let known = known.unwrap_or(number.into());
+    known + i64::from(number.wrapping_sub(known as u32) as i32)
+}
+
+impl Naive {
+    fn tell(&mut self, side: usize, letter: char) {
+        self.history.push((side, letter));
+    }
+
+    fn tell_once(&mut self, side: usize, letter: char) {
+        if !self.history.contains(&(side, letter)) {
+            self.tell(side, letter);
+        }
+    }
+
+    fn tell_counted(&mut self, side: usize, letter: char, count: u64) {
+        if [1, 10, 100, 1000].contains(&count) {
+            self.tell(side, letter);
+        }
+    }
+
+    pub fn take(&mut self, one: &Segment) {
+        let has = |flag: u8| one.flags & flag != 0;
+        if one.is_bad {
+            self.sides[one.side].bad += 1;
+            self.tell_counted(one.side, 'c', self.sides[one.side].bad);
+            return;
+        }
+        if has(SYN) && (has(FIN) || has(RST)) {
+            self.tell_once(one.side, 'q');
+        }
+        if has(RST) {
+            if has(FIN) {
+                self.tell_once(one.side, 'i');
+            }
+            self.resets.push(one.side);
+            self.tell_once(one.side, 'r');
+            return;
+        }
+        if has(SYN) {
+            self.tell_once(one.side, if has(ACK) { 'h' } else { 's' });
+        }
+        if has(ACK) {
+            self.acknowledge(one);
+        }
+        self.segment(one);
+        if !has(SYN) {
+            let me = &mut self.sides[one.side];
+            me.window = Some(one.window);
+            me.windows.push(one.window);
+            if one.window == 0 && !has(FIN) {
+                me.found.zero_windows += 1;
+                let count = me.found.zero_windows;
+                self.tell_counted(one.side, 'w', count);
+            }
+        }
+        if has(FIN) {
+            self.tell_once(one.side, 'f');
+        }
+    }
+
+    fn acknowledge(&mut self, one: &Segment) {
+        let (side, other) = (one.side, 1 - one.side);
+        let sent_next = self.sides[other].next;
+        let number = near(one.acknowledgement, sent_next.or(self.sides[other].acked));
+        let [first, second] = &mut self.sides;
+        let (me, peer) = if side == 0 { (first, second) } else { (second, first) };
+        if peer.is_probed && sent_next == Some(number - 1) {
+            peer.next = Some(number);
+            peer.is_probed = false;
+        }
+        if sent_next.is_some_and(|next| !(-FAR..FAR).contains(&(number - next))) {
+            return;
+        }
+        let is_bare = one.payload == 0 && one.flags & (SYN | FIN) == 0;
+        if peer.acked == Some(number) {
+            let is_same = one.window != 0 && me.window == Some(one.window);
+            let is_at_its_end = me.next.is_some() && me.next == Some(near(one.sequence, me.next));
+            if is_bare && is_same && is_at_its_end && peer.next > Some(number) {
+                me.found.duplicate_acks += 1;
+                peer.repeats.push((number, one.time));
+            }
+        }
+        peer.acked = peer.acked.max(Some(number));
+        if let Some((end, time, kind)) = peer.timed
+            && number >= end
+        {
+            peer.timed = None;
+            let took = units(one.time).checked_sub(units(time));
+            match (kind, took) {
+                (Timed::Data, Some(took)) => peer.round_trips.push(took),
+                (Timed::Syn, Some(took)) if one.flags & SYN != 0 => {
+                    self.handshake[0].get_or_insert(took);
+                }
+                (Timed::SynAck, Some(took)) => {
+                    self.handshake[1].get_or_insert(took);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn segment(&mut self, one: &Segment) {
+        let (syn, fin) = (i64::from(one.flags & SYN != 0), i64::from(one.flags & FIN != 0));
+        let length = syn + fin + one.payload as i64;
+        let other_is_shut = self.sides[1 - one.side].window == Some(0);
+        let patience = match self.handshake {
+            [Some(there), Some(back)] => there + back,
+            _ => 3_000_000 / 1024,
+        };
+        let me = &mut self.sides[one.side];
+        let start = near(one.sequence, me.next.or(me.acked));
+        let end = start + length;
+        let mut letters = Vec::new();
+        if length == 0 {
+            match me.next {
+                None => me.next = Some(start),
+                Some(next) => me.found.keep_alives += u64::from(start == next - 1),
+            }
+            if one.flags & ACK != 0 {
+                self.tell_once(one.side, 'a');
+                self.sides[one.side].sent.push('a');
+            }
+            return;
+        }
+        let is_plain = syn + fin == 0;
+        let before = me.next;
+        let gap = before.map(|next| start - next);
+        let is_other_syn = syn == 1 && me.isn != Some(one.sequence);
+        let is_again = match gap {
+            _ if is_other_syn => {
+                me.restart();
+                false
+            }
+            None => false,
+            Some(gap) if !(-FAR..FAR).contains(&gap) => {
+                me.restart();
+                false
+            }
+            Some(gap) if gap > 0 => {
+                if gap > 1000 {
+                    self.is_too_much = true;
+                    return;
+                }
+                me.found.gaps += 1;
+                let count = me.found.gaps;
+                letters.push(('g', count));
+                me.holes += 1;
+                (before.unwrap()..start).for_each(|byte| _ = me.missing.insert(byte, (me.holes, one.time)));
+                me.forget_old();
+                me.timed.get_or_insert((end, one.time, Timed::Data));
+                false
+            }
+            Some(0) if one.payload == 1 && is_plain && other_is_shut => {
+                me.found.window_probes += 1;
+                me.is_probed = true;
+                false
+            }
+            Some(0) => {
+                me.timed.get_or_insert((end, one.time, Timed::Data));
+                false
+            }
+            Some(_) if syn == 1 && one.flags & ACK != 0 && !me.sent.contains(&'h') => false,
+            Some(_) => true,
+        };
+        if is_again {
+            let next = before.unwrap();
+            me.timed = None;
+            let payload = start + syn..end - fin;
+            let seen = payload.clone().filter(|byte| *byte < next && !me.missing.contains_key(byte)).count() as u64;
+            let hole = (start..end).find_map(|byte| me.missing.get(&byte)).map(|(_, since)| *since);
+            (start..end).for_each(|byte| _ = me.missing.remove(&byte));
+            me.forget_old();
+            let asked = me.repeats.iter().rev().take_while(|(number, _)| *number == me.repeats.last().unwrap().0);
+            let is_fast = asked.clone().count() >= 2
+                && me.repeats.last().unwrap().0 == start
+                && one.time.saturating_sub(me.repeats.last().unwrap().1) <= 20 * MS;
+            let sent = &mut me.found.retransmitted;
+            let class = match hole {
+                _ if one.payload == 1 && is_plain && start == next - 1 => &mut me.found.keep_alives,
+                _ if one.identification == me.identification && one.identification != 0 && me.acked < Some(end) => {
+                    &mut me.found.copies
+                }
+                Some(since) if units(one.time).saturating_sub(units(since)) <= patience => &mut me.found.out_of_order,
+                Some(_) => &mut sent.unseen,
+                None if one.payload > 0 && me.acked >= Some(payload.end) => &mut sent.spurious,
+                None if is_fast => &mut sent.fast,
+                None => &mut sent.timeout,
+            };
+            *class += 1;
+            me.found.retransmitted_bytes += seen;
+            if seen > 0 {
+                me.again += 1;
+                letters.push(('t', me.again));
+            }
+        }
+        let is_probe = me.is_probed && gap == Some(0) && one.payload == 1 && is_plain && other_is_shut;
+        if !is_probe {
+            if before.is_none_or(|next| end > next) || me.next.is_none() {
+                me.next = Some(end);
+            }
+            if !is_again && gap.is_none_or(|gap| gap >= 0) {
+                me.is_probed = false;
+            }
+        }
+        if syn == 1 {
+            me.syn(one, start);
+        }
+        me.identification = one.identification;
+        if one.payload > 0 {
+            me.sent.push('d');
+        }
+        for (letter, count) in letters {
+            self.tell_counted(one.side, letter, count);
+        }
+        if one.payload > 0 {
+            self.tell_once(one.side, 'd');
+        }
+        if fin == 1 {
+            self.sides[one.side].sent.push('f');
+        }
+    }
+
+    /// What it says; `originator` is 0 or 1 as sides are.
+    pub fn tcp(&self, originator: usize) -> Tcp {
+        let order = [originator, 1 - originator];
+        let letter = |(side, letter): &(usize, char)| {
+            if *side == originator { letter.to_ascii_uppercase() } else { *letter }
+        };
+        let scaled = self.sides.iter().all(|side| side.found.window_scale.is_some());
+        Tcp {
+            state: self.state(order),
+            history: History(self.history.iter().map(letter).collect()),
+            syn_to_syn_ack: self.handshake[0].map(|units| units << 10),
+            syn_ack_to_ack: self.handshake[1].map(|units| units << 10),
+            sides: order.map(|side| self.sides[side].told(scaled)),
+        }
+    }
+
+    /// The table of states, from its first row to its last.
+    fn state(&self, [originator, responder]: [usize; 2]) -> ConnState {
+        let sent = |side: usize, letter: char| self.sides[side].sent.contains(&letter);
+        let either = |letter: char| sent(0, letter) || sent(1, letter);
+        let talked = |side: usize| sent(side, 'a') || sent(side, 'd');
+        let reset = self.resets.first().copied();
+        let fins = (sent(originator, 'f'), sent(responder, 'f'));
+        let opened = either('s') || either('h');
+        if (either('s') && either('h')) || (opened && talked(0) && talked(1)) {
+            return match (reset, fins) {
+                (Some(side), _) if side == originator => ConnState::Rsto,
+                (Some(_), _) => ConnState::Rstr,
+                (_, (true, true)) => ConnState::Sf,
+                (_, (true, false)) => ConnState::S2,
+                (_, (false, true)) => ConnState::S3,
+                _ => ConnState::S1,
+            };
+        }
+        if either('s') {
+            return match (reset, fins.0) {
+                (Some(side), _) if side == responder => ConnState::Rej,
+                (Some(_), _) => ConnState::Rstos0,
+                (None, true) => ConnState::Sh,
+                (None, false) => ConnState::S0,
+            };
+        }
+        let is_silent = self.sides[originator].next.is_none() && !self.resets.contains(&originator);
+        match () {
+            () if either('h') && is_silent && reset.is_some() => ConnState::Rstrh,
+            () if either('h') && is_silent && fins.1 => ConnState::Shr,
+            () => ConnState::Oth,
+        }
+    }
+}
+
+impl Bytes {
+    fn restart(&mut self) {
+        self.forgotten += self.missing.len() as u64;
+        self.missing.clear();
+        (self.next, self.acked, self.timed, self.is_probed) = (None, None, None, false);
+    }
+
+    /// Holes are runs of bytes of one number; those beyond the four newest are not known any more.
+    fn forget_old(&mut self) {
+        let mut runs: Vec<Vec<i64>> = Vec::new();
+        for (byte, (hole, _)) in &self.missing {
+            match runs.last_mut() {
+                Some(run) if *run.last().unwrap() == byte - 1 && self.missing[run.last().unwrap()].0 == *hole => {
+                    run.push(*byte);
+                }
+                _ => runs.push(vec![*byte]),
+            }
+        }
+        runs.sort_by_key(|run| (self.missing[&run[0]].0, run[0]));
+        for byte in runs.iter().rev().skip(4).flatten() {
+            self.missing.remove(byte);
+            self.forgotten += 1;
+        }
+    }
+
+    fn syn(&mut self, one: &Segment, start: i64) {
+        let kind = if one.flags & ACK != 0 { 'h' } else { 's' };
+        let is_new = self.isn != Some(one.sequence);
+        if is_new {
+            self.isn = Some(one.sequence);
+            self.found.isn = self.isn;
+            let has = |option: u8| one.options.chunks(4).find(|found| found[0] == option);
+            self.found.mss = has(2).map(|found| u16::from_be_bytes([found[2], found[3]])).filter(|mss| *mss > 0);
+            self.found.window_scale = has(3).map(|found| found[2].min(14));
+            self.found.sack_permitted = has(4).is_some();
+        }
+        if is_new || !self.sent.contains(&kind) {
+            let timed = if kind == 'h' || self.sent.contains(&'h') { Timed::SynAck } else { Timed::Syn };
+            self.timed = Some((start + 1, one.time, timed));
+        }
+        if kind == 'h'
+            && let Some((.., timed)) = &mut self.timed
+            && *timed == Timed::Syn
+        {
+            *timed = Timed::SynAck;
+        }
+        self.sent.push(kind);
+    }
+
+    fn told(&self, scaled: bool) -> TcpSide {
+        let times = &self.round_trips;
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<u64>() as f64 / count;
+        let deviation = (times.iter().map(|time| (*time as f64 - mean).powi(2)).sum::<f64>() / count).sqrt();
+        let rtt = Rtt {
+            count: times.len() as u64,
+            min: times.iter().min().map_or(0, |time| time << 10),
+            max: times.iter().max().map_or(0, |time| time << 10),
+            mean: if times.is_empty() { 0.0 } else { mean * 1024.0 },
+            deviation: if times.is_empty() { 0.0 } else { deviation * 1024.0 },
+        };
+        let shift = if scaled { self.found.window_scale.unwrap_or(0) } else { 0 };
+        let window = |window: Option<&u16>| window.map_or(0, |window| u32::from(*window) << shift);
+        TcpSide {
+            rtt,
+            window: [window(self.windows.iter().min()), window(self.windows.iter().max())],
+            gap_bytes: self.forgotten + self.missing.len() as u64,
+            ..self.found
+        }
+    }
+}

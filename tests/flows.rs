@@ -1,0 +1,21 @@
+//! Flow records beside what others counted of the same frames.
+//!
+//! - `live`: two hosts with real clients; the records are what the hosts' kernels and the clients themselves say;
+//! - `flood`: the same beside a SYN flood that the table cannot hold;
+//! - `corpus`: every capture beside `capinfos`, and in parts beside the whole;
+//! - `stage`, `clients`, `kernel`, `metered`: the hosts, what runs on them, what they count, what came out.
+
+#[path = "flows/clients.rs"]
+mod clients;
+#[path = "flows/corpus.rs"]
+mod corpus;
+#[path = "flows/flood.rs"]
+mod flood;
+#[path = "flows/kernel.rs"]
+mod kernel;
+#[path = "flows/live.rs"]
+mod live;
+#[path = "flows/metered.rs"]
+mod metered;
+#[path = "flows/stage.rs"]
+mod stage;

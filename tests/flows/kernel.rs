@@ -1,0 +1,103 @@
+//! What a host's kernel has counted: its sockets, its protocols, its interface.
+
+use crate::stage::Stage;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Counts of one host.
+pub struct Host {
+    /// Connections that are open.
+    pub sockets: Vec<Socket>,
+    /// `/proc/net/snmp` and `/proc/net/netstat`, as `Tcp.InSegs`.
+    counters: HashMap<String, u64>,
+    /// Frames and bytes that `eth0` received and sent.
+    pub received: [u64; 2],
+    pub sent: [u64; 2],
+}
+
+/// A connection, as `ss -ti` shows it (`struct tcp_info`, linux/tcp.h).
+#[derive(Debug)]
+pub struct Socket {
+    pub local_port: u64,
+    pub peer_port: u64,
+    values: HashMap<String, String>,
+}
+
+impl Host {
+    /// Asks the kernel.
+    pub fn look(stage: &Stage, host: &str) -> Self {
+        let shown = stage.ask(host, "ss", &["-HtienO", "state", "established"]);
+        let counters = ["/proc/net/snmp", "/proc/net/netstat"].map(|path| stage.ask(host, "cat", &[path]));
+        let shown_link = stage.ask(host, "ip", &["-s", "-j", "link", "show", "eth0"]);
+        let link: Value = serde_json::from_str(&shown_link).expect("JSON of ip");
+        let count = |way: &str| {
+            let stats = &link[0]["stats64"][way];
+            assert_eq!((&stats["dropped"], &stats["errors"]), (&0.into(), &0.into()), "{host}, {way}: {stats}");
+            ["packets", "bytes"].map(|name| stats[name].as_u64().expect("a count"))
+        };
+        Host {
+            sockets: shown.lines().map(Socket::parse).collect(),
+            counters: counters.iter().flat_map(|text| protocol_counters(text)).collect(),
+            received: count("rx"),
+            sent: count("tx"),
+        }
+    }
+
+    /// A counter of a protocol.
+    pub fn count(&self, name: &str) -> u64 {
+        *self.counters.get(name).unwrap_or_else(|| panic!("the kernel does not count {name}"))
+    }
+
+    /// What a counter has grown by.
+    pub fn since(&self, before: &Host, name: &str) -> u64 {
+        self.count(name) - before.count(name)
+    }
+
+    /// Segments sent, those sent again included, which `Tcp.OutSegs` leaves out (RFC 4022).
+    pub fn segments_sent(&self, before: &Host) -> u64 {
+        self.since(before, "Tcp.OutSegs") + self.since(before, "Tcp.RetransSegs")
+    }
+
+    /// Segments sent again by connections that are closed.
+    pub fn sent_again_by_closed(&self, before: &Host) -> u64 {
+        self.since(before, "Tcp.RetransSegs") - self.sockets.iter().map(Socket::retransmissions).sum::<u64>()
+    }
+
+    /// The open connection between these ports.
+    pub fn socket(&self, local_port: u64, peer_port: u64) -> &Socket {
+        let found = self.sockets.iter().find(|socket| (socket.local_port, socket.peer_port) == (local_port, peer_port));
+        found.unwrap_or_else(|| panic!("no connection from {local_port} to {peer_port}: {:?}", self.sockets))
+    }
+}
+
+impl Socket {
+    /// A number; 0 where `ss` leaves it out.
+    pub fn number(&self, name: &str) -> u64 {
+        self.values.get(name).map_or(0, |value| value.parse().unwrap_or_else(|_| panic!("{name}: {value}")))
+    }
+
+    /// All so far: `retrans:NOW/ALL`.
+    fn retransmissions(&self) -> u64 {
+        self.values.get("retrans").map_or(0, |value| value.rsplit('/').next().unwrap().parse().unwrap())
+    }
+
+    /// A line of `ss -HtieO state established`: two queues, two ends, then `name:value` or bare words.
+    fn parse(line: &str) -> Self {
+        let mut words = line.split_whitespace().skip(2);
+        let mut port = || words.next().and_then(|end| end.rsplit(':').next()?.parse().ok()).expect("an end");
+        let (local_port, peer_port) = (port(), port());
+        let values = words.filter_map(|word| word.split_once(':'));
+        Socket { local_port, peer_port, values: values.map(|(name, value)| (name.into(), value.into())).collect() }
+    }
+}
+
+/// Pairs of lines `Tcp: NAME...` and `Tcp: VALUE...`; what can be below 0 is left out.
+fn protocol_counters(text: &str) -> Vec<(String, u64)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let pairs = lines.chunks_exact(2).flat_map(|pair| {
+        let protocol = pair[0].split(':').next().unwrap_or_default();
+        let (names, values) = (pair[0].split_whitespace().skip(1), pair[1].split_whitespace().skip(1));
+        names.zip(values).map(move |(name, value)| (format!("{protocol}.{name}"), value))
+    });
+    pairs.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
+}

@@ -1,0 +1,121 @@
+//! What came out of `linerate flows`.
+
+use crate::stage::SERVER;
+use serde_json::Value;
+
+/// Records and the summary of a run that lost nothing of what passed between the hosts.
+pub struct Metered {
+    pub summary: Value,
+    /// Frames that the port lost at which the flood arrives.
+    pub lost_beside: u64,
+    pub records: Vec<Record>,
+}
+
+/// One record, as far as it can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub orig: (String, u64),
+    pub resp: (String, u64),
+    pub protocol: u64,
+    /// From the originator, and from the responder.
+    pub sides: [Side; 2],
+    pub flows: u64,
+    pub end: String,
+    pub quality: Vec<String>,
+}
+
+/// What went one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    pub packets: u64,
+    pub frame_bytes: u64,
+    pub packet_bytes: u64,
+    pub payload_bytes: u64,
+}
+
+pub const TCP: u64 = 6;
+pub const UDP: u64 = 17;
+
+impl Metered {
+    /// Reads the records of a run; it and who shared its frames must have proven that nothing else was lost.
+    pub fn new(summary: Value, shared: Option<Value>, file: &str) -> Self {
+        let mut lost_beside = 0;
+        for summary in [Some(&summary), shared.as_ref()].into_iter().flatten() {
+            let accounts = summary["accounts"].as_array().expect("accounts");
+            let beside = accounts.iter().filter(|account| {
+                account["stage"] == "receive" && account["subject"].as_str().is_some_and(|name| name.contains("beside"))
+            });
+            let drops = beside.flat_map(|account| account["drops"].as_object().expect("drops").values());
+            lost_beside += drops.map(|count| count.as_u64().expect("a count")).sum::<u64>();
+            let proven = (&summary["lost"], &summary["balanced"], &summary["failure"]);
+            assert_eq!(proven, (&lost_beside.into(), &true.into(), &Value::Null), "{:#}", summary["accounts"]);
+        }
+        let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let records = text.lines().map(|line| Record::new(&serde_json::from_str(line).expect("a line of JSON")));
+        Metered { summary, lost_beside, records: records.collect() }
+    }
+
+    /// A number of the summary.
+    pub fn number(&self, name: &str) -> u64 {
+        self.summary[name].as_u64().unwrap_or_else(|| panic!("no {name}: {:#}", self.summary))
+    }
+
+    /// The only record of a port to a port of the server.
+    pub fn only(&self, protocol: u64, from: u64, to: u64) -> &Record {
+        let found: Vec<&Record> = self.to(protocol, to).filter(|record| record.orig.1 == from).collect();
+        assert_eq!(found.len(), 1, "records of protocol {protocol}, {from} to {to}: {found:#?}");
+        found[0]
+    }
+
+    /// Records of a protocol to a port of the server.
+    pub fn to(&self, protocol: u64, port: u64) -> impl Iterator<Item = &Record> {
+        let is_it =
+            move |record: &&Record| (record.protocol, record.resp.1, &*record.resp.0) == (protocol, port, SERVER);
+        self.records.iter().filter(is_it)
+    }
+}
+
+impl Record {
+    fn new(json: &Value) -> Self {
+        let end = |name: &str| {
+            let (address, port) = (&json[format!("{name}_address")], &json[format!("{name}_port")]);
+            (address.as_str().expect("an address").to_owned(), port.as_u64().expect("a port"))
+        };
+        let names = json["quality"].as_array().expect("qualities").iter();
+        Record {
+            orig: end("orig"),
+            resp: end("resp"),
+            protocol: json["protocol"].as_u64().expect("a protocol"),
+            sides: ["orig", "resp"].map(|name| Side::new(&json[name])),
+            flows: json["flows"].as_u64().expect("flows"),
+            end: json["end_reason"].as_str().expect("a reason").to_owned(),
+            quality: names.map(|name| name.as_str().expect("a name").to_owned()).collect(),
+        }
+    }
+}
+
+impl Side {
+    fn new(json: &Value) -> Self {
+        let count = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("no {name}: {json}"));
+        Side {
+            packets: count("packets"),
+            frame_bytes: count("frame_bytes"),
+            packet_bytes: count("packet_bytes"),
+            payload_bytes: count("payload_bytes"),
+        }
+    }
+}
+
+/// Sums of each way over records.
+pub fn sums<'a>(records: impl IntoIterator<Item = &'a Record>) -> [Side; 2] {
+    let mut sums = [Side::default(); 2];
+    for record in records {
+        for (sum, side) in sums.iter_mut().zip(record.sides) {
+            sum.packets += side.packets;
+            sum.frame_bytes += side.frame_bytes;
+            sum.packet_bytes += side.packet_bytes;
+            sum.payload_bytes += side.payload_bytes;
+        }
+    }
+    sums
+}

@@ -1,0 +1,116 @@
+//! Flow records: the same for any number of workers and for frames in several files, and what the summary says of the work.
+
+use linerate_tests::support::program::run;
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, corpus, has_tools, tool};
+use linerate_wire::build::Frame;
+use linerate_wire::{MacAddr, ethernet, ipv4, udp};
+use serde_json::Value;
+use std::fs;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Both directions of 100 pairs of hosts, in turn; of the last pair as many frames as of all others together.
+fn conversations() -> Vec<Record> {
+    let frame = |number: u64| {
+        let host = if number.is_multiple_of(2) { (number / 2 % 99) as u8 } else { 200 };
+        let address = |host: u8| [10, 0, 0, host].into();
+        let (from, to) = if (number / 400).is_multiple_of(2) { (host, 250) } else { (250, host) };
+        let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+        let network = ipv4::Header { source: address(from), destination: address(to), ..ipv4::Header::new(0) };
+        let ports = udp::Header { source_port: 53, destination_port: 53 };
+        let bytes = Frame::new(&[&link, &network, &ports], &number.to_be_bytes()).to_vec().unwrap();
+        Record { time: 1_700_000_000 * SECOND + number * 1_000_000, wire: bytes.len() as u32, bytes }
+    };
+    (0..4000).map(frame).collect()
+}
+
+/// The lines on standard output, sorted.
+fn lines(arguments: &[&str]) -> Vec<String> {
+    let ended = run(&[&["flows", "--write", "-"], arguments].concat()).good();
+    let mut lines: Vec<String> = ended.output.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn workers_write_the_lines_of_one() {
+    let scratch = Scratch::new();
+    let file = scratch.file("conversations.pcap");
+    records::write(&file, &conversations());
+    let one = lines(&["-r", &file]);
+    assert_eq!(one.len(), 100);
+    assert!(lines(&["-r", &file, "--workers", "3"]) == one);
+    let written = scratch.file("flows.jsonl");
+    run(&["flows", "-r", &file, "--workers", "8", "--write", &written, "-q"]).good();
+    assert_eq!(fs::read_to_string(&written).unwrap().lines().count(), 100);
+    if let Some(mix) = corpus("real-mix.pcap") {
+        let mix = mix.to_str().unwrap();
+        let one = lines(&["-r", mix]);
+        assert!(one.len() > 1000 && lines(&["-r", mix, "--workers", "3"]) == one);
+    }
+}
+
+/// Each direction in a file of its own, as a tap gives them: their frames are taken in order of time.
+#[test]
+fn several_files_are_one_stream() {
+    let scratch = Scratch::new();
+    let (there, back, both) = (scratch.file("there.pcap"), scratch.file("back.pcap"), scratch.file("both.pcap"));
+    // The responder of a flow is told from the first packet alone, and a flow ends by its idle timeout in between.
+    let mut all = conversations();
+    for (number, record) in all.iter_mut().enumerate() {
+        record.time += number as u64 / 1200 * 20 * SECOND;
+    }
+    let part = |is_back| all.iter().enumerate().filter(move |(at, _)| (at / 400 % 2 == 1) == is_back);
+    records::write(&there, &part(false).map(|(_, one)| one.clone()).collect::<Vec<_>>());
+    records::write(&back, &part(true).map(|(_, one)| one.clone()).collect::<Vec<_>>());
+    records::write(&both, &all);
+    if has_tools(&["mergecap"]) {
+        tool("mergecap", &["-F", "nsecpcap", "-w", &both, &there, &back]);
+    }
+    let idle = ["--idle", "tcp=1,udp=10"];
+    let expected = lines(&[&["-r", &both][..], &idle].concat());
+    assert_eq!(expected.len(), 400);
+    assert!(!expected.iter().any(|line| line.contains("out_of_time")));
+    for workers in ["1", "3"] {
+        let found = lines(&[&["-r", &back, "-r", &there, "--workers", workers][..], &idle].concat());
+        assert!(found == expected, "{workers} workers: {} lines of {}", found.len(), expected.len());
+    }
+}
+
+#[test]
+fn the_summary_tells_load_and_elephants() {
+    let scratch = Scratch::new();
+    let file = scratch.file("conversations.pcap");
+    records::write(&file, &conversations());
+    let json = run(&["flows", "-r", &file, "--workers", "8", "--json"]).good().json();
+    let workers = json["workers"].as_array().unwrap();
+    let sum = |name: &str| workers.iter().map(|worker| worker[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((workers.len(), sum("frames"), sum("flows")), (8, 4000, 100));
+    assert_eq!(Value::from(sum("bytes")), json["bytes"]);
+    assert!(json["worker_imbalance"].as_f64().unwrap() >= 4.0, "half of all frames are one worker's");
+    let elephants = json["elephants"].as_array().unwrap();
+    assert_eq!(elephants.len(), 1);
+    assert_eq!((&elephants[0]["packets_share"], &elephants[0]["packets"]), (&0.5.into(), &2000.into()));
+    let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;
+    for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of all frames"] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let text = run(&["flows", "-r", &file]).good().output;
+    assert!(!text.contains("elephant") && !text.contains("worker"), "{text}");
+}
+
+#[test]
+fn wrong_options_are_named() {
+    for (arguments, says) in [
+        (&["--workers", "0"][..], "--workers: from 1 to 64"),
+        (&["--workers", "65"], "--workers: from 1 to 64"),
+        (&["--idle", "sctp=9"], "there are tcp, udp, icmp, other"),
+        (&["--active", "tcp=x"], "--active: \"tcp=x\" is neither"),
+        (&["--max-flows", "99999999"], "or more with more --workers"),
+    ] {
+        let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
+        assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(says), "{arguments:?}: {}", ended.errors);
+    }
+}
