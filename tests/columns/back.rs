@@ -149,6 +149,7 @@ fn flow(row: &Row) -> Flow {
     };
     assert_eq!(all.number::<u64>("first_time"), flow.first().0);
     assert_eq!(all.number::<u64>("last_time"), flow.last().0);
+    assert_eq!(all.text("community_id"), Some(flow.community_id(0).as_str()));
     assert_eq!(all.number::<u64>("duration_ns"), flow.last().0.saturating_sub(flow.first().0));
     flow
 }

@@ -1,7 +1,7 @@
 //! What a killed run and a full disk leave behind.
 
 use super::places::parquet_files;
-use super::rows::read;
+use super::rows::count;
 use linerate_tests::support::program::{Ended, linerate, program, spawn};
 use linerate_tests::support::{Scratch, is_root, skip, wait_until};
 use rustix::process::Signal;
@@ -48,7 +48,7 @@ fn a_killed_run_leaves_finished_files_alone() {
     let _ = running.end();
     feeder.join().unwrap();
     let files = parquet_files(&folder);
-    let rows: usize = files.iter().map(|path| read(path).len()).sum();
+    let rows: usize = files.iter().map(|path| count(path)).sum();
     assert!(rows > 100, "{rows} rows in {files:?}");
     // Another run adds to the folder what is its own, and takes nothing away.
     let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &folder, "-q"]).stdin(Stdio::piped()));
@@ -56,7 +56,7 @@ fn a_killed_run_leaves_finished_files_alone() {
     assert_eq!(running.end().status, 0);
     let after = parquet_files(&folder);
     assert_eq!(after.len(), files.len() + 1);
-    assert_eq!(after.iter().map(|path| read(path).len()).sum::<usize>(), rows + 1000);
+    assert_eq!(after.iter().map(|path| count(path)).sum::<usize>(), rows + 1000);
 }
 
 /// Runs the program in a folder of so many KiB, and shows the folder to `look` before it goes.
@@ -89,7 +89,7 @@ fn a_full_disk_keeps_finished_files_and_is_told() {
             assert!(ended.errors.contains(word), "{word:?} is not in {}", ended.errors);
         }
         let files = parquet_files(folder.to_str().unwrap());
-        let rows: usize = files.iter().map(|path| read(path).len()).sum();
+        let rows: usize = files.iter().map(|path| count(path)).sum();
         assert!(
             ended.errors.contains(&format!("{rows} are written, {} files are complete", files.len())),
             "{}",

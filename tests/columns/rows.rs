@@ -21,6 +21,13 @@ pub fn read(path: &Path) -> Vec<Row> {
     batches.flat_map(|batch| (0..batch.num_rows()).map(move |row| one(&batch, row)).collect::<Vec<_>>()).collect()
 }
 
+/// How many rows there are, all of which can be read.
+pub fn count(path: &Path) -> usize {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
+    let reader = reader.unwrap_or_else(|error| panic!("{path:?}: {error}")).build().unwrap();
+    reader.map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")).num_rows()).sum()
+}
+
 fn one(batch: &RecordBatch, row: usize) -> Row {
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());

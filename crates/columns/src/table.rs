@@ -84,6 +84,7 @@ fn add<T>(
 
 const FLOW: &[Row<Flow>] = &[
     always("id", Get::U64(|flow| Some(flow.id))),
+    always("community_id", Get::Text(|flow, text| text.push_str(&flow.community_id(0)))),
     always("first_time", Get::Time(|flow| Some(flow.first()))),
     always("last_time", Get::Time(|flow| Some(flow.last()))),
     always("duration_ns", Get::U64(|flow| Some(flow.last().0.saturating_sub(flow.first().0)))),

@@ -39,6 +39,7 @@ impl Encode for Lines {
 pub(in super::super) struct FlowJson<'a> {
     schema: &'static str,
     id: String,
+    community_id: String,
     first_time_ns: u64,
     last_time_ns: u64,
     duration_ns: u64,
@@ -199,6 +200,7 @@ impl<'a> FlowJson<'a> {
         FlowJson {
             schema: "linerate/flow/1",
             id: id(flow.id),
+            community_id: flow.community_id(0),
             first_time_ns: flow.first().0,
             last_time_ns: flow.last().0,
             duration_ns: flow.last().0.saturating_sub(flow.first().0),

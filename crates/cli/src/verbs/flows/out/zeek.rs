@@ -43,6 +43,7 @@ struct ConnJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tunnel_parents: Option<[String; 1]>,
     ip_proto: u8,
+    community_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     orig_l2_addr: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +79,7 @@ impl<'a> ConnJson<'a> {
             resp_ip_bytes: resp.packet_bytes,
             tunnel_parents: flow.tunnel.map(|tunnel| [uid(tunnel.parent)]),
             ip_proto: flow.protocol,
+            community_id: flow.community_id(0),
             orig_l2_addr: flow.macs.map(|macs| macs[0].to_string()),
             resp_l2_addr: flow.macs.map(|macs| macs[1].to_string()),
             vlan: tag(flow.vlans[0]),
