@@ -4,6 +4,9 @@ use super::{jsonl, zeek};
 use linerate_meter::Flow;
 use std::io::{self, Write};
 
+/// How a file begins.
+type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encode>>;
+
 /// One way to write flows.
 #[derive(Debug)]
 pub(in super::super) struct Form {
@@ -15,7 +18,7 @@ pub(in super::super) struct Form {
     /// of many flows, each group in the order of time.
     pub lines: bool,
     /// Begins a file.
-    pub start: fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encode>>,
+    pub start: Start,
 }
 
 /// A file being written.
