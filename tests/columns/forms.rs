@@ -63,7 +63,7 @@ fn zeek_reads_its_own_names() {
     let tcp = flow.tcp.as_mut().unwrap();
     tcp.sides[0].retransmitted_bytes = 30;
     tcp.sides[0].gap_bytes = 7;
-    let line = &lines("zeek", &[flow.clone()])[0];
+    let line = &lines("zeek", std::slice::from_ref(&flow))[0];
     assert_eq!(
         line,
         &json!({
@@ -76,7 +76,7 @@ fn zeek_reads_its_own_names() {
     );
     flow.tcp = None;
     flow.tunnel = None;
-    let line = &lines("zeek", &[flow.clone()])[0];
+    let line = &lines("zeek", std::slice::from_ref(&flow))[0];
     let absent = ["conn_state", "history", "missed_bytes", "tunnel_parents"];
     assert!(absent.iter().all(|name| line.get(name).is_none()), "{line}");
     flow.protocol = 17;
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn any_flow_is_a_line_of_zeeks_with_its_counts(flow in any_flow()) {
-        let line = &lines("zeek", &[flow.clone()])[0];
+        let line = &lines("zeek", std::slice::from_ref(&flow))[0];
         prop_assert_eq!(line["orig_pkts"].as_u64(), Some(flow.sides[0].packets));
         prop_assert_eq!(line["resp_ip_bytes"].as_u64(), Some(flow.sides[1].packet_bytes));
         let micros = (line["ts"].as_f64().unwrap() * 1e6).round();

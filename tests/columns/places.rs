@@ -17,11 +17,23 @@ fn text(row: &Row) -> String {
 
 /// Rows in an order of their own.
 pub fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.iter_mut().for_each(round);
     rows.sort_by_cached_key(text);
     rows
 }
 
+/// Floats are read from JSON to their last digit but one.
+fn round(row: &mut Row) {
+    for value in row.values_mut().filter(|value| value.is_f64()) {
+        *value = value.as_f64().map(|real| format!("{real:.9e}")).into();
+    }
+}
+
+/// All complete files in a folder, which the program may not have made yet.
 pub fn parquet_files(folder: &str) -> Vec<PathBuf> {
+    if !Path::new(folder).exists() {
+        return Vec::new();
+    }
     files(Path::new(folder))
         .into_iter()
         .filter(|path| path.extension().is_some_and(|ending| ending == "parquet"))

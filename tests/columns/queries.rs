@@ -29,8 +29,7 @@ fn page(database: &str) -> (String, Vec<Query>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/queries.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (mut heading, mut view, mut queries) = (String::new(), None, Vec::new());
-    let mut parts = page.split("\n```");
-    while let Some(part) = parts.next() {
+    for part in page.split("\n```") {
         let (kind, text) = part.split_once('\n').unwrap_or_default();
         if kind == "sql" {
             queries.push(Query { heading: heading.clone(), text: text.to_owned() });

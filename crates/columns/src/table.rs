@@ -6,15 +6,15 @@ use arrow_schema::{Field, Schema};
 use linerate_meter::{Flow, Quality, Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide};
 use std::fmt::Write;
 
+/// From flows to the values of a column.
+type Make = Box<dyn Fn(&[&Flow]) -> ArrayRef + Send>;
+
 /// One column of a file.
 pub(crate) struct Column {
     pub field: Field,
     /// Its values for these flows.
-    pub array: Box<Values>,
+    pub array: Make,
 }
-
-/// The values of a column for flows.
-pub(crate) type Values = dyn Fn(&[&Flow]) -> ArrayRef + Send;
 
 /// A column of a part of a flow.
 struct Row<T: 'static> {

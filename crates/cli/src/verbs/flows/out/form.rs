@@ -4,6 +4,9 @@ use super::{jsonl, zeek};
 use linerate_meter::Flow;
 use std::io::{self, Write};
 
+/// How a file begins.
+type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encode>>;
+
 /// One way to write flows.
 #[derive(Debug)]
 pub(in super::super) struct Form {
@@ -17,9 +20,6 @@ pub(in super::super) struct Form {
     /// Begins a file.
     pub start: Start,
 }
-
-/// Begins to write into something.
-pub type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encode>>;
 
 /// A file being written.
 pub(in super::super) trait Encode: Send {

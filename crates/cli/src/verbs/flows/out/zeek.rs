@@ -71,7 +71,7 @@ impl<'a> ConnJson<'a> {
             orig_bytes: sequence_bytes(flow, 0),
             resp_bytes: sequence_bytes(flow, 1),
             conn_state: conn_state(flow),
-            missed_bytes: flow.tcp.as_ref().map(|tcp| tcp.sides.iter().map(|side| side.gap_bytes).sum()),
+            missed_bytes: flow.tcp.as_ref().map(|tcp| tcp.sides[0].gap_bytes.saturating_add(tcp.sides[1].gap_bytes)),
             history: flow.tcp.as_ref().map(|tcp| tcp.history.0.as_str()),
             orig_pkts: orig.packets,
             orig_ip_bytes: orig.packet_bytes,
