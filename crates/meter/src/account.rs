@@ -8,10 +8,10 @@ use crate::meter::{Counted, Meter};
 impl Meter {
     /// Counts a packet that is not of the guessed flow; returns its record.
     #[inline(never)]
-    pub(crate) fn search(&mut self, facts: &Facts, wides: &[Wide], records: &mut dyn Records) -> u32 {
-        match self.find(facts, wides) {
-            Some(found) if self.count(found, facts, wides) == Counted::Done => found,
-            found => self.account(found, facts, wides, records),
+    pub(crate) fn search(&mut self, facts: &Facts, wide: &Wide, records: &mut dyn Records) -> u32 {
+        match self.find(facts, wide) {
+            Some(found) if self.count(found, facts, wide) == Counted::Done => found,
+            found => self.account(found, facts, wide, records),
         }
     }
 
@@ -21,7 +21,7 @@ impl Meter {
         &mut self,
         mut found: Option<u32>,
         facts: &Facts,
-        wides: &[Wide],
+        wide: &Wide,
         records: &mut dyn Records,
     ) -> u32 {
         let mut before = None;
@@ -32,7 +32,7 @@ impl Meter {
             self.end(record, reason, records);
             found = None;
         }
-        let record = found.unwrap_or_else(|| self.begin(facts, wides, before, records));
+        let record = found.unwrap_or_else(|| self.begin(facts, wide, before, records));
         let hot = &mut self.hot[record as usize];
         if hot.direction() == Direction::FirstPacket as u8
             && let Some((originator, direction)) = facts.direction()
@@ -55,11 +55,10 @@ impl Meter {
         record
     }
 
-    fn find(&self, facts: &Facts, wides: &[Wide]) -> Option<u32> {
+    fn find(&self, facts: &Facts, wide: &Wide) -> Option<u32> {
         self.table.find(facts.hash, |record| {
             let hot = &self.hot[record as usize];
-            hot.has(facts.words, self.mask)
-                && (!facts.words.is_wide() || self.wide[record as usize].key == wides[facts.wide])
+            hot.has(facts.words, self.mask) && (!facts.words.is_wide() || self.wide[record as usize].key == *wide)
         })
     }
 }

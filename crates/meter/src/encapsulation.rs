@@ -42,31 +42,6 @@ impl Encapsulation {
     }
 }
 
-/// Those of the packets of a round, which know theirs by number.
-#[derive(Default)]
-pub(crate) struct Round(Vec<Encapsulation>);
-
-impl Round {
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// The number for [`Facts::encapsulation`]; 0 where there is nothing to say.
-    #[inline(always)]
-    pub fn push(&mut self, encapsulation: Encapsulation) -> u32 {
-        if encapsulation == Encapsulation::default() {
-            return 0;
-        }
-        self.0.push(encapsulation);
-        self.0.len() as u32
-    }
-
-    #[inline(always)]
-    pub fn get(&self, facts: &Facts) -> Option<&Encapsulation> {
-        self.0.get((facts.encapsulation as usize).checked_sub(1)?)
-    }
-}
-
 /// Of all records.
 pub(crate) struct Encapsulations {
     /// Room for all, if MAC addresses are asked for.
@@ -133,8 +108,10 @@ impl Encapsulations {
 
 impl Meter {
     /// Notes what is in front of a packet that was counted, if it is the first one of its direction.
-    pub(crate) fn note_encapsulation(&mut self, record: u32, facts: &Facts, round: &Round) {
-        let Some(found) = round.get(facts) else { return };
+    pub(crate) fn note_encapsulation(&mut self, record: u32, facts: &Facts, found: &Encapsulation) {
+        if !facts.is_encapsulated {
+            return;
+        }
         let hot = &self.hot[record as usize];
         if found.parent != 0 && hot.is_one_packet() {
             self.wide[record as usize].parent = found.parent;

@@ -22,10 +22,8 @@ use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
 pub(crate) struct Facts {
     /// The key, with the VLAN of the packet; of a wide key a part.
     pub words: Words,
-    /// The other part of a wide key, in a list beside.
-    pub wide: usize,
-    /// Which of the round's [`Encapsulation`](crate::encapsulation::Encapsulation)s is its own, counted from 1.
-    pub encapsulation: u32,
+    /// There is something to say of what is in front of it.
+    pub is_encapsulated: bool,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -73,8 +71,7 @@ pub(crate) enum Hint {
 impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
-        wide: 0,
-        encapsulation: 0,
+        is_encapsulated: false,
         hash: 0,
         time: 0,
         frame: 0,
@@ -114,7 +111,7 @@ const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 /// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
 /// plain unless `outer` alone counts. Options of TCP are not read.
 #[inline(always)]
-pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wide: &mut Wide) -> Option<Facts> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
     let ether_type = u16::from_be_bytes(part(head, 12));
     if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
@@ -122,13 +119,13 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wides: &mut Vec<Wide
     }
     match ether_type {
         ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
-        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wides),
+        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wide),
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
                 ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
-                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wides),
+                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wide),
                 _ => None,
             }
         }
@@ -162,7 +159,7 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
 }
 
 #[inline(always)]
-fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides: &mut Vec<Wide>) -> Option<Facts> {
+fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wide: &mut Wide) -> Option<Facts> {
     let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
     let payload = u32::from(u16::from_be_bytes(part(head, 4)));
     let protocol = head[6];
@@ -175,11 +172,10 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wides:
     let (source, destination) = (end(8, transport.source), end(24, transport.destination));
     let tos = head[0] << 4 | head[1] >> 4;
     let (low, high) = (source.min(destination), source.max(destination));
-    let wide = wides.len();
-    wides.push(Wide { ends: [low.0, high.0], version: 6, ..Wide::default() });
+    *wide = Wide { ends: [low.0, high.0], version: 6, ..Wide::default() };
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts { words, wide, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
+    Some(Facts { words, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
 }
 
 /// What counts of a TCP or UDP header.
@@ -310,8 +306,8 @@ mod tests {
             let tunnels = if outer { Tunnels::Outer } else { Tunnels::Both };
             let length = frame.len() as u32;
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
-            let mut wides = Vec::new();
-            if let Some(found) = usual(&desc, &frame, outer, &mut wides) {
+            let mut short = Wide { version: 4, ..Wide::default() };
+            if let Some(found) = usual(&desc, &frame, outer, &mut short) {
                 let mut general = General::new(&Config { tunnels, ..Config::default() });
                 let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
@@ -320,7 +316,7 @@ mod tests {
                 let segment = Segment { options: found.segment.options, ..packet.facts.segment };
                 let kinds = if found.has_segment { usual_kinds(&frame) } else { 0 };
                 prop_assert_eq!(Facts { kinds, ..found }, Facts { words, side, segment, ..packet.facts });
-                prop_assert_eq!(wides.pop().unwrap_or(Wide { version: 4, ..Wide::default() }), wide);
+                prop_assert_eq!(short, wide);
             }
         }
     }
@@ -332,9 +328,9 @@ mod tests {
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
         let desc = Desc::new(Nanos(7), 0, 60);
-        let found = usual(&desc, &frame, false, &mut Vec::new()).unwrap();
+        let found = usual(&desc, &frame, false, &mut Wide::default()).unwrap();
         assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
         frame[20] = 0x20;
-        assert_eq!(usual(&desc, &frame, false, &mut Vec::new()), None, "a fragment");
+        assert_eq!(usual(&desc, &frame, false, &mut Wide::default()), None, "a fragment");
     }
 }

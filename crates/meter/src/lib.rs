@@ -9,7 +9,7 @@
 //! - `facts`: what counts of a frame, found once; `fragments` finds the ports of those that have none;
 //! - [`key`]: what makes a flow; `hash`: where it lies;
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
-//! - [`meter`]: the whole; `account`: packets that are not like most; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
+//! - [`meter`]: the whole; `pipeline`: packets whose memory is on its way; `account`: packets that are not like most; `lifetime`: how records begin and end; `expire`: which flows have ended; `flood`: what becomes of one-packet flows when there is no room;
 //! - `encapsulation`: what few records say of the headers in front of their packets;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
@@ -33,6 +33,7 @@ mod hash;
 pub mod key;
 mod lifetime;
 pub mod meter;
+mod pipeline;
 mod record;
 mod spread;
 pub mod stats;

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Flow, Quality, Records};
-use crate::key::{Wide, Words, is_icmp};
+use crate::key::{Wide, is_icmp};
 use crate::meter::Meter;
 use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
 use crate::table::NONE;
@@ -33,7 +33,7 @@ impl Meter {
     pub(crate) fn begin(
         &mut self,
         facts: &Facts,
-        wides: &[Wide],
+        wide: &Wide,
         before: Option<Before>,
         records: &mut dyn Records,
     ) -> u32 {
@@ -61,7 +61,7 @@ impl Meter {
                 self.wide = resident(self.max_flows);
                 self.wide.resize(self.max_flows, WideRecord::default());
             }
-            self.wide[record as usize] = WideRecord { key: wides[facts.wide], ..WideRecord::default() };
+            self.wide[record as usize] = WideRecord { key: *wide, ..WideRecord::default() };
         }
         if let Some(stats) = &mut self.stats {
             stats.begin(record);
@@ -86,12 +86,8 @@ impl Meter {
         }
         self.counts.ended[reason as usize] += 1;
         let words = self.hot[record as usize].words();
-        let words = Words { rest: words.rest & self.mask, ..words };
-        let hash = if words.is_wide() {
-            self.keyed.wide(words, &self.wide[record as usize].key)
-        } else {
-            self.keyed.narrow(words)
-        };
+        let key = if words.is_wide() { self.wide[record as usize].key } else { Wide::default() };
+        let hash = self.hash(words, &key);
         self.table.remove(hash, record);
         self.hot[record as usize] = Hot::free(self.free);
         self.free = record;

@@ -1,14 +1,13 @@
 //! From bursts to flows.
 //!
-//! Up to 32 frames at a time go through four steps: find what counts of each, hash it and ask for its bucket; find the
-//! record in the bucket and ask for it; count. So the processor fetches what 32 packets need at the same time, instead of
-//! waiting for each.
+//! Each packet takes three steps, and others take theirs between them (`pipeline`), so that the processor fetches what many
+//! packets need at the same time instead of waiting for each.
 
 mod unusual;
 
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
-use crate::encapsulation::{self, Encapsulation, Encapsulations};
+use crate::encapsulation::{Encapsulation, Encapsulations};
 use crate::expire::{Clock, Limit};
 use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
@@ -16,6 +15,7 @@ use crate::flow::{EndReason, Records};
 use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
+use crate::pipeline::{Pipeline, Slot};
 use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
@@ -53,19 +53,8 @@ pub struct Meter {
     /// Where to look for a flow that gives way.
     pub(crate) victim: usize,
     pub(crate) counts: Counts,
-    /// Packets whose buckets are on their way, and packets whose records are.
-    batch: Batch,
-    pending: Batch,
+    pipeline: Pipeline,
     ready: Vec<Packet>,
-}
-
-/// What is known of the packets of one round.
-#[derive(Default)]
-struct Batch {
-    facts: Vec<Facts>,
-    wides: Vec<Wide>,
-    encapsulations: encapsulation::Round,
-    guesses: Vec<u32>,
 }
 
 /// What became of a packet.
@@ -77,8 +66,6 @@ pub(crate) enum Counted {
     OtherFlow,
 }
 
-/// Frames of a round: as many as the processor fetches at the same time, and half as many again.
-const ROUND: usize = 32;
 /// How many packets ahead rare ones are looked for, and what level `tcp` needs is asked for.
 const AHEAD: usize = 8;
 
@@ -115,26 +102,27 @@ impl Meter {
             aggregate: config.aggregate,
             victim: 0,
             counts: Counts::default(),
-            batch: Batch::default(),
-            pending: Batch::default(),
+            pipeline: Pipeline::new(),
             ready: Vec::new(),
         }
     }
 
     /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
+        let mut pipeline = std::mem::take(&mut self.pipeline);
         let mut next = 0;
         while next < burst.len() {
-            let end = burst.len().min(next + ROUND.min(self.clock.frames_to_tick()));
-            self.round(burst.slice(next..end), links, records);
+            let end = burst.len().min(next + self.clock.frames_to_tick());
+            self.take_frames(&mut pipeline, burst.slice(next..end), links, records);
             if self.clock.tick(end - next) {
                 // What a sweep finds may not depend on where a burst ends.
-                self.count_pending(records);
+                self.drain(&mut pipeline, records);
                 self.sweep(records);
             }
             next = end;
         }
-        self.count_pending(records);
+        self.drain(&mut pipeline, records);
+        self.pipeline = pipeline;
     }
 
     /// Ends flows that have been quiet for long, as far as packets say that it is now `now`.
@@ -173,70 +161,29 @@ impl Meter {
         Nanos(self.clock.latest)
     }
 
-    /// A few frames. Those of the round before are counted while the buckets
-    /// of these come, and these in the next round, while their records come.
-    fn round(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
-        self.find_facts(burst, links);
-        self.count_pending(records);
-        let Batch { facts, guesses, .. } = &mut self.batch;
-        guesses.clear();
-        for facts in facts.iter() {
-            let guess = self.table.guess(facts.hash);
-            if let Some(hot) = self.hot.get(guess as usize) {
-                prefetch(hot);
-            }
-            // All at once would be more than the processor waits for at the same time: the others follow one by one.
-            if guesses.len() < AHEAD {
-                self.tcp.prefetch(guess);
-            }
-            if facts.words.is_wide()
-                && let Some(wide) = self.wide.get(guess as usize)
-            {
-                prefetch(wide);
-            }
-            guesses.push(guess);
-        }
-        std::mem::swap(&mut self.batch, &mut self.pending);
-    }
-
-    /// Counts the packets whose records were asked for.
-    fn count_pending(&mut self, records: &mut dyn Records) {
-        let Batch { mut facts, wides, encapsulations, guesses } = std::mem::take(&mut self.pending);
-        if self.stats.is_some() {
-            facts.iter().zip(&guesses).take(AHEAD).for_each(|(facts, record)| self.prefetch_stats(*record, facts));
-        }
-        for (index, (facts_of, guess)) in facts.iter().zip(&guesses).enumerate() {
-            if let (Some(later), Some(record)) = (facts.get(index + AHEAD), guesses.get(index + AHEAD)) {
-                self.prefetch_cold(*record, later);
-                self.tcp.prefetch(*record);
-                self.prefetch_stats(*record, later);
-            }
-            let record = match self.count(*guess, facts_of, &wides) {
-                Counted::Done => continue,
-                Counted::Rare => self.account(Some(*guess), facts_of, &wides, records),
-                Counted::OtherFlow => self.search(facts_of, &wides, records),
-            };
-            self.note_encapsulation(record, facts_of, &encapsulations);
-        }
-        facts.clear();
-        self.pending = Batch { facts, wides, encapsulations, guesses };
-    }
-
-    /// The first step: what counts of each frame, with its bucket asked for.
+    /// The first step of each frame's packets, and the others of those before them.
     #[inline(always)]
-    fn find_facts(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
-        self.batch.facts.clear();
-        self.batch.wides.clear();
-        self.batch.encapsulations.clear();
+    fn take_frames(
+        &mut self,
+        pipeline: &mut Pipeline,
+        burst: Burst<'_>,
+        links: &[Option<Link>],
+        records: &mut dyn Records,
+    ) {
         let first = links.first().copied().flatten();
         let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
-        for (desc, frame) in burst.iter() {
+        for (desc, _) in burst.iter() {
             bytes += u64::from(desc.wire);
             latest = latest.max(desc.time.0);
             least = least.min(desc.time.0);
+        }
+        self.counts.frames += burst.len() as u64;
+        self.counts.bytes += bytes;
+        self.clock.see(least, latest);
+        for (desc, frame) in burst.iter() {
             let link = if desc.interface == 0 { first } else { link_of(links, desc) };
             let usual = if self.plain && link == Some(Link::Ethernet) {
-                facts::usual(desc, frame, self.outer, &mut self.batch.wides)
+                facts::usual(desc, frame, self.outer, &mut pipeline.next().wide)
             } else {
                 None
             };
@@ -244,32 +191,79 @@ impl Meter {
                 // The options of a SYN are read there.
                 Some(mut facts) if self.tcp.is_off() || facts.flags & SYN == 0 => {
                     if self.encapsulations.has_macs() {
-                        facts.encapsulation = self.batch.encapsulations.push(Encapsulation::of_ethernet(frame));
+                        pipeline.next().encapsulation = Encapsulation::of_ethernet(frame);
+                        facts.is_encapsulated = true;
                     }
                     if self.stats.is_some() && facts.has_segment {
                         facts.kinds = facts::usual_kinds(frame);
                     }
-                    self.push(facts);
+                    self.push(pipeline, facts, records);
                 }
-                _ => self.look(link, desc, frame),
+                _ => self.look(pipeline, link, (desc, frame), records),
             }
         }
-        self.counts.frames += burst.len() as u64;
-        self.counts.bytes += bytes;
-        self.clock.see(least, latest);
     }
 
-    /// Hashes a packet and asks for its bucket.
+    /// The first step of the packet in the next slot, and the others of those before it.
     #[inline(always)]
-    fn push(&mut self, mut facts: Facts) {
-        let words = Words { rest: facts.words.rest & self.mask, ..facts.words };
-        facts.hash = if words.is_wide() {
-            self.keyed.wide(words, &self.batch.wides[facts.wide])
-        } else {
-            self.keyed.narrow(words)
-        };
-        self.table.prefetch(facts.hash);
-        self.batch.facts.push(facts);
+    fn push(&mut self, pipeline: &mut Pipeline, facts: Facts, records: &mut dyn Records) {
+        let slot = pipeline.next();
+        slot.facts = facts;
+        slot.facts.hash = self.hash(facts.words, &slot.wide);
+        self.table.prefetch(slot.facts.hash);
+        pipeline.push();
+        self.step(pipeline, false, records);
+    }
+
+    #[inline(always)]
+    pub(crate) fn hash(&self, words: Words, wide: &Wide) -> u64 {
+        let words = Words { rest: words.rest & self.mask, ..words };
+        if words.is_wide() { self.keyed.wide(words, wide) } else { self.keyed.narrow(words) }
+    }
+
+    /// The second step of one packet and the third of another, where they are due; false if none is.
+    #[inline(always)]
+    fn step(&mut self, pipeline: &mut Pipeline, all: bool, records: &mut dyn Records) -> bool {
+        let mut is_due = false;
+        if let Some(slot) = pipeline.second(all) {
+            is_due = true;
+            slot.guess = self.table.guess(slot.facts.hash);
+            self.prefetch(slot.guess, &slot.facts);
+        }
+        if let Some(later) = pipeline.later(AHEAD) {
+            self.prefetch_cold(later.guess, &later.facts);
+            self.tcp.prefetch(later.guess);
+            self.prefetch_stats(later.guess, &later.facts);
+        }
+        if let Some(Slot { facts, wide, encapsulation, guess }) = pipeline.third(all) {
+            is_due = true;
+            let record = match self.count(*guess, facts, wide) {
+                Counted::Done => return true,
+                Counted::Rare => self.account(Some(*guess), facts, wide, records),
+                Counted::OtherFlow => self.search(facts, wide, records),
+            };
+            self.note_encapsulation(record, facts, encapsulation);
+        }
+        is_due
+    }
+
+    /// All steps of all packets.
+    #[inline(never)]
+    fn drain(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
+        while self.step(pipeline, true, records) {}
+    }
+
+    /// Asks for what every packet touches of a record.
+    #[inline(always)]
+    fn prefetch(&self, record: u32, facts: &Facts) {
+        if let Some(hot) = self.hot.get(record as usize) {
+            prefetch(hot);
+        }
+        if facts.words.is_wide()
+            && let Some(wide) = self.wide.get(record as usize)
+        {
+            prefetch(wide);
+        }
     }
 
     /// Asks for what seldom is needed of a record that has come, if this packet is the first one that way.
@@ -295,12 +289,12 @@ impl Meter {
 
     /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
     #[inline(always)]
-    pub(crate) fn count(&mut self, guess: u32, facts: &Facts, wides: &[Wide]) -> Counted {
+    pub(crate) fn count(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> Counted {
         let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
         if !hot.has(facts.words, self.mask) {
             return Counted::OtherFlow;
         }
-        if facts.words.is_wide() && self.wide[guess as usize].key != wides[facts.wide] {
+        if facts.words.is_wide() && self.wide[guess as usize].key != *wide {
             return Counted::OtherFlow;
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];

@@ -1,24 +1,32 @@
 //! Frames that are not plain: tunnels, fragments, and what is not IP.
 
-use super::{Batch, Meter};
+use super::Meter;
+use crate::encapsulation::Encapsulation;
 use crate::facts::{Facts, Found, Packet};
 use crate::flow::{Quality, Records};
 use crate::fragments::is_orphan;
+use crate::pipeline::Pipeline;
 use linerate_burst::Desc;
 use linerate_wire::Link;
 
 impl Meter {
     /// Any frame.
     #[inline(never)]
-    pub(super) fn look(&mut self, link: Option<Link>, desc: &Desc, frame: &[u8]) {
+    pub(super) fn look(
+        &mut self,
+        pipeline: &mut Pipeline,
+        link: Option<Link>,
+        (desc, frame): (&Desc, &[u8]),
+        records: &mut dyn Records,
+    ) {
         let found = link.map_or(Found::NotIp, |link| self.general.look(link, desc, frame));
         match found {
             Found::Packets(outer, inner) => {
                 for packet in std::iter::once(outer).chain(inner) {
                     if packet.fragment.is_some() {
-                        self.take_fragment(packet);
+                        self.take_fragment(pipeline, packet, records);
                     } else {
-                        self.push_packet(&packet);
+                        self.push_packet(pipeline, &packet, records);
                     }
                 }
             }
@@ -33,45 +41,42 @@ impl Meter {
         }
     }
 
-    fn take_fragment(&mut self, packet: Packet) {
+    fn take_fragment(&mut self, pipeline: &mut Pipeline, packet: Packet, records: &mut dyn Records) {
         let mut ready = std::mem::take(&mut self.ready);
         self.counts.fragments_held += u64::from(self.fragments.take(packet, &mut ready));
-        for packet in ready.drain(..) {
-            self.push_fragment(packet);
+        for mut packet in ready.drain(..) {
+            self.note_fragment(&mut packet);
+            self.push_packet(pipeline, &packet, records);
         }
         self.ready = ready;
     }
 
-    fn push_fragment(&mut self, mut packet: Packet) {
-        if is_orphan(&packet) {
+    fn note_fragment(&mut self, packet: &mut Packet) {
+        if is_orphan(packet) {
             self.counts.fragments_orphaned += 1;
             packet.facts.note(Quality::ORPHAN_FRAGMENTS);
         } else if packet.fragment.is_none() {
             self.counts.fragments_joined += 1;
         }
-        self.push_packet(&packet);
     }
 
-    fn push_packet(&mut self, packet: &Packet) {
+    fn push_packet(&mut self, pipeline: &mut Pipeline, packet: &Packet, records: &mut dyn Records) {
         let (words, wide, side) = packet.key();
-        let index = self.batch.wides.len();
-        self.batch.wides.push(wide);
-        let encapsulation = self.batch.encapsulations.push(packet.encapsulation);
-        self.push(Facts { words, wide: index, encapsulation, side, ..packet.facts });
+        let slot = pipeline.next();
+        (slot.wide, slot.encapsulation) = (wide, packet.encapsulation);
+        let is_encapsulated = packet.encapsulation != Encapsulation::default();
+        self.push(pipeline, Facts { words, is_encapsulated, side, ..packet.facts }, records);
     }
 
     /// Accounts packets that waited.
     pub(crate) fn account_all(&mut self, ready: &mut Vec<Packet>, records: &mut dyn Records) {
-        self.batch.facts.clear();
-        self.batch.wides.clear();
-        self.batch.encapsulations.clear();
-        for packet in ready.drain(..) {
-            self.push_fragment(packet);
-        }
-        let Batch { facts, wides, encapsulations, .. } = std::mem::take(&mut self.batch);
-        for facts in &facts {
-            let record = self.search(facts, &wides, records);
-            self.note_encapsulation(record, facts, &encapsulations);
+        for mut packet in ready.drain(..) {
+            self.note_fragment(&mut packet);
+            let (words, wide, side) = packet.key();
+            let (hash, is_encapsulated) = (self.hash(words, &wide), packet.encapsulation != Encapsulation::default());
+            let facts = Facts { words, hash, is_encapsulated, side, ..packet.facts };
+            let record = self.search(&facts, &wide, records);
+            self.note_encapsulation(record, &facts, &packet.encapsulation);
         }
     }
 }
