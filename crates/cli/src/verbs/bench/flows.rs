@@ -11,7 +11,7 @@ use self::traffic::{Pattern, Traffic};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use linerate_burst::Block;
-use linerate_meter::{Config, Flow, Level, Meter};
+use linerate_meter::{Config, Flow, Level, Meter, Spread};
 use linerate_wire::Link;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
@@ -25,6 +25,8 @@ const FLOWS: [usize; 5] = [256, 16_384, 65_536, 1_048_576, 10_485_760];
 const OTHER_FLOWS: usize = 65_536;
 /// Packets of each flow, at least.
 const PACKETS: usize = 20;
+/// Of which the balance is told.
+const WORKERS: usize = 8;
 const LEVELS: [Level; 3] = [Level::Counters, Level::Tcp, Level::Stats];
 
 /// Of frames in memory.
@@ -34,15 +36,23 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     for flows in FLOWS.into_iter().filter(|flows| wants(*flows)) {
         let limit = two_lines(flows, effort);
         let case = Case { flows, limit: &limit, level: Level::Counters, pattern: Pattern::Random, size: 64 };
+        let first = rows.len();
         for level in effort.levels() {
             rows.extend(Case { level, ..case }.measure(effort));
         }
         if flows == OTHER_FLOWS {
-            let others = [Pattern::Mesh, Pattern::LockStep, Pattern::Clients];
-            let patterns = others.map(|pattern| Case { pattern, ..case });
-            let sizes = [750, 1500].map(|size| Case { size, ..case });
-            for case in patterns.into_iter().chain(sizes) {
-                rows.extend(case.measure(effort).into_iter().take(1));
+            let random =
+                rows.get(first).map(|row| row.mpps).filter(|_| effort.levels().next() == Some(Level::Counters));
+            for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients, Pattern::Chosen] {
+                let [mut row, _] = Case { pattern, ..case }.measure(effort);
+                row.remark = format!("fullest of {WORKERS} workers {:.2} of the mean", balance(pattern, flows));
+                if let Some(random) = random {
+                    row.remark += &format!(", {:.2} of random's rate", row.mpps / random);
+                }
+                rows.push(row);
+            }
+            for size in [750, 1500] {
+                rows.extend(Case { size, ..case }.measure(effort).into_iter().take(1));
             }
         }
     }
@@ -114,6 +124,16 @@ impl Case<'_> {
             row(&new, format!("{level}, new flows, to {flows}, {pattern}")),
         ]
     }
+}
+
+/// How much more than the mean the fullest of several workers gets.
+fn balance(pattern: Pattern, flows: usize) -> f64 {
+    let mut spread = Spread::new(&config(Level::Counters, flows), WORKERS);
+    let mut block = Block::new(flows * 128, flows);
+    Traffic::new(pattern, flows, 64).begin(&mut block, flows);
+    let mut loads = [0usize; WORKERS];
+    block.burst().iter().for_each(|(_, frame)| loads[spread.meter_of(Some(Link::Ethernet), frame)] += 1);
+    loads.iter().max().map_or(0.0, |most| *most as f64 * WORKERS as f64 / flows as f64)
 }
 
 fn config(level: Level, flows: usize) -> Config {

@@ -14,6 +14,8 @@ pub enum Pattern {
     LockStep,
     /// Clients of one network, many ports each, and a few servers.
     Clients,
+    /// Chosen to meet in one bucket of any hash that folds words by XOR.
+    Chosen,
 }
 
 impl Pattern {
@@ -23,6 +25,7 @@ impl Pattern {
             Pattern::Mesh => "mesh",
             Pattern::LockStep => "lock-step",
             Pattern::Clients => "clients",
+            Pattern::Chosen => "chosen",
         }
     }
 
@@ -44,6 +47,7 @@ impl Pattern {
             Pattern::Clients => {
                 [(left + number % 254, 1024 + (number / 254 % 60_000) as u16), (right + number % 61, 443)]
             }
+            Pattern::Chosen => [(left + number, 5000), ((left + number) ^ 0x5a00_0000, 5000)],
         }
     }
 }
