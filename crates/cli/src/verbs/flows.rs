@@ -62,6 +62,9 @@ pub struct Args {
     /// How much is recorded of each flow
     #[arg(long, value_enum, default_value_t = Level::Counters)]
     level: Level,
+    /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255)
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    first_packets: u8,
     /// Seconds without a packet after which a flow ends: of all protocols, or as in tcp=300,udp=120,icmp=30,other=120 (the
     /// default)
     #[arg(long, value_name = "S|PROTOCOL=S,...")]
@@ -222,6 +225,7 @@ impl Args {
         let mut config = Config {
             max_flows: self.max_flows,
             level: self.level.into(),
+            packets: self.first_packets.into(),
             vlans: self.vlans,
             macs: self.macs,
             checksums: self.checksums,
