@@ -8,14 +8,16 @@
 //! all of them; `session`: the rounds.
 
 mod crew;
+mod meters;
 mod session;
 mod time;
 mod worker;
 
+pub use self::meters::Meters;
 pub use self::worker::Load;
 
 use self::crew::Crew;
-use self::session::{Meters, Session};
+use self::session::{Hands, Session};
 use self::worker::{Shared, Worker};
 use crate::capture::CaptureError;
 use crate::control::{Progress, Stop};
@@ -23,7 +25,7 @@ use crate::lanes::Lanes;
 use crate::select::Selection;
 use crate::wait::Waiting;
 use linerate_burst::{Ledger, Pick};
-use linerate_meter::{Config, Counts, Records, Spread};
+use linerate_meter::{Counts, Records};
 use linerate_port::RxPort;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,10 +36,8 @@ pub struct Metering<'a> {
     pub ports: Vec<RxPort>,
     /// Which frames to meter; the slice means nothing here.
     pub selection: Selection,
-    /// Keys, timeouts, and memory, which is divided among the workers.
-    pub config: Config,
-    /// How many threads meter, up to [`Spread::MOST`]; one of them is the thread of the run.
-    pub workers: usize,
+    /// What meters. More than one have a thread each, beside the thread of the run.
+    pub meters: Meters,
     /// What takes finished flows, from one worker at a time.
     pub records: &'a mut (dyn Records + Send),
     /// How to wait for frames.
@@ -55,7 +55,7 @@ pub struct Metering<'a> {
 pub struct FlowsReport {
     /// What was counted beside the flows.
     pub counts: Counts,
-    /// Bytes of memory for each flow, plain and wide ([`Config::bytes_per_flow`]).
+    /// Bytes of memory for each flow, plain and wide ([`bytes_per_flow`](linerate_meter::Config::bytes_per_flow)).
     pub bytes_per_flow: [usize; 2],
     /// What each worker has done.
     pub workers: Vec<Load>,
@@ -83,21 +83,24 @@ struct Course {
 impl Metering<'_> {
     /// Meters until every port has ended, a limit is reached, or stopping is requested; then ends all flows.
     pub fn run(self) -> FlowsReport {
-        let Metering { ports, selection, config, workers, records, waiting, duration, stop, progress } = self;
+        let Metering { ports, selection, mut meters, records, waiting, duration, stop, progress } = self;
         let course = Course { selection, waiting, duration, stop, progress };
         let lanes = Lanes::new(ports);
         let found = lanes.len();
         if found > Pick::MAX_LANES {
             return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };
         }
-        let bytes_per_flow = config.bytes_per_flow();
-        let report = match (workers, found) {
-            (0 | 1, 1) => Session::new(lanes, Meters::Here(Box::new(Worker::new(&config)), records), course).run(),
-            (0 | 1, _) => Session::new(lanes, Meters::Crew(Box::new(Crew::own(&config, records))), course).run(),
-            (workers, _) => {
+        let bytes_per_flow = meters.config.bytes_per_flow();
+        let report = match (meters.meters.len(), found) {
+            (1, 1) => {
+                let worker = Worker::new(meters.meters.remove(0));
+                Session::new(lanes, Hands::Here(Box::new(worker), records), course).run()
+            }
+            (1, _) => Session::new(lanes, Hands::Crew(Box::new(Crew::own(meters, records))), course).run(),
+            _ => {
                 let records: Shared<'_> = Mutex::new(records);
-                std::thread::scope(|scope| match Crew::hire(scope, &config, workers.min(Spread::MOST), &records) {
-                    Ok(crew) => Session::new(lanes, Meters::Crew(Box::new(crew)), course).run(),
+                std::thread::scope(|scope| match Crew::hire(scope, meters, &records) {
+                    Ok(crew) => Session::new(lanes, Hands::Crew(Box::new(crew)), course).run(),
                     Err(error) => FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() },
                 })
             }

@@ -45,7 +45,7 @@ pub use capture::{Capture, CaptureReport};
 pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use control::{Progress, Stop};
 pub use count::{CountReport, Counting, Watch};
-pub use flows::{FlowsReport, Load, Metering};
+pub use flows::{FlowsReport, Load, Metering, Meters};
 pub use forward::{Forward, ForwardReport};
 pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice, imbalance};

@@ -1,7 +1,7 @@
 //! Several workers, several lanes and rounds of any size give the records that one meter gives.
 
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
-use linerate_engine::{FlowsReport, Metering, Progress, Selection, Stop, Waiting};
+use linerate_engine::{FlowsReport, Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, EndReason, Flow, Meter, Timeouts, Tunnels};
 use linerate_port::{Head, PortError, RxOptions, RxPort, RxQueue, Spec, open_rx};
 use linerate_wire::build::{Frame, Header};
@@ -138,8 +138,7 @@ fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selec
     let report = Metering {
         ports,
         selection,
-        config: config.clone(),
-        workers,
+        meters: Meters::new(config, workers),
         records: &mut |flow: &Flow| flows.push(flow.clone()),
         waiting: Waiting::Sleep,
         duration: None,
@@ -233,8 +232,7 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             let report = Metering {
                 ports: vec![queue.into_port()],
                 selection: Selection::default(),
-                config: config(),
-                workers,
+                meters: Meters::new(&config(), workers),
                 records: &mut |flow: &Flow| {
                     ended += u32::from(flow.packets() == 1 && flow.end == EndReason::Idle);
                     seen.fetch_or(ended == 38, Ordering::Relaxed);
@@ -301,8 +299,7 @@ fn captures_have_the_same_records_for_any_number_of_workers() {
             let report = Metering {
                 ports: vec![port],
                 selection: Selection::default(),
-                config: Config { max_flows: workers << 15, ..Config::default() },
-                workers,
+                meters: Meters::new(&Config { max_flows: workers << 15, ..Config::default() }, workers),
                 records: &mut |flow: &Flow| flows.push(flow.clone()),
                 waiting: Waiting::Sleep,
                 duration: None,

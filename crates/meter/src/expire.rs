@@ -37,6 +37,8 @@ pub(crate) struct Clock {
     least_before: u64,
     /// How many bits make a coarse unit, of which all timeouts have less than 126.
     shift: u32,
+    /// The latest time that was told without a frame.
+    told: u64,
     /// Time of the last sweep, what it left over, where it stopped; time of the last flood exported.
     swept: u64,
     left: u64,
@@ -78,6 +80,7 @@ impl Clock {
             least: u64::MAX,
             least_before: u64::MAX,
             shift,
+            told: 0,
             swept: 0,
             left: 0,
             hand: 0,
@@ -119,7 +122,7 @@ impl Clock {
         if self.frames < TICK {
             return false;
         }
-        let now = self.least.min(self.least_before);
+        let now = self.least.min(self.least_before).max(self.told);
         (self.frames, self.least_before, self.least) = (0, self.least, u64::MAX);
         self.set(now);
         true
@@ -129,6 +132,7 @@ impl Clock {
     pub fn advance(&mut self, now: u64) -> bool {
         let is_later = self.is_set && now > self.now;
         if is_later {
+            self.told = now;
             self.set(now);
         }
         is_later

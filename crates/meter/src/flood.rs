@@ -35,6 +35,10 @@ impl Flood {
             direction: Direction::FirstPacket,
             quality: Quality(Quality::EVICTED.0 | Quality::ONE_WAY.0),
             flows: 0,
+            macs: None,
+            mpls: Default::default(),
+            teids: [None; 2],
+            tcp: None,
             stats: None,
             ..flow.clone()
         };

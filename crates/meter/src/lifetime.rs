@@ -7,7 +7,6 @@ use crate::meter::Meter;
 use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
 use crate::table::NONE;
 use crate::tcp;
-use linerate_burst::resident;
 use linerate_wire::registry;
 
 /// Records looked at for one that gives way.
@@ -57,10 +56,11 @@ impl Meter {
             record
         };
         if facts.words.is_wide() {
+            // Memory comes as records do: all of it at once would hold up a live port.
             if self.wide.is_empty() {
-                self.wide = resident(self.max_flows);
-                self.wide.resize(self.max_flows, WideRecord::default());
+                self.wide.reserve_exact(self.max_flows);
             }
+            self.wide.resize(self.wide.len().max(record as usize + 1), WideRecord::default());
             self.wide[record as usize] = WideRecord { key: *wide, ..WideRecord::default() };
         }
         if let Some(stats) = &mut self.stats {
@@ -107,7 +107,10 @@ impl Meter {
     fn flow_of(&mut self, record: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
         let words = hot.words();
-        let tcp = self.tcp.end(record, hot.originator()).filter(|_| words.protocol() == registry::TCP);
+        // Without a whole header there is no segment to tell of.
+        let has_header = hot.ways.iter().any(|way| way.flags != 0) || cold.qualities() & Quality::TRUNCATED.0 == 0;
+        let is_tcp = words.protocol() == registry::TCP && has_header;
+        let tcp = self.tcp.end(record, hot.originator()).filter(|_| is_tcp);
         let wide = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
         let (originator, protocol) = (hot.originator(), words.protocol());
         let mut ends = words.both_ends(&wide.key);

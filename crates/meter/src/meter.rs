@@ -27,7 +27,7 @@ use linerate_wire::Link;
 pub struct Meter {
     pub(crate) hot: Vec<Hot>,
     pub(crate) cold: Vec<Cold>,
-    /// As many as there can be flows, once there is one that needs it.
+    /// Up to the last record that needs it.
     pub(crate) wide: Vec<WideRecord>,
     pub(crate) tcp: Connections,
     /// At level `stats`.

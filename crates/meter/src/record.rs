@@ -335,9 +335,9 @@ impl Cold {
 }
 
 impl Spills {
-    /// Takes all of it but two packets: what stays in the record shows that there were some, and more than one.
+    /// Takes all of it but two packets at most: what stays in the record shows that there were some, or more than one.
     fn carry(&mut self, record: u32, side: usize, sums: [i64; 4]) -> [i64; 4] {
-        let kept = [2, 0, 0, 0];
+        let kept = [sums[0].min(2), 0, 0, 0];
         let spilt = self.0.entry((record, side)).or_default();
         spilt.iter_mut().zip(sums).zip(kept).for_each(|((spilt, sum), kept)| *spilt += sum - kept);
         kept

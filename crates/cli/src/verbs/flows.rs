@@ -19,7 +19,7 @@ use crate::signals::stop_on_signals;
 use crate::view::live::{Live, is_watched};
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
-use linerate_engine::{Metering, Progress, Selection, Stop, Waiting};
+use linerate_engine::{Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, Spread, Tunnels};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use std::hash::{BuildHasher, RandomState};
@@ -59,9 +59,9 @@ pub struct Args {
     /// Seconds after which records are in a complete file of their folder
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     rotate: f64,
-    /// How much is recorded of each flow
-    #[arg(long, value_enum, default_value_t = Level::Counters)]
-    level: Level,
+    /// How much is recorded of each flow (default: counters; with --format zeek: tcp)
+    #[arg(long, value_enum)]
+    level: Option<Level>,
     /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255)
     #[arg(long, value_name = "N", default_value_t = 30)]
     first_packets: u8,
@@ -153,9 +153,6 @@ enum Which {
     Both,
 }
 
-/// Bytes asked for of each frame where nobody looks further: headers, in tunnels too.
-const HEADERS: u32 = 256;
-
 /// Meters.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (specs, filter) = ports_and_filter(&args.words, &args.ports, &args.read, args.filter.as_deref())?;
@@ -165,8 +162,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
+    check_memory(&config)?;
+    // Before ports open, as it may take seconds.
+    let meters = Meters::new(&config, args.workers);
     let ports = args.open_ports(&specs, &filter)?;
-    let place = args.place(identity.owner())?;
+    let place = args.place(identity.owner(), &specs)?;
     drop_to(identity)?;
 
     let is_silent = args.quiet || args.json || args.write == "-";
@@ -179,8 +179,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let report = Metering {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
-        config,
-        workers: args.workers,
+        meters,
         records: &mut records,
         waiting: args.waiting(),
         duration,
@@ -189,7 +188,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     .run();
     drop(live);
-    let (totals, written) = records.finish();
+    let (totals, written) = records.finish(report.failure.is_some());
     let text = if args.json {
         let names = specs.iter().map(ToString::to_string).collect();
         serde_json::to_string(&SummaryJson::new(names, &filter, &report, &totals))? + "\n"
@@ -222,9 +221,10 @@ impl Args {
         if self.max_flows == 0 || self.max_flows > most {
             return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
         }
+        let usual = if self.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
         let mut config = Config {
             max_flows: self.max_flows,
-            level: self.level.into(),
+            level: self.level.unwrap_or(usual).into(),
             packets: self.first_packets.into(),
             vlans: self.vlans,
             macs: self.macs,
@@ -249,7 +249,7 @@ impl Args {
 
     fn open_ports(&self, specs: &[Spec], filter: &str) -> anyhow::Result<Vec<RxPort>> {
         let options = RxOptions {
-            snap: if self.checksums || !filter.is_empty() { 0 } else { HEADERS },
+            snap: if self.checksums || !filter.is_empty() { 0 } else { Spread::HEADERS as u32 },
             promiscuous: !self.no_promiscuous,
             lag: None,
             lossless: self.lossless,
@@ -259,9 +259,22 @@ impl Args {
         Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
-    fn place(&self, owner: Option<(u32, u32)>) -> anyhow::Result<Option<Place>> {
+    fn place(&self, owner: Option<(u32, u32)>, specs: &[Spec]) -> anyhow::Result<Option<Place>> {
         if self.write == "null" {
+            if self.format.is_some() {
+                return Err(usage(
+                    "--format: nothing is written; name a file or folder with --write, or - for standard output",
+                ));
+            }
             return Ok(None);
+        }
+        if self.write.is_empty() {
+            return Err(usage("--write: a file, a folder, - for standard output, or null"));
+        }
+        let input =
+            specs.iter().filter(|spec| spec.scheme == "pcap").find(|spec| is_same_file(&spec.target, &self.write));
+        if let Some(input) = input {
+            return Err(usage(format!("--write {}: it is what is read ({input}); name another file", self.write)));
         }
         let form = self.format.as_deref().and_then(Form::named);
         Place::open(&self.write, form, span("--rotate", self.rotate)?, owner).map(Some)
@@ -274,6 +287,28 @@ impl Args {
             _ => Waiting::Adaptive,
         }
     }
+}
+
+/// Refuses tables that this machine has no room for.
+fn check_memory(config: &Config) -> anyhow::Result<()> {
+    let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
+    match free {
+        Some(free) if wanted > free => Err(usage(format!(
+            "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
+            grouped(config.max_flows as u64),
+            grouped(wanted >> 20),
+            grouped(free >> 20)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn is_same_file(one: &str, other: &str) -> bool {
+    let place = |name: &str| std::fs::canonicalize(name).ok().filter(|path| path.is_file());
+    place(one).is_some_and(|path| place(other) == Some(path))
 }
 
 fn announce(ports: &[RxPort], config: &Config, workers: usize) {

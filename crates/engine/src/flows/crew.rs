@@ -1,5 +1,6 @@
 //! Frames in their order, into a block for each worker.
 
+use super::meters::Meters;
 use super::time::PacketTime;
 use super::worker::{Hired, Load, Shared, Worker, block};
 use linerate_burst::{Block, Burst, Desc, Finish, Interface, Nanos, Pick};
@@ -61,29 +62,29 @@ pub(super) struct Shelf<'a> {
 
 impl<'scope> Crew<'scope> {
     /// One worker, in this thread.
-    pub fn own(config: &Config, records: &'scope mut dyn Records) -> Self {
-        Crew::new(vec![Place::new(Hand::Own(Box::new(Worker::new(config)), records), block())], config)
+    pub fn own(meters: Meters, records: &'scope mut dyn Records) -> Self {
+        let Meters { config, mut meters } = meters;
+        let hand = Hand::Own(Box::new(Worker::new(meters.remove(0))), records);
+        Crew::new(vec![Place::new(hand, block())], &config)
     }
 
-    /// So many workers, ready for frames, each in a thread of its own and with its part of the flows.
+    /// A worker for each meter, ready for frames, each in a thread of its own.
     ///
     /// # Errors
     /// If there can be no more threads.
     pub fn hire<'env>(
         scope: &'scope Scope<'scope, 'env>,
-        config: &Config,
-        workers: usize,
+        meters: Meters,
         records: &'env Shared<'_>,
     ) -> std::io::Result<Self> {
-        let own = Config { max_flows: config.max_flows.div_ceil(workers), ..config.clone() };
+        let Meters { config, meters } = meters;
         let hired: std::io::Result<Vec<Hired<'scope>>> =
-            (0..workers).map(|_| Hired::start(scope, own.clone(), records)).collect();
-        // A worker gives its first block when its memory is there.
+            meters.into_iter().map(|meter| Hired::start(scope, meter, records)).collect();
         let place = |worker: Hired<'scope>| {
             let block = worker.block().unwrap_or_else(block);
             Place::new(Hand::Hired(worker), block)
         };
-        Ok(Crew::new(hired?.into_iter().map(place).collect(), config))
+        Ok(Crew::new(hired?.into_iter().map(place).collect(), &config))
     }
 
     fn new(workers: Vec<Place<'scope>>, config: &Config) -> Self {

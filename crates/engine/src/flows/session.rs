@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Who meters.
-pub(super) enum Meters<'a> {
+pub(super) enum Hands<'a> {
     /// This thread, the frames of one lane where they lie.
     Here(Box<Worker>, &'a mut dyn Records),
     /// Workers with blocks, of frames in order.
@@ -31,7 +31,7 @@ pub(super) struct Session<'a> {
     merge: Option<Merge>,
     selector: Selector,
     rounds: Rounds,
-    meters: Meters<'a>,
+    meters: Hands<'a>,
     /// Frames handed to the meters, and their bytes.
     metered: (u64, u64),
     progress: Arc<Progress>,
@@ -49,7 +49,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(lanes: Lanes, meters: Meters<'a>, course: Course) -> Self {
+    pub fn new(lanes: Lanes, meters: Hands<'a>, course: Course) -> Self {
         Session {
             merge: (lanes.len() > 1).then(|| Merge::new(lanes.len())),
             links: vec![Vec::new(); lanes.len()],
@@ -111,12 +111,12 @@ impl<'a> Session<'a> {
         let frames: usize = taken.iter().sum();
         if frames > 0 {
             let (count, bytes) = match meters {
-                Meters::Here(worker, records) => {
+                Hands::Here(worker, records) => {
                     meter(worker, selector, &table, &shown[0], &links[0], *records);
                     let Counts { frames, bytes, .. } = *worker.counts();
                     (frames - metered.0, bytes - metered.1)
                 }
-                Meters::Crew(crew) => {
+                Hands::Crew(crew) => {
                     crew.learn(table.interfaces());
                     let shelf = Shelf { bursts: &bursts, links, maps: &maps };
                     spread(crew, selector, &table, &shown, (shelf, picks, frames), now)
@@ -145,21 +145,21 @@ impl<'a> Session<'a> {
     /// No frame is there, and none that comes is older than `complete`.
     fn pause(&mut self, complete: Nanos) {
         match &mut self.meters {
-            Meters::Here(worker, records) if complete != Nanos::MAX => worker.expire(complete, *records),
-            Meters::Here(..) => {}
-            Meters::Crew(crew) => crew.pause(complete),
+            Hands::Here(worker, records) if complete != Nanos::MAX => worker.expire(complete, *records),
+            Hands::Here(..) => {}
+            Hands::Crew(crew) => crew.pause(complete),
         }
     }
 
     fn finish(mut self) -> FlowsReport {
         self.lanes.detach();
         let (counts, workers): (Counts, Vec<Load>) = match self.meters {
-            Meters::Here(worker, records) => {
+            Hands::Here(worker, records) => {
                 let last = worker.latest();
                 let (counts, load) = worker.finish(last, records);
                 (counts, vec![load])
             }
-            Meters::Crew(crew) => crew.finish(),
+            Hands::Crew(crew) => crew.finish(),
         };
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
@@ -225,7 +225,7 @@ fn spread(
     crew.take(shelf, picks.iter().copied(), now)
 }
 
-/// Meters the frames that are selected where they lie, as many at a time as lie behind one another.
+/// Hands the frames that are selected where they lie, as many at a time as lie behind one another.
 fn meter(
     worker: &mut Worker,
     selector: &mut Selector,

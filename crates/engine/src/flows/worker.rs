@@ -1,7 +1,7 @@
 //! A meter, and the thread that it may have of its own.
 
 use linerate_burst::{Block, Burst, Nanos};
-use linerate_meter::{Config, Counts, Flow, Meter, Records};
+use linerate_meter::{Counts, Flow, Meter, Records};
 use linerate_wire::Link;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +28,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub fn new(config: &Config) -> Self {
-        Worker { meter: Meter::new(config), busy: Duration::ZERO }
+    pub fn new(meter: Meter) -> Self {
+        Worker { meter, busy: Duration::ZERO }
     }
 
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
@@ -96,24 +96,23 @@ pub(super) fn block() -> Block {
 }
 
 impl<'scope> Hired<'scope> {
-    /// Starts the thread, which takes the memory of its meter itself, so that it lies near.
+    /// Starts the thread.
     ///
     /// # Errors
     /// If there can be no more threads.
     pub fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
-        config: Config,
+        meter: Meter,
         records: &'env Shared<'_>,
     ) -> std::io::Result<Self> {
         let (jobs, taken) = sync_channel(BLOCKS + 1);
         let (back, empty) = sync_channel(BLOCKS);
         let work = move || {
-            let worker = Worker::new(&config);
             for _ in 0..BLOCKS {
                 // Whoever waits for them is still there.
                 let _ = back.send(block());
             }
-            run(worker, &taken, &back, Batch { flows: Vec::with_capacity(RECORDS), records })
+            run(Worker::new(meter), &taken, &back, Batch { flows: Vec::with_capacity(RECORDS), records })
         };
         let thread = Builder::new().name("linerate-meter".into()).spawn_scoped(scope, work)?;
         Ok(Hired { jobs, empty, thread })

@@ -237,7 +237,7 @@ impl Ip {
     fn packet(&self, desc: &Desc, length: u32, message: Message<'_>) -> Packet {
         let mut facts = Facts {
             time: desc.time.0,
-            frame: desc.wire.max(desc.captured),
+            frame: desc.wire,
             packet: length,
             ttl: self.ttl,
             tos: self.tos,

@@ -27,8 +27,9 @@ impl Totals {
     /// What became of the records, for people.
     pub fn told(&self) -> String {
         let Some(Written { records, files, .. }) = self.written else { return String::new() };
-        let files = if files > 0 { format!(", in {} files", grouped(files)) } else { String::new() };
-        format!("  {} records written{files}\n", grouped(records))
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        let files = if files > 0 { format!(", in {} file{}", grouped(files), plural(files)) } else { String::new() };
+        format!("  {} record{} written{files}\n", grouped(records), plural(records))
     }
 
     fn add(&mut self, flow: &Flow) {
@@ -62,10 +63,10 @@ impl Tee {
         Ok(Tee { queue, totals: Totals::default() })
     }
 
-    /// What was added up, and whether all was written.
-    pub fn finish(mut self) -> (Totals, anyhow::Result<()>) {
+    /// What was added up, and whether all was written; `has_failed` says whether the run did.
+    pub fn finish(mut self, has_failed: bool) -> (Totals, anyhow::Result<()>) {
         let Some(queue) = self.queue else { return (self.totals, Ok(())) };
-        let (written, result) = queue.finish();
+        let (written, result) = queue.finish(has_failed);
         self.totals.written = Some(written);
         (self.totals, result.context("records could not be written"))
     }

@@ -109,6 +109,13 @@ impl Place {
         }
     }
 
+    /// Takes away what was made for records, as there are none.
+    pub(super) fn abandon(self) {
+        if let Place::Stream(Stream { part: Some(part), .. }) = self {
+            part.discard();
+        }
+    }
+
     /// Ends what is open, if all that came could be written.
     pub(super) fn finish(self, is_good: bool) -> (Written, io::Result<()>) {
         match self {

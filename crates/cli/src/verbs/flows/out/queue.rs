@@ -79,7 +79,10 @@ impl Queue {
     /// # Errors
     /// No thread is to be had, or the place cannot be written to.
     pub fn start(mut place: Place, stop: Stop) -> io::Result<Self> {
-        place.check()?;
+        if let Err(error) = place.check() {
+            place.abandon();
+            return Err(error);
+        }
         let shared = Arc::new(Shared::default());
         let demand = place.demand();
         let theirs = Arc::clone(&shared);
@@ -121,14 +124,19 @@ impl Queue {
         }
     }
 
-    /// Waits until all is written; a reader that has gone is no failure.
-    pub fn finish(self) -> (Written, io::Result<()>) {
+    /// Waits until all is written; a reader that has gone is no failure. If the run failed before there was any record,
+    /// what was there before stays.
+    pub fn finish(self, has_failed: bool) -> (Written, io::Result<()>) {
         self.shared.lock().ended = true;
         self.shared.work.notify_one();
         let (place, result) = match self.thread.join() {
             Ok(end) => end,
             Err(panic) => std::panic::resume_unwind(panic),
         };
+        if has_failed && self.taken == 0 {
+            place.abandon();
+            return (Written { records: 0, files: 0, lost: 0 }, result);
+        }
         let (mut written, ended) = place.finish(result.is_ok());
         written.lost = self.taken - written.records;
         match result.and(ended) {
