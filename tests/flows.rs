@@ -3,8 +3,11 @@
 //! - `live`: two hosts with real clients; the records are what the hosts' kernels and the clients themselves say;
 //! - `flood`: the same beside a SYN flood that the table cannot hold;
 //! - `corpus`: every capture beside `capinfos`, and in parts beside the whole;
+//! - `tshark`: level `tcp` beside tshark's analysis (`analysis`);
 //! - `stage`, `clients`, `kernel`, `metered`: the hosts, what runs on them, what they count, what came out.
 
+#[path = "flows/analysis.rs"]
+mod analysis;
 #[path = "flows/clients.rs"]
 mod clients;
 #[path = "flows/corpus.rs"]
@@ -19,3 +22,5 @@ mod live;
 mod metered;
 #[path = "flows/stage.rs"]
 mod stage;
+#[path = "flows/tshark.rs"]
+mod tshark;
