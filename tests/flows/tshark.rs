@@ -43,7 +43,8 @@ const EXPLAINED: [(&str, &str, &str); 18] = [
 ];
 
 const NOTHING_OPEN: &str = "duplicate_acks: the other side has sent beyond that number; tshark does not look at it";
-const WITH_PAYLOAD: &str = "duplicate_acks: no payload; tshark counts segments with payload before a fast retransmission";
+const WITH_PAYLOAD: &str =
+    "duplicate_acks: no payload; tshark counts segments with payload before a fast retransmission";
 const NO_HOLE: &str = "out of order: bytes of a hole among it; tshark looks at the time alone";
 const COPY: &str = "copy: the identification of the segment before; tshark does not look at it";
 const SENT_AGAIN: &str = "syn_to_syn_ack: what is sent again before its answer is not timed";
