@@ -4,7 +4,7 @@
 //! - `flood`: the same beside a SYN flood that the table cannot hold;
 //! - `lossy`: connections over a path that loses frames (`sent`: one of them beside its sockets);
 //! - `corpus`: every capture beside `capinfos`, and in parts beside the whole;
-//! - `tshark`: level `tcp` beside tshark's analysis (`analysis`);
+//! - `tshark`: level `tcp` beside tshark's analysis (`analysis`), also of a capture with what the others lack (`made`);
 //! - `stage`, `clients`, `kernel`, `metered`: the hosts, what runs on them, what they count, what came out.
 
 #[path = "flows/analysis.rs"]
@@ -21,6 +21,8 @@ mod kernel;
 mod live;
 #[path = "flows/lossy.rs"]
 mod lossy;
+#[path = "flows/made.rs"]
+mod made;
 #[path = "flows/metered.rs"]
 mod metered;
 #[path = "flows/sent.rs"]

@@ -20,7 +20,7 @@ const LEAST: u64 = 10_000_000;
 /// What either end sends.
 const BYTES: usize = 500_000;
 /// What a kernel's smallest round trip may lie below all of ours by, which are fewer.
-const SPREAD: u64 = 40_000_000;
+const SPREAD: u64 = 20_000_000;
 
 /// Who is set to what in front of which connection: in `/proc/sys/net/ipv4`.
 const SETTINGS: [&[(&str, &str, &str)]; 4] = [
