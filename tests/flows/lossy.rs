@@ -24,7 +24,7 @@ const SPREAD: u64 = 20_000_000;
 
 /// Who is set to what in front of which connection: in `/proc/sys/net/ipv4`.
 const SETTINGS: [&[(&str, &str, &str)]; 4] = [
-    &[("client", "tcp_rmem", "4096 131072 33554432")],
+    &[("client", "tcp_rmem", "4096 131072 1048576")],
     &[("server", "tcp_timestamps", "0")],
     &[("server", "tcp_timestamps", "1"), ("server", "tcp_sack", "0")],
     &[("server", "tcp_sack", "1"), ("client", "tcp_window_scaling", "0")],
@@ -63,7 +63,7 @@ fn what_is_sent_again_is_what_the_sockets_count() {
     println!("sent again {sent_again:?}, of them behind the loss {arrived_again:?}");
     for side in [0, 1] {
         let lost = dropped(&wire, side);
-        assert!(sent_again[side] > 20, "too few to compare: {sent_again:?}, {lost} lost");
+        assert!(sent_again[side] > 10, "too few to compare: {sent_again:?}, {lost} lost");
         // What arrives as the first of its bytes, as the one before was lost, nobody there can know to be sent again.
         assert!(arrived_again[side] <= sent_again[side], "{arrived_again:?} of {sent_again:?}");
         assert!(sent_again[side] - arrived_again[side] <= lost, "{arrived_again:?} of {sent_again:?}, {lost} lost");
