@@ -19,6 +19,8 @@ const FAULTS: &str = "drop=2%&delay=5ms";
 const LEAST: u64 = 10_000_000;
 /// What either end sends.
 const BYTES: usize = 500_000;
+/// All frames of a direction fit, and so many blocks that a program may stand still for seconds.
+const PATIENT: &str = "&direction=inout&ring=16MiB&block=64KiB&timeout=50";
 /// What a kernel's smallest round trip may lie below all of ours by, which are fewer.
 const SPREAD: u64 = 20_000_000;
 
@@ -137,7 +139,7 @@ impl Path {
 
     /// `linerate flows` at a host's interface, and where it writes.
     fn meter(&self, host: &str) -> (Running, String) {
-        let port = self.lab.port(host, "eth0", "&direction=inout&ring=16MiB&block=256KiB&timeout=20");
+        let port = self.lab.port(host, "eth0", PATIENT);
         let file = self.scratch.file(host);
         (start(&["flows", "-i", &port, "--level", "tcp", "--write", &file, "--json"]), file)
     }
