@@ -23,10 +23,13 @@ pub struct Socket {
     values: HashMap<String, String>,
 }
 
+/// What `ss` is asked for [`Socket::all`].
+pub const SHOW: [&str; 3] = ["-HtienO", "state", "established"];
+
 impl Host {
     /// Asks the kernel.
     pub fn look(stage: &Stage, host: &str) -> Self {
-        let shown = stage.ask(host, "ss", &["-HtienO", "state", "established"]);
+        let shown = stage.ask(host, "ss", &SHOW);
         let counters = ["/proc/net/snmp", "/proc/net/netstat"].map(|path| stage.ask(host, "cat", &[path]));
         let shown_link = stage.ask(host, "ip", &["-s", "-j", "link", "show", "eth0"]);
         let link: Value = serde_json::from_str(&shown_link).expect("JSON of ip");
@@ -36,7 +39,7 @@ impl Host {
             ["packets", "bytes"].map(|name| stats[name].as_u64().expect("a count"))
         };
         Host {
-            sockets: shown.lines().map(Socket::parse).collect(),
+            sockets: Socket::all(&shown),
             counters: counters.iter().flat_map(|text| protocol_counters(text)).collect(),
             received: count("rx"),
             sent: count("tx"),
@@ -76,8 +79,30 @@ impl Socket {
         self.values.get(name).map_or(0, |value| value.parse().unwrap_or_else(|_| panic!("{name}: {value}")))
     }
 
-    /// All so far: `retrans:NOW/ALL`.
-    fn retransmissions(&self) -> u64 {
+    /// Whether `ss` says this word of it, or a value of this name.
+    pub fn says(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The two numbers of `NAME:ONE,OTHER`.
+    pub fn pair(&self, name: &str) -> Option<[u64; 2]> {
+        let (one, other) = self.values.get(name)?.split_once(',')?;
+        Some([one, other].map(|number| number.parse().unwrap_or_else(|_| panic!("{name}: {self:?}"))))
+    }
+
+    /// A number of milliseconds, in ns.
+    pub fn milliseconds(&self, name: &str) -> Option<u64> {
+        let value = self.values.get(name)?;
+        Some((value.parse::<f64>().unwrap_or_else(|_| panic!("{name}: {value}")) * 1e6) as u64)
+    }
+
+    /// The connections that `ss` shows if asked for [`SHOW`].
+    pub fn all(shown: &str) -> Vec<Self> {
+        shown.lines().map(Socket::parse).collect()
+    }
+
+    /// Segments sent again so far: `retrans:NOW/ALL`.
+    pub fn retransmissions(&self) -> u64 {
         self.values.get("retrans").map_or(0, |value| value.rsplit('/').next().unwrap().parse().unwrap())
     }
 
@@ -86,7 +111,7 @@ impl Socket {
         let mut words = line.split_whitespace().skip(2);
         let mut port = || words.next().and_then(|end| end.rsplit(':').next()?.parse().ok()).expect("an end");
         let (local_port, peer_port) = (port(), port());
-        let values = words.filter_map(|word| word.split_once(':'));
+        let values = words.map(|word| word.split_once(':').unwrap_or((word, "")));
         Socket { local_port, peer_port, values: values.map(|(name, value)| (name.into(), value.into())).collect() }
     }
 }

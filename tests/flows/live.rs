@@ -3,6 +3,7 @@
 use crate::clients::Clients;
 use crate::kernel::{Host, Socket};
 use crate::metered::{Metered, Record, Side, TCP, UDP, sums};
+use crate::sent::{check_negotiated, check_sent_again};
 use crate::stage::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
 
 #[test]
@@ -23,7 +24,7 @@ fn records_by_shm_are_what_the_kernels_counted() {
 fn agree(way: Way) {
     let Some(stage) = Stage::up(false) else { return };
     let before = Hosts::look(&stage);
-    let meter = Meter::start(&stage, way, &[]);
+    let meter = Meter::start(&stage, way, &["--level", "tcp"]);
     let clients = Clients::run(&stage);
     let after = Hosts::look(&stage);
     let metered = meter.end();
@@ -31,6 +32,11 @@ fn agree(way: Way) {
     check_interface(&metered, &before, &after);
     check_protocols(&metered, &before, &after);
     check_sockets(&metered, &after);
+    for (record, client, server) in connections(&metered, &after) {
+        check_negotiated(record, client, server);
+        check_sent_again(record, 0, client);
+        check_sent_again(record, 1, server);
+    }
     check_clients(&metered, &clients, &before, &after);
 }
 

@@ -22,6 +22,8 @@ pub struct Record {
     pub flows: u64,
     pub end: String,
     pub quality: Vec<String>,
+    /// All of it.
+    pub json: Value,
 }
 
 /// What went one way.
@@ -90,6 +92,7 @@ impl Record {
             flows: json["flows"].as_u64().expect("flows"),
             end: json["end_reason"].as_str().expect("a reason").to_owned(),
             quality: names.map(|name| name.as_str().expect("a name").to_owned()).collect(),
+            json: json.clone(),
         }
     }
 }
