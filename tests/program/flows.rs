@@ -108,9 +108,32 @@ fn wrong_options_are_named() {
         (&["--idle", "sctp=9"], "there are tcp, udp, icmp, other"),
         (&["--active", "tcp=x"], "--active: \"tcp=x\" is neither"),
         (&["--max-flows", "99999999"], "or more with more --workers"),
+        (&["--workers", "64", "--max-flows", "1000000000"], "MiB are free"),
+        (&["--format", "zeek"], "nothing is written"),
+        (&["--write", ""], "--write: a file, a folder"),
     ] {
         let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
         assert!(ended.errors.contains(says), "{arguments:?}: {}", ended.errors);
     }
+}
+
+#[test]
+fn what_was_there_before_stays_when_nothing_can_be_read() {
+    let scratch = Scratch::new();
+    let (file, written) = (scratch.file("conversations.pcap"), scratch.file("flows.jsonl"));
+    records::write(&file, &conversations());
+    let bytes = fs::read(&file).unwrap();
+    let ended = run(&["flows", "-r", &file, "--write", &file]);
+    assert_eq!(ended.status, 2, "{}", ended.errors);
+    assert!(ended.errors.contains("it is what is read"), "{}", ended.errors);
+    assert!(fs::read(&file).unwrap() == bytes);
+
+    run(&["flows", "-r", &file, "--write", &written, "-q"]).good();
+    let good = fs::read(&written).unwrap();
+    let text = scratch.file("text");
+    fs::write(&text, "this is no capture file, whatever its name").unwrap();
+    assert_eq!(run(&["flows", "-r", &text, "--write", &written, "-q"]).status, 1);
+    assert!(fs::read(&written).unwrap() == good);
+    assert!(!fs::exists(format!("{written}.part")).unwrap());
 }

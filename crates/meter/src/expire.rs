@@ -237,3 +237,20 @@ impl Meter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A meter that few frames come to is told what time it is by those of others.
+    #[test]
+    fn a_time_that_was_told_is_not_taken_back() {
+        let mut clock = Clock::new(&[Timeouts { idle: Nanos(1), active: Nanos(1) }]);
+        let (early, late) = (FAR, 3 * FAR);
+        clock.see(early, late);
+        assert!(clock.advance(late) && clock.has_jumped);
+        assert!(clock.tick(TICK));
+        assert_eq!(clock.now, late);
+        assert!(!clock.has_jumped, "flows that go on would end");
+    }
+}
