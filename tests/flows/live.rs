@@ -177,11 +177,10 @@ pub fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts, after
         }
     }
 
-    let mut answers: Vec<u64> = metered.to(UDP, DNS.into()).map(|record| record.sides[1].payload_bytes).collect();
-    let mut wanted = clients.answers.clone();
-    answers.sort();
-    wanted.sort();
-    assert_eq!(answers, wanted, "bytes of each answer");
-    let one = metered.to(UDP, DNS.into()).all(|record| record.sides.map(|side| side.packets) == [1, 1]);
-    assert!(one, "a query and an answer each");
+    // Two queries may have come from one port, and are one record then.
+    let sum = |of: fn(&Side) -> u64| metered.to(UDP, DNS.into()).map(|record| of(&record.sides[1])).sum::<u64>();
+    assert_eq!(sum(|side| side.packets), clients.answers.len() as u64, "answers: {:?}", clients.answers);
+    assert_eq!(sum(|side| side.payload_bytes), clients.answers.iter().sum::<u64>(), "bytes of the answers");
+    let one = metered.to(UDP, DNS.into()).all(|record| record.sides[0].packets == record.sides[1].packets);
+    assert!(one, "a query for each answer");
 }

@@ -162,11 +162,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
+    args.check_place(&specs)?;
     check_memory(&config)?;
     // Before ports open, as it may take seconds.
     let meters = Meters::new(&config, args.workers);
     let ports = args.open_ports(&specs, &filter)?;
-    let place = args.place(identity.owner(), &specs)?;
+    let place = args.place(identity.owner())?;
     drop_to(identity)?;
 
     let is_silent = args.quiet || args.json || args.write == "-";
@@ -259,14 +260,15 @@ impl Args {
         Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
-    fn place(&self, owner: Option<(u32, u32)>, specs: &[Spec]) -> anyhow::Result<Option<Place>> {
+    /// Refuses places that cannot be meant.
+    fn check_place(&self, specs: &[Spec]) -> anyhow::Result<()> {
         if self.write == "null" {
             if self.format.is_some() {
                 return Err(usage(
                     "--format: nothing is written; name a file or folder with --write, or - for standard output",
                 ));
             }
-            return Ok(None);
+            return Ok(());
         }
         if self.write.is_empty() {
             return Err(usage("--write: a file, a folder, - for standard output, or null"));
@@ -275,6 +277,13 @@ impl Args {
             specs.iter().filter(|spec| spec.scheme == "pcap").find(|spec| is_same_file(&spec.target, &self.write));
         if let Some(input) = input {
             return Err(usage(format!("--write {}: it is what is read ({input}); name another file", self.write)));
+        }
+        Ok(())
+    }
+
+    fn place(&self, owner: Option<(u32, u32)>) -> anyhow::Result<Option<Place>> {
+        if self.write == "null" {
+            return Ok(None);
         }
         let form = self.format.as_deref().and_then(Form::named);
         Place::open(&self.write, form, span("--rotate", self.rotate)?, owner).map(Some)
