@@ -2,7 +2,7 @@
 //!
 //! One lane and one worker: each burst goes to the meter as its queue shows it, and nothing is copied. Several lanes are put in
 //! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
-//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker ([`Spread`]).
+//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker ([`Spread`](linerate_meter::Spread)).
 //!
 //! `worker`: a meter and its thread; `crew`: all of them, and the block that is filled for each; `time`: what time it is for
 //! all of them; `session`: the rounds.

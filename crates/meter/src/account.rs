@@ -10,7 +10,7 @@ impl Meter {
     #[inline(never)]
     pub(crate) fn search(&mut self, facts: &Facts, wide: &Wide, records: &mut dyn Records) -> u32 {
         match self.find(facts, wide) {
-            Some(found) if self.count(found, facts, wide) == Counted::Done => found,
+            Some(found) if self.count::<true>(found, facts, wide) == Counted::Done => found,
             found => self.account(found, facts, wide, records),
         }
     }

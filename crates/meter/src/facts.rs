@@ -109,23 +109,36 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
 /// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
-/// plain unless `outer` alone counts. Options of TCP are not read.
+/// plain unless `outer` alone counts. Options of TCP are not read; what levels beyond `counters` want only if there is
+/// `DETAIL`. Facts are made where they are to lie: they are long.
 #[inline(always)]
-pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wide: &mut Wide) -> Option<Facts> {
+pub(crate) fn usual<const DETAIL: bool>(
+    desc: &Desc,
+    frame: &[u8],
+    outer: bool,
+    facts: &mut Facts,
+    wide: &mut Wide,
+) -> Option<()> {
     let head: &[u8; LEAST] = frame.first_chunk()?;
     let ether_type = u16::from_be_bytes(part(head, 12));
     if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
         return None;
     }
     match ether_type {
-        ethernet::IPV4 => usual_ipv4(desc, part(head, ethernet::LEN), ethernet::LEN as u32, 0, outer),
-        ethernet::IPV6 => usual_ipv6(desc, frame.get(ethernet::LEN..)?, ethernet::LEN as u32, 0, outer, wide),
+        ethernet::IPV4 => {
+            usual_ipv4::<DETAIL>(desc, part(head, ethernet::LEN), (ethernet::LEN as u32, 0), outer, facts)
+        }
+        ethernet::IPV6 => {
+            usual_ipv6::<DETAIL>(desc, frame.get(ethernet::LEN..)?, (ethernet::LEN as u32, 0), outer, (facts, wide))
+        }
         vlan::CUSTOMER => {
             let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
             let behind = ethernet::LEN + vlan::LEN;
             match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4(desc, part(head, behind), behind as u32, tag, outer),
-                ethernet::IPV6 => usual_ipv6(desc, frame.get(behind..)?, behind as u32, tag, outer, wide),
+                ethernet::IPV4 => usual_ipv4::<DETAIL>(desc, part(head, behind), (behind as u32, tag), outer, facts),
+                ethernet::IPV6 => {
+                    usual_ipv6::<DETAIL>(desc, frame.get(behind..)?, (behind as u32, tag), outer, (facts, wide))
+                }
                 _ => None,
             }
         }
@@ -134,7 +147,13 @@ pub(crate) fn usual(desc: &Desc, frame: &[u8], outer: bool, wide: &mut Wide) -> 
 }
 
 #[inline(always)]
-fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, outer: bool) -> Option<Facts> {
+fn usual_ipv4<const DETAIL: bool>(
+    desc: &Desc,
+    head: [u8; ipv4::LEN + tcp::LEN],
+    (l3, tag): (u32, u16),
+    outer: bool,
+    facts: &mut Facts,
+) -> Option<()> {
     let length = u32::from(u16::from_be_bytes(part(&head, 2)));
     let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
     let protocol = head[9];
@@ -147,19 +166,26 @@ fn usual_ipv4(desc: &Desc, head: [u8; ipv4::LEN + tcp::LEN], l3: u32, tag: u16, 
     let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
     let (source, destination) = (end(12, transport.source), end(16, transport.destination));
     let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
-    Some(Facts {
+    *facts = Facts {
         words,
         packet: length,
         side: usize::from(is_higher),
         ttl: head[8],
         tos: head[1],
-        ip_flags: head[6] >> 5,
-        ..transport.facts(desc)
-    })
+        ip_flags: if DETAIL { head[6] >> 5 } else { 0 },
+        ..transport.facts::<DETAIL>(desc)
+    };
+    Some(())
 }
 
 #[inline(always)]
-fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wide: &mut Wide) -> Option<Facts> {
+fn usual_ipv6<const DETAIL: bool>(
+    desc: &Desc,
+    packet: &[u8],
+    (l3, tag): (u32, u16),
+    outer: bool,
+    (facts, wide): (&mut Facts, &mut Wide),
+) -> Option<()> {
     let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
     let payload = u32::from(u16::from_be_bytes(part(head, 4)));
     let protocol = head[6];
@@ -175,7 +201,8 @@ fn usual_ipv6(desc: &Desc, packet: &[u8], l3: u32, tag: u16, outer: bool, wide: 
     *wide = Wide { ends: [low.0, high.0], version: 6, ..Wide::default() };
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
     let side = usize::from(source > destination);
-    Some(Facts { words, packet: length, side, ttl: head[7], tos, ..transport.facts(desc) })
+    *facts = Facts { words, packet: length, side, ttl: head[7], tos, ..transport.facts::<DETAIL>(desc) };
+    Some(())
 }
 
 /// What counts of a TCP or UDP header.
@@ -211,14 +238,14 @@ fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u1
 
 impl Transport {
     #[inline(always)]
-    fn facts(&self, desc: &Desc) -> Facts {
+    fn facts<const DETAIL: bool>(&self, desc: &Desc) -> Facts {
         Facts {
             time: desc.time.0,
             frame: desc.wire,
             payload: self.payload,
             flags: self.flags,
             has_segment: self.has_segment,
-            segment: self.segment,
+            segment: if DETAIL { self.segment } else { Segment::NONE },
             hint: hint_of(self.flags),
             is_usual: self.flags & SYN == 0,
             ..Facts::NONE
@@ -307,7 +334,8 @@ mod tests {
             let length = frame.len() as u32;
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
             let mut short = Wide { version: 4, ..Wide::default() };
-            if let Some(found) = usual(&desc, &frame, outer, &mut short) {
+            let mut found = Facts::NONE;
+            if usual::<true>(&desc, &frame, outer, &mut found, &mut short).is_some() {
                 let mut general = General::new(&Config { tunnels, ..Config::default() });
                 let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
@@ -317,6 +345,9 @@ mod tests {
                 let kinds = if found.has_segment { usual_kinds(&frame) } else { 0 };
                 prop_assert_eq!(Facts { kinds, ..found }, Facts { words, side, segment, ..packet.facts });
                 prop_assert_eq!(short, wide);
+                let mut least = Facts::NONE;
+                prop_assert!(usual::<false>(&desc, &frame, outer, &mut least, &mut short).is_some());
+                prop_assert_eq!(least, Facts { segment: Segment::NONE, ip_flags: 0, ..found });
             }
         }
     }
@@ -328,9 +359,10 @@ mod tests {
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
         let desc = Desc::new(Nanos(7), 0, 60);
-        let found = usual(&desc, &frame, false, &mut Wide::default()).unwrap();
+        let mut found = Facts::NONE;
+        usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()).unwrap();
         assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
         frame[20] = 0x20;
-        assert_eq!(usual(&desc, &frame, false, &mut Wide::default()), None, "a fragment");
+        assert_eq!(usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()), None, "a fragment");
     }
 }

@@ -110,10 +110,16 @@ impl Meter {
     /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         let mut pipeline = std::mem::take(&mut self.pipeline);
+        let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
         let mut next = 0;
         while next < burst.len() {
             let end = burst.len().min(next + self.clock.frames_to_tick());
-            self.take_frames(&mut pipeline, burst.slice(next..end), links, records);
+            let frames = burst.slice(next..end);
+            if has_detail {
+                self.take_frames::<true>(&mut pipeline, frames, links, records);
+            } else {
+                self.take_frames::<false>(&mut pipeline, frames, links, records);
+            }
             if self.clock.tick(end - next) {
                 // What a sweep finds may not depend on where a burst ends.
                 self.drain(&mut pipeline, records);
@@ -163,7 +169,7 @@ impl Meter {
 
     /// The first step of each frame's packets, and the others of those before them.
     #[inline(always)]
-    fn take_frames(
+    fn take_frames<const DETAIL: bool>(
         &mut self,
         pipeline: &mut Pipeline,
         burst: Burst<'_>,
@@ -172,47 +178,47 @@ impl Meter {
     ) {
         let first = links.first().copied().flatten();
         let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
-        for (desc, _) in burst.iter() {
+        if let Some(desc) = burst.descs().first() {
+            // Counting wants to know roughly what time it is.
+            self.clock.see(desc.time.0, latest);
+        }
+        for (desc, frame) in burst.iter() {
             bytes += u64::from(desc.wire);
             latest = latest.max(desc.time.0);
             least = least.min(desc.time.0);
+            let link = if desc.interface == 0 { first } else { link_of(links, desc) };
+            let Slot { facts, wide, encapsulation, .. } = pipeline.next();
+            let is_usual = self.plain
+                && link == Some(Link::Ethernet)
+                && facts::usual::<DETAIL>(desc, frame, self.outer, facts, wide).is_some()
+                // The options of a SYN are read there.
+                && (!DETAIL || self.tcp.is_off() || facts.flags & SYN == 0);
+            if !is_usual {
+                self.look(pipeline, link, (desc, frame), records);
+                continue;
+            }
+            if DETAIL && self.encapsulations.has_macs() {
+                *encapsulation = Encapsulation::of_ethernet(frame);
+                facts.is_encapsulated = true;
+            }
+            if DETAIL && self.stats.is_some() && facts.has_segment {
+                facts.kinds = facts::usual_kinds(frame);
+            }
+            self.push::<DETAIL>(pipeline, records);
         }
         self.counts.frames += burst.len() as u64;
         self.counts.bytes += bytes;
         self.clock.see(least, latest);
-        for (desc, frame) in burst.iter() {
-            let link = if desc.interface == 0 { first } else { link_of(links, desc) };
-            let usual = if self.plain && link == Some(Link::Ethernet) {
-                facts::usual(desc, frame, self.outer, &mut pipeline.next().wide)
-            } else {
-                None
-            };
-            match usual {
-                // The options of a SYN are read there.
-                Some(mut facts) if self.tcp.is_off() || facts.flags & SYN == 0 => {
-                    if self.encapsulations.has_macs() {
-                        pipeline.next().encapsulation = Encapsulation::of_ethernet(frame);
-                        facts.is_encapsulated = true;
-                    }
-                    if self.stats.is_some() && facts.has_segment {
-                        facts.kinds = facts::usual_kinds(frame);
-                    }
-                    self.push(pipeline, facts, records);
-                }
-                _ => self.look(pipeline, link, (desc, frame), records),
-            }
-        }
     }
 
-    /// The first step of the packet in the next slot, and the others of those before it.
+    /// The first step of the packet whose facts are in the next slot, and the others of those before it.
     #[inline(always)]
-    fn push(&mut self, pipeline: &mut Pipeline, facts: Facts, records: &mut dyn Records) {
+    fn push<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
         let slot = pipeline.next();
-        slot.facts = facts;
-        slot.facts.hash = self.hash(facts.words, &slot.wide);
+        slot.facts.hash = self.hash(slot.facts.words, &slot.wide);
         self.table.prefetch(slot.facts.hash);
         pipeline.push();
-        self.step(pipeline, false, records);
+        self.step::<DETAIL>(pipeline, false, records);
     }
 
     #[inline(always)]
@@ -223,7 +229,7 @@ impl Meter {
 
     /// The second step of one packet and the third of another, where they are due; false if none is.
     #[inline(always)]
-    fn step(&mut self, pipeline: &mut Pipeline, all: bool, records: &mut dyn Records) -> bool {
+    fn step<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, all: bool, records: &mut dyn Records) -> bool {
         let mut is_due = false;
         if let Some(slot) = pipeline.second(all) {
             is_due = true;
@@ -232,12 +238,14 @@ impl Meter {
         }
         if let Some(later) = pipeline.later(AHEAD) {
             self.prefetch_cold(later.guess, &later.facts);
-            self.tcp.prefetch(later.guess);
-            self.prefetch_stats(later.guess, &later.facts);
+            if DETAIL {
+                self.tcp.prefetch(later.guess);
+                self.prefetch_stats(later.guess, &later.facts);
+            }
         }
         if let Some(Slot { facts, wide, encapsulation, guess }) = pipeline.third(all) {
             is_due = true;
-            let record = match self.count(*guess, facts, wide) {
+            let record = match self.count::<DETAIL>(*guess, facts, wide) {
                 Counted::Done => return true,
                 Counted::Rare => self.account(Some(*guess), facts, wide, records),
                 Counted::OtherFlow => self.search(facts, wide, records),
@@ -250,7 +258,7 @@ impl Meter {
     /// All steps of all packets.
     #[inline(never)]
     fn drain(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
-        while self.step(pipeline, true, records) {}
+        while self.step::<true>(pipeline, true, records) {}
     }
 
     /// Asks for what every packet touches of a record.
@@ -287,9 +295,10 @@ impl Meter {
         }
     }
 
-    /// Counts a packet if it is like most, and of the flow that it was guessed to be of.
+    /// Counts a packet if it is like most, and of the flow that it was guessed to be of; `DETAIL` is what levels beyond
+    /// `counters` want.
     #[inline(always)]
-    pub(crate) fn count(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> Counted {
+    pub(crate) fn count<const DETAIL: bool>(&mut self, guess: u32, facts: &Facts, wide: &Wide) -> Counted {
         let Some(hot) = self.hot.get_mut(guess as usize) else { return Counted::OtherFlow };
         if !hot.has(facts.words, self.mask) {
             return Counted::OtherFlow;
@@ -305,10 +314,10 @@ impl Meter {
         if !is_done {
             return Counted::Rare;
         }
-        if facts.has_segment {
+        if DETAIL && facts.has_segment {
             self.tcp.take(guess, facts);
         }
-        if let Some(stats) = &mut self.stats {
+        if DETAIL && let Some(stats) = &mut self.stats {
             let gap = age(facts.time, before) as u64 >> 16;
             stats.count(guess, hot, facts, Some(gap));
         }

@@ -114,10 +114,9 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
                 None
             };
             if let Some(reason) = reason {
-                flows.push(record(packets, reason, *was_continued, *direction));
-                if reason == EndReason::Active {
-                    continued = Some(flows.last().map(|flow| originator(flow, packets)).unwrap());
-                }
+                let (flow, known) = record(packets, reason, *was_continued, *direction);
+                flows.push(flow);
+                continued = (reason == EndReason::Active).then_some(known);
                 open.remove(&key);
             }
         }
@@ -134,27 +133,18 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
         } else {
             EndReason::Forced
         };
-        flows.push(record(packets, reason, *was_continued, *direction));
+        flows.push(record(packets, reason, *was_continued, *direction).0);
     }
     flows
 }
 
-/// Whether the originator of a record is the higher end, and how that is known.
-fn originator(flow: &Flow, packets: &[&Sent]) -> (bool, Direction) {
-    let one = packets[0];
-    let from_one = flow.ends[0] == one.ends()[0] && (flow.ends[0] != flow.ends[1]);
-    let is_icmp = one.protocol == 1 || one.protocol == 58;
-    let is_higher = if is_icmp {
-        one.is_higher()
-    } else if flow.ends[0] == flow.ends[1] {
-        false
-    } else {
-        from_one == one.is_higher()
-    };
-    (is_higher, flow.direction)
-}
-
-fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bool, Direction)>) -> Flow {
+/// And whether the originator is the higher end, and how that is known.
+fn record(
+    packets: &[&Sent],
+    end: EndReason,
+    continued: bool,
+    before: Option<(bool, Direction)>,
+) -> (Flow, (bool, Direction)) {
     let mut direction = before.unwrap_or((packets[0].is_higher(), Direction::FirstPacket));
     for one in packets {
         if direction.1 == Direction::FirstPacket {
@@ -185,7 +175,7 @@ fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bo
     ] {
         quality |= if is_so { bit.0 } else { 0 };
     }
-    Flow {
+    let flow = Flow {
         id: 0,
         ends: packets[0].ends_from(direction.0),
         protocol: packets[0].protocol_number(),
@@ -202,7 +192,8 @@ fn record(packets: &[&Sent], end: EndReason, continued: bool, before: Option<(bo
         teids: [None; 2],
         tcp: None,
         stats: None,
-    }
+    };
+    (flow, direction)
 }
 
 proptest! {

@@ -65,7 +65,8 @@ impl Meter {
         let slot = pipeline.next();
         (slot.wide, slot.encapsulation) = (wide, packet.encapsulation);
         let is_encapsulated = packet.encapsulation != Encapsulation::default();
-        self.push(pipeline, Facts { words, is_encapsulated, side, ..packet.facts }, records);
+        slot.facts = Facts { words, is_encapsulated, side, ..packet.facts };
+        self.push::<true>(pipeline, records);
     }
 
     /// Accounts packets that waited.
