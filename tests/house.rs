@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/burst.rs",
     "crates/burst/src/copy.rs",
+    "crates/burst/src/cpu.rs",
     "crates/burst/src/helper.rs",
     "crates/burst/src/memory.rs",
     "crates/filter/src/libpcap.rs",

@@ -176,19 +176,6 @@ impl<'a> Burst<'a> {
     }
 }
 
-/// Asks the processor for the cache line that `place` begins in, which will soon be read or written.
-#[inline(always)]
-pub fn prefetch<T>(place: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and cannot fault.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
-}
-
 impl fmt::Debug for Burst<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Burst").field("descs", &self.descs).finish_non_exhaustive()

@@ -81,7 +81,7 @@ impl Encapsulations {
 
     /// Notes what is to be noted of a packet that has just been counted.
     pub fn note(&mut self, record: u32, hot: &Hot, side: usize, found: &Encapsulation) {
-        let (place, side) = (record as usize, side & 1);
+        let place = record as usize;
         let begins = hot.is_one_packet();
         if let (true, Some(list), Some(mut ends)) = (begins, &mut self.macs, found.macs) {
             list.resize(list.len().max(place + 1), Macs::default());
@@ -116,6 +116,6 @@ impl Meter {
         if found.parent != 0 && hot.is_one_packet() {
             self.wide[record as usize].parent = found.parent;
         }
-        self.encapsulations.note(record, hot, facts.side, found);
+        self.encapsulations.note(record, hot, facts.sides()[0], found);
     }
 }

@@ -171,7 +171,7 @@ impl Meter {
         if facts.time.saturating_sub(last) > patience || last.saturating_sub(facts.time) > FAR {
             return Some(reason);
         }
-        if facts.hint == Hint::Syn && hot.is_closing() {
+        if facts.hint() == Hint::Syn && hot.is_closing() {
             return Some(EndReason::End);
         }
         (facts.time.saturating_sub(cold.began()) >= limit.active).then_some(EndReason::Active)

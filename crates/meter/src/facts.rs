@@ -17,13 +17,12 @@ use linerate_burst::{Desc, Flags};
 use linerate_wire::registry::{self, may_be_tunnel};
 use linerate_wire::{ethernet, ipv4, ipv6, tcp, udp, vlan};
 
-/// What counts of a packet.
+/// What counts of a packet. What every level wants lies in the first cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Facts {
     /// The key, with the VLAN of the packet; of a wide key a part.
     pub words: Words,
-    /// There is something to say of what is in front of it.
-    pub is_encapsulated: bool,
     pub hash: u64,
     /// Nanoseconds.
     pub time: u64,
@@ -31,27 +30,29 @@ pub(crate) struct Facts {
     pub frame: u32,
     pub packet: u32,
     pub payload: u32,
-    /// Which end sent it: 0 the lower, 1 the higher.
-    pub side: usize,
-    pub ttl: u8,
     pub tos: u8,
+    pub ttl: u8,
+    /// Which end sent it: 0 the lower, 1 the higher.
+    pub side: u8,
     /// Of TCP.
     pub flags: u8,
     /// Of TCP, if the header is there.
     pub has_segment: bool,
-    pub segment: Segment,
-    /// What it says of who is the originator.
-    pub hint: Hint,
+    /// Nothing to note but numbers.
+    pub is_usual: bool,
+    /// There is something to say of what is in front of it.
+    pub is_encapsulated: bool,
+    /// What a message of ICMP says of who is the originator.
+    pub message: Hint,
     /// Bits of [`Quality`](crate::Quality).
     pub quality: u16,
-    /// Kinds of TCP options, a bit each, if they are asked for.
-    pub kinds: u64,
     /// The uppermost bits of the IPv4 fragment word.
     pub ip_flags: u8,
     /// IPv6 extension headers, as [`Flow::extensions`](crate::Flow::extensions) has them.
     pub extensions: u8,
-    /// Nothing to note but numbers.
-    pub is_usual: bool,
+    pub segment: Segment,
+    /// Kinds of TCP options, a bit each, if they are asked for.
+    pub kinds: u64,
 }
 
 /// What a packet says of who is the originator.
@@ -71,35 +72,53 @@ pub(crate) enum Hint {
 impl Facts {
     pub const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
-        is_encapsulated: false,
         hash: 0,
         time: 0,
         frame: 0,
         packet: 0,
         payload: 0,
-        side: 0,
-        ttl: 0,
         tos: 0,
+        ttl: 0,
+        side: 0,
         flags: 0,
         has_segment: false,
-        segment: Segment::NONE,
-        hint: Hint::Nothing,
+        is_usual: true,
+        is_encapsulated: false,
+        message: Hint::Nothing,
         quality: 0,
-        kinds: 0,
         ip_flags: 0,
         extensions: 0,
-        is_usual: true,
+        segment: Segment::NONE,
+        kinds: 0,
     };
+
+    /// What it says of who is the originator.
+    pub fn hint(&self) -> Hint {
+        match self.flags & (SYN | ACK) {
+            _ if !self.has_segment => self.message,
+            SYN => Hint::Syn,
+            both if both == SYN | ACK => Hint::SynAck,
+            _ => Hint::Nothing,
+        }
+    }
 
     /// The originator that the packet names, and how.
     pub fn direction(&self) -> Option<(usize, Direction)> {
-        match self.hint {
+        let [side, other] = self.sides();
+        match self.hint() {
             Hint::Nothing => None,
-            Hint::Syn => Some((self.side, Direction::Syn)),
-            Hint::SynAck => Some((self.side ^ 1, Direction::SynAck)),
-            Hint::Request => Some((self.side, Direction::IcmpType)),
-            Hint::Reply => Some((self.side ^ 1, Direction::IcmpType)),
+            Hint::Syn => Some((side, Direction::Syn)),
+            Hint::SynAck => Some((other, Direction::SynAck)),
+            Hint::Request => Some((side, Direction::IcmpType)),
+            Hint::Reply => Some((other, Direction::IcmpType)),
         }
+    }
+
+    /// The end that sent it, and the other: places in an array of two.
+    #[inline(always)]
+    pub fn sides(&self) -> [usize; 2] {
+        let side = usize::from(self.side & 1);
+        [side, side ^ 1]
     }
 }
 
@@ -108,9 +127,9 @@ const NOTED: u16 = Flags::LOSING.0 | Flags::DAMAGED.0 | Flags::SUPER_FRAME.0;
 /// The least frame that is looked at here: an Ethernet header, a tag, IPv4, TCP.
 const LEAST: usize = ethernet::LEN + vlan::LEN + ipv4::LEN + tcp::LEN;
 
-/// Of a frame behind Ethernet whose packet is plain and whole; `None` for any other. UDP with a tunnel's port is not
-/// plain unless `outer` alone counts. Options of TCP are not read; what levels beyond `counters` want only if there is
-/// `DETAIL`. Facts are made where they are to lie: they are long.
+/// Of a frame behind Ethernet whose packet is plain and whole; false, and facts of no meaning, for any other. UDP with a
+/// tunnel's port is not plain unless `outer` alone counts. Options of TCP are not read; what levels beyond `counters` want
+/// only if there is `DETAIL`. Facts are made where they are to lie: they are long.
 #[inline(always)]
 pub(crate) fn usual<const DETAIL: bool>(
     desc: &Desc,
@@ -118,149 +137,104 @@ pub(crate) fn usual<const DETAIL: bool>(
     outer: bool,
     facts: &mut Facts,
     wide: &mut Wide,
-) -> Option<()> {
-    let head: &[u8; LEAST] = frame.first_chunk()?;
-    let ether_type = u16::from_be_bytes(part(head, 12));
+) -> bool {
+    let Some(head) = frame.first_chunk::<LEAST>() else { return false };
     if desc.flags.0 & NOTED != 0 || desc.wire < desc.captured {
-        return None;
+        return false;
     }
+    let (ether_type, network, tag) = match u16_at(head, 12) {
+        vlan::CUSTOMER => (u16_at(head, 16), ethernet::LEN + vlan::LEN, u16_at(head, 14) & 0xfff),
+        ether_type => (ether_type, ethernet::LEN, 0),
+    };
+    let Some(packet) = frame.get(network..) else { return false };
+    let room = desc.wire - network as u32;
     match ether_type {
-        ethernet::IPV4 => {
-            usual_ipv4::<DETAIL>(desc, part(head, ethernet::LEN), (ethernet::LEN as u32, 0), outer, facts)
-        }
-        ethernet::IPV6 => {
-            usual_ipv6::<DETAIL>(desc, frame.get(ethernet::LEN..)?, (ethernet::LEN as u32, 0), outer, (facts, wide))
-        }
-        vlan::CUSTOMER => {
-            let tag = u16::from_be_bytes(part(head, 14)) & 0xfff;
-            let behind = ethernet::LEN + vlan::LEN;
-            match u16::from_be_bytes(part(head, 16)) {
-                ethernet::IPV4 => usual_ipv4::<DETAIL>(desc, part(head, behind), (behind as u32, tag), outer, facts),
-                ethernet::IPV6 => {
-                    usual_ipv6::<DETAIL>(desc, frame.get(behind..)?, (behind as u32, tag), outer, (facts, wide))
-                }
-                _ => None,
-            }
-        }
-        _ => None,
+        ethernet::IPV4 => usual_ipv4::<DETAIL>((desc, room), packet, tag, outer, facts),
+        ethernet::IPV6 => usual_ipv6::<DETAIL>((desc, room), packet, tag, outer, (facts, wide)),
+        _ => false,
     }
 }
 
 #[inline(always)]
 fn usual_ipv4<const DETAIL: bool>(
-    desc: &Desc,
-    head: [u8; ipv4::LEN + tcp::LEN],
-    (l3, tag): (u32, u16),
+    (desc, room): (&Desc, u32),
+    packet: &[u8],
+    tag: u16,
     outer: bool,
     facts: &mut Facts,
-) -> Option<()> {
-    let length = u32::from(u16::from_be_bytes(part(&head, 2)));
-    let fragment = u16::from_be_bytes(part(&head, 6)) & 0x3fff;
-    let protocol = head[9];
-    if head[0] != 0x45 || fragment != 0 || length > desc.wire.saturating_sub(l3) {
-        return None;
+) -> bool {
+    let Some(head) = packet.first_chunk::<{ ipv4::LEN + tcp::LEN }>() else { return false };
+    let length = u32::from(u16_at(head, 2));
+    let (protocol, ports) = (head[9], u32_at(head, ipv4::LEN));
+    // No options, no fragment.
+    if head[0] != 0x45 || u16_at(head, 6) & 0x3fff != 0 || length > room {
+        return false;
     }
-    let behind = length.checked_sub(ipv4::LEN as u32)?;
-    let identification = u16::from_be_bytes(part(&head, 4));
-    let transport = transport(protocol, part(&head, ipv4::LEN), behind, identification, outer)?;
-    let end = |address, port: u16| u64::from(u32::from_be_bytes(part(&head, address))) << 16 | u64::from(port);
-    let (source, destination) = (end(12, transport.source), end(16, transport.destination));
-    let (words, is_higher) = Words::of_ipv4(source, destination, protocol, tag);
-    *facts = Facts {
-        words,
-        packet: length,
-        side: usize::from(is_higher),
-        ttl: head[8],
-        tos: head[1],
-        ip_flags: if DETAIL { head[6] >> 5 } else { 0 },
-        ..transport.facts::<DETAIL>(desc)
-    };
-    Some(())
+    let Some(transport) = transport(protocol, head[ipv4::LEN + 12], ports, outer) else { return false };
+    let Some(payload) = length.checked_sub(ipv4::LEN as u32 + transport) else { return false };
+    let addresses = u64::from(u32_at(head, 12)) << 32 | u64::from(u32_at(head, 16));
+    let (words, side) = Words::of_ipv4(addresses, ports, protocol, tag);
+    let (tos, ttl) = (head[1], head[8]);
+    *facts = Facts { words, packet: length, payload, tos, ttl, side, ..common(desc, protocol, head[ipv4::LEN + 13]) };
+    if DETAIL {
+        facts.ip_flags = head[6] >> 5;
+        facts.segment = segment(protocol, part(head, ipv4::LEN), u16_at(head, 4));
+    }
+    true
 }
 
-#[inline(always)]
+/// Not inlined: what both have in common would be shared at the expense of either.
+#[inline(never)]
 fn usual_ipv6<const DETAIL: bool>(
-    desc: &Desc,
+    (desc, room): (&Desc, u32),
     packet: &[u8],
-    (l3, tag): (u32, u16),
+    tag: u16,
     outer: bool,
     (facts, wide): (&mut Facts, &mut Wide),
-) -> Option<()> {
-    let head: &[u8; ipv6::LEN + tcp::LEN] = packet.first_chunk()?;
-    let payload = u32::from(u16::from_be_bytes(part(head, 4)));
-    let protocol = head[6];
-    let length = ipv6::LEN as u32 + payload;
-    if head[0] >> 4 != 6 || payload == 0 || length > desc.wire.saturating_sub(l3) {
-        return None;
+) -> bool {
+    let Some(head) = packet.first_chunk::<{ ipv6::LEN + tcp::LEN }>() else { return false };
+    let behind = u32::from(u16_at(head, 4));
+    let (protocol, ports) = (head[6], u32_at(head, ipv6::LEN));
+    let length = ipv6::LEN as u32 + behind;
+    if head[0] >> 4 != 6 || length > room {
+        return false;
     }
-    let transport = transport(protocol, part(head, ipv6::LEN), payload, 0, outer)?;
-    let end = |address, port| (u128::from_be_bytes(part(head, address)), port);
-    let (source, destination) = (end(8, transport.source), end(24, transport.destination));
-    let tos = head[0] << 4 | head[1] >> 4;
+    let Some(transport) = transport(protocol, head[ipv6::LEN + 12], ports, outer) else { return false };
+    let Some(payload) = behind.checked_sub(transport) else { return false };
+    let end = |address, port: u32| (u128::from_be_bytes(part(head, address)), port as u16);
+    let (source, destination) = (end(8, ports >> 16), end(24, ports));
     let (low, high) = (source.min(destination), source.max(destination));
     *wide = Wide { ends: [low.0, high.0], version: 6, ..Wide::default() };
     let words = Words { ends: 0, rest: Words::rest(low.1, high.1, protocol, 0) | u64::from(tag) << VLAN | WIDE };
-    let side = usize::from(source > destination);
-    *facts = Facts { words, packet: length, side, ttl: head[7], tos, ..transport.facts::<DETAIL>(desc) };
-    Some(())
+    let side = u8::from(source > destination);
+    let (tos, ttl) = (head[0] << 4 | head[1] >> 4, head[7]);
+    *facts = Facts { words, packet: length, payload, tos, ttl, side, ..common(desc, protocol, head[ipv6::LEN + 13]) };
+    if DETAIL {
+        facts.segment = segment(protocol, part(head, ipv6::LEN), 0);
+    }
+    true
 }
 
-/// What counts of a TCP or UDP header.
-struct Transport {
-    source: u16,
-    destination: u16,
-    payload: u32,
-    flags: u8,
-    has_segment: bool,
-    segment: Segment,
-}
-
-/// Of a whole one, with `length` bytes of header and payload.
+/// Length of a TCP or UDP header; of TCP `offset` says it. `ports` are those of source and destination.
 #[inline(always)]
-fn transport(protocol: u8, head: [u8; tcp::LEN], length: u32, identification: u16, outer: bool) -> Option<Transport> {
-    let (source, destination) = (u16::from_be_bytes(part(&head, 0)), u16::from_be_bytes(part(&head, 2)));
+fn transport(protocol: u8, offset: u8, ports: u32, outer: bool) -> Option<u32> {
     match protocol {
-        registry::TCP => {
-            let header = u32::from(head[12] >> 4) * 4;
-            let payload = length.checked_sub(header).filter(|_| header >= tcp::LEN as u32)?;
-            let segment = Segment::of(&head, identification);
-            Some(Transport { source, destination, payload, flags: head[13], has_segment: true, segment })
-        }
-        registry::UDP => {
-            let payload = length.checked_sub(udp::LEN as u32)?;
-            let is_plain = outer || !may_be_tunnel(destination, source);
-            let segment = Segment::NONE;
-            is_plain.then_some(Transport { source, destination, payload, flags: 0, has_segment: false, segment })
-        }
+        registry::TCP => (offset >= 0x50).then_some(u32::from(offset >> 4) * 4),
+        registry::UDP => (outer || !may_be_tunnel(ports as u16, (ports >> 16) as u16)).then_some(udp::LEN as u32),
         _ => None,
     }
 }
 
-impl Transport {
-    #[inline(always)]
-    fn facts<const DETAIL: bool>(&self, desc: &Desc) -> Facts {
-        Facts {
-            time: desc.time.0,
-            frame: desc.wire,
-            payload: self.payload,
-            flags: self.flags,
-            has_segment: self.has_segment,
-            segment: if DETAIL { self.segment } else { Segment::NONE },
-            hint: hint_of(self.flags),
-            is_usual: self.flags & SYN == 0,
-            ..Facts::NONE
-        }
-    }
+#[inline(always)]
+fn common(desc: &Desc, protocol: u8, flags: u8) -> Facts {
+    let has_segment = protocol == registry::TCP;
+    let flags = if has_segment { flags } else { 0 };
+    Facts { time: desc.time.0, frame: desc.wire, flags, has_segment, is_usual: flags & SYN == 0, ..Facts::NONE }
 }
 
-/// What TCP flags say of who is the originator.
 #[inline(always)]
-fn hint_of(flags: u8) -> Hint {
-    match flags & (SYN | ACK) {
-        SYN => Hint::Syn,
-        both if both == SYN | ACK => Hint::SynAck,
-        _ => Hint::Nothing,
-    }
+fn segment(protocol: u8, head: [u8; tcp::LEN], identification: u16) -> Segment {
+    if protocol == registry::TCP { Segment::of(&head, identification) } else { Segment::NONE }
 }
 
 /// Kinds of TCP options in a frame that is `usual`.
@@ -273,7 +247,17 @@ pub(crate) fn usual_kinds(frame: &[u8]) -> u64 {
     frame.get(transport..).map_or(0, kinds_of)
 }
 
-/// Bytes in the middle of others: where places are constants, one load.
+#[inline(always)]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(part(bytes, at))
+}
+
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(part(bytes, at))
+}
+
+/// Bytes in the middle of others: where places and lengths are constants, one load.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
@@ -335,7 +319,7 @@ mod tests {
             let desc = Desc { wire: length + more, ..Desc::new(Nanos(7), 0, length) };
             let mut short = Wide { version: 4, ..Wide::default() };
             let mut found = Facts::NONE;
-            if usual::<true>(&desc, &frame, outer, &mut found, &mut short).is_some() {
+            if usual::<true>(&desc, &frame, outer, &mut found, &mut short) {
                 let mut general = General::new(&Config { tunnels, ..Config::default() });
                 let Found::Packets(packet, None) = general.look(Link::Ethernet, &desc, &frame) else {
                     panic!("one packet");
@@ -346,7 +330,7 @@ mod tests {
                 prop_assert_eq!(Facts { kinds, ..found }, Facts { words, side, segment, ..packet.facts });
                 prop_assert_eq!(short, wide);
                 let mut least = Facts::NONE;
-                prop_assert!(usual::<false>(&desc, &frame, outer, &mut least, &mut short).is_some());
+                prop_assert!(usual::<false>(&desc, &frame, outer, &mut least, &mut short));
                 prop_assert_eq!(least, Facts { segment: Segment::NONE, ip_flags: 0, ..found });
             }
         }
@@ -360,9 +344,9 @@ mod tests {
         (frame[17], frame[23], frame[46]) = (46, registry::TCP, 0x50);
         let desc = Desc::new(Nanos(7), 0, 60);
         let mut found = Facts::NONE;
-        usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()).unwrap();
+        assert!(usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()));
         assert_eq!((found.packet, found.payload, found.frame), (46, 6, 60));
         frame[20] = 0x20;
-        assert_eq!(usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()), None, "a fragment");
+        assert!(!usual::<true>(&desc, &frame, false, &mut found, &mut Wide::default()), "a fragment");
     }
 }

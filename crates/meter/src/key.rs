@@ -125,13 +125,15 @@ impl Wide {
 }
 
 impl Words {
-    /// Of an IPv4 packet between (address, port) and (address, port), and whether the first is the higher end.
+    /// Of an IPv4 packet: its addresses and ports as they stand in the headers, those of the source in the upper halves. And which
+    /// end the source is: 0 the lower, 1 the higher.
     #[inline(always)]
-    pub fn of_ipv4(source: u64, destination: u64, protocol: u8, vlan: u16) -> (Words, bool) {
-        let is_higher = source > destination;
-        let (low, high) = (source.min(destination), source.max(destination));
-        let ends = (low >> 16) << 32 | high >> 16;
-        (Words { ends, rest: Words::rest(low as u16, high as u16, protocol, vlan) | NARROW }, is_higher)
+    pub fn of_ipv4(addresses: u64, ports: u32, protocol: u8, vlan: u16) -> (Words, u8) {
+        let other_way = addresses.rotate_left(32);
+        let is_higher = if addresses == other_way { ports > ports.rotate_left(16) } else { addresses > other_way };
+        let ports = if is_higher { ports } else { ports.rotate_left(16) };
+        let rest = u64::from(ports) | Words::rest(0, 0, protocol, vlan) | NARROW;
+        (Words { ends: addresses.min(other_way), rest }, u8::from(is_higher))
     }
 
     #[inline(always)]

@@ -38,7 +38,7 @@ impl Meter {
     ) -> u32 {
         let state = match before {
             Some(Before { originator, direction, .. }) => state_of(originator, direction) | CONTINUED,
-            None => state_of(facts.side, 0),
+            None => state_of(facts.sides()[0], 0),
         };
         if self.free == NONE && self.hot.len() == self.max_flows {
             self.evict(records);

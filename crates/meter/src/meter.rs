@@ -15,12 +15,12 @@ use crate::flow::{EndReason, Records};
 use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
-use crate::pipeline::{Pipeline, Slot};
+use crate::pipeline::{Extra, Group, Pipeline, Slot};
 use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
-use linerate_burst::{Burst, Desc, Nanos, prefetch, resident};
+use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
 use linerate_wire::Link;
 
 /// Meters what one thread sees.
@@ -53,7 +53,8 @@ pub struct Meter {
     /// Where to look for a flow that gives way.
     pub(crate) victim: usize,
     pub(crate) counts: Counts,
-    pipeline: Pipeline,
+    /// None while it is in use.
+    pipeline: Option<Pipeline>,
     ready: Vec<Packet>,
 }
 
@@ -65,9 +66,6 @@ pub(crate) enum Counted {
     Rare,
     OtherFlow,
 }
-
-/// How many packets ahead rare ones are looked for, and what level `tcp` needs is asked for.
-const AHEAD: usize = 8;
 
 impl Meter {
     /// Without flows; takes its memory now.
@@ -102,14 +100,14 @@ impl Meter {
             aggregate: config.aggregate,
             victim: 0,
             counts: Counts::default(),
-            pipeline: Pipeline::new(),
+            pipeline: None,
             ready: Vec::new(),
         }
     }
 
     /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
-        let mut pipeline = std::mem::take(&mut self.pipeline);
+        let mut pipeline = self.pipeline.take().unwrap_or_default();
         let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
         let mut next = 0;
         while next < burst.len() {
@@ -128,7 +126,7 @@ impl Meter {
             next = end;
         }
         self.drain(&mut pipeline, records);
-        self.pipeline = pipeline;
+        self.pipeline = Some(pipeline);
     }
 
     /// Ends flows that have been quiet for long, as far as packets say that it is now `now`.
@@ -168,7 +166,6 @@ impl Meter {
     }
 
     /// The first step of each frame's packets, and the others of those before them.
-    #[inline(always)]
     fn take_frames<const DETAIL: bool>(
         &mut self,
         pipeline: &mut Pipeline,
@@ -176,26 +173,55 @@ impl Meter {
         links: &[Option<Link>],
         records: &mut dyn Records,
     ) {
-        let first = links.first().copied().flatten();
-        let (mut bytes, mut latest, mut least) = (0, self.clock.latest, u64::MAX);
+        let mut latest = self.clock.latest;
         if let Some(desc) = burst.descs().first() {
             // Counting wants to know roughly what time it is.
             self.clock.see(desc.time.0, latest);
         }
-        for (desc, frame) in burst.iter() {
+        let (mut bytes, mut least) = (0, u64::MAX);
+        for desc in burst.descs() {
             bytes += u64::from(desc.wire);
             latest = latest.max(desc.time.0);
             least = least.min(desc.time.0);
-            let link = if desc.interface == 0 { first } else { link_of(links, desc) };
-            let Slot { facts, wide, encapsulation, .. } = pipeline.next();
+        }
+        let mut frames = burst.iter();
+        loop {
+            let unusual = self.fill::<DETAIL>(pipeline.newest(), &mut frames, links);
+            if pipeline.newest().is_full() {
+                self.turn::<DETAIL>(pipeline, records);
+            } else if let Some((desc, frame)) = unusual {
+                self.look(pipeline, link_of(links, desc), (desc, frame), records);
+            } else {
+                break;
+            }
+        }
+        self.counts.frames += burst.len() as u64;
+        self.counts.bytes += bytes;
+        self.clock.see(least, latest);
+    }
+
+    /// Puts the packets of frames into a group until it is full, there are no more, or one is not like most, which is returned.
+    #[inline(never)]
+    fn fill<'a, const DETAIL: bool>(
+        &self,
+        group: &mut Group,
+        frames: &mut impl Iterator<Item = (&'a Desc, &'a [u8])>,
+        links: &[Option<Link>],
+    ) -> Option<(&'a Desc, &'a [u8])> {
+        let ethernet = Some(Link::Ethernet);
+        let is_first = links.first() == Some(&ethernet);
+        let (mut packets, mut unusual) = (0, None);
+        for (facts, Extra { wide, encapsulation }) in group.room() {
+            let Some((desc, frame)) = frames.next() else { break };
+            let is_ethernet = if desc.interface == 0 { is_first } else { link_of(links, desc) == ethernet };
             let is_usual = self.plain
-                && link == Some(Link::Ethernet)
-                && facts::usual::<DETAIL>(desc, frame, self.outer, facts, wide).is_some()
+                && is_ethernet
+                && facts::usual::<DETAIL>(desc, frame, self.outer, facts, wide)
                 // The options of a SYN are read there.
                 && (!DETAIL || self.tcp.is_off() || facts.flags & SYN == 0);
             if !is_usual {
-                self.look(pipeline, link, (desc, frame), records);
-                continue;
+                unusual = Some((desc, frame));
+                break;
             }
             if DETAIL && self.encapsulations.has_macs() {
                 *encapsulation = Encapsulation::of_ethernet(frame);
@@ -204,21 +230,11 @@ impl Meter {
             if DETAIL && self.stats.is_some() && facts.has_segment {
                 facts.kinds = facts::usual_kinds(frame);
             }
-            self.push::<DETAIL>(pipeline, records);
+            facts.hash = self.hash(facts.words, wide);
+            packets += 1;
         }
-        self.counts.frames += burst.len() as u64;
-        self.counts.bytes += bytes;
-        self.clock.see(least, latest);
-    }
-
-    /// The first step of the packet whose facts are in the next slot, and the others of those before it.
-    #[inline(always)]
-    fn push<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
-        let slot = pipeline.next();
-        slot.facts.hash = self.hash(slot.facts.words, &slot.wide);
-        self.table.prefetch(slot.facts.hash);
-        pipeline.push();
-        self.step::<DETAIL>(pipeline, false, records);
+        group.grow(packets);
+        unusual
     }
 
     #[inline(always)]
@@ -227,71 +243,75 @@ impl Meter {
         if words.is_wide() { self.keyed.wide(words, wide) } else { self.keyed.narrow(words) }
     }
 
-    /// The second step of one packet and the third of another, where they are due; false if none is.
-    #[inline(always)]
-    fn step<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, all: bool, records: &mut dyn Records) -> bool {
-        let mut is_due = false;
-        if let Some(slot) = pipeline.second(all) {
-            is_due = true;
-            slot.guess = self.table.guess(slot.facts.hash);
-            self.prefetch(slot.guess, &slot.facts);
+    /// Every packet takes its next step.
+    #[inline(never)]
+    pub(crate) fn turn<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
+        for slot in &*pipeline.stage(0).0 {
+            self.table.prefetch(slot.facts.hash);
         }
-        if let Some(later) = pipeline.later(AHEAD) {
-            self.prefetch_cold(later.guess, &later.facts);
-            if DETAIL {
-                self.tcp.prefetch(later.guess);
-                self.prefetch_stats(later.guess, &later.facts);
-            }
-        }
-        if let Some(Slot { facts, wide, encapsulation, guess }) = pipeline.third(all) {
-            is_due = true;
-            let record = match self.count::<DETAIL>(*guess, facts, wide) {
-                Counted::Done => return true,
-                Counted::Rare => self.account(Some(*guess), facts, wide, records),
-                Counted::OtherFlow => self.search(facts, wide, records),
-            };
-            self.note_encapsulation(record, facts, encapsulation);
-        }
-        is_due
+        self.guess(pipeline.stage(1).0);
+        self.prefetch_beside::<DETAIL>(pipeline.stage(2).0);
+        let (slots, extras) = pipeline.stage(3);
+        self.count_all::<DETAIL>(slots, extras, records);
+        pipeline.turn();
     }
 
     /// All steps of all packets.
     #[inline(never)]
     fn drain(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
-        while self.step::<true>(pipeline, true, records) {}
-    }
-
-    /// Asks for what every packet touches of a record.
-    #[inline(always)]
-    fn prefetch(&self, record: u32, facts: &Facts) {
-        if let Some(hot) = self.hot.get(record as usize) {
-            prefetch(hot);
-        }
-        if facts.words.is_wide()
-            && let Some(wide) = self.wide.get(record as usize)
-        {
-            prefetch(wide);
+        while !pipeline.is_empty() {
+            self.turn::<true>(pipeline, records);
         }
     }
 
-    /// Asks for what seldom is needed of a record that has come, if this packet is the first one that way.
-    #[inline(always)]
-    fn prefetch_cold(&self, record: u32, facts: &Facts) {
-        if let Some(hot) = self.hot.get(record as usize)
-            && hot.is_first(facts.side)
-            && let Some(cold) = self.cold.get(record as usize)
-        {
-            prefetch(cold);
+    /// Looks up the records of packets whose buckets have come, and asks for what every packet touches of them.
+    #[inline(never)]
+    fn guess(&self, slots: &mut [Slot]) {
+        for slot in &mut *slots {
+            slot.guess = self.table.guess(slot.facts.hash);
+        }
+        for slot in slots {
+            if let Some(hot) = self.hot.get(slot.guess as usize) {
+                prefetch_many(hot);
+            }
+            if slot.facts.words.is_wide()
+                && let Some(wide) = self.wide.get(slot.guess as usize)
+            {
+                prefetch_many(wide);
+            }
         }
     }
 
-    /// Asks for what level `stats` has of a record that has come.
-    #[inline(always)]
-    fn prefetch_stats(&self, record: u32, facts: &Facts) {
-        if let Some(stats) = &self.stats
-            && let Some(hot) = self.hot.get(record as usize)
-        {
-            stats.prefetch(record, hot, facts);
+    /// Asks for what is beside records that have come: of first packets what seldom is needed, and what levels beyond
+    /// `counters` want.
+    #[inline(never)]
+    fn prefetch_beside<const DETAIL: bool>(&self, slots: &[Slot]) {
+        for Slot { facts, guess } in slots {
+            let Some(hot) = self.hot.get(*guess as usize) else { continue };
+            if hot.is_first(facts.sides()[0])
+                && let Some(cold) = self.cold.get(*guess as usize)
+            {
+                prefetch_many(cold);
+            }
+            if DETAIL {
+                self.tcp.prefetch(*guess);
+                if let Some(stats) = &self.stats {
+                    stats.prefetch(*guess, hot, facts);
+                }
+            }
+        }
+    }
+
+    /// Counts packets whose memory has come.
+    #[inline(never)]
+    fn count_all<const DETAIL: bool>(&mut self, slots: &[Slot], extras: &[Extra], records: &mut dyn Records) {
+        for (Slot { facts, guess }, Extra { wide, encapsulation }) in slots.iter().zip(extras) {
+            let record = match self.count::<DETAIL>(*guess, facts, wide) {
+                Counted::Done => continue,
+                Counted::Rare => self.account(Some(*guess), facts, wide, records),
+                Counted::OtherFlow => self.search(facts, wide, records),
+            };
+            self.note_encapsulation(record, facts, encapsulation);
         }
     }
 
@@ -308,7 +328,7 @@ impl Meter {
         }
         let limit = &self.limits[usize::from(facts.words.protocol())];
         let coarse = self.clock.coarse(facts.time);
-        let before = hot.ways[facts.side & 1].seen;
+        let before = hot.ways[facts.sides()[0]].seen;
         let is_done =
             self.clock.is_near(facts.time) && hot.count(facts, limit.idle_shifted, coarse, limit.active_coarse);
         if !is_done {

@@ -1,85 +1,103 @@
 //! Packets whose memory is on its way.
 //!
-//! What a packet needs lies anywhere in memory, so it is asked for and meanwhile others are looked at. Each packet goes through
-//! three steps: its key is hashed and its bucket asked for; its record is found in the bucket and asked for; it is counted.
-//! Between the steps so many others have their turn that the memory has come. Steps of different packets take turns one by
-//! one: an instruction that asks for memory waits for the page tables, and the processor counts another packet meanwhile.
+//! What a packet needs lies anywhere in memory, so it is asked for and meanwhile others are looked at. Packets go in groups
+//! through four stages: their keys are hashed and the buckets asked for; their records are found in the buckets and asked for;
+//! what lies beside the records is asked for; they are counted. The requests of a group stand close together, so that the
+//! processor works on many of them at a time, above all where it has to walk page tables first.
 
 use crate::encapsulation::Encapsulation;
 use crate::facts::Facts;
 use crate::key::Wide;
 use crate::table::NONE;
 
-/// Packets between two steps of one.
-const DISTANCE: usize = 16;
-/// Room: two distances and some, a power of two.
-const ROOM: usize = 64;
+/// Packets of a group.
+const GROUP: usize = 16;
+const STAGES: usize = 4;
 
-/// A packet between its steps.
+/// A packet between its stages.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub facts: Facts,
-    /// The other part of a wide key; of any other anything.
-    pub wide: Wide,
-    /// What is in front of it; anything unless the facts say that there is something.
-    pub encapsulation: Encapsulation,
     /// Its record, as far as its bucket says.
     pub guess: u32,
 }
 
-/// Packets in the order in which they came.
-#[derive(Default)]
+/// What few packets have, apart so that it takes no room in the fastest memory.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extra {
+    /// The other part of a wide key; of any other anything.
+    pub wide: Wide,
+    /// What is in front of it; anything unless the facts say that there is something.
+    pub encapsulation: Encapsulation,
+}
+
+/// Packets that go on together.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    slots: [Slot; GROUP],
+    extras: [Extra; GROUP],
+    length: usize,
+}
+
+impl Group {
+    /// Where the next packets will be.
+    #[inline(always)]
+    pub fn room(&mut self) -> impl Iterator<Item = (&mut Facts, &mut Extra)> {
+        let slots = self.slots[self.length.min(GROUP)..].iter_mut();
+        slots.map(|slot| &mut slot.facts).zip(&mut self.extras[self.length.min(GROUP)..])
+    }
+
+    /// There are packets in so many more places.
+    #[inline(always)]
+    pub fn grow(&mut self, packets: usize) {
+        self.length += packets;
+    }
+
+    /// Whether it has to go on before there is room.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.length >= GROUP
+    }
+}
+
+/// Groups of packets in the order in which they came.
 pub(crate) struct Pipeline {
-    slots: Vec<Slot>,
-    /// How many took the first, the second and the third step; they go round.
-    hashed: usize,
-    guessed: usize,
-    counted: usize,
+    groups: Box<[Group; STAGES]>,
+    /// The one that packets are put into; those after it are older, the oldest first.
+    newest: usize,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        let slots = [Slot { facts: Facts::NONE, guess: NONE }; GROUP];
+        let group = Group { slots, extras: [Extra::default(); GROUP], length: 0 };
+        Pipeline { groups: Box::new([group; STAGES]), newest: 0 }
+    }
 }
 
 impl Pipeline {
-    pub fn new() -> Self {
-        let slot =
-            Slot { facts: Facts::NONE, wide: Wide::default(), encapsulation: Encapsulation::default(), guess: NONE };
-        Pipeline { slots: vec![slot; ROOM], ..Pipeline::default() }
+    /// The group that packets are put into.
+    #[inline(always)]
+    pub fn newest(&mut self) -> &mut Group {
+        &mut self.groups[self.newest % STAGES]
     }
 
-    /// Where the next packet will be.
+    /// The packets of a stage: 0 those that have just come.
     #[inline(always)]
-    pub fn next(&mut self) -> &mut Slot {
-        &mut self.slots[self.hashed % ROOM]
+    pub fn stage(&mut self, stage: usize) -> (&mut [Slot], &[Extra]) {
+        let group = &mut self.groups[(self.newest + STAGES - stage) % STAGES];
+        let length = group.length.min(GROUP);
+        (&mut group.slots[..length], &group.extras[..length])
     }
 
-    /// The packet in `next` has taken its first step.
+    /// Every group goes to its next stage; those of the last one are done.
     #[inline(always)]
-    pub fn push(&mut self) {
-        self.hashed = self.hashed.wrapping_add(1);
+    pub fn turn(&mut self) {
+        self.newest = (self.newest + 1) % STAGES;
+        self.groups[self.newest].length = 0;
     }
 
-    /// The packet whose second step is due; `all` are if no more come.
-    #[inline(always)]
-    pub fn second(&mut self, all: bool) -> Option<&mut Slot> {
-        let due = self.hashed.wrapping_sub(self.guessed) > if all { 0 } else { DISTANCE };
-        due.then(|| {
-            self.guessed = self.guessed.wrapping_add(1);
-            &mut self.slots[self.guessed.wrapping_sub(1) % ROOM]
-        })
-    }
-
-    /// The packet whose third step is due.
-    #[inline(always)]
-    pub fn third(&mut self, all: bool) -> Option<&Slot> {
-        let due = self.guessed.wrapping_sub(self.counted) > if all { 0 } else { DISTANCE };
-        due.then(|| {
-            self.counted = self.counted.wrapping_add(1);
-            &self.slots[self.counted.wrapping_sub(1) % ROOM]
-        })
-    }
-
-    /// The packet that is counted so many later, if its record is asked for already.
-    #[inline(always)]
-    pub fn later(&self, by: usize) -> Option<&Slot> {
-        let place = self.counted.wrapping_add(by);
-        (self.guessed.wrapping_sub(place) as isize > 0).then(|| &self.slots[place % ROOM])
+    pub fn is_empty(&self) -> bool {
+        self.groups.iter().all(|group| group.length == 0)
     }
 }

@@ -174,7 +174,7 @@ impl Hot {
     pub fn count(&mut self, facts: &Facts, idle: u64, coarse: u8, active: u8) -> bool {
         let ended = self.has_ended();
         let age = coarse.wrapping_sub(self.ways[0].coarse);
-        let side = facts.side & 1;
+        let [side, _] = facts.sides();
         let other = self.ways[side ^ 1].seen;
         let way = &mut self.ways[side];
         let now = facts.time << 16;
@@ -249,7 +249,7 @@ impl Cold {
 
     /// How much later a packet came than all before it that way, or earlier, ns; `None` for the first one.
     pub fn gap(&self, hot: &Hot, facts: &Facts) -> Option<u64> {
-        let side = facts.side & 1;
+        let [side, _] = facts.sides();
         let first = self.first[side];
         let later = facts.time.saturating_sub(self.last(hot, side));
         (first != u64::MAX).then(|| later + first.saturating_sub(facts.time))
@@ -267,7 +267,7 @@ impl Cold {
         (spills, record): (&mut Spills, u32),
         coarse: impl Fn(u64) -> u8,
     ) {
-        let side = facts.side & 1;
+        let [side, _] = facts.sides();
         let is_first = self.first[side] == u64::MAX;
         let last = self.last(hot, side);
         if facts.time < self.began() {

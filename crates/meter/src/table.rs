@@ -3,7 +3,7 @@
 //! A bucket has room for twelve flows, eight on average when the table is full. A flow that finds its bucket full goes to the
 //! next one, and each bucket counts the flows that passed it, so that most searches end in the first.
 
-use linerate_burst::{prefetch, resident};
+use linerate_burst::{places_of, prefetch_many, resident};
 
 /// Flows for each bucket when the table is full.
 pub(crate) const FLOWS_PER_BUCKET: usize = 8;
@@ -32,34 +32,28 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 impl Bucket {
     const EMPTY: Bucket = Bucket { tags: [0; WAYS], passed: 0, records: [NONE; WAYS] };
 
-    /// The places with this tag, eight bits each of which the uppermost is set; now and then one too many behind one that
-    /// is right.
+    /// The places with this tag, a bit each.
     #[inline(always)]
-    fn places(&self, tag: u8) -> [u64; 2] {
+    fn places(&self, tag: u8) -> u16 {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        let pattern = u64::from(tag) * ONES;
-        let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ pattern;
-        let high = u64::from(u32::from_le_bytes([i, j, k, l]) ^ pattern as u32) | 0xffff_ffff_0000_0000;
-        [low, high].map(|bytes| bytes.wrapping_sub(ONES) & !bytes & ONES << 7)
+        let [m, n, o, p] = self.passed.to_le_bytes();
+        places_of(tag, [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) & ((1 << WAYS) - 1)
     }
 
     /// The first record with both bytes of this hash.
     #[inline(always)]
     fn first(&self, hash: u64) -> u32 {
-        let [mut low, mut high] = self.places(tag(hash));
-        while low | high != 0 {
-            let way = if low != 0 { low.trailing_zeros() / 8 } else { 8 + high.trailing_zeros() / 8 };
-            let record = self.records[way as usize % WAYS];
+        let mut places = self.places(tag(hash));
+        while places != 0 {
+            let record = self.records[places.trailing_zeros() as usize % WAYS];
             if record >> NUMBER == second_tag(hash) {
                 return record & NONE;
             }
-            if low != 0 { low &= low - 1 } else { high &= high - 1 }
+            places &= places - 1;
         }
         NONE
     }
 }
-
-const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// The buckets of all flows.
 pub(crate) struct Table {
@@ -77,7 +71,7 @@ impl Table {
     /// Asks for the bucket that a hash leads to.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.buckets[self.place(hash)]);
+        prefetch_many(&self.buckets[self.place(hash)]);
     }
 
     /// A record in the bucket, or in the next one if flows passed it, that may be the one; there may be none, and others.

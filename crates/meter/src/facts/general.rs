@@ -1,7 +1,7 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
 
 use super::front::{Front, Through};
-use super::{Facts, Hint, hint_of};
+use super::{Facts, Hint};
 use crate::config::{Config, Tunnels};
 use crate::encapsulation::Encapsulation;
 use crate::flow::Quality;
@@ -252,11 +252,10 @@ impl Ip {
             facts.payload = message.length.saturating_sub(header);
             is_cut |= !is_whole;
             ports = ports_of(self.protocol, message.bytes);
-            facts.hint = icmp_hint(self.protocol, message.bytes);
+            facts.message = icmp_hint(self.protocol, message.bytes);
             if self.protocol == registry::TCP && is_whole {
                 facts.flags = message.bytes[13];
                 facts.kinds = kinds_of(message.bytes);
-                facts.hint = hint_of(facts.flags);
                 facts.has_segment = true;
                 facts.segment = segment_of(message.bytes, self.identification);
             }
@@ -300,7 +299,7 @@ impl Packet {
     }
 
     /// The key, and which end the sender is.
-    pub fn key(&self) -> (Words, Wide, usize) {
+    pub fn key(&self) -> (Words, Wide, u8) {
         let side = self.source > self.destination;
         let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
         let rest = Words::rest(low.1, high.1, self.protocol, 0) | u64::from(self.vlan) << VLAN;
@@ -310,7 +309,7 @@ impl Packet {
         } else {
             (Words { ends: 0, rest: rest | WIDE }, [low.0, high.0])
         };
-        (words, Wide { ends, ..self.wide }, usize::from(side))
+        (words, Wide { ends, ..self.wide }, u8::from(side))
     }
 }
 

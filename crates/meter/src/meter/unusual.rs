@@ -5,7 +5,7 @@ use crate::encapsulation::Encapsulation;
 use crate::facts::{Facts, Found, Packet};
 use crate::flow::{Quality, Records};
 use crate::fragments::is_orphan;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Extra, Pipeline};
 use linerate_burst::Desc;
 use linerate_wire::Link;
 
@@ -62,11 +62,17 @@ impl Meter {
 
     fn push_packet(&mut self, pipeline: &mut Pipeline, packet: &Packet, records: &mut dyn Records) {
         let (words, wide, side) = packet.key();
-        let slot = pipeline.next();
-        (slot.wide, slot.encapsulation) = (wide, packet.encapsulation);
+        let hash = self.hash(words, &wide);
         let is_encapsulated = packet.encapsulation != Encapsulation::default();
-        slot.facts = Facts { words, is_encapsulated, side, ..packet.facts };
-        self.push::<true>(pipeline, records);
+        let group = pipeline.newest();
+        if let Some((facts, extra)) = group.room().next() {
+            *facts = Facts { words, hash, is_encapsulated, side, ..packet.facts };
+            *extra = Extra { wide, encapsulation: packet.encapsulation };
+        }
+        group.grow(1);
+        if group.is_full() {
+            self.turn::<true>(pipeline, records);
+        }
     }
 
     /// Accounts packets that waited.

@@ -2,7 +2,7 @@
 
 use super::PacketStats;
 use crate::facts::Facts;
-use linerate_burst::{prefetch, resident};
+use linerate_burst::{prefetch_many, resident};
 
 /// In a word: payload (15 bits), which end sent it, TCP flags, and the lower 40 bits of the time in microseconds, 12 days.
 const PAYLOAD: u64 = 0x7fff;
@@ -31,7 +31,7 @@ impl Packets {
     #[inline(always)]
     pub fn prefetch(&self, record: u32, listed: u8) {
         if let Some(place) = self.words.get(record as usize * self.each + usize::from(listed)) {
-            prefetch(place);
+            prefetch_many(place);
         }
     }
 
@@ -41,7 +41,7 @@ impl Packets {
         if usize::from(listed) >= self.each {
             return listed;
         }
-        let side = (facts.side as u64 & 1) << SIDE;
+        let side = u64::from(facts.side & 1) << SIDE;
         let payload = u64::from(facts.payload).min(PAYLOAD);
         let word = (facts.time / MICROSECOND) << TIME | u64::from(facts.flags) << FLAGS | side | payload;
         self.words[record as usize * self.each + usize::from(listed)] = word;

@@ -8,7 +8,7 @@ use crate::facts::Facts;
 use crate::flow::Side;
 use crate::key::is_icmp;
 use crate::record::{Hot, SYN};
-use linerate_burst::{prefetch, resident};
+use linerate_burst::{prefetch_many, resident};
 use std::collections::HashMap;
 
 /// Bytes of a flow, with so many first packets.
@@ -66,20 +66,20 @@ impl StatsRecords {
     #[inline(always)]
     pub fn prefetch(&self, record: u32, hot: &Hot, facts: &Facts) {
         if let Some(lines) = self.lines.get(record as usize) {
-            prefetch(&lines[facts.side & 1]);
+            prefetch_many(&lines[facts.sides()[0]]);
         }
         self.packets.prefetch(record, hot.listed());
-        if hot.is_first(facts.side)
+        if hot.is_first(facts.sides()[0])
             && let Some(rare) = self.rare.get(record as usize)
         {
-            prefetch(rare);
+            prefetch_many(rare);
         }
     }
 
     /// Counts a packet; `gap` is how much later it came than those before it that way, ns, if there were any.
     #[inline(always)]
     pub fn count(&mut self, record: u32, hot: &mut Hot, facts: &Facts, gap: Option<u64>) {
-        let side = facts.side & 1;
+        let [side, _] = facts.sides();
         let line = &mut self.lines[record as usize][side];
         line.count(facts, gap, || self.carried.entry((record, side)).or_default());
         if has_content(facts) {
@@ -92,7 +92,7 @@ impl StatsRecords {
 
     /// Notes what the first packet of a way, or its first SYN, says.
     pub fn note(&mut self, record: u32, facts: &Facts, is_first: bool) {
-        let side = facts.side & 1;
+        let [side, _] = facts.sides();
         let rare = &mut self.rare[record as usize];
         if is_first {
             rare.windows[side] = facts.segment.window;

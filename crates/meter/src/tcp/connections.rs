@@ -7,7 +7,7 @@ use super::state::{is_established, state_of};
 use super::trouble::{Side, Troubles};
 use super::{Retransmitted, Rtt, Tcp, TcpSide};
 use crate::facts::Facts;
-use linerate_burst::{prefetch, resident};
+use linerate_burst::{prefetch_many, resident};
 use std::collections::HashMap;
 
 /// By the number of the flow's record; empty below level `tcp`.
@@ -46,8 +46,8 @@ impl Connections {
     #[inline(always)]
     pub fn prefetch(&self, record: u32) {
         if let Some(record) = self.records.get(record as usize) {
-            prefetch(&record.hot);
-            prefetch(&record.cold);
+            prefetch_many(&record.hot);
+            prefetch_many(&record.cold);
         }
     }
 

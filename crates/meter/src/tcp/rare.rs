@@ -29,8 +29,8 @@ pub(super) struct Rare<'a> {
 
 impl<'a> Rare<'a> {
     pub fn new(number: u32, record: &'a mut Record, beside: &'a mut Beside, facts: &'a Facts) -> Self {
-        let side = facts.side & 1;
-        Rare { number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other: side ^ 1 }
+        let [side, other] = facts.sides();
+        Rare { number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other }
     }
 
     pub fn take(&mut self) {

@@ -137,7 +137,7 @@ impl Record {
     #[inline(always)]
     pub fn take_usual(&mut self, facts: &Facts) -> bool {
         let hot = &mut self.hot;
-        let (side, other) = (facts.side & 1, facts.side & 1 ^ 1);
+        let [side, other] = facts.sides();
         let segment = &facts.segment;
         let has_payload = facts.payload != 0;
         let sender = mark::NEXT | if has_payload { mark::DATA } else { mark::ACK };

@@ -2,7 +2,7 @@
 
 use crate::verbs::bench::Effort;
 use crate::verbs::bench::measure::Rounds;
-use linerate_burst::{prefetch, resident};
+use linerate_burst::{prefetch_many, resident};
 use std::hint::black_box;
 
 /// One cache line.
@@ -26,7 +26,7 @@ pub fn two_lines(flows: usize, effort: Effort) -> Rounds {
                     for (place, lines) in pair.iter_mut().zip(&memory) {
                         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                         *place = ((u128::from(state) * flows as u128) >> 64) as usize;
-                        prefetch(&lines[*place]);
+                        prefetch_many(&lines[*place]);
                     }
                 }
                 for pair in places {
