@@ -67,6 +67,9 @@ pub(crate) enum Counted {
     OtherFlow,
 }
 
+/// How many records ahead of one that ends the next are looked for.
+const AHEAD: usize = 16;
+
 impl Meter {
     /// Without flows; takes its memory now.
     pub fn new(config: &Config) -> Self {
@@ -142,12 +145,21 @@ impl Meter {
         self.fragments.finish(&mut ready);
         self.account_all(&mut ready, records);
         for record in 0..self.hot.len() as u32 {
+            self.prefetch_bucket(record as usize + AHEAD);
             if !self.hot[record as usize].is_free() {
                 let reason = self.reason_at(record, now.0).unwrap_or(EndReason::Forced);
                 self.end(record, reason, records);
             }
         }
         self.flood.flush(records);
+    }
+
+    /// Asks for the bucket of a record that will end.
+    fn prefetch_bucket(&self, record: usize) {
+        if let Some(hot) = self.hot.get(record) {
+            let wide = self.wide.get(record).map(|wide| wide.key).unwrap_or_default();
+            self.table.prefetch(self.hash(hot.words(), &wide));
+        }
     }
 
     /// What was counted so far.
