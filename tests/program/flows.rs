@@ -101,6 +101,25 @@ fn the_summary_tells_load_and_elephants() {
 }
 
 #[test]
+fn frames_of_an_unknown_link_type_are_told_with_its_number() {
+    let scratch = Scratch::new();
+    let file = scratch.file("usb.pcap");
+    records::write(&file, &conversations());
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[20] = 220;
+    fs::write(&file, bytes).unwrap();
+    for workers in ["1", "2"] {
+        let arguments = ["flows", "-r", &file, "--workers", workers];
+        let json = run(&[&arguments[..], &["--json"]].concat()).good().json();
+        assert_eq!((&json["unknown_link"], &json["not_ip"], &json["flows"]), (&4000.into(), &0.into(), &0.into()));
+        assert_eq!((&json["unknown_link_bytes"], &json["unknown_link_types"][0]), (&json["bytes"], &220.into()));
+        let text = run(&arguments).good().output;
+        assert!(text.contains("4,000 frames are of no link type that is known here (220)\n"), "{text}");
+        assert!(!text.contains("not IP"), "{text}");
+    }
+}
+
+#[test]
 fn wrong_options_are_named() {
     for (arguments, says) in [
         (&["--workers", "0"][..], "--workers: from 1 to 64"),
