@@ -92,6 +92,10 @@ fn the_summary_tells_load_and_elephants() {
     let elephants = json["elephants"].as_array().unwrap();
     assert_eq!(elephants.len(), 1);
     assert_eq!((&elephants[0]["packets_share"], &elephants[0]["packets"]), (&0.5.into(), &2000.into()));
+    // In parts of half a second each.
+    let parts = run(&["flows", "-r", &file, "--workers", "8", "--active", "0.5", "--json"]).good().json();
+    assert!(parts["records"]["active"].as_u64().unwrap() > 500, "{parts}");
+    assert_eq!((&parts["elephants"], &parts["top"][0]["orig"]), (&json["elephants"], &json["top"][0]["orig"]));
     let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;
     for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of all frames"] {
         assert!(text.contains(says), "{says}: {text}");

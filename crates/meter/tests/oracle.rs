@@ -209,6 +209,29 @@ proptest! {
         prop_assert_eq!(&found, &expected);
     }
 
+    /// Records that the active timeout divides are, joined, those that it leaves whole.
+    #[test]
+    fn joined_records_are_the_record_of_the_whole(sent in sent()) {
+        let whole = Config { max_flows: 4096, ..Config::default() }.with_timeouts(Nanos(HOUR), Timeouts::MOST);
+        let parts = whole.clone().with_timeouts(Nanos(HOUR), Nanos(20 * SECOND));
+        let mut joined: Vec<Flow> = Vec::new();
+        // One connection of each key, as TCP never ends; who talks to itself has sides that nobody can tell apart.
+        let apart = |one: &Sent| one.ends()[0] != one.ends()[1];
+        let sent: Vec<Sent> =
+            sent.into_iter().filter(apart).map(|one| Sent { flags: one.flags & !5, ..one }).collect();
+        prop_assume!(!sent.is_empty());
+        for record in metered(&sent, &parts, &[32]) {
+            let is_part = |flow: &&mut Flow| flow.end == EndReason::Active && flow.protocol == record.protocol && {
+                flow.ends == record.ends || [flow.ends[1], flow.ends[0]] == record.ends
+            };
+            match joined.iter_mut().find(is_part).filter(|_| record.quality.contains(Quality::CONTINUED)) {
+                Some(flow) => flow.join(&record),
+                None => joined.push(record),
+            }
+        }
+        prop_assert_eq!(sorted(joined), sorted(metered(&sent, &whole, &[32])));
+    }
+
     /// Few enough that nothing is handed out before the end: what is handed out cannot take up what is older.
     #[test]
     fn packets_that_are_late_by_hours_are_of_the_records_that_are_told(

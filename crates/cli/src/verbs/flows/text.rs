@@ -47,7 +47,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     text + &talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced)
 }
 
-/// The records with the most bytes.
+/// The flows with the most bytes.
 fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
