@@ -128,13 +128,13 @@ fn compare(root: &Path, path: &Path, wanted: Option<[u64; 2]>) {
     assert_eq!(got, [frames, bytes + more], "{name}: frames and bytes");
 }
 
-/// Frames and bytes of outermost records, of what is not IP, and of what is malformed.
+/// Frames and bytes of outermost records, of unknown links, of what is not IP, and of what is malformed.
 fn metered(path: &Path) -> [u64; 2] {
     let ended = run(&["flows", "-r", text(path), "--max-flows", "16384", "--write", "-", "--json"]).good();
     let summary: Value =
         serde_json::from_str(&ended.errors).unwrap_or_else(|error| panic!("{error}: {}", ended.errors));
     let number = |json: &Value, name: &str| json[name].as_u64().unwrap_or_else(|| panic!("no {name}: {json}"));
-    let mut sums = [["not_ip", "malformed"], ["not_ip_bytes", "malformed_bytes"]]
+    let mut sums = [["unknown_link", "not_ip", "malformed"], ["unknown_link_bytes", "not_ip_bytes", "malformed_bytes"]]
         .map(|names| names.map(|name| number(&summary, name)).iter().sum::<u64>());
     for line in ended.output.lines() {
         let record: Value = serde_json::from_str(line).expect("a line of JSON");

@@ -92,12 +92,35 @@ fn the_summary_tells_load_and_elephants() {
     let elephants = json["elephants"].as_array().unwrap();
     assert_eq!(elephants.len(), 1);
     assert_eq!((&elephants[0]["packets_share"], &elephants[0]["packets"]), (&0.5.into(), &2000.into()));
+    // In parts of half a second each.
+    let parts = run(&["flows", "-r", &file, "--workers", "8", "--active", "0.5", "--json"]).good().json();
+    assert!(parts["records"]["active"].as_u64().unwrap() > 500, "{parts}");
+    assert_eq!((&parts["elephants"], &parts["top"][0]["orig"]), (&json["elephants"], &json["top"][0]["orig"]));
     let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;
     for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of all frames"] {
         assert!(text.contains(says), "{says}: {text}");
     }
     let text = run(&["flows", "-r", &file]).good().output;
     assert!(!text.contains("elephant") && !text.contains("worker"), "{text}");
+}
+
+#[test]
+fn frames_of_an_unknown_link_type_are_told_with_its_number() {
+    let scratch = Scratch::new();
+    let file = scratch.file("usb.pcap");
+    records::write(&file, &conversations());
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[20] = 220;
+    fs::write(&file, bytes).unwrap();
+    for workers in ["1", "2"] {
+        let arguments = ["flows", "-r", &file, "--workers", workers];
+        let json = run(&[&arguments[..], &["--json"]].concat()).good().json();
+        assert_eq!((&json["unknown_link"], &json["not_ip"], &json["flows"]), (&4000.into(), &0.into(), &0.into()));
+        assert_eq!((&json["unknown_link_bytes"], &json["unknown_link_types"][0]), (&json["bytes"], &220.into()));
+        let text = run(&arguments).good().output;
+        assert!(text.contains("4,000 frames are of no link type that is known here (220)\n"), "{text}");
+        assert!(!text.contains("not IP"), "{text}");
+    }
 }
 
 #[test]

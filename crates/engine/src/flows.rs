@@ -55,6 +55,9 @@ pub struct Metering<'a> {
 pub struct FlowsReport {
     /// What was counted beside the flows.
     pub counts: Counts,
+    /// Numbers of the link types that are not known, of the interfaces there were
+    /// ([registry](https://www.tcpdump.org/linktypes.html)); their frames are counted apart.
+    pub unknown_links: Vec<u16>,
     /// Bytes of memory for each flow, plain and wide ([`bytes_per_flow`](linerate_meter::Config::bytes_per_flow)).
     pub bytes_per_flow: [usize; 2],
     /// What each worker has done.

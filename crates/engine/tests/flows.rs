@@ -208,6 +208,12 @@ proptest! {
         let (flows, report) = metered(ports, &config, workers, Selection::default());
         prop_assert!(flows == expected(&frames, |at| known[at], &config));
         prop_assert_eq!((report.counts.frames, report.workers.len()), (frames.len() as u64, workers));
+        let of = |is_known| frames.iter().zip(&known).filter(move |(_, known)| **known == is_known);
+        let unknown = (of(false).count() as u64, of(false).map(|((_, frame), _)| frame.len() as u64).sum());
+        prop_assert_eq!((report.counts.unknown_link, report.counts.unknown_link_bytes), unknown);
+        let in_records: u64 = flows.iter().filter(|flow| tunnels == Tunnels::Inner || flow.tunnel.is_none()).map(Flow::packets).sum();
+        prop_assert_eq!((in_records, report.counts.not_ip), (of(true).count() as u64, 0));
+        prop_assert_eq!(report.unknown_links, [147]);
     }
 }
 
@@ -316,6 +322,10 @@ fn captures_have_the_same_records_for_any_number_of_workers() {
             assert!(found == expected, "{}: {workers} workers", path.display());
             assert_eq!((of_all.frames, of_all.not_ip_bytes), (counts.frames, counts.not_ip_bytes));
             assert_eq!((of_all.malformed, of_all.ended), (counts.malformed, counts.ended));
+            assert_eq!(
+                (of_all.unknown_link_bytes, of_all.in_no_record()),
+                (counts.unknown_link_bytes, counts.in_no_record())
+            );
         }
         captures += 1;
         records += expected.len();

@@ -2,13 +2,17 @@
 
 use crate::flow::EndReason;
 
-/// Every frame is in exactly one outermost record, or here as not IP or malformed.
+/// Every frame is in exactly one outermost record, or here as of an unknown link, not IP or malformed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames taken, and their bytes as they were on the wire without FCS.
     pub frames: u64,
     /// Bytes of these frames.
     pub bytes: u64,
+    /// Frames of interfaces whose link type is not known ([`Link`](linerate_wire::Link)), so that nobody can say what is in them.
+    pub unknown_link: u64,
+    /// Bytes of these frames.
+    pub unknown_link_bytes: u64,
     /// Frames without an IP packet.
     pub not_ip: u64,
     /// Bytes of these frames.
@@ -34,6 +38,14 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Frames that are in no record, and their bytes.
+    pub fn in_no_record(&self) -> (u64, u64) {
+        (
+            self.unknown_link + self.not_ip + self.malformed,
+            self.unknown_link_bytes + self.not_ip_bytes + self.malformed_bytes,
+        )
+    }
+
     /// Records that ended for this reason.
     pub fn ended_by(&self, reason: EndReason) -> u64 {
         self.ended[reason as usize]
@@ -43,6 +55,8 @@ impl Counts {
     pub fn plus(mut self, other: &Counts) -> Counts {
         self.frames += other.frames;
         self.bytes += other.bytes;
+        self.unknown_link += other.unknown_link;
+        self.unknown_link_bytes += other.unknown_link_bytes;
         self.not_ip += other.not_ip;
         self.not_ip_bytes += other.not_ip_bytes;
         self.malformed += other.malformed;

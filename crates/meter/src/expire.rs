@@ -54,6 +54,8 @@ pub(crate) struct Limit {
     pub idle: u64,
     pub active: u64,
     pub linger: u64,
+    /// A packet that is older than the latest one by more than this is not of its flow.
+    pub oldest: u64,
     /// As record times are compared.
     pub idle_shifted: u64,
     /// The least coarse age that may be as long.
@@ -64,7 +66,9 @@ impl Limit {
     pub fn new(timeouts: &Timeouts, linger: Nanos, clock: &Clock) -> Self {
         let (idle, active) = (timeouts.idle.0, timeouts.active.0);
         let active_coarse = (active >> clock.shift) as u8;
-        Limit { idle, active, linger: linger.0.min(idle), idle_shifted: idle << 16, active_coarse }
+        // Within both timeouts coarse ages are less than 126, and with another idle timeout less than what they go round after.
+        let oldest = (idle + active).min(FAR);
+        Limit { idle, active, linger: linger.0.min(idle), oldest, idle_shifted: idle << 16, active_coarse }
     }
 }
 
@@ -168,7 +172,7 @@ impl Meter {
         let last = cold.ended(hot);
         let (patience, reason) =
             if hot.has_ended() { (limit.linger, EndReason::End) } else { (limit.idle, EndReason::Idle) };
-        if facts.time.saturating_sub(last) > patience || last.saturating_sub(facts.time) > FAR {
+        if facts.time.saturating_sub(last) > patience || last.saturating_sub(facts.time) > limit.oldest {
             return Some(reason);
         }
         if facts.hint() == Hint::Syn && hot.is_closing() {

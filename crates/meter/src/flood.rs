@@ -30,7 +30,7 @@ impl Flood {
             id: 0,
             ends: [anyone, target],
             vlans: [0; 2],
-            sides: [side, Side::default()],
+            sides: [Side::default(); 2],
             end: EndReason::Evicted,
             direction: Direction::FirstPacket,
             quality: Quality(Quality::EVICTED.0 | Quality::ONE_WAY.0),
@@ -42,11 +42,8 @@ impl Flood {
             stats: None,
             ..flow.clone()
         };
-        let known = self.0.contains_key(&(target, flow.protocol));
         let sum = self.0.entry((target, flow.protocol)).or_insert_with(begin);
-        if known {
-            add(&mut sum.sides[0], &side);
-        }
+        sum.sides[0].add(&side);
         sum.flows += 1;
         sum.extensions |= flow.extensions;
         sum.quality.0 |= flow.quality.0;
@@ -65,18 +62,4 @@ fn open(like: IpAddr) -> End {
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     End { address, port: 0 }
-}
-
-fn add(sum: &mut Side, side: &Side) {
-    sum.packets += side.packets;
-    sum.frame_bytes += side.frame_bytes;
-    sum.packet_bytes += side.packet_bytes;
-    sum.payload_bytes += side.payload_bytes;
-    sum.first = sum.first.min(side.first);
-    sum.last = sum.last.max(side.last);
-    sum.tcp_flags |= side.tcp_flags;
-    sum.ttl = [sum.ttl[0].min(side.ttl[0]), sum.ttl[1].max(side.ttl[1])];
-    sum.dscp_changed |= side.dscp_changed || (sum.tos ^ side.tos) >> 2 != 0;
-    sum.ect |= side.ect;
-    sum.ce |= side.ce;
 }

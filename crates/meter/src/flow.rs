@@ -1,6 +1,7 @@
 //! The finished record.
 
 use crate::key::{End, Tunnel};
+use crate::record::SYN;
 use crate::stats::Stats;
 use crate::tcp::Tcp;
 use linerate_burst::Nanos;
@@ -88,6 +89,28 @@ impl Flow {
     pub fn frame_bytes(&self) -> u64 {
         self.sides.iter().map(|side| side.frame_bytes).sum()
     }
+
+    /// Adds the record that goes on ([`Quality::CONTINUED`]) where this one ended by the active timeout. What levels beyond
+    /// `counters` say is of each record alone, and left out of the sum.
+    pub fn join(&mut self, next: &Flow) {
+        // Who the originator is may have been found out later.
+        if self.ends[0] != next.ends[0] {
+            self.sides.swap(0, 1);
+        }
+        let is_late = |(sum, side): (&Side, &Side)| side.packets > 0 && side.first < sum.last;
+        let out_of_time = Quality(u16::from(self.sides.iter().zip(&next.sides).any(is_late)) * Quality::OUT_OF_TIME.0);
+        self.sides.iter_mut().zip(&next.sides).for_each(|(sum, side)| sum.add(side));
+        self.quality.0 |= next.quality.0 & !Quality::CONTINUED.0 | out_of_time.0;
+        for (is_so_no_more, bit) in [
+            (self.sides.iter().all(|side| side.packets > 0), Quality::ONE_WAY),
+            (next.sides.iter().any(|side| side.tcp_flags & SYN != 0), Quality::MIDSTREAM),
+        ] {
+            self.quality.0 &= if is_so_no_more { !bit.0 } else { u16::MAX };
+        }
+        (self.ends, self.direction, self.end) = (next.ends, next.direction, next.end);
+        self.extensions |= next.extensions;
+        (self.tcp, self.stats) = (None, None);
+    }
 }
 
 /// One direction of a flow; all zero where no packet went that way.
@@ -117,6 +140,29 @@ pub struct Side {
     pub ect: bool,
     /// Whether a packet had CE.
     pub ce: bool,
+}
+
+impl Side {
+    /// Adds packets that came later, or of another flow.
+    pub(crate) fn add(&mut self, other: &Side) {
+        if self.packets == 0 || other.packets == 0 {
+            if self.packets == 0 {
+                *self = *other;
+            }
+            return;
+        }
+        self.packets += other.packets;
+        self.frame_bytes += other.frame_bytes;
+        self.packet_bytes += other.packet_bytes;
+        self.payload_bytes += other.payload_bytes;
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.tcp_flags |= other.tcp_flags;
+        self.ttl = [self.ttl[0].min(other.ttl[0]), self.ttl[1].max(other.ttl[1])];
+        self.dscp_changed |= other.dscp_changed || (self.tos ^ other.tos) >> 2 != 0;
+        self.ect |= other.ect;
+        self.ce |= other.ce;
+    }
 }
 
 /// Why a record ended; the numbers are those of IPFIX flowEndReason (136).

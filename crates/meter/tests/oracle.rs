@@ -7,9 +7,10 @@ use linerate_meter::{Config, Direction, EndReason, Flow, Quality, Timeouts, Tunn
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use support::{Sent, metered, sorted};
+use support::{Sent, metered, metered_until, sorted};
 
 const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3600 * SECOND;
 const START: u64 = 1_700_000_000 * SECOND;
 
 /// Timeouts short enough to happen often.
@@ -104,7 +105,8 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
             let is_closing = packets.iter().any(|one| one.flags & 5 != 0);
             let is_new = one.protocol == 6 && one.flags & 18 == 2;
             let patience = if has_ended(packets) { config.linger.min(timeouts.idle) } else { timeouts.idle };
-            let reason = if one.time.saturating_sub(last) > patience.0 {
+            let oldest = (timeouts.idle.0 + timeouts.active.0).min(16 * HOUR);
+            let reason = if one.time.saturating_sub(last) > patience.0 || last.saturating_sub(one.time) > oldest {
                 Some(if has_ended(packets) { EndReason::End } else { EndReason::Idle })
             } else if is_new && is_closing {
                 Some(EndReason::End)
@@ -207,6 +209,51 @@ proptest! {
         prop_assert_eq!(&found, &expected);
     }
 
+    /// Records that the active timeout divides are, joined, those that it leaves whole.
+    #[test]
+    fn joined_records_are_the_record_of_the_whole(sent in sent()) {
+        let whole = Config { max_flows: 4096, ..Config::default() }.with_timeouts(Nanos(HOUR), Timeouts::MOST);
+        let parts = whole.clone().with_timeouts(Nanos(HOUR), Nanos(20 * SECOND));
+        let mut joined: Vec<Flow> = Vec::new();
+        // One connection of each key, as TCP never ends; who talks to itself has sides that nobody can tell apart.
+        let apart = |one: &Sent| one.ends()[0] != one.ends()[1];
+        let sent: Vec<Sent> =
+            sent.into_iter().filter(apart).map(|one| Sent { flags: one.flags & !5, ..one }).collect();
+        prop_assume!(!sent.is_empty());
+        for record in metered(&sent, &parts, &[32]) {
+            let is_part = |flow: &&mut Flow| flow.end == EndReason::Active && flow.protocol == record.protocol && {
+                flow.ends == record.ends || [flow.ends[1], flow.ends[0]] == record.ends
+            };
+            match joined.iter_mut().find(is_part).filter(|_| record.quality.contains(Quality::CONTINUED)) {
+                Some(flow) => flow.join(&record),
+                None => joined.push(record),
+            }
+        }
+        prop_assert_eq!(sorted(joined), sorted(metered(&sent, &whole, &[32])));
+    }
+
+    /// Few enough that nothing is handed out before the end: what is handed out cannot take up what is older.
+    #[test]
+    fn packets_that_are_late_by_hours_are_of_the_records_that_are_told(
+        sent in prop::collection::vec((any::<bool>(), prop::sample::select(vec![1, 60, 600, 4000]), 0..100u64, 0..40u64), 2..200),
+        (idle, active) in prop::sample::select(vec![(300, 1800), (1, 10), (1800, 300), (12 * 3600, 12 * 3600), (10, 5 * 3600)]),
+    ) {
+        let config = config().with_timeouts(Nanos(idle * SECOND), Nanos(active * SECOND));
+        let mut time = START;
+        let sent: Vec<Sent> = sent
+            .into_iter()
+            .map(|(is_back, step, gap, late)| {
+                time += gap * step * SECOND / 100;
+                // One in four is late, by as much as 16 hours.
+                let late = late.saturating_sub(30) * step * SECOND * 3 / 2;
+                let one = Sent { payload: step as usize % 7, ..Sent::udp(time - late) };
+                if is_back { one.turned() } else { one }
+            })
+            .collect();
+        let now = sent.iter().map(|one| one.time).max().unwrap();
+        prop_assert_eq!(sorted(metered_until(&sent, &config, Nanos(now))), sorted(naive(&sent, &config)));
+    }
+
     /// Even with the hash gone bad, and the same with every frame turned round.
     #[test]
     fn swapping_ends_swaps_the_sides_alone(sent in sent()) {
@@ -236,6 +283,19 @@ proptest! {
     ) {
         let config = Config { vlans, tunnels, checksums: vlans, max_flows: 16, ..Config::default() };
         support::take_bytes(&frames, &config);
+    }
+}
+
+/// A packet that is late by a bit more than what coarse ages go round after makes its record old, not young again.
+#[test]
+fn a_packet_that_is_very_late_does_not_hide_the_active_timeout() {
+    let config = config().with_timeouts(Nanos(300 * SECOND), Nanos(1800 * SECOND));
+    for late in (0..17 * 3600).step_by(50) {
+        let at = |second: u64| Sent::udp(START + second * SECOND);
+        let sent = [0, 1, 2].map(|second| at(20 * 3600 + second));
+        let sent = [&sent[..], &[at(20 * 3600 - late)], &[3, 4].map(|second| at(20 * 3600 + second))].concat();
+        let found = metered_until(&sent, &config, Nanos(START + 20 * HOUR));
+        assert_eq!(sorted(found), sorted(naive(&sent, &config)), "{late} seconds late");
     }
 }
 

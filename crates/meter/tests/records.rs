@@ -2,8 +2,8 @@
 
 mod support;
 
-use linerate_burst::{Desc, Nanos};
-use linerate_meter::{Config, Direction, EndReason, Flow, Quality, TunnelKind, Tunnels};
+use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_meter::{Config, Direction, EndReason, Flow, Meter, Quality, TunnelKind, Tunnels};
 use linerate_wire::build::Frame;
 use linerate_wire::{Link, MacAddr, ethernet, flow, gre, ipv4, udp, vxlan};
 use std::net::Ipv4Addr;
@@ -50,6 +50,29 @@ fn the_originator_is_who_sent_the_syn() {
         assert_eq!((flows[0].ends[0] == client, flows[0].direction), (from_client, direction), "{packets:?}");
         assert_eq!(flows[0].quality.contains(Quality::MIDSTREAM), !packets.iter().any(|one| one.0 & SYN != 0));
     }
+}
+
+#[test]
+fn frames_of_an_unknown_link_are_neither_ip_nor_not() {
+    let frame = Sent::udp(START).frame();
+    let arp = [&[2; 12][..], &[8, 6], &[0; 46]].concat();
+    let mut memory = [&frame[..], &arp, &frame, &frame].concat();
+    let at = |interface, offset: usize, length: usize| Desc {
+        interface,
+        ..Desc::new(Nanos(START), offset as u32, length as u32)
+    };
+    // The third interface is one that nobody has told of.
+    let (ip, other) = (frame.len(), arp.len());
+    let descs = [at(0, 0, ip), at(0, ip, other), at(1, ip + other, ip), at(2, 2 * ip + other, ip)];
+    memory.resize(memory.len() + TAIL, 0);
+    let mut meter = Meter::new(&Config::default());
+    let links = [Some(Link::Ethernet), None];
+    meter.take(Burst::over(&memory, &descs).unwrap(), &links, &mut |_: &Flow| {});
+    let counts = meter.counts();
+    assert_eq!((counts.unknown_link, counts.unknown_link_bytes), (2, 2 * ip as u64));
+    assert_eq!((counts.not_ip, counts.not_ip_bytes, counts.begun), (1, other as u64, 1));
+    assert_eq!(counts.in_no_record(), (3, (2 * ip + other) as u64));
+    assert_eq!(counts.plus(counts).in_no_record(), (6, 2 * (2 * ip + other) as u64));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `linerate flows`: a record of every conversation.
 
+mod heaviest;
 mod json;
 mod out;
 mod output;

@@ -9,10 +9,11 @@ use crate::control::Progress;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
-use linerate_burst::{Burst, Ledger, Nanos, Pick, Stage};
+use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_meter::{Counts, Records};
 use linerate_wire::Link;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -166,6 +167,7 @@ impl<'a> Session<'a> {
         self.selector.counters(ledger.account(Stage::Select, ""));
         FlowsReport {
             counts,
+            unknown_links: unknown_links(self.lanes.interfaces()),
             workers,
             elapsed: self.rounds.elapsed(),
             ledger,
@@ -184,6 +186,13 @@ fn learn_links(table: &Table<'_>, shown: &[Shown<'_>], links: &mut [Vec<Option<L
             links.push(table.interface(head, number).and_then(|interface| Link::from_linktype(interface.link.0)));
         }
     }
+}
+
+/// Numbers of the link types that are not known, each once.
+fn unknown_links(interfaces: &[Interface]) -> Vec<u16> {
+    let numbers = interfaces.iter().map(|interface| interface.link.0);
+    let unknown: BTreeSet<u16> = numbers.filter(|number| Link::from_linktype(*number).is_none()).collect();
+    unknown.into_iter().collect()
 }
 
 /// How many frames of each lane come next, and in which order where there are several.

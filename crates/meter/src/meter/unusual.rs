@@ -19,8 +19,12 @@ impl Meter {
         (desc, frame): (&Desc, &[u8]),
         records: &mut dyn Records,
     ) {
-        let found = link.map_or(Found::NotIp, |link| self.general.look(link, desc, frame));
-        match found {
+        let Some(link) = link else {
+            self.counts.unknown_link += 1;
+            self.counts.unknown_link_bytes += u64::from(desc.wire);
+            return;
+        };
+        match self.general.look(link, desc, frame) {
             Found::Packets(outer, inner) => {
                 for packet in std::iter::once(outer).chain(inner) {
                     if packet.fragment.is_some() {

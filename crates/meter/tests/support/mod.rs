@@ -276,14 +276,14 @@ pub fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
     }
 }
 
-/// Packets and bytes of outermost records, with what is not IP and what is malformed, are all there are.
+/// Packets and bytes of outermost records, with what is in no record, are all there are.
 pub fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], config: &Config) {
     let inner = config.tunnels == linerate_meter::Tunnels::Inner;
     let outermost = || flows.iter().filter(|flow| inner || flow.tunnel.is_none());
     let bytes: u64 = frames.iter().map(|(desc, _)| u64::from(desc.wire)).sum();
-    let packets = outermost().map(Flow::packets).sum::<u64>() + counts.not_ip + counts.malformed;
+    let packets = outermost().map(Flow::packets).sum::<u64>() + counts.in_no_record().0;
     assert_eq!(packets, frames.len() as u64);
-    let found = outermost().map(Flow::frame_bytes).sum::<u64>() + counts.not_ip_bytes + counts.malformed_bytes;
+    let found = outermost().map(Flow::frame_bytes).sum::<u64>() + counts.in_no_record().1;
     assert_eq!(found, bytes);
 }
 

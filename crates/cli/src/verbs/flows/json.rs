@@ -28,6 +28,9 @@ pub(super) struct SummaryJson<'a> {
     records: BTreeMap<&'static str, u64>,
     max_flows_at_a_time: u64,
     aggregated_flows: u64,
+    unknown_link: u64,
+    unknown_link_bytes: u64,
+    unknown_link_types: &'a [u16],
     not_ip: u64,
     not_ip_bytes: u64,
     malformed: u64,
@@ -54,7 +57,7 @@ pub(super) struct SummaryJson<'a> {
 }
 
 impl<'a> SummaryJson<'a> {
-    pub fn new(ports: Vec<String>, filter: &str, report: &FlowsReport, totals: &'a Totals) -> Self {
+    pub fn new(ports: Vec<String>, filter: &str, report: &'a FlowsReport, totals: &'a Totals) -> Self {
         let counts = &report.counts;
         let seconds = report.elapsed.as_secs_f64();
         let [flow_bytes, flow_bytes_ipv6] = report.bytes_per_flow;
@@ -72,6 +75,9 @@ impl<'a> SummaryJson<'a> {
             records: EndReason::ALL.map(|reason| (reason.name(), counts.ended_by(reason))).into_iter().collect(),
             max_flows_at_a_time: counts.most_flows,
             aggregated_flows: counts.aggregated,
+            unknown_link: counts.unknown_link,
+            unknown_link_bytes: counts.unknown_link_bytes,
+            unknown_link_types: &report.unknown_links,
             not_ip: counts.not_ip,
             not_ip_bytes: counts.not_ip_bytes,
             malformed: counts.malformed,

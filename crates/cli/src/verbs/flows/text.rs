@@ -29,8 +29,11 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     let reasons: Vec<String> =
         reasons.map(|reason| format!("{} {}", reason.name(), grouped(counts.ended_by(reason)))).collect();
     text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
+    let links: Vec<String> = report.unknown_links.iter().map(u16::to_string).collect();
+    let unknown = format!("frames are of no link type that is known here ({})", links.join(", "));
     for (count, what) in [
         (totals.inner_flows, "flows in tunnels, whose packets are in outer flows too"),
+        (counts.unknown_link, &unknown),
         (counts.not_ip, "frames are not IP"),
         (counts.malformed, "frames have a malformed IP header"),
         (counts.aggregated, "one-packet flows were put together for want of room (--max-flows)"),
@@ -44,7 +47,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     text + &talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced)
 }
 
-/// The records with the most bytes.
+/// The flows with the most bytes.
 fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
