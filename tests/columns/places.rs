@@ -5,6 +5,7 @@ use super::rows::{Row, read};
 use linerate_tests::support::program::{linerate, program, run, spawn};
 use linerate_tests::support::{Scratch, corpus, files, has_tools, wait_until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,6 +73,9 @@ fn every_form_has_the_same_records() {
     let conns = lines_of(&zeek);
     let sum = |lines: &[Value], get: &dyn Fn(&Value) -> u64| lines.iter().map(get).sum::<u64>();
     assert_eq!(conns.len(), own.len());
+    let uids: BTreeSet<&str> = conns.iter().map(|conn| conn["uid"].as_str().unwrap()).collect();
+    let parents = conns.iter().flat_map(|conn| conn["tunnel_parents"].as_array()).flatten();
+    assert!(parents.clone().count() > 0 && parents.clone().all(|uid| uids.contains(uid.as_str().unwrap())));
     assert_eq!(
         sum(&conns, &|conn| conn["orig_ip_bytes"].as_u64().unwrap()),
         sum(&own, &|flow| flow["orig"]["packet_bytes"].as_u64().unwrap())
