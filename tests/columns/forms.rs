@@ -2,7 +2,7 @@
 
 use super::back::flat;
 use linerate::verbs::flows::encode;
-use linerate_meter::Flow;
+use linerate_meter::{EndReason, Flow, Quality};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{any_flow, full_flow};
 use proptest::prelude::*;
@@ -81,6 +81,51 @@ fn zeek_reads_its_own_names() {
     assert!(absent.iter().all(|name| line.get(name).is_none()), "{line}");
     flow.protocol = 17;
     assert_eq!(lines("zeek", &[flow])[0]["conn_state"], "SF");
+}
+
+#[test]
+fn records_that_are_not_pieces_of_one_flow_have_uids_of_their_own() {
+    let mut flow = full_flow();
+    flow.quality = Quality::default();
+    flow.end = EndReason::End;
+    flow.flows = 1;
+    let later = |flow: &Flow| {
+        let mut flow = flow.clone();
+        flow.sides.iter_mut().for_each(|side| (side.first.0, side.last.0) = (side.first.0 + 9, side.last.0 + 9));
+        flow
+    };
+    let uids = |flows: &[Flow]| lines("zeek", flows).iter().map(|line| line["uid"].clone()).collect::<Vec<_>>();
+    let is_one = |one: &Flow, other: &Flow| {
+        let uids = uids(&[one.clone(), other.clone(), one.clone()]);
+        assert!(uids[0] == uids[2] && uids[0].as_str().unwrap().len() == 17, "the same of the same record: {uids:?}");
+        uids[0] == uids[1]
+    };
+    assert!(!is_one(&flow, &later(&flow)), "a port that is used again");
+    // Pieces of a long flow, and what flows in tunnels name.
+    let mut piece = later(&flow);
+    piece.quality = Quality::CONTINUED;
+    let mut before = flow.clone();
+    before.end = EndReason::Active;
+    assert!(is_one(&before, &piece));
+    let outer = |protocol: u8, port: u16| {
+        let mut outer = flow.clone();
+        (outer.protocol, outer.ends[1].port) = (protocol, port);
+        outer
+    };
+    for (protocol, port, may_be_outer) in [(47, 0, true), (17, 4789, true), (17, 53, false), (1, 0, false)] {
+        let outer = outer(protocol, port);
+        assert_eq!(is_one(&outer, &later(&outer)), may_be_outer, "{protocol} {port}");
+    }
+    // A flood, whose records have no id.
+    let mut flood = outer(17, 4789);
+    (flood.id, flood.flows, flood.quality) = (0, 1000, Quality::EVICTED);
+    assert!(!is_one(&flood, &later(&flood)));
+    let changes: [fn(&mut Flow); 3] = [|flow| flow.ends[1].port += 1, |flow| flow.protocol = 6, |flow| flow.flows += 1];
+    for change in changes {
+        let mut other = flood.clone();
+        change(&mut other);
+        assert!(!is_one(&flood, &other));
+    }
 }
 
 proptest! {

@@ -2,10 +2,13 @@
 
 use super::back::flat;
 use super::rows::{Row, read};
-use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, files};
+use linerate_tests::support::program::{linerate, program, run, spawn};
+use linerate_tests::support::{Scratch, corpus, files, has_tools, wait_until};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Real traffic of many protocols.
 pub const MIX: &str = "real-mix.pcap";
@@ -70,6 +73,9 @@ fn every_form_has_the_same_records() {
     let conns = lines_of(&zeek);
     let sum = |lines: &[Value], get: &dyn Fn(&Value) -> u64| lines.iter().map(get).sum::<u64>();
     assert_eq!(conns.len(), own.len());
+    let uids: BTreeSet<&str> = conns.iter().map(|conn| conn["uid"].as_str().unwrap()).collect();
+    let parents = conns.iter().flat_map(|conn| conn["tunnel_parents"].as_array()).flatten();
+    assert!(parents.clone().count() > 0 && parents.clone().all(|uid| uids.contains(uid.as_str().unwrap())));
     assert_eq!(
         sum(&conns, &|conn| conn["orig_ip_bytes"].as_u64().unwrap()),
         sum(&own, &|flow| flow["orig"]["packet_bytes"].as_u64().unwrap())
@@ -138,4 +144,64 @@ fn what_is_no_file_is_only_written_to_and_leftovers_stay() {
 
     run(&["flows", "-r", &capture, "--write", &path, "--format", "csv"]).with_status(2).says("jsonl");
     run(&["flows", "-r", &capture, "--write", "/dev/null/x/"]).with_status(1).says("/dev/null/x");
+}
+
+/// Else a power cut could leave a file, itself on the disk, in a folder that nobody finds.
+#[test]
+fn new_folders_are_in_their_parents_on_the_disk() {
+    if !has_tools(&["strace"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [capture, calls, folder] = ["hours.pcap", "calls", "flows"].map(|name| scratch.file(name));
+    std::fs::write(&capture, hours(26)).unwrap();
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-y", "-e", "trace=fsync", "-o", &calls]).arg(program());
+    traced.args(["flows", "-r", &capture, "--write", &format!("{folder}/"), "-q"]);
+    spawn(traced.stdout(Stdio::null())).end().good();
+    let calls = std::fs::read_to_string(&calls).unwrap();
+    let synced = |path: &str| calls.matches(&format!("<{path}>) = 0")).count();
+    assert_eq!(synced(scratch.file("").trim_end_matches('/')), 1, "{calls}");
+    assert_eq!(synced(&folder), 2, "once for each date: {calls}");
+    assert_eq!(synced(&format!("{folder}/date=2000-02-28")), 24, "{calls}");
+    assert_eq!(synced(&format!("{folder}/date=2000-02-29/hour=01")), 1, "{calls}");
+}
+
+/// Something has the name by the time the records are complete.
+#[test]
+fn a_file_that_cannot_have_its_name_is_told_of() {
+    for name in ["flows.jsonl", "flows.parquet"] {
+        let scratch = Scratch::new();
+        let [path, part] = [name, &format!("{name}.part")].map(|name| scratch.file(name));
+        let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &path, "-q"]).stdin(Stdio::piped()));
+        wait_until("the file is begun", || Path::new(&part).exists());
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(Path::new(&path).join("file"), "of somebody").unwrap();
+        running.take_input().unwrap().write_all(&hours(3)).unwrap();
+        let ended = running.end().with_status(1);
+        let says = format!("all records are in {part}, which cannot take the place of {path}; rename it");
+        ended.says(&says).says("0 records are lost, 3 are written");
+        assert!(std::fs::metadata(&part).unwrap().len() > 0);
+    }
+}
+
+#[test]
+fn what_zeeks_names_have_no_place_for_is_told_at_once() {
+    let scratch = Scratch::new();
+    let [capture, log] = ["hours.pcap", "conn.log"].map(|name| scratch.file(name));
+    std::fs::write(&capture, hours(1)).unwrap();
+    let errors = |options: &[&str]| run(&[&["flows", "-r", &capture, "--write"], options].concat()).good().errors;
+    let says = "--level stats: zeek has no place for what it adds; --level tcp writes the same";
+    assert!(errors(&["-", "--format", "zeek", "--level", "stats"]).contains(says));
+    assert!(errors(&[&log, "--level", "stats"]).contains(says), "by the name of the file");
+    for fine in [&["-", "--format", "zeek"][..], &[&log, "--level", "tcp"], &["-", "--level", "stats"]] {
+        let errors = errors(fine);
+        assert!(!errors.contains("no place"), "{fine:?}: {errors}");
+    }
+    errors(&[&log, "--macs"]);
+    let line = &lines(&std::fs::read_to_string(&log).unwrap())[0];
+    assert_eq!(
+        (&line["orig_l2_addr"], &line["resp_l2_addr"]),
+        (&"02:00:00:00:00:02".into(), &"02:00:00:00:00:01".into())
+    );
 }

@@ -171,6 +171,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let place = args.place(identity.owner())?;
     drop_to(identity)?;
 
+    if let Some(place) = place.as_ref().filter(|_| !args.quiet) {
+        tell_what_is_not_written(place.form(), config.level);
+    }
     let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
         announce(&ports, &config, args.workers);
@@ -319,6 +322,19 @@ fn check_memory(config: &Config) -> anyhow::Result<()> {
 fn is_same_file(one: &str, other: &str) -> bool {
     let place = |name: &str| std::fs::canonicalize(name).ok().filter(|path| path.is_file());
     place(one).is_some_and(|path| place(other) == Some(path))
+}
+
+/// Says so if more is asked for than is written.
+fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
+    if level > form.level {
+        let name = |level| format!("{level:?}").to_lowercase();
+        let (asked, enough) = (name(level), name(form.level));
+        let _ = writeln!(
+            std::io::stderr(),
+            "linerate: --level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
+            form.name
+        );
+    }
 }
 
 fn announce(ports: &[RxPort], config: &Config, workers: usize) {

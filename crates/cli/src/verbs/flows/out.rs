@@ -2,8 +2,10 @@
 //!
 //! - `queue`: flows wait here, and a thread of their own writes them, so that metering does not wait for a disk;
 //! - `place`: where they go: a stream (standard output, a file) or a folder of hours; `part`: a file has its name once it is complete;
+//!   `folders`: those made are on the disk;
 //! - `form`: what they are written as, a row each. Another form is one file like `jsonl`, and one row.
 
+mod folders;
 mod form;
 mod jsonl;
 #[cfg(feature = "parquet")]

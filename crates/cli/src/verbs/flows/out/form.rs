@@ -1,7 +1,7 @@
 //! What flows can be written as.
 
 use super::{jsonl, zeek};
-use linerate_meter::Flow;
+use linerate_meter::{Flow, Level};
 use std::io::{self, Write};
 
 /// How a file begins.
@@ -17,6 +17,8 @@ pub(in super::super) struct Form {
     /// Whether each flow is a line, which can be read before the file is complete. What is not lines is written in groups
     /// of many flows, each group in the order of time.
     pub lines: bool,
+    /// The least level at which all that it has a place for is recorded.
+    pub level: Level,
     /// Begins a file.
     pub start: Start,
 }
@@ -32,10 +34,16 @@ pub(in super::super) trait Encode: Send {
 
 /// All there are, a row each. The first is that of files whose name says nothing.
 pub(in super::super) const FORMS: &[Form] = &[
-    Form { name: "jsonl", endings: &["jsonl", "ndjson", "json"], lines: true, start: jsonl::start },
+    Form {
+        name: "jsonl",
+        endings: &["jsonl", "ndjson", "json"],
+        lines: true,
+        level: Level::Stats,
+        start: jsonl::start,
+    },
     #[cfg(feature = "parquet")]
-    Form { name: "parquet", endings: &["parquet"], lines: false, start: super::parquet::start },
-    Form { name: "zeek", endings: &["log"], lines: true, start: zeek::start },
+    Form { name: "parquet", endings: &["parquet"], lines: false, level: Level::Stats, start: super::parquet::start },
+    Form { name: "zeek", endings: &["log"], lines: true, level: Level::Tcp, start: zeek::start },
 ];
 
 /// Endings of forms that a program can be built without.

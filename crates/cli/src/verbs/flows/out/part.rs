@@ -1,9 +1,10 @@
 //! A file that has its name once it is complete.
 
+use super::folders::{parent, sync};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::fchown;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// `NAME.part`, which becomes `NAME`.
 #[derive(Debug)]
@@ -43,11 +44,26 @@ impl Part {
     }
 
     /// Gives it its name once it is on the disk.
+    ///
+    /// # Errors
+    /// Say where the records are.
     pub fn complete(self) -> io::Result<()> {
-        self.file.sync_all()?;
-        std::fs::rename(&self.part, &self.path)?;
-        let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
+        let Part { file, part, path } = self;
+        let (part, path) = (part.as_path(), path.as_path());
+        let told = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
+        file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
+        std::fs::rename(part, path).map_err(|error| {
+            let advice = match error.kind() {
+                ErrorKind::NotFound => format!("{} was moved or removed meanwhile", part.display()),
+                _ => format!(
+                    "all records are in {}, which cannot take the place of {}; rename it, or move away what is there",
+                    part.display(),
+                    path.display()
+                ),
+            };
+            told(advice)(error)
+        })?;
+        sync(parent(path)).map_err(told(format!("{} is complete, but its name may not be on the disk", path.display())))
     }
 
     /// Takes it away, as nobody could read it.
@@ -79,6 +95,11 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"all");
         Part::make(path.clone(), None).unwrap().discard();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+
+        let part = Part::make(path.clone(), None).unwrap();
+        std::fs::remove_file(&part.part).unwrap();
+        let error = part.complete().unwrap_err().to_string();
+        assert!(error.contains("flows.jsonl.part was moved or removed"), "{error}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

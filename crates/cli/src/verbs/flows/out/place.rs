@@ -4,6 +4,7 @@
 //! complete file at once. So memory does not depend on how many hours flows are of, and what a crash can cost is what
 //! has gathered.
 
+use super::folders::{self, parent};
 use super::form::{Encode, Form};
 use super::part::Part;
 use super::queue::{Demand, MOST, Written};
@@ -84,12 +85,19 @@ impl Place {
     pub(super) fn check(&self) -> io::Result<()> {
         let folder = match self {
             Place::Stream(Stream { part: None, .. }) => return Ok(()),
-            Place::Stream(Stream { part: Some(part), .. }) => part.path.parent().unwrap_or(Path::new("/")),
+            Place::Stream(Stream { part: Some(part), .. }) => parent(&part.path),
             Place::Folder(folder) => &folder.root,
         };
-        let folder = if folder == Path::new("") { Path::new(".") } else { folder };
         accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|error| at(folder, "files cannot be made here", io::Error::from(error)))
+    }
+
+    /// What flows are written as.
+    pub fn form(&self) -> &'static Form {
+        match self {
+            Place::Stream(stream) => stream.form,
+            Place::Folder(folder) => folder.form,
+        }
     }
 
     /// When it wants flows.
@@ -183,7 +191,7 @@ fn end(mut file: File) -> io::Result<(File, u64)> {
 impl Folder {
     fn open(root: &Path, form: &'static Form, span: Duration, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
         if !root.is_dir() {
-            std::fs::create_dir_all(root).with_context(|| format!("{}: cannot be made", root.display()))?;
+            folders::make(root).with_context(|| format!("{}: cannot be made", root.display()))?;
             if let Some((user, group)) = owner {
                 chown(root, Some(user), Some(group)).with_context(|| format!("{}", root.display()))?;
             }
@@ -214,9 +222,7 @@ impl Folder {
     }
 
     fn write_file(&self, path: &Path, flows: &[&Flow]) -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
+        folders::make(parent(path))?;
         let part = Part::make(path.to_path_buf(), None)?;
         let write = || {
             let mut encoder = (self.form.start)(Box::new(part.handle()?))?;

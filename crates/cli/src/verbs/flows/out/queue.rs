@@ -11,8 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The most that waits, and the most that is written at a time, in bytes of memory.
+/// The most that waits, and the most that is written at a time: in bytes of memory, and in flows. So many are a row group
+/// of Parquet: more would be a group of their own, and no faster to write.
 pub(super) const MOST: usize = 256 << 20;
+pub(super) const MOST_FLOWS: usize = 1 << 17;
 
 /// When flows are written.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,16 @@ struct Waiting {
     gone: bool,
 }
 
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.bytes >= MOST || self.flows.len() >= MOST_FLOWS
+    }
+
+    fn is_enough(&self, demand: Demand) -> bool {
+        self.bytes >= demand.bytes || self.is_full()
+    }
+}
+
 /// Says that nobody writes any more, also where a panic ends the thread.
 struct Gone<'a>(&'a Shared);
 
@@ -103,7 +115,7 @@ impl Queue {
     pub fn take(&mut self, flow: &Flow) {
         self.taken += 1;
         let mut waiting = self.shared.lock();
-        while waiting.bytes >= MOST && !waiting.gone {
+        while waiting.is_full() && !waiting.gone {
             waiting = self.shared.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         if waiting.gone {
@@ -113,10 +125,10 @@ impl Queue {
         if is_first {
             waiting.since = Some(Instant::now());
         }
-        let was_enough = waiting.bytes >= self.demand.bytes;
+        let was_enough = waiting.is_enough(self.demand);
         waiting.flows.push(flow.clone());
         waiting.bytes += weight(flow);
-        let is_enough = waiting.bytes >= self.demand.bytes;
+        let is_enough = waiting.is_enough(self.demand);
         drop(waiting);
         // Waking is a system call.
         if is_first || is_enough && !was_enough {
@@ -172,7 +184,7 @@ impl Shared {
     fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand) -> bool {
         flows.clear();
         let mut waiting = self.lock();
-        while !waiting.ended && waiting.bytes < demand.bytes {
+        while !waiting.ended && !waiting.is_enough(demand) {
             let left = waiting.since.map_or(Duration::MAX, |since| demand.age.saturating_sub(since.elapsed()));
             if left.is_zero() {
                 break;

@@ -2,7 +2,7 @@
 
 use super::form::Encode;
 use super::jsonl::{Lines, id};
-use linerate_meter::Flow;
+use linerate_meter::{EndReason, Flow, Quality};
 use linerate_wire::registry;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -61,7 +61,7 @@ impl<'a> ConnJson<'a> {
         let tag = |number: u16| Some(number).filter(|number| *number != 0);
         ConnJson {
             ts: seconds(flow.first().0),
-            uid: uid(flow.id),
+            uid: uid(number(flow)),
             orig_h: flow.ends[0].address,
             orig_p: flow.ends[0].port,
             resp_h: flow.ends[1].address,
@@ -91,6 +91,47 @@ impl<'a> ConnJson<'a> {
 /// To microseconds, as Zeek writes them.
 fn seconds(nanos: u64) -> f64 {
     (nanos / 1_000) as f64 / 1e6
+}
+
+/// What the name of a record is made of: the flow's number where others may stand for it, else one of the record alone.
+fn number(flow: &Flow) -> u64 {
+    // A flood has no number: each of its records is of other flows.
+    let is_flood = flow.id == 0;
+    let is_piece = flow.end == EndReason::Active || flow.quality.contains(Quality::CONTINUED);
+    if !is_flood && (is_piece || may_be_parent(flow)) {
+        return flow.id;
+    }
+    let [first, last] = [flow.first().0, flow.last().0];
+    let mut number = [flow.id, first, last, flow.packets(), flow.frame_bytes(), flow.flows].into_iter().fold(0, mix);
+    if is_flood {
+        for end in flow.ends {
+            let address = match end.address {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            let bits = address.to_bits();
+            number = [(bits >> 64) as u64, bits as u64, end.port.into()].into_iter().fold(number, mix);
+        }
+        number = mix(number, flow.protocol.into());
+    }
+    number
+}
+
+/// Whether flows in a tunnel may name this one, which they do by its number.
+fn may_be_parent(flow: &Flow) -> bool {
+    match flow.protocol {
+        registry::TCP | registry::ICMP | registry::ICMPV6 => false,
+        registry::UDP => registry::may_be_tunnel(flow.ends[0].port, flow.ends[1].port),
+        _ => true,
+    }
+}
+
+/// Adds a number to a hash: the last step of splitmix64.
+fn mix(hash: u64, number: u64) -> u64 {
+    let mut hash = (hash ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
 }
 
 /// Zeek's begin with a C too.
