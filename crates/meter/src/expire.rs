@@ -17,6 +17,8 @@ const TICK: usize = 1024;
 const ROUND: u32 = 30;
 /// The hand looks at so many records at a time, or more: one after another they come fast.
 const AT_LEAST: u64 = 256;
+/// Of which so many are looked at before any of them ends: what that needs is asked for meanwhile. The bits of a word.
+const AT_A_TIME: usize = 64;
 /// How much older than its predecessors a frame may be and still find its flow: a second.
 const TOLERANCE: u64 = 1_000_000_000;
 /// Times further apart than this, 16 hours, are told apart by whole times, not their lower 48 bits.
@@ -197,18 +199,24 @@ impl Meter {
             self.end_far(now, records);
         }
         let count = self.hot.len();
-        for _ in 0..self.clock.share(count) {
-            let record = self.clock.hand;
-            self.clock.hand = if record + 1 >= count { 0 } else { record + 1 };
-            let hot = &self.hot[record];
-            let limit = &self.limits[usize::from(hot.words().protocol())];
-            let quiet = age(now, hot.ways[0].seen).min(age(now, hot.ways[1].seen));
-            let patience = if hot.has_ended() { limit.linger } else { limit.idle };
-            if quiet > (patience << 16) as i64
-                && !hot.is_free()
-                && now.saturating_sub(self.cold[record].ended(hot)) > patience
-            {
-                let reason = if hot.has_ended() { EndReason::End } else { EndReason::Idle };
+        let mut left = self.clock.share(count);
+        while left > 0 {
+            // To the end of the records at the most.
+            let hand = self.clock.hand;
+            let some = hand..count.min(hand + left.min(AT_A_TIME));
+            left -= some.len();
+            self.clock.hand = if some.end == count { 0 } else { some.end };
+            let mut due = 0u64;
+            for (bit, record) in some.clone().enumerate() {
+                if self.is_quiet(record, now) {
+                    due |= 1 << bit;
+                    self.prefetch_bucket(record);
+                }
+            }
+            while due != 0 {
+                let record = hand + due.trailing_zeros() as usize;
+                due &= due - 1;
+                let reason = if self.hot[record].has_ended() { EndReason::End } else { EndReason::Idle };
                 self.end(record as u32, reason, records);
             }
         }
@@ -217,6 +225,15 @@ impl Meter {
             self.clock.flooded = self.clock.now;
             self.flood.flush(records);
         }
+    }
+
+    /// Whether there is a flow in this record to which no packet can belong any more.
+    fn is_quiet(&self, record: usize, now: u64) -> bool {
+        let hot = &self.hot[record];
+        let limit = &self.limits[usize::from(hot.words().protocol())];
+        let quiet = age(now, hot.ways[0].seen).min(age(now, hot.ways[1].seen));
+        let patience = if hot.has_ended() { limit.linger } else { limit.idle };
+        quiet > (patience << 16) as i64 && !hot.is_free() && now.saturating_sub(self.cold[record].ended(hot)) > patience
     }
 
     /// Ends all flows that are not of about `now`: their times are not comparable any more.

@@ -155,7 +155,7 @@ impl Meter {
     }
 
     /// Asks for the bucket of a record that will end.
-    fn prefetch_bucket(&self, record: usize) {
+    pub(crate) fn prefetch_bucket(&self, record: usize) {
         if let Some(hot) = self.hot.get(record) {
             let wide = self.wide.get(record).map(|wide| wide.key).unwrap_or_default();
             self.table.prefetch(self.hash(hot.words(), &wide));
