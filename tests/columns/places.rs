@@ -1,7 +1,8 @@
 //! Where records go: files, streams, folders of hours.
 
 use super::back::flat;
-use super::rows::{Row, read};
+use super::crash::feed;
+use super::rows::{Row, groups, read};
 use linerate_tests::support::program::{linerate, program, run, spawn};
 use linerate_tests::support::{Scratch, corpus, files, has_tools, wait_until};
 use serde_json::Value;
@@ -82,6 +83,18 @@ fn every_form_has_the_same_records() {
     );
     let shown = run(&["flows", "-r", capture, "--write", "-", "--format", "zeek"]).good();
     assert_eq!(lines(&shown.output).len(), own.len());
+}
+
+/// Each time as many are written as a row group has: what gathers beyond that only takes memory.
+#[test]
+fn records_gather_to_a_row_group() {
+    const GROUP: i64 = 1 << 17;
+    let scratch = Scratch::new();
+    let path = scratch.file("flows.parquet");
+    let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &path, "-q"]).stdin(Stdio::piped()));
+    feed(running.take_input().unwrap(), 3 * GROUP as u32 + 9);
+    running.end().good();
+    assert_eq!(groups(Path::new(&path)), [GROUP, GROUP, GROUP, 9]);
 }
 
 /// The folder of a file is the hour in which all its flows began, however many hours a capture has.

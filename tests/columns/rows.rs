@@ -28,6 +28,12 @@ pub fn count(path: &Path) -> usize {
     reader.map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")).num_rows()).sum()
 }
 
+/// How many rows each row group has.
+pub fn groups(path: &Path) -> Vec<i64> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
+}
+
 fn one(batch: &RecordBatch, row: usize) -> Row {
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());
