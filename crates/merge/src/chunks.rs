@@ -52,6 +52,16 @@ pub(crate) enum End {
     Round,
     /// What comes next, if anything, is too far away in time for keys.
     Span,
+    /// A lane comes to a frame above the ceiling.
+    Ahead,
+}
+
+impl Held {
+    /// Whether there are frames and yet no keys: the first is above the ceiling.
+    #[inline]
+    fn is_stuck(&self, input: &Input<'_>) -> bool {
+        self.keys.is_empty() && self.read < input.descs.len()
+    }
 }
 
 impl Chunks {
@@ -94,7 +104,10 @@ impl Merge {
         let mut late = false;
         for (lane, input) in inputs.iter().enumerate() {
             let input = &input.shown();
-            late |= chunks.fill(lane, input, self.emitted.0);
+            late |= chunks.fill(lane, input, (self.emitted.0, self.ceiling.0));
+            if chunks.lanes[lane].is_stuck(input) {
+                return End::Ahead;
+            }
             match chunks.more(lane, input) {
                 Some(key) => held = held.min(key),
                 None => horizon = horizon.min(chunks.horizon(lane, input)),
@@ -132,7 +145,7 @@ impl Merge {
 
 impl Chunks {
     /// Makes keys of more frames of a lane that holds few; whether some of what it holds may be late.
-    fn fill(&mut self, lane: usize, input: &Input<'_>, emitted: u64) -> bool {
+    fn fill(&mut self, lane: usize, input: &Input<'_>, (emitted, ceiling): (u64, u64)) -> bool {
         let held = &mut self.lanes[lane];
         if held.keys.len() >= self.level / 2 || held.read == input.descs.len() {
             return held.late;
@@ -148,13 +161,17 @@ impl Chunks {
         let tag = keys::tag(lane, held.read);
         let floor = held.newest.max(emitted);
         held.late &= kept > 0;
-        if self.kernel.ascending(descs, self.base, floor, tag, keys) {
-            held.newest = descs.last().map_or(held.newest, |desc| desc.time.0);
+        let last = descs.last().map_or(held.newest, |desc| desc.time.0);
+        if self.kernel.ascending(descs, self.base, floor, tag, keys) && last <= ceiling {
+            held.newest = last;
+            held.read += descs.len();
         } else {
-            keys::any(descs, self.base, emitted, &mut held.newest, tag, keys);
+            let made = keys::any(descs, self.base, (emitted, ceiling), &mut held.newest, tag, keys);
+            held.keys.end = start + kept + made;
+            self.keys[held.keys.end..held.keys.end + PADDING].fill(keys::NONE);
+            held.read += made;
             held.late = true;
         }
-        held.read += descs.len();
         held.late
     }
 

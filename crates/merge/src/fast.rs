@@ -42,7 +42,7 @@ impl Merge {
     pub(crate) fn fast(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) {
         let shown: usize = inputs.iter().map(|input| input.descs.len()).sum();
         if inputs.len() == 1 || shown < ROUND * inputs.len() {
-            while let Some((winner, limit)) = self.winner() {
+            while let Some((winner, limit)) = self.next(inputs, picks) {
                 self.emit(winner, limit, &inputs[winner], picks);
             }
             return;
@@ -57,7 +57,7 @@ impl Merge {
 
     /// Emits until lanes seem to alternate; whether nothing is left.
     fn by_runs(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
-        while let Some((winner, limit)) = self.winner() {
+        while let Some((winner, limit)) = self.next(inputs, picks) {
             let before = picks.len();
             self.emit(winner, limit, &inputs[winner], picks);
             self.pace.take(picks.len() - before, 1, inputs.len());
@@ -70,6 +70,9 @@ impl Merge {
 
     /// Emits until lanes seem to bring runs; whether nothing is left.
     fn by_chunks(&mut self, inputs: &[Input<'_>], picks: &mut Vec<Pick>) -> bool {
+        if self.ahead_waits {
+            self.emit_ahead(inputs, picks);
+        }
         let mut end = if self.start_chunks() { End::More } else { End::Span };
         while end == End::More && !self.pace.runs {
             let before = picks.len();
@@ -81,11 +84,11 @@ impl Merge {
         if end == End::Round {
             return true;
         }
-        // Too far apart for keys, or too much alike: the rule goes on, for a while at least.
-        self.pace = Pace { runs: true, ..Pace::default() };
-        for (lane, input) in self.lanes.iter_mut().zip(inputs) {
-            lane.look(&input.shown());
+        if end != End::Ahead {
+            // Too far apart for keys, or too much alike: the rule goes on, for a while at least.
+            self.pace = Pace { runs: true, ..Pace::default() };
         }
+        self.look(inputs);
         false
     }
 }

@@ -59,14 +59,25 @@ pub(crate) fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &
     in_order
 }
 
-/// Keys of any frames. `newest` is the greatest time of the lane so far, and is kept so; frames below it or below
-/// `emitted` are late.
-pub(crate) fn any(descs: &[Desc], base: u64, emitted: u64, newest: &mut u64, tag: u64, keys: &mut [u64]) {
-    for ((key, desc), tag) in keys.iter_mut().zip(descs).zip((tag..).step_by(2)) {
+/// Keys of any frames up to the first above `ceiling`; how many. `newest` is the greatest time of the lane so far, and is
+/// kept so; frames below it or below `emitted` are late.
+pub(crate) fn any(
+    descs: &[Desc],
+    base: u64,
+    (emitted, ceiling): (u64, u64),
+    newest: &mut u64,
+    tag: u64,
+    keys: &mut [u64],
+) -> usize {
+    for (made, ((key, desc), tag)) in keys.iter_mut().zip(descs).zip((tag..).step_by(2)).enumerate() {
+        if desc.time.0 > ceiling {
+            return made;
+        }
         let late = desc.time.0 < emitted.max(*newest);
         *newest = desc.time.0.max(*newest);
         *key = (*newest - base).min(MAX_SPAN) << TIME_SHIFT | tag | u64::from(late);
     }
+    descs.len()
 }
 
 /// Keys are merged in steps of so many. As many of [`NONE`], or keys above all that are wanted, end each row.
@@ -102,7 +113,9 @@ mod tests {
     fn a_key_says_rank_lane_index_and_late() {
         let descs = [20, 10, 30].map(|time| Desc::new(Nanos(time), 0, 0));
         let (mut keys, mut newest) = ([0; 3], 15);
-        any(&descs, 5, 12, &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys);
+        assert_eq!(any(&descs, 5, (12, 29), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 2);
+        newest = 15;
+        assert_eq!(any(&descs, 5, (12, 30), &mut newest, tag(127, Pick::MAX_FRAMES - 3), &mut keys), 3);
         assert_eq!(newest, 30);
         let said = keys.map(|key| (rank(key, 5), pick(key).lane(), pick(key).index(), pick(key).is_late()));
         let last = Pick::MAX_FRAMES - 1;

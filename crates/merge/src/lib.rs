@@ -13,6 +13,17 @@
 //! its time is never rewritten. Output times do not go back except in frames flagged late. The output
 //! equals a stable sort of all frames by rank.
 //!
+//! # A clock above it
+//!
+//! Where lanes bring frames of now, whoever merges has a clock, and no honest frame is later than that: the *ceiling*
+//! ([`Merge::set_ceiling`]). A frame above it is *ahead*: its time says nothing about its place. It is emitted as soon
+//! as it is the head of its lane, the oldest first where there are several, flagged late and counted; neither its lane
+//! nor what was emitted goes by its time. So one frame of a wrong time holds up nobody.
+//!
+//! When the ceiling sinks below what lanes have shown, the clock was set back, and the merge is *rebased*: it forgets what was
+//! above, since frames of the new time would otherwise rank behind it until the clock is there again. So output times go
+//! back once where the clock did. Without a ceiling (files) nothing of this happens.
+//!
 //! # How
 //!
 //! `rule` is the rule as it is read, a run of one lane at a time. Where lanes alternate, [`Merge::order`] takes
@@ -70,7 +81,12 @@ pub struct Merge {
     lanes: Vec<Lane>,
     /// The greatest time emitted so far.
     emitted: Nanos,
+    /// Above every time that can be right.
+    ceiling: Nanos,
+    /// Whether a head may be above it.
+    ahead_waits: bool,
     late: u64,
+    ahead: u64,
     frames: u64,
     pace: Pace,
     chunks: Chunks,
@@ -86,10 +102,23 @@ impl Merge {
         Merge {
             lanes: vec![Lane::default(); lanes],
             emitted: Nanos::ZERO,
+            ceiling: Nanos::MAX,
+            ahead_waits: false,
             late: 0,
+            ahead: 0,
             frames: 0,
             pace: Pace::default(),
             chunks: Chunks::new(lanes),
+        }
+    }
+
+    /// From now on no frame that is later than `ceiling` is of a right time; [`Nanos::MAX`] for any. What was above it is
+    /// forgotten.
+    pub fn set_ceiling(&mut self, ceiling: Nanos) {
+        self.ceiling = ceiling;
+        // It is never below what any lane has shown.
+        if self.emitted > ceiling {
+            self.rebase();
         }
     }
 
@@ -101,7 +130,7 @@ impl Merge {
     /// If the number of inputs is not that of the lanes.
     pub fn round(&mut self, inputs: &[Input<'_>], runs: &mut Vec<Run>) {
         self.start(inputs);
-        while let Some((winner, limit)) = self.winner() {
+        while let Some((winner, limit)) = self.next(inputs, runs) {
             self.emit(winner, limit, &inputs[winner], runs);
         }
     }
@@ -133,6 +162,11 @@ impl Merge {
     /// How many of them were late.
     pub fn late(&self) -> u64 {
         self.late
+    }
+
+    /// How many of those were ahead of the ceiling.
+    pub fn ahead(&self) -> u64 {
+        self.ahead
     }
 }
 

@@ -17,22 +17,25 @@ pub(crate) struct Lane {
     pub key: u64,
     /// Whether `key` is that of a frame that is there.
     pub is_head: bool,
+    /// Whether that frame is above the ceiling; its key means nothing then.
+    pub is_ahead: bool,
 }
 
 impl Lane {
-    /// Sets the key to that of the next frame, or of the horizon where there is none.
+    /// Sets the key to that of the next frame, or of the horizon where there is none. Whether that frame is ahead.
     #[inline]
-    pub fn look(&mut self, input: &Input<'_>) {
+    pub fn look(&mut self, input: &Input<'_>, ceiling: Nanos) -> bool {
         let (time, is_head) = match input.descs.get(self.done) {
             Some(desc) => (desc.time, true),
             None => (input.horizon.time(), false),
         };
-        self.is_head = is_head;
+        (self.is_head, self.is_ahead) = (is_head, is_head && time > ceiling);
         self.key = match input.horizon {
             Horizon::Ended if !is_head => ENDED,
             // A frame stamped with the very end of time must still come out.
             _ => time.max(self.newest).0.min(ENDED - 1),
         };
+        self.is_ahead
     }
 }
 
@@ -60,10 +63,58 @@ impl Merge {
     /// Looks at the heads of a new round.
     pub(crate) fn start(&mut self, inputs: &[Input<'_>]) {
         assert_eq!(inputs.len(), self.lanes.len(), "one input a lane");
-        for (lane, input) in self.lanes.iter_mut().zip(inputs) {
+        for lane in &mut self.lanes {
             lane.done = 0;
-            lane.look(&input.shown());
         }
+        self.look(inputs);
+    }
+
+    /// Looks at the heads again.
+    pub(crate) fn look(&mut self, inputs: &[Input<'_>]) {
+        self.ahead_waits = false;
+        for (lane, input) in self.lanes.iter_mut().zip(inputs) {
+            self.ahead_waits |= lane.look(&input.shown(), self.ceiling);
+        }
+    }
+
+    /// What comes next, as [`Merge::winner`] says it, once all heads that are ahead are emitted.
+    #[inline]
+    pub(crate) fn next(&mut self, inputs: &[Input<'_>], output: &mut impl Output) -> Option<(usize, u64)> {
+        if self.ahead_waits {
+            self.emit_ahead(inputs, output);
+        }
+        self.winner()
+    }
+
+    /// Emits heads that are above the ceiling until there are none.
+    #[cold]
+    pub(crate) fn emit_ahead(&mut self, inputs: &[Input<'_>], output: &mut impl Output) {
+        let time = |lane: usize, done: usize| inputs[lane].descs[done].time;
+        loop {
+            let heads = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_ahead);
+            let Some((number, first)) =
+                heads.map(|(number, lane)| (number, lane.done)).min_by_key(|(n, done)| time(*n, *done))
+            else {
+                break;
+            };
+            let lane = &mut self.lanes[number];
+            lane.done += 1;
+            lane.look(&inputs[number].shown(), self.ceiling);
+            (self.frames, self.late, self.ahead) = (self.frames + 1, self.late + 1, self.ahead + 1);
+            output.run(Run { lane: number, first, count: 1, late: true });
+        }
+        self.ahead_waits = false;
+    }
+
+    /// Forgets all times above the ceiling.
+    #[cold]
+    pub(crate) fn rebase(&mut self) {
+        for lane in &mut self.lanes {
+            if lane.newest > self.ceiling {
+                lane.newest = Nanos::ZERO;
+            }
+        }
+        self.emitted = self.lanes.iter().map(|lane| lane.newest).max().unwrap_or_default();
     }
 
     /// The lane whose head ranks lowest, and the greatest key it may emit up to; `None` when the lowest
@@ -91,9 +142,9 @@ impl Merge {
     pub(crate) fn emit(&mut self, winner: usize, limit: u64, input: &Input<'_>, output: &mut impl Output) {
         let input = &input.shown();
         // Keys end below ENDED, times do not.
-        let last = if limit == ENDED - 1 { ENDED } else { limit };
+        let last = if limit == ENDED - 1 { ENDED } else { limit }.min(self.ceiling.0);
         let lane = &mut self.lanes[winner];
-        while lane.is_head && lane.key <= limit {
+        while lane.is_head && lane.key <= limit && !lane.is_ahead {
             let first = lane.done;
             let (mut count, mut latest) = ascending(&input.descs[first..], self.emitted.0, last);
             let late = count == 0;
@@ -105,7 +156,7 @@ impl Merge {
             self.emitted = self.emitted.max(Nanos(latest));
             self.frames += count as u64;
             lane.done += count;
-            lane.look(input);
+            self.ahead_waits |= lane.look(input, self.ceiling);
             output.run(Run { lane: winner, first, count, late });
         }
     }

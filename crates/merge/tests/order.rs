@@ -77,6 +77,7 @@ proptest! {
         start in prop_oneof![4 => Just(1_700_000_000_000_000_000u64), 1 => Just(0), 1 => (0..20_000u64).prop_map(|less| u64::MAX - less)],
         most in prop_oneof![Just(5u64), Just(300), Just(3000)],
         kind in 0..5u64,
+        clock in prop_oneof![1 => Just(0u64), 1 => 2..200u64],
         seed in any::<u64>(),
     ) {
         let mut random = Random(seed);
@@ -93,6 +94,14 @@ proptest! {
                 descs: &descs[taken[lane]..shown[lane]],
                 horizon: horizon(&descs[shown[lane]..], kind, &mut random),
             }).collect();
+            // A clock that stands anywhere among the times, now and then elsewhere.
+            if clock > 0 && random.below(clock / 20 + 1) == 0 {
+                let lane = random.below(lanes.len() as u64) as usize;
+                let near = lanes[lane].get(random.below(lanes[lane].len() as u64) as usize);
+                let ceiling = Nanos(near.map_or(u64::MAX, |desc| desc.time.0.saturating_add(random.below(100))));
+                ours.set_ceiling(ceiling);
+                theirs.set_ceiling(ceiling);
+            }
             picks.clear();
             runs.clear();
             theirs.round(&inputs, &mut runs);
@@ -111,7 +120,10 @@ proptest! {
                 let differs = picks.iter().zip(&expected).position(|(ours, theirs)| ours != theirs);
                 prop_assert_eq!((picks.len(), differs), (expected.len(), None));
             }
-            prop_assert_eq!((ours.frames(), ours.late()), (theirs.frames(), theirs.late()));
+            prop_assert_eq!(
+                (ours.frames(), ours.late(), ours.ahead()),
+                (theirs.frames(), theirs.late(), theirs.ahead())
+            );
             for (lane, taken) in taken.iter_mut().enumerate() {
                 prop_assert_eq!(ours.taken(lane), theirs.taken(lane));
                 *taken += ours.taken(lane);
