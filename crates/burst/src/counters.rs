@@ -166,8 +166,14 @@ counters! {
     MergeReceived = Merge, Received, "received";
     /// Frames emitted in time order.
     MergeDelivered = Merge, Delivered, "delivered";
-    /// Frames older than what was already emitted; they are emitted at once and flagged, not dropped.
+    /// Frames out of their order, most of them older than what was already emitted; they are emitted at once and flagged, not dropped.
     Late = Merge, Note, "late";
+    /// Late frames whose time was ahead of the clock of this machine, beside live ports: of a wrong time, or from before the clock went back.
+    Ahead = Merge, Note, "ahead";
+    /// Times a pipe or a shared ring fell so far behind live ports that these did not wait for it any longer; its frames come late then.
+    Stalls = Merge, Note, "stalls";
+    /// Times somebody set the clock of this machine, forward or back; frames from before and after are not in order of time.
+    ClockSteps = Merge, Note, "clock_steps";
 
     /// Frames looked at by the filter and the limits.
     SelectReceived = Select, Received, "received";

@@ -3,7 +3,7 @@
 //! The kernel fills the receive rings on its own; what is left for this thread is to order, judge and copy
 //! each frame once. A round takes what every lane has ready; virtual calls are paid per round.
 
-use crate::clock;
+use crate::clock::{Clock, System};
 use crate::complete::{Complete, Locator, Select};
 use crate::control::{Progress, Stop};
 use crate::copier::Copier;
@@ -13,7 +13,7 @@ use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
 use crate::share::{Shared, Sharing};
 use crate::wait::Waiting;
-use linerate_burst::{Burst, Count, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
+use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::{PortError, RxPort};
 use std::sync::Arc;
@@ -134,7 +134,12 @@ struct Session {
 
 impl Session {
     fn new(capture: Capture) -> Self {
-        let mut lanes = Lanes::new(capture.ports);
+        Session::with(capture, Box::new(System))
+    }
+
+    /// A session that has its time from there.
+    fn with(capture: Capture, clock: Box<dyn Clock>) -> Self {
+        let mut lanes = Lanes::with(capture.ports, true, clock);
         let mut failure = None;
         if lanes.len() > Pick::MAX_LANES {
             let found = lanes.len();
@@ -176,7 +181,7 @@ impl Session {
     fn round(&mut self) -> bool {
         let enough = self.output.has_failed() || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
-        let now = clock::now();
+        let now = self.lanes.look_at_clock();
         let round = self.move_frames(now);
         if matches!(round, Round::Nothing | Round::Held) {
             self.output.pass_on(self.lanes.interfaces(), true);
@@ -199,6 +204,7 @@ impl Session {
         inputs.extend(shown.iter().map(Shown::input));
         bursts.extend(shown.iter().map(|lane| lane.burst));
         picks.clear();
+        merge.set_ceiling(table.ceiling());
         merge.order(&inputs, picks);
         let all = table.interfaces();
         if let Some(locator) = locator {
@@ -255,9 +261,7 @@ impl Session {
         let elapsed = self.rounds.elapsed();
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
-        let merge = ledger.account(Stage::Merge, "");
-        merge.add(Count::MergeReceived, self.merge.frames()).add(Count::MergeDelivered, self.merge.frames());
-        merge.add(Count::Late, self.merge.late());
+        self.lanes.merge_counters(&self.merge, &mut ledger);
         self.selector.counters(ledger.account(Stage::Select, ""));
         let totals = self.output.totals();
         let (events, failure) = self.output.finish(&mut ledger);
@@ -293,3 +297,6 @@ pub(crate) fn learn(table: &mut Table<'_>, shown: &[Shown<'_>], selector: &mut S
     }
     failure
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@
 //! are looked at would pass for reordering on the way.
 
 use crate::capture::{CaptureError, learn};
-use crate::clock;
 use crate::control::Stop;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
@@ -195,7 +194,7 @@ struct Session {
 
 impl Session {
     fn new(checking: Checking) -> Self {
-        let mut lanes = Lanes::new(checking.ports);
+        let mut lanes = Lanes::merged(checking.ports);
         let found = lanes.len();
         let failure = (found > Pick::MAX_LANES).then_some(CaptureError::Lanes { found });
         lanes.keep(Pick::MAX_LANES);
@@ -220,7 +219,7 @@ impl Session {
     fn round(&mut self) -> bool {
         let enough = self.failure.is_some() || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
-        let now = clock::now();
+        let now = self.lanes.look_at_clock();
         let round = self.check_frames(now);
         self.watch.0.ours.store(self.check.ours(), Ordering::Relaxed);
         if self.rounds.is_time_to_look() {
@@ -242,7 +241,7 @@ impl Session {
         learn_links(&table, &shown, links);
         inputs.extend(shown.iter().map(Shown::input));
         bursts.extend(shown.iter().map(|head| head.burst));
-        order(merge.as_mut(), &inputs, picks, taken);
+        order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
         let frames: usize = taken.iter().sum();
         let all = selector.take_all(frames);
         if let (true, [burst], [links]) = (all, bursts.as_slice(), links.as_slice()) {
@@ -294,6 +293,9 @@ impl Session {
         self.look();
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
+        if let Some(merge) = &self.merge {
+            self.lanes.merge_counters(merge, &mut ledger);
+        }
         self.selector.counters(ledger.account(Stage::Select, ""));
         CheckReport {
             interfaces: self.lanes.interfaces().to_vec(),
@@ -317,11 +319,18 @@ fn learn_links(table: &Table<'_>, shown: &[Shown<'_>], links: &mut [Vec<Option<L
 }
 
 /// How many frames of each lane come next, and in which order where there are several.
-fn order(merge: Option<&mut Merge>, inputs: &[Input<'_>], picks: &mut Vec<Pick>, taken: &mut Vec<usize>) {
+fn order(
+    merge: Option<&mut Merge>,
+    ceiling: Nanos,
+    inputs: &[Input<'_>],
+    picks: &mut Vec<Pick>,
+    taken: &mut Vec<usize>,
+) {
     picks.clear();
     taken.clear();
     match merge {
         Some(merge) => {
+            merge.set_ceiling(ceiling);
             merge.order(inputs, picks);
             taken.extend((0..inputs.len()).map(|lane| merge.taken(lane)));
         }

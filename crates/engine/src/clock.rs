@@ -2,10 +2,224 @@
 
 use linerate_burst::Nanos;
 use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// UTC now (`CLOCK_REALTIME`, the clock of AF_PACKET's stamps); a time before 1970 reads as 0.
 #[inline]
 pub fn now() -> Nanos {
-    let time = clock_gettime(ClockId::Realtime);
+    read(ClockId::Realtime)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
     Nanos::from_parts(u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Where a run has its time from.
+pub(crate) trait Clock: Send {
+    /// UTC, which somebody may set.
+    fn utc(&self) -> Nanos;
+    /// Time that only goes on, from any beginning, as UTC does while nobody sets it.
+    fn steady(&self) -> Nanos;
+}
+
+/// The clocks of this machine.
+pub(crate) struct System;
+
+impl Clock for System {
+    #[inline]
+    fn utc(&self) -> Nanos {
+        now()
+    }
+
+    /// Time since boot goes on while the machine sleeps, as UTC does.
+    #[inline]
+    fn steady(&self) -> Nanos {
+        read(ClockId::Boottime)
+    }
+}
+
+/// A step of the clock that is worth a word. Slewing comes to less between two looks, and rings bear as much.
+pub(crate) const STEP: Duration = Duration::from_millis(10);
+/// How close the two clocks are to be read for a step to be believed, and how often that is tried.
+const CLOSE: Duration = Duration::from_millis(1);
+const TRIES: u32 = 4;
+
+/// What time it is for a run, and whether somebody set the clock meanwhile.
+pub(crate) struct Time {
+    clock: Box<dyn Clock>,
+    /// How far UTC was beyond the steady clock at the last look, in nanoseconds.
+    beyond: i64,
+    /// The steady clock when the run began, or somebody set UTC last.
+    set: Nanos,
+    /// How long ago that was, at the last look.
+    settled: Duration,
+    steps: u64,
+}
+
+impl Time {
+    pub fn new(clock: Box<dyn Clock>) -> Self {
+        let (beyond, set) = (beyond(clock.utc(), clock.steady()), clock.steady());
+        Time { clock, beyond, set, settled: Duration::ZERO, steps: 0 }
+    }
+
+    /// UTC now, and by how many nanoseconds it was set since the last look, where that is worth a word.
+    #[inline]
+    pub fn look(&mut self) -> (Nanos, Option<i64>) {
+        let (utc, steady) = (self.clock.utc(), self.clock.steady());
+        let beyond = beyond(utc, steady);
+        self.settled = steady.since(self.set);
+        if beyond.abs_diff(self.beyond) <= STEP.as_nanos() as u64 {
+            self.beyond = beyond;
+            return (utc, None);
+        }
+        self.look_closely()
+    }
+
+    /// This process may have been put aside between the looks at the two clocks.
+    #[cold]
+    fn look_closely(&mut self) -> (Nanos, Option<i64>) {
+        for _ in 0..TRIES {
+            let (before, utc, after) = (self.clock.steady(), self.clock.utc(), self.clock.steady());
+            if after.since(before) > CLOSE {
+                continue;
+            }
+            let beyond = beyond(utc, before);
+            let step = beyond.wrapping_sub(std::mem::replace(&mut self.beyond, beyond));
+            if step.unsigned_abs() <= STEP.as_nanos() as u64 {
+                return (utc, None);
+            }
+            (self.steps, self.set, self.settled) = (self.steps + 1, after, Duration::ZERO);
+            return (utc, Some(step));
+        }
+        (self.clock.utc(), None)
+    }
+
+    /// UTC now.
+    #[inline]
+    pub fn utc(&self) -> Nanos {
+        self.clock.utc()
+    }
+
+    /// For how long nobody has set the clock, up to the last look.
+    pub fn settled(&self) -> Duration {
+        self.settled
+    }
+
+    /// How often it was set.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+}
+
+/// The difference goes round where it must, and so do differences of it.
+fn beyond(utc: Nanos, steady: Nanos) -> i64 {
+    utc.0.wrapping_sub(steady.0) as i64
+}
+
+/// A step, for people.
+pub(crate) fn said(step: i64) -> String {
+    let way = if step < 0 { "back" } else { "forward" };
+    let seconds = step.unsigned_abs() as f64 / 1e9;
+    if seconds < 1.0 {
+        format!("the clock went {way} by {:.0} ms", seconds * 1e3)
+    } else {
+        format!("the clock went {way} by {seconds:.1} s")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// A clock that a test sets; its copies are the same clock.
+    #[derive(Clone, Default)]
+    pub(crate) struct Fake(Arc<Mutex<(Nanos, Nanos)>>);
+
+    impl Fake {
+        pub fn at(utc: u64) -> Self {
+            Fake(Arc::new(Mutex::new((Nanos(utc), Nanos(77)))))
+        }
+
+        /// Time goes on.
+        pub fn pass(&self, span: u64) {
+            let mut clocks = self.0.lock().unwrap();
+            clocks.0.0 += span;
+            clocks.1.0 += span;
+        }
+
+        /// Somebody sets the clock.
+        pub fn set(&self, step: i64) {
+            let mut clocks = self.0.lock().unwrap();
+            clocks.0 = clocks.0.shifted(step);
+        }
+    }
+
+    impl Clock for Fake {
+        fn utc(&self) -> Nanos {
+            self.0.lock().unwrap().0
+        }
+
+        fn steady(&self) -> Nanos {
+            self.0.lock().unwrap().1
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn steps_are_noticed_and_slewing_is_not() {
+        let fake = Fake::at(1_000_000 * MS);
+        let mut time = Time::new(Box::new(fake.clone()));
+        for look in 0..1000 {
+            fake.pass(MS);
+            fake.set(if look < 500 { -9 } else { 9 } * MS as i64);
+            assert_eq!(time.look().1, None);
+        }
+        assert_eq!((time.settled(), time.steps()), (Duration::from_secs(1), 0));
+        for step in [-100_000, 100_000, -11, 11] {
+            fake.pass(7 * MS);
+            fake.set(step * MS as i64);
+            assert_eq!(time.look(), (fake.utc(), Some(step * MS as i64)));
+            fake.pass(5 * MS);
+            assert_eq!(time.look().1, None);
+            assert_eq!(time.settled(), Duration::from_millis(5));
+        }
+        assert_eq!(time.steps(), 4);
+    }
+
+    #[test]
+    fn steps_are_said_in_the_words_of_people() {
+        assert_eq!(said(-100_000 * MS as i64), "the clock went back by 100.0 s");
+        assert_eq!(said(3_600_250 * MS as i64), "the clock went forward by 3600.2 s");
+        assert_eq!(said(-20 * MS as i64), "the clock went back by 20 ms");
+    }
+
+    /// The process is put aside between the looks at the two clocks.
+    #[test]
+    fn a_pause_between_two_looks_is_no_step() {
+        struct Slow(Fake, Mutex<u32>);
+        impl Clock for Slow {
+            fn utc(&self) -> Nanos {
+                let mut looks = self.1.lock().unwrap();
+                *looks += 1;
+                // Behind one look at UTC, and before the next.
+                if *looks % 10 == 1 {
+                    self.0.pass(50 * MS);
+                }
+                let utc = self.0.utc();
+                if looks.is_multiple_of(10) {
+                    self.0.pass(50 * MS);
+                }
+                utc
+            }
+
+            fn steady(&self) -> Nanos {
+                self.0.steady()
+            }
+        }
+        let mut time = Time::new(Box::new(Slow(Fake::at(1_000_000 * MS), Mutex::new(0))));
+        assert!((0..1000).all(|_| time.look().1.is_none()));
+    }
 }

@@ -11,7 +11,6 @@ pub use self::traffic::{Peak, Sizes, Traffic};
 
 use self::traffic::Tally;
 use crate::capture::{CaptureError, learn};
-use crate::clock;
 use crate::control::Stop;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
@@ -173,7 +172,7 @@ impl Session {
     fn round(&mut self) -> bool {
         let enough = self.failure.is_some() || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
-        let now = clock::now();
+        let now = self.lanes.look_at_clock();
         let round = self.count_frames(now);
         if self.rounds.is_time_to_look() {
             self.look_at_queues();

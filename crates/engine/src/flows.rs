@@ -88,7 +88,7 @@ impl Metering<'_> {
     pub fn run(self) -> FlowsReport {
         let Metering { ports, selection, mut meters, records, waiting, duration, stop, progress } = self;
         let course = Course { selection, waiting, duration, stop, progress };
-        let lanes = Lanes::new(ports);
+        let lanes = Lanes::merged(ports);
         let found = lanes.len();
         if found > Pick::MAX_LANES {
             return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };

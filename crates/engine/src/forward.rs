@@ -3,7 +3,6 @@
 //! Nothing is copied or ordered here: what a queue shows is handed to the other port as it lies, queue after queue. So
 //! a frame waits for no more than the burst in front of it.
 
-use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::lanes::recycle;
 use crate::lanes::{Lanes, Shown};
@@ -126,7 +125,7 @@ impl Session {
     /// Moves what is there; false when there is nothing more to come.
     fn round(&mut self) -> bool {
         self.detach_if_wanted();
-        let now = clock::now();
+        let now = self.lanes.look_at_clock();
         let moved = self.move_frames(now);
         let flushed = self.to.queues[0].flush(now);
         let in_hand = !self.judge(flushed).unwrap_or(true);

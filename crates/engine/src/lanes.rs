@@ -1,10 +1,15 @@
 //! The lanes of a capture: the queues of all its ports, and the interfaces they bring.
 
-use linerate_burst::{Burst, Desc, Horizon, Interface, Ledger, Nanos};
-use linerate_merge::Input;
+use crate::clock::{Clock, STEP, System, Time, said};
+use crate::feed::{Present, Source};
+use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
+use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
-use linerate_port::{Head, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
+
+/// How often steps of the clock are said; all are counted.
+const MOST_SAID: u64 = 100;
 
 /// All queues of all ports, in the order of the merge.
 pub(crate) struct Lanes {
@@ -12,6 +17,13 @@ pub(crate) struct Lanes {
     ports: Vec<Port>,
     /// The interfaces of all ports.
     interfaces: Vec<Interface>,
+    time: Time,
+    /// Whether they are merged by time.
+    is_merged: bool,
+    /// Whether frames of this machine's clock are among theirs, if they are merged.
+    is_live: bool,
+    /// How far above the clock frames may be, because somebody set theirs forward (`offset=`), in nanoseconds.
+    above: u64,
     /// What was noteworthy, in order: ports that went down, came back, failed.
     pub events: Vec<String>,
     /// The first failure that is more than an end.
@@ -22,6 +34,7 @@ struct Lane {
     queue: Box<dyn RxQueue>,
     port: usize,
     state: State,
+    source: Source,
     /// What is added to the times of its frames, in nanoseconds, and the room for their descs then.
     offset: i64,
     shifted: Vec<Desc>,
@@ -68,14 +81,35 @@ impl<'a> Shown<'a> {
 }
 
 impl Lanes {
+    /// Lanes whose frames are taken in any order.
     pub fn new(ports: Vec<RxPort>) -> Self {
-        let mut lanes =
-            Lanes { queues: Vec::new(), ports: Vec::new(), interfaces: Vec::new(), events: Vec::new(), failure: None };
+        Lanes::with(ports, false, Box::new(System))
+    }
+
+    /// Lanes that are merged by time.
+    pub fn merged(ports: Vec<RxPort>) -> Self {
+        Lanes::with(ports, true, Box::new(System))
+    }
+
+    /// Lanes that have their time from there.
+    pub fn with(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
+        let mut lanes = Lanes {
+            queues: Vec::new(),
+            ports: Vec::new(),
+            interfaces: Vec::new(),
+            time: Time::new(clock),
+            is_merged,
+            is_live: is_merged && ports.iter().any(|port| port.feed == Feed::Clock),
+            above: ports.iter().map(|port| port.offset_ns.max(0) as u64).max().unwrap_or(0) + STEP.as_nanos() as u64,
+            events: Vec::new(),
+            failure: None,
+        };
         for (index, port) in ports.into_iter().enumerate() {
             lanes.queues.extend(port.queues.into_iter().map(|queue| Lane {
                 queue,
                 port: index,
                 state: State::Up,
+                source: Source::new(port.feed),
                 offset: port.offset_ns,
                 shifted: Vec::new(),
             }));
@@ -93,16 +127,28 @@ impl Lanes {
         self.queues.truncate(most);
     }
 
+    /// What time it is for a round. If somebody has set the clock, that is said.
+    pub fn look_at_clock(&mut self) -> Nanos {
+        let (now, step) = self.time.look();
+        if let Some(step) = step
+            && self.time.steps() <= MOST_SAID
+        {
+            self.events.push(said(step));
+        }
+        now
+    }
+
     /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
     pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
-        let Lanes { queues, ports, interfaces, events, failure } = self;
+        let Lanes { queues, ports, interfaces, time, is_merged, is_live, above, events, failure } = self;
+        let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
         for lane in queues {
             let port = lane.port;
-            let (Head { burst, horizon, interfaces }, event) = lane.fill(now, failure);
+            let (Head { burst, horizon, interfaces }, event) = lane.fill(&ports[port].name, present, failure);
             events.extend(event);
             shown.push(Shown { burst, horizon, interfaces, port });
         }
-        Table { ports, interfaces }
+        Table { ports, interfaces, time, is_merged: *is_merged, is_live, above: *above }
     }
 
     /// Gives the first frames of a lane back.
@@ -138,6 +184,15 @@ impl Lanes {
         self.queue_counters(ledger);
     }
 
+    /// What a merge of these lanes has counted.
+    pub fn merge_counters(&self, merge: &Merge, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Merge, "");
+        account.add(Count::MergeReceived, merge.frames()).add(Count::MergeDelivered, merge.frames());
+        account.add(Count::Late, merge.late()).add(Count::Ahead, merge.ahead());
+        account.add(Count::Stalls, self.queues.iter().map(|lane| lane.source.stalls()).sum());
+        account.add(Count::ClockSteps, self.time.steps());
+    }
+
     /// Counters of one lane's queue alone.
     pub fn lane_counters(&self, lane: usize, ledger: &mut Ledger) {
         self.queues[lane].queue.counters(ledger);
@@ -163,12 +218,12 @@ impl Lanes {
 
 impl Lane {
     /// What the queue has; a lane that is down or gone has nothing and holds nobody up.
-    fn fill(&mut self, now: Nanos, failure: &mut Option<PortError>) -> (Head<'_>, Option<String>) {
+    fn fill(&mut self, port: &str, present: Present, failure: &mut Option<PortError>) -> (Head<'_>, Option<String>) {
         let nothing = |horizon| Head { burst: Burst::EMPTY, horizon, interfaces: &[] };
         if self.state == State::Ended {
             return (nothing(Horizon::Ended), None);
         }
-        match self.queue.fill(now) {
+        match self.queue.fill(present.now) {
             Ok(mut head) => {
                 if self.offset != 0 {
                     head.burst = head.burst.shifted(self.offset, &mut self.shifted);
@@ -176,11 +231,14 @@ impl Lane {
                         *time = time.shifted(self.offset);
                     }
                 }
+                let (horizon, said) = self.source.judge(head.horizon, present);
+                head.horizon = horizon;
                 let came_back = self.state == State::Down && !head.burst.is_empty();
                 if came_back {
                     self.state = State::Up;
                 }
-                (head, came_back.then(|| "the interface that was down delivers frames again".to_owned()))
+                let again = || "the interface that was down delivers frames again".to_owned();
+                (head, said.map(|said| format!("{port}: {said}")).or_else(|| came_back.then(again)))
             }
             Err(PortError::Again { .. }) => (nothing(Horizon::At(Nanos::ZERO)), None),
             Err(error @ PortError::Down { .. }) => {
@@ -203,14 +261,28 @@ impl Lane {
 pub(crate) struct Table<'a> {
     ports: &'a mut Vec<Port>,
     interfaces: &'a mut Vec<Interface>,
+    time: &'a Time,
+    is_merged: bool,
+    is_live: &'a mut bool,
+    above: u64,
 }
 
 impl Table<'_> {
+    /// No frame that lanes have shown is later than this, if its time is right. To be asked behind `fill`: frames may have
+    /// come while lanes were filled.
+    #[inline]
+    pub fn ceiling(&self) -> Nanos {
+        if *self.is_live { Nanos(self.time.utc().0.saturating_add(self.above)) } else { Nanos::MAX }
+    }
+
     /// Takes up interfaces that a lane shows for the first time, and says which they are.
     pub fn learn(&mut self, shown: &Shown<'_>) -> &[Interface] {
         let known = self.interfaces.len();
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
+            // A ring of this machine may bring frames of its clock too.
+            let by_clock = matches!(interface.stamp, StampSource::Hardware | StampSource::Kernel | StampSource::Xdp);
+            *self.is_live |= self.is_merged && by_clock;
             port.map.push(self.interfaces.len().min(u16::MAX.into()) as u16);
             let mut interface = interface.clone();
             if interface.description.is_empty() {

@@ -1,6 +1,7 @@
 //! The only threads and the only clock: wiring ports to sinks.
 //!
-//! - [`clock`]: the time that is handed down as `now`;
+//! - [`clock`]: the time that is handed down as `now`, and whether somebody has set it; `feed`: how long live ports wait for
+//!   lanes that others feed;
 //! - [`control`]: stopping a run, and watching it from another thread;
 //! - [`wait`]: what to do while nothing is ready;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit;
@@ -25,6 +26,7 @@ mod complete;
 pub mod control;
 mod copier;
 pub mod count;
+mod feed;
 pub mod flows;
 pub mod forward;
 mod lanes;

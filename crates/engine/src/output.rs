@@ -5,7 +5,7 @@ use crate::complete::Totals;
 use crate::control::Progress;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
-use linerate_burst::{Block, Committed, Desc, Interface, Ledger, Nanos, Pick, Sink};
+use linerate_burst::{Block, Committed, Desc, Flags, Interface, Ledger, Nanos, Pick, Sink};
 use std::sync::Arc;
 
 /// Frames are gathered into blocks of this size.
@@ -57,10 +57,10 @@ impl Output {
             let before = block.len();
             done += copy(block, &picks[done..]);
             self.totals.add(&block.descs()[before..], state);
+            let complete = complete_to(block.descs());
             state.mixed |= is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {
-                // Every frame still to come is at least as young, but for late ones.
-                self.commit(all, self.totals.last);
+                self.commit(all, complete);
                 self.pass_on(all, false);
                 self.turn();
             }
@@ -171,6 +171,12 @@ impl Output {
     }
 }
 
+/// No frame behind these, which are in order, is older than this, but for late ones; those may be of any time.
+fn complete_to(descs: &[Desc]) -> Nanos {
+    let in_order = |desc: &&Desc| !desc.flags.contains(Flags::LATE);
+    descs.iter().rev().find(in_order).map_or(Nanos::ZERO, |desc| desc.time)
+}
+
 /// Whether there are frames of more than one link type.
 fn is_mixed(descs: &[Desc], interfaces: &[Interface]) -> bool {
     if interfaces.windows(2).all(|pair| pair[0].link == pair[1].link) {
@@ -187,7 +193,7 @@ fn new_block() -> Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_burst::{Flags, LinkType, StampSource};
+    use linerate_burst::{LinkType, StampSource};
 
     #[test]
     fn frames_of_two_link_types_are_noticed() {
@@ -196,6 +202,14 @@ mod tests {
         let two = [interface(LinkType::ETHERNET), interface(LinkType::RAW)];
         assert!(is_mixed(&descs, &two) && !is_mixed(&descs[..2], &two) && !is_mixed(&[], &two));
         assert!(!is_mixed(&descs, &[interface(LinkType::RAW), interface(LinkType::RAW)]));
+    }
+
+    #[test]
+    fn a_late_frame_says_nothing_about_those_behind_it() {
+        let desc = |time, flags| Desc { flags, ..Desc::new(Nanos(time), 0, 0) };
+        let far = desc(u64::MAX, Flags::LATE);
+        assert_eq!(complete_to(&[desc(5, Flags::NONE), desc(7, Flags::SLICED), far, desc(3, Flags::LATE)]), Nanos(7));
+        assert_eq!((complete_to(&[far]), complete_to(&[])), (Nanos::ZERO, Nanos::ZERO));
     }
 
     #[test]

@@ -71,7 +71,10 @@ impl Idler {
         wakes: impl FnOnce() -> Option<Vec<BorrowedFd<'a>>>,
     ) {
         let begins = self.since.is_none();
-        let since = *self.since.get_or_insert(now);
+        let since = self.since.get_or_insert(now);
+        // Where the clock was set back the phase begins anew, or it would spin until the clock is there again.
+        *since = now.min(*since);
+        let since = *since;
         let spins = match self.waiting {
             Waiting::Spin => true,
             Waiting::Sleep => false,

@@ -3,7 +3,7 @@
 use linerate_burst::block::View;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, SinkError, StampSource};
 use linerate_engine::{Capture, Progress, Selection, Stop, Waiting};
-use linerate_port::{Head, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +32,7 @@ impl Prepared {
         let name = format!("prepared:{port}");
         let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Prepared { block, interfaces, next: 0 })];
-        RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+        RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
     }
 }
 

@@ -3,7 +3,7 @@
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
 use linerate_engine::{FlowsReport, Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, EndReason, Flow, Meter, Timeouts, Tunnels};
-use linerate_port::{Head, PortError, RxOptions, RxPort, RxQueue, Spec, open_rx};
+use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, open_rx};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, ipv6, udp, vxlan};
 use proptest::prelude::*;
@@ -53,7 +53,15 @@ impl Prepared {
 
     fn into_port(self) -> RxPort {
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(self)];
-        RxPort { name: "prepared".into(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+        RxPort {
+            name: "prepared".into(),
+            queues,
+            feed: Feed::Stored,
+            monitor: None,
+            filtered: false,
+            offset_ns: 0,
+            notes: Vec::new(),
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 //! and are paid per round of frames, never per frame.
 
 use crate::live::{LiveSender, Unable};
+use crate::options::RxOptions;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// What a queue has ready: frames, how far the input is complete behind them, and where they were seen.
 ///
@@ -95,12 +97,39 @@ pub trait Monitor: Send {
     fn counters(&self, ledger: &mut Ledger);
 }
 
+/// Who moves the time of a port on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// The clock of this machine: it stamps the frames, and the horizon follows it though none comes.
+    Clock,
+    /// Somebody else, who may stop, or be of another time: frames of the clock wait for them so long at most.
+    Others {
+        /// How long.
+        patience: Duration,
+    },
+    /// Nobody: all frames are there, as in a file.
+    Stored,
+}
+
+impl Feed {
+    /// Others, with the patience that options ask for: that of the lag, and no less than [`PATIENCE`].
+    pub fn others(options: &RxOptions) -> Feed {
+        Feed::Others { patience: options.lag.map_or(PATIENCE, |lag| lag.max(PATIENCE)) }
+    }
+}
+
+/// How long frames of live ports wait for somebody who brings nothing. The ring of a `packet` lane bears a stall of 128 ms
+/// and more; whoever shares a ring says at least every 10 ms how far it is complete.
+pub const PATIENCE: Duration = Duration::from_millis(50);
+
 /// An opened receiving port: its queues are the lanes of a merge.
 pub struct RxPort {
     /// As the user named it.
     pub name: String,
     /// One or more queues.
     pub queues: Vec<Box<dyn RxQueue>>,
+    /// Who moves its time on.
+    pub feed: Feed,
     /// The port's own counters, where there are any.
     pub monitor: Option<Box<dyn Monitor>>,
     /// The filter asked for was applied already, to all frames but those flagged

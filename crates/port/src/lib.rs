@@ -25,7 +25,7 @@ pub mod registry;
 mod rtnl;
 pub mod spec;
 
-pub use contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use contract::{Feed, Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 pub use live::{LiveControl, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::{open_rx, open_tx};

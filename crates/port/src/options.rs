@@ -7,7 +7,8 @@ pub struct RxOptions {
     pub snap: u32,
     /// Take in frames for other hosts too.
     pub promiscuous: bool,
-    /// How long after its time stamp a frame may show up; `None` for the backend's own default.
+    /// How long after its time stamp a frame may show up, and how long frames of live ports wait for one that others feed
+    /// ([`Feed::others`](crate::Feed::others)); `None` for the backend's own default.
     pub lag: Option<std::time::Duration>,
     /// Choose buffers so that nothing is lost, whatever memory that takes.
     pub lossless: bool,

@@ -77,7 +77,8 @@ pub struct Args {
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
-    /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames
+    /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames. Live ports wait
+    /// as long, and at least 50 ms, for a pipe or a ring that brings nothing; what comes from it after that is late
     #[arg(long, value_name = "MS")]
     lag: Option<f64>,
     /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes

@@ -118,7 +118,7 @@ impl<'scope> Crew<'scope> {
             }
         }
         for place in &mut self.workers {
-            let has_waited = place.since.is_some_and(|since| now.since(since) >= PATIENCE);
+            let has_waited = place.since.is_some_and(|since| now.since(since) >= PATIENCE || now < since);
             if has_waited || self.time.now().since(place.told) >= TELL {
                 place.hand_over(&self.links, self.time.now());
             }

@@ -4,7 +4,6 @@ use super::crew::{Crew, Shelf};
 use super::worker::{Load, Worker};
 use super::{Course, FlowsReport};
 use crate::capture::{CaptureError, learn};
-use crate::clock;
 use crate::control::Progress;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
@@ -79,7 +78,7 @@ impl<'a> Session<'a> {
     fn round(&mut self) -> bool {
         let enough = self.failure.is_some() || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
-        let now = clock::now();
+        let now = self.lanes.look_at_clock();
         let round = self.take_frames(now);
         if self.rounds.is_time_to_look() {
             let (frames, bytes) = self.metered;
@@ -108,7 +107,7 @@ impl<'a> Session<'a> {
         inputs.extend(shown.iter().map(Shown::input));
         bursts.extend(shown.iter().map(|head| head.burst));
         maps.extend(shown.iter().map(|head| table.map(head)));
-        order(merge.as_mut(), &inputs, picks, taken);
+        order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
         let frames: usize = taken.iter().sum();
         if frames > 0 {
             let (count, bytes) = match meters {
@@ -164,6 +163,9 @@ impl<'a> Session<'a> {
         };
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
+        if let Some(merge) = &self.merge {
+            self.lanes.merge_counters(merge, &mut ledger);
+        }
         self.selector.counters(ledger.account(Stage::Select, ""));
         FlowsReport {
             counts,
@@ -196,11 +198,18 @@ fn unknown_links(interfaces: &[Interface]) -> Vec<u16> {
 }
 
 /// How many frames of each lane come next, and in which order where there are several.
-fn order(merge: Option<&mut Merge>, inputs: &[Input<'_>], picks: &mut Vec<Pick>, taken: &mut Vec<usize>) {
+fn order(
+    merge: Option<&mut Merge>,
+    ceiling: Nanos,
+    inputs: &[Input<'_>],
+    picks: &mut Vec<Pick>,
+    taken: &mut Vec<usize>,
+) {
     picks.clear();
     taken.clear();
     match merge {
         Some(merge) => {
+            merge.set_ceiling(ceiling);
             merge.order(inputs, picks);
             taken.extend((0..inputs.len()).map(|lane| merge.taken(lane)));
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::clock;
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, LinkType, Nanos, StampSource};
 use linerate_generate::Rate;
-use linerate_port::{Head, RxPort, RxQueue, TxQueue};
+use linerate_port::{Feed, Head, RxPort, RxQueue, TxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 
@@ -120,6 +120,7 @@ fn open(frames: u32) -> Open {
         Ok(RxPort {
             name: "tape".into(),
             queues: vec![Box::new(Tape { block, interfaces, at: 0 })],
+            feed: Feed::Stored,
             monitor: None,
             filtered: false,
             offset_ns: 0,

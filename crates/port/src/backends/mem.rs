@@ -4,7 +4,7 @@
 //! Frames keep the time they were sent with, and the sender is believed to be in order; with `?stamp=now`
 //! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane.
 
-use crate::contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+use crate::contract::{Feed, Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 use crate::{RxOptions, Spec, TxOptions};
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use std::collections::{HashMap, VecDeque};
@@ -49,7 +49,7 @@ impl Wire {
 }
 
 /// Opens the receiving end of a name; each queue can be received from once at a time.
-pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
+pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for wire in wires(spec)? {
         let mut state = wire.state();
@@ -68,7 +68,15 @@ pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
             detached: false,
         }));
     }
-    Ok(RxPort { name: spec.to_string(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() })
+    Ok(RxPort {
+        name: spec.to_string(),
+        queues,
+        feed: Feed::others(options),
+        monitor: None,
+        filtered: false,
+        offset_ns: 0,
+        notes: Vec::new(),
+    })
 }
 
 /// Opens a sending end of a name.

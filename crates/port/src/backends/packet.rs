@@ -12,7 +12,7 @@ use self::send::PacketTx;
 use super::sys::packet_ring::{Layout, PacketRing};
 use super::sys::packet_socket::PacketSocket;
 use crate::Spec;
-use crate::contract::{PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::contract::{Feed, PortError, RxPort, RxQueue, TxPort, TxQueue};
 use crate::inventory::{ETHERNET_HARDWARE, Found, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
@@ -73,6 +73,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     Ok(RxPort {
         name: spec.to_string(),
         queues: queues.collect(),
+        feed: Feed::Clock,
         monitor: Some(Box::new(monitor)),
         filtered: wanted.filter.complete,
         offset_ns: 0,

@@ -4,7 +4,7 @@
 //! stopped while it is empty.
 
 use crate::Spec;
-use crate::contract::{Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+use crate::contract::{Feed, Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 use crate::options::{RxOptions, TxOptions};
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
@@ -17,9 +17,13 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Opens a capture file to read from.
-pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
+pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     spec.allow_options(&[])?;
-    Recording::open(&spec.target)?.port()
+    let mut port = Recording::open(&spec.target)?.port()?;
+    if port.feed != Feed::Stored {
+        port.feed = Feed::others(options);
+    }
+    Ok(port)
 }
 
 /// A capture file that can be read many times over, also when it could not be opened again.
@@ -46,6 +50,8 @@ impl Recording {
             file.rewind().map_err(broken)?;
         }
         let wake = if waits { Some(file.try_clone().map_err(broken)?.into()) } else { None };
+        // Nobody keeps a regular file waiting.
+        let feed = if waits { Feed::others(&RxOptions::default()) } else { Feed::Stored };
         let name = self.name.clone();
         let queue = PcapRx {
             name: name.clone(),
@@ -59,6 +65,7 @@ impl Recording {
         Ok(RxPort {
             name,
             queues: vec![Box::new(queue)],
+            feed,
             monitor: None,
             filtered: false,
             offset_ns: 0,

@@ -10,7 +10,7 @@ mod send;
 
 pub use send::open_tx;
 
-use crate::contract::{Head, PortError, RxPort, RxQueue};
+use crate::contract::{Feed, Head, PortError, RxPort, RxQueue};
 use crate::{RxOptions, Spec};
 use linerate_burst::{Count, Horizon, Ledger, Nanos, Stage};
 use linerate_share::{Attach, End, Reader};
@@ -47,7 +47,15 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         if lossless { "which waits for this port" } else { "which skips what this port is too slow for" }
     )];
     let queue = ShmRx { name: name.clone(), reader, told: false };
-    Ok(RxPort { name, queues: vec![Box::new(queue)], monitor: None, filtered: false, offset_ns: 0, notes })
+    Ok(RxPort {
+        name,
+        queues: vec![Box::new(queue)],
+        feed: Feed::others(options),
+        monitor: None,
+        filtered: false,
+        offset_ns: 0,
+        notes,
+    })
 }
 
 struct ShmRx {

@@ -23,7 +23,7 @@ use super::sys::xsk_memory::Memory;
 use super::sys::xsk_sender::XskSender;
 use super::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
 use crate::Spec;
-use crate::contract::{Monitor, PortError, RxPort, RxQueue, TxPort, TxQueue};
+use crate::contract::{Feed, Monitor, PortError, RxPort, RxQueue, TxPort, TxQueue};
 use crate::inventory::{ETHERNET_HARDWARE, Found, find, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
@@ -89,6 +89,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         Ok(RxPort {
             name: spec.to_string(),
             queues: lanes,
+            feed: Feed::Clock,
             monitor: Some(monitor),
             filtered: false,
             offset_ns: 0,

@@ -1,7 +1,7 @@
 //! Ports of prepared frames in memory, for measuring what stands behind the ports.
 
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
-use linerate_port::{Head, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ pub(super) fn port(number: usize, frames: &Arc<Frames>) -> RxPort {
         next: 0,
     };
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
-    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
 }
 
 /// A port that makes `count` frames of 60 bytes, `rate` a second, each with the time it is due.
@@ -133,7 +133,7 @@ pub(super) fn paced(rate: u64, count: u64) -> RxPort {
     let gap = 1_000_000_000 / rate;
     let queue = Paced { block, interfaces, gap, left: count, due: Nanos::ZERO, consumed: 0, made: 0 };
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
-    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
 }
 
 /// Frames that may be due at once.

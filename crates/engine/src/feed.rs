@@ -1,0 +1,138 @@
+//! Lanes that somebody else feeds, beside frames of this machine's clock: how long these wait for them.
+//!
+//! The ring of a live port bears a stall of a tenth of a second, while whoever writes to a pipe or shares a ring may be stopped
+//! for ever. So a lane of theirs that falls behind the clock is waited for no longer than its patience; what it brings
+//! after that is older than what was emitted, and comes out late. Where no lane has frames of the clock everybody waits: a file
+//! or a pipe can.
+
+use linerate_burst::{Horizon, Nanos};
+use linerate_port::Feed;
+use std::time::Duration;
+
+/// How often each change of a lane is said; all are counted.
+const MOST_SAID: u64 = 10;
+
+/// Whom a lane's frames come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// Only of lanes that others feed.
+    patience: Option<Duration>,
+    /// Nobody waits for it.
+    is_behind: bool,
+    stalls: u64,
+}
+
+/// What time it is for lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Present {
+    pub now: Nanos,
+    /// How far above it a time may be, in nanoseconds.
+    pub above: u64,
+    /// For how long nobody has set the clock.
+    pub settled: Duration,
+    /// Whether there are frames of the clock.
+    pub is_live: bool,
+}
+
+impl Source {
+    pub fn new(feed: Feed) -> Self {
+        let patience = match feed {
+            Feed::Others { patience } => Some(patience),
+            Feed::Clock | Feed::Stored => None,
+        };
+        Source { patience, is_behind: false, stalls: 0 }
+    }
+
+    /// The horizon that others go by where the lane says `horizon`; and what is to be said, behind the lane's name.
+    #[inline]
+    pub fn judge(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
+        match (self.patience, horizon) {
+            (Some(patience), Horizon::At(time)) if present.is_live => self.bear(patience, time, present),
+            _ => (horizon, None),
+        }
+    }
+
+    fn bear(&mut self, patience: Duration, time: Nanos, present: Present) -> (Horizon, Option<String>) {
+        let Present { now, above, settled, .. } = present;
+        let (floor, top) = (now.before(patience), Nanos(now.0.saturating_add(above)));
+        let was_behind = self.is_behind;
+        // Right behind a step of the clock a lane may be at the time before. Nobody can promise what is above the clock.
+        self.is_behind = time < floor && (was_behind || settled >= patience);
+        self.stalls += u64::from(self.is_behind && !was_behind);
+        let bound = match self.is_behind {
+            true => top,
+            false if time > top => floor,
+            false => time.max(floor),
+        };
+        let said = (self.is_behind != was_behind && self.stalls <= MOST_SAID).then(|| match self.is_behind {
+            true => format!(
+                "more than {} ms behind the clock: live ports do not wait for it, its frames come late",
+                patience.as_millis()
+            ),
+            false => "with the clock again: live ports wait for it as before".to_owned(),
+        });
+        (Horizon::At(bound), said)
+    }
+
+    /// How often it fell behind.
+    pub fn stalls(&self) -> u64 {
+        self.stalls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 1_700_000_000_000 * MS;
+
+    fn judge(source: &mut Source, time: u64, now: u64, settled: u64) -> (Horizon, Option<String>) {
+        let present =
+            Present { now: Nanos(now), above: 10 * MS, settled: Duration::from_nanos(settled), is_live: true };
+        source.judge(Horizon::At(Nanos(time)), present)
+    }
+
+    #[test]
+    fn a_lane_that_falls_behind_is_waited_for_no_longer_than_its_patience() {
+        let others = Feed::Others { patience: Duration::from_millis(50) };
+        let mut source = Source::new(others);
+        let at = |time| Horizon::At(Nanos(time));
+        let settled = 1000 * MS;
+        assert_eq!(judge(&mut source, START, START + 50 * MS, settled), (at(START), None));
+        let (bound, said) = judge(&mut source, START, START + 51 * MS, settled);
+        assert_eq!(bound, at(START + 61 * MS));
+        assert!(said.unwrap().starts_with("more than 50 ms behind"));
+        assert_eq!(judge(&mut source, START, START + 52 * MS, settled).1, None, "said once");
+        let (bound, said) = judge(&mut source, START + 30 * MS, START + 60 * MS, settled);
+        assert_eq!(bound, at(START + 30 * MS));
+        assert!(said.unwrap().starts_with("with the clock again"));
+        assert_eq!(source.stalls(), 1);
+    }
+
+    #[test]
+    fn what_is_said_is_bounded_and_what_is_counted_is_not() {
+        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
+        let said = (0..200).filter(|round| judge(&mut source, START, START + round % 2 * 60 * MS, START).1.is_some());
+        assert_eq!((said.count(), source.stalls()), (20, 100));
+    }
+
+    #[test]
+    fn promises_of_another_time_hold_up_nobody_for_longer() {
+        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
+        // Right behind a step forward, then above the clock that went back.
+        assert_eq!(judge(&mut source, 5, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
+        assert_eq!(judge(&mut source, START + 11 * MS, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
+        assert_eq!(judge(&mut source, START + 9 * MS, START, 0), (Horizon::At(Nanos(START + 9 * MS)), None));
+    }
+
+    #[test]
+    fn files_and_lanes_among_themselves_keep_their_promises() {
+        for mut source in [Source::new(Feed::Stored), Source::new(Feed::Clock)] {
+            assert_eq!(judge(&mut source, 5, START, START), (Horizon::At(Nanos(5)), None));
+        }
+        let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
+        let present = Present { now: Nanos(START), above: 0, settled: Duration::MAX, is_live: false };
+        assert_eq!(source.judge(Horizon::At(Nanos(5)), present), (Horizon::At(Nanos(5)), None));
+    }
+}
