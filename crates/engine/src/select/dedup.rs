@@ -18,21 +18,34 @@ pub const WINDOW: Duration = Duration::from_millis(10);
 /// late, after its own time. Remembered are the frames of the window up to the newest time, so what comes later than
 /// that is compared with those alone.
 ///
+/// Times that lie far apart ([`FAR`]) are *stretches*, each with a newest time and a memory of its own: so a frame of a
+/// wrong time makes nobody forget, and after a step of the clock, forward or back, frames of the new time are among
+/// themselves. A few stretches are remembered; a new one takes the place of that which has rested longest.
+///
 /// Frames are compared by 128 bits of hash: two different ones are taken for the same with odds of some 1 in 10^32 for a
 /// million frames in the window. Its keys are drawn for each run, so that frames that hide others cannot be made beforehand.
 ///
 /// Memory is bounded: at most [`MOST`] frames, some 50 MiB. Where there are more the oldest is forgotten, and counted.
 pub(super) struct Dedup {
     window: u64,
+    /// Times farther apart are of two stretches.
+    far: u64,
     most: usize,
     keys: [u64; 6],
+    /// The one that was used last comes first.
+    stretches: Vec<Stretch>,
+    forgotten: u64,
+}
+
+/// Frames whose times lie together.
+#[derive(Default)]
+struct Stretch {
     /// The greatest time there was.
     newest: u64,
     /// When each frame was kept.
     kept: HashMap<Digest, u64, Spread>,
     /// The same in the order in which they came.
     order: VecDeque<(u64, Digest)>,
-    forgotten: u64,
 }
 
 /// The hash of a frame.
@@ -40,6 +53,11 @@ type Digest = [u64; 2];
 
 /// Frames remembered at most: 10 ms at 52 M frames/s.
 const MOST: usize = 1 << 19;
+
+/// How far apart times of one stretch may lie, or twice the window, if that is more: no lane lags by as much.
+const FAR: Duration = Duration::from_millis(100);
+/// Stretches remembered: that of the live ports, and those of some lanes with clocks of their own.
+const STRETCHES: usize = 4;
 
 impl Dedup {
     pub fn new(window: Duration) -> Self {
@@ -49,30 +67,25 @@ impl Dedup {
 
     fn with(window: Duration, most: usize, keys: [u64; 6]) -> Self {
         let window = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
-        let (kept, order) = (HashMap::default(), VecDeque::new());
-        Dedup { window, most, keys, newest: 0, kept, order, forgotten: 0 }
+        let far = window.saturating_mul(2).max(FAR.as_nanos() as u64);
+        Dedup { window, far, most, keys, stretches: Vec::new(), forgotten: 0 }
     }
 
     /// Whether this frame, of `wire` bytes on the wire, was kept before; if not, it is kept now.
     pub fn is_duplicate(&mut self, time: Nanos, frame: &[u8], wire: u32) -> bool {
-        self.newest = self.newest.max(time.0);
-        while let Some((kept, _)) = self.order.front()
-            && self.newest - kept > self.window
-        {
-            self.forget();
-        }
         let digest = digest(&self.keys, frame, wire);
-        match self.kept.entry(digest) {
-            // Only a frame that is late can be farther from one of the window.
-            Entry::Occupied(entry) if self.newest - entry.get() <= self.window => {
-                return entry.get().abs_diff(time.0) <= self.window;
-            }
-            entry => entry.insert_entry(time.0),
-        };
-        self.order.push_back((time.0, digest));
-        if self.order.len() > self.most {
-            self.forget();
-            self.forgotten += 1;
+        self.find(time.0);
+        let window = self.window;
+        // A frame may be near to others than that of its own: a late one, where stretches have come near each other.
+        let (first, others) = self.stretches.split_at_mut(1);
+        if others.iter().any(|one| one.newest.abs_diff(time.0) <= self.far && one.has(digest, time.0, window)) {
+            return true;
+        }
+        if let Some(is_duplicate) = first[0].judge(digest, time.0, window) {
+            return is_duplicate;
+        }
+        if self.stretches.iter().map(|one| one.order.len()).sum::<usize>() > self.most {
+            self.make_room();
         }
         false
     }
@@ -80,6 +93,56 @@ impl Dedup {
     /// Frames that made room for others before their time.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
+    }
+
+    /// Brings the stretch that a time belongs to in front.
+    fn find(&mut self, time: u64) {
+        let is_near = |one: &Stretch| one.newest.abs_diff(time) <= self.far;
+        if self.stretches.first().is_some_and(is_near) {
+            return;
+        }
+        match self.stretches.iter().position(is_near) {
+            Some(at) => self.stretches[..=at].rotate_right(1),
+            None => {
+                self.stretches.truncate(STRETCHES - 1);
+                self.stretches.insert(0, Stretch::default());
+            }
+        }
+    }
+
+    /// Forgets the oldest frame of the stretch that has rested longest.
+    fn make_room(&mut self) {
+        if let Some(stretch) = self.stretches.iter_mut().rev().find(|one| !one.order.is_empty()) {
+            stretch.forget();
+            self.forgotten += 1;
+        }
+    }
+}
+
+impl Stretch {
+    /// Whether a frame was kept within `window` of `time`.
+    fn has(&self, digest: Digest, time: u64, window: u64) -> bool {
+        let is_copy = |kept: &u64| self.newest - kept <= window && kept.abs_diff(time) <= window;
+        self.kept.get(&digest).is_some_and(is_copy)
+    }
+
+    /// Whether a frame is a duplicate of one that is remembered; `None` if it is now kept.
+    fn judge(&mut self, digest: Digest, time: u64, window: u64) -> Option<bool> {
+        self.newest = self.newest.max(time);
+        while let Some((kept, _)) = self.order.front()
+            && self.newest - kept > window
+        {
+            self.forget();
+        }
+        match self.kept.entry(digest) {
+            // Only a frame that is late can be farther from one of the window.
+            Entry::Occupied(entry) if self.newest - entry.get() <= window => {
+                return Some(entry.get().abs_diff(time) <= window);
+            }
+            entry => entry.insert_entry(time),
+        };
+        self.order.push_back((time, digest));
+        None
     }
 
     /// Forgets the frame that came first, unless it was kept again since.
@@ -217,6 +280,81 @@ mod tests {
         }
     }
 
+    /// Frames, and the places among them at which a frame of a wrong time comes, or all times step from there on.
+    fn jumps() -> impl Strategy<Value = Vec<(prop::sample::Index, i64)>> {
+        let far =
+            prop_oneof![Just(-1), Just(1)].prop_flat_map(|way| (1..40i64).prop_map(move |by| way * by * 1_000_000_000));
+        prop::collection::vec((any::<prop::sample::Index>(), far), 1..STRETCHES)
+    }
+
+    /// Late enough after the epoch for any of them.
+    const BASE: u64 = 1_700_000_000_000_000_000;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The naive judge sees the frames without those of a wrong time.
+        #[test]
+        fn frames_of_a_wrong_time_change_nothing_for_others(
+            frames in frames(400), jumps in jumps(), window in 0..2000u64,
+        ) {
+            let right: Vec<_> = frames.into_iter().map(|(time, frame, wire)| (BASE + time, frame, wire)).collect();
+            let mut mixed: Vec<_> = right.iter().map(|one| (true, one.clone())).collect();
+            for (at, by) in jumps {
+                let at = at.index(mixed.len() + 1);
+                // The same bytes as others have.
+                let like = mixed.get(at.saturating_sub(1)).map_or((BASE, vec![7; 60], 60), |(_, one)| one.clone());
+                mixed.insert(at, (false, ((BASE + at as u64).saturating_add_signed(by), like.1, like.2)));
+            }
+            let shown: Vec<_> = mixed.iter().map(|(_, one)| one.clone()).collect();
+            let all = found(Dedup::with(Duration::from_nanos(window), usize::MAX, KEYS), &shown);
+            let of_right: Vec<bool> = mixed.iter().zip(all).filter(|((right, _), _)| *right).map(|(_, found)| found).collect();
+            prop_assert_eq!(of_right, naive(window, &right));
+        }
+
+        /// The clock is set: frames are compared with those of their own time, and it makes no difference that there were others.
+        #[test]
+        fn after_a_step_frames_are_compared_among_themselves(
+            parts in prop::collection::vec((frames(400), 1..40i64, any::<bool>()), 2..5), window in 0..2000u64,
+        ) {
+            let (mut base, mut all, mut expected) = (BASE, Vec::new(), Vec::new());
+            for (number, (frames, by, back)) in parts.into_iter().enumerate() {
+                // No part is where another was.
+                let step = by * 100i64.pow(number as u32) * 1_000_000_000;
+                base = base.saturating_add_signed(if back { -step } else { step });
+                let part: Vec<_> = frames.into_iter().map(|(time, frame, wire)| (base + time, frame, wire)).collect();
+                expected.extend(naive(window, &part));
+                all.extend(part);
+            }
+            prop_assert_eq!(found(Dedup::with(Duration::from_nanos(window), usize::MAX, KEYS), &all), expected);
+        }
+    }
+
+    #[test]
+    fn one_frame_of_a_wrong_time_lets_no_duplicate_through() {
+        for wrong in [BASE + (400 * 86_400_000_000_000), 0] {
+            let mut dedup = Dedup::with(WINDOW, MOST, KEYS);
+            let mut show = |time: u64, kind: u8| dedup.is_duplicate(Nanos(time), &[kind; 60], 60);
+            assert!(!show(BASE, 1) && !show(wrong, 2) && show(BASE + 1000, 1));
+            for kind in 3..250 {
+                let time = BASE + u64::from(kind) * 1_000_000;
+                assert!(!show(time, kind) && show(time + 5000, kind), "{kind}");
+            }
+            assert!(show(wrong + 3, 2), "copies of it are found too");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_over_all_stretches() {
+        let mut dedup = Dedup::with(Duration::from_nanos(1000), 8, KEYS);
+        for round in 0..1000u64 {
+            let time = BASE + round % 7 * 1_000_000_000 + round;
+            assert!(!dedup.is_duplicate(Nanos(time), &round.to_ne_bytes(), 8));
+            assert!(dedup.stretches.len() <= STRETCHES);
+            assert!(dedup.stretches.iter().map(|one| one.kept.len().max(one.order.len())).sum::<usize>() <= 8);
+        }
+    }
+
     #[test]
     fn every_byte_and_both_lengths_count() {
         let keys = Dedup::new(WINDOW).keys;
@@ -243,6 +381,7 @@ mod tests {
         assert!((0..8).all(|kind| show(10, kind)), "as many as there is room for are known");
         assert!(!show(11, 8) && !show(12, 0), "one more takes the place of the oldest");
         assert!(!show(5000, 9), "those whose time is over make room");
-        assert_eq!((dedup.forgotten(), dedup.kept.len(), dedup.order.len()), (2, 1, 1));
+        let stretch = &dedup.stretches[0];
+        assert_eq!((dedup.forgotten(), stretch.kept.len(), stretch.order.len()), (2, 1, 1));
     }
 }
