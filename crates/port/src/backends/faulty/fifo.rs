@@ -2,6 +2,7 @@
 
 use linerate_burst::{Block, Burst, Desc, Nanos};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 2048;
@@ -32,6 +33,11 @@ impl Fifo {
             self.blocks.push_back(block);
         }
         self.dues.push_back(due);
+    }
+
+    /// The clock was set back by so much: what is to come is due that much earlier by it.
+    pub fn set_back(&mut self, span: Duration) {
+        self.dues.iter_mut().for_each(|due| *due = due.before(span));
     }
 
     /// Shows what is due at `now`, or `all`; no more than the first block holds.

@@ -10,6 +10,16 @@ use linerate_wire::Layers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// A step of the clock that counts, and how far back an arrival is of another time.
+const STEP: Duration = Duration::from_millis(10);
+const FAR: Duration = Duration::from_secs(1);
+
+/// The latest of two times of arrival. Where they lie too far apart, the clock that stamps frames was set back, or one frame was
+/// of a wrong time: what comes now does not wait for that, and counts from itself.
+fn latest(before: Nanos, arrival: Nanos) -> Nanos {
+    if before.since(arrival) > FAR { arrival } else { before.max(arrival) }
+}
+
 /// Copies frames; what leaves does so in the order it has to, with times moved by as much as it was held up.
 pub struct Line {
     plan: Plan,
@@ -22,9 +32,13 @@ pub struct Line {
     passed: u64,
     /// Frames that came in.
     number: u64,
+    /// By the clock, when the line was looked at last.
+    now: Nanos,
     /// The latest arrival, and the latest time given to a frame.
     latest: Nanos,
     newest: Nanos,
+    /// The latest arrival of a frame that went on to the pacer.
+    gone: Nanos,
     /// Where a frame is damaged.
     scratch: Vec<u8>,
     layers: Layers,
@@ -72,8 +86,10 @@ impl Line {
             spare: Vec::new(),
             passed: 0,
             number: 0,
+            now: Nanos::ZERO,
             latest: Nanos::ZERO,
             newest: Nanos::ZERO,
+            gone: Nanos::ZERO,
             scratch: Vec::new(),
             layers: Layers::new(),
             counts: Counts::default(),
@@ -84,7 +100,7 @@ impl Line {
     /// while after they came, or come out of a file.
     pub fn enter(&mut self, now: Nanos, arrival: Nanos, desc: &Desc, frame: &[u8]) {
         self.settle(now, arrival);
-        self.latest = self.latest.max(arrival);
+        self.latest = latest(self.latest, arrival);
         let number = self.number;
         self.number += 1;
         let fate = self.plan.fate(number);
@@ -108,6 +124,7 @@ impl Line {
 
     /// No frame still to come arrived before `arrival`: what was held back for as long as it may be goes on.
     pub fn settle(&mut self, now: Nanos, arrival: Nanos) {
+        self.keep_time(now);
         let hold = self.plan.faults().hold;
         self.release(now, Some(hold), |held, _| held.one.arrival.after(hold) < arrival);
     }
@@ -119,6 +136,7 @@ impl Line {
 
     /// What is due at `now`; `all` where nothing is waited for any more.
     pub fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
+        self.keep_time(now);
         self.fifo.show(now, all)
     }
 
@@ -158,6 +176,17 @@ impl Line {
     /// By how much the time of any frame is moved at least.
     pub fn least_delay(&self) -> Duration {
         self.plan.faults().delay - self.plan.faults().jitter
+    }
+
+    /// Where the clock was set back, what waits does not wait until it is there again.
+    fn keep_time(&mut self, now: Nanos) {
+        let back = self.now.since(now);
+        self.now = now;
+        if back > STEP {
+            self.fifo.set_back(back);
+            self.latest = self.latest.before(back);
+            self.held.iter_mut().for_each(|held| held.one.arrival = held.one.arrival.before(back));
+        }
     }
 
     /// Fills the checksum in and does the damage, in `scratch` if anything changes.
@@ -215,6 +244,12 @@ impl Line {
     /// To the pacer, a copy behind it, and on its way.
     fn go_on(&mut self, now: Nanos, one: &One, frame: &[u8]) {
         self.counts.repeated += u64::from(one.repeated);
+        let before = self.gone;
+        self.gone = latest(before, one.arrival);
+        if self.gone < before {
+            self.pacer.restart();
+            self.newest = Nanos::ZERO;
+        }
         for _ in 0..=usize::from(one.repeated) {
             let Some(departure) = self.pacer.depart(&self.plan, one.number, one.arrival, frame.len()) else {
                 self.counts.queue += 1;
@@ -228,6 +263,54 @@ impl Line {
             self.newest = self.newest.max(desc.time);
             // A file may bring frames of the future: they are held up by as much as others, not until then.
             self.fifo.push(&desc, frame, departure.min(now.after(wait)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::faulty::Faults;
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 1_700_000_000_000 * MS;
+
+    /// A frame a millisecond for a second, through a line; after half of it the clock goes by `step`, and `wrong` frames are
+    /// of that time before and behind. How long frames waited at most, by a clock that nobody sets.
+    fn longest_wait(faults: &str, step: i64, wrong: bool) -> u64 {
+        let mut line = Line::new(Plan::new(Faults::parse(faults).unwrap(), 0));
+        let (mut came, mut longest, mut left) = (VecDeque::new(), 0, 0);
+        for ms in 0..1500u64 {
+            let utc = |ms: u64| (START + ms * MS).saturating_add_signed(if ms >= 500 && !wrong { step } else { 0 });
+            let now = Nanos(utc(ms));
+            if ms < 1000 {
+                let stamp = if wrong && ms == 500 { now.shifted(step) } else { now };
+                line.enter(now, stamp, &Desc::new(stamp, 0, 60), &[0; 60]);
+                came.push_back(ms);
+            }
+            line.settle(now, now.before(Duration::from_millis(2)));
+            let shown = line.show(now, false).len();
+            line.consume(shown);
+            for came in came.drain(..shown) {
+                longest = longest.max(ms - came);
+            }
+            left += shown;
+        }
+        assert_eq!((left, line.counts.queue), (1000, 0), "{faults}, {step}: frames are held or lost");
+        longest
+    }
+
+    #[test]
+    fn nothing_waits_until_a_clock_is_there_again() {
+        for faults in
+            ["delay=20ms", "delay=20ms+-5ms&rate=1mbps", "reorder=5%x3", "reorder=5%x3&delay=20ms", "rate=10mbps"]
+        {
+            for seconds in [-100, 100, -3] {
+                for wrong in [false, true] {
+                    let longest = longest_wait(faults, seconds * 1000 * MS as i64, wrong);
+                    assert!(longest <= 60, "{faults}, {seconds} s, {wrong}: a frame waited for {longest} ms");
+                }
+            }
         }
     }
 }

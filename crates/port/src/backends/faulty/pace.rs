@@ -5,7 +5,8 @@ use linerate_burst::Nanos;
 use linerate_generate::Rate;
 use std::collections::VecDeque;
 
-/// The times of departure follow from the times of arrival and the lengths alone, and never go back.
+/// The times of departure follow from the times of arrival and the lengths alone, and never go back unless they are to
+/// ([`Pacer::restart`]).
 pub struct Pacer {
     rate: Option<Rate>,
     queue: usize,
@@ -30,6 +31,12 @@ impl Pacer {
             bytes: 0,
             latest: Nanos::ZERO,
         }
+    }
+
+    /// Frames of an earlier time come from now on: what was sent says nothing about them.
+    pub fn restart(&mut self) {
+        self.sending.clear();
+        self.latest = Nanos::ZERO;
     }
 
     /// When frame `number`, which came at `arrival`, leaves; `None` if the queue is full.

@@ -97,7 +97,7 @@ impl PacketRx {
             return Horizon::At(newest.min(now).before(self.timing.lag));
         }
         if let Some(since) = &mut self.detached {
-            if *since == Nanos::ZERO {
+            if *since == Nanos::ZERO || now < *since {
                 *since = now;
             }
             // The last block is handed over when its timeout has passed.
@@ -110,7 +110,8 @@ impl PacketRx {
 
     /// Asks now and then what has become of the interface.
     fn look(&mut self, now: Nanos) -> Result<(), PortError> {
-        if now < self.looked.after(LOOK_AFTER) {
+        // A clock that was set back is no reason to look the less.
+        if now >= self.looked && now < self.looked.after(LOOK_AFTER) {
             return Ok(());
         }
         self.looked = now;

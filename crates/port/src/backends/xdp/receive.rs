@@ -109,7 +109,7 @@ impl XdpRx {
             return Horizon::At(newest.min(now).before(self.lag));
         }
         if let Some(since) = &mut self.detached {
-            if *since == Nanos::ZERO {
+            if *since == Nanos::ZERO || now < *since {
                 *since = now;
             }
             if now.since(*since) > DETACH_MARGIN {
@@ -121,7 +121,8 @@ impl XdpRx {
 
     /// Asks now and then what has become of the interface.
     fn look(&mut self, now: Nanos) -> Result<(), PortError> {
-        if now < self.looked.after(LOOK_AFTER) {
+        // A clock that was set back is no reason to look the less.
+        if now >= self.looked && now < self.looked.after(LOOK_AFTER) {
             return Ok(());
         }
         self.looked = now;
@@ -147,7 +148,7 @@ impl XdpRx {
 
 impl RxQueue for XdpRx {
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
-        if now >= self.clocks_read.after(CLOCKS_AFTER) {
+        if now >= self.clocks_read.after(CLOCKS_AFTER) || now < self.clocks_read {
             self.clocks_read = now;
             self.reading.tai_offset = tai_offset();
         }

@@ -203,7 +203,7 @@ impl TxQueue for XdpTx {
     }
 
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
-        if now >= self.link.looked.after(LOOK_AFTER) {
+        if now >= self.link.looked.after(LOOK_AFTER) || now < self.link.looked {
             self.link.looked = now;
             self.link.look();
         }
