@@ -142,6 +142,8 @@ counters! {
     FileSeen = Receive, Note, "file_seen";
     /// Frames that were lost when a capture file was made, in the card, the driver or the kernel, by its interface statistics.
     FileDropped = Receive, Note, "file_dropped";
+    /// What a capture file says beyond frames (names, secrets, options, comments on statistics) and was not kept for another file: there was no room for more of it, or it makes no sense.
+    FileLeftOut = Receive, Note, "file_left_out";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
 
@@ -235,6 +237,12 @@ counters! {
     WriteFailed = Write, Lost, "write_failed";
     /// Frames whose link type a pcap file cannot hold beside the one it began with; pcapng holds any.
     LinkTypeMixed = Write, Lost, "link_type_mixed";
+    /// Frames of a link type that nobody has registered: no program would open a pcap file of it; pcapng holds any.
+    LinkTypeUnknown = Write, Lost, "link_type_unknown";
+    /// Frames of a time behind the last that a pcap file can hold, in 2106, which they got instead; pcapng reaches 2554.
+    TimeBeyond = Write, Note, "time_beyond";
+    /// Frames whose comments were forgotten before they could be written: more than 65,535 frames with comments, or 64 MiB of these, were on their way.
+    CommentsForgotten = Write, Note, "comments_forgotten";
 
     /// Frames handed to the queue.
     SendReceived = Send, Received, "received";

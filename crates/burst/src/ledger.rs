@@ -25,7 +25,9 @@ impl Account {
     /// If the counter belongs to another stage: a programming error.
     pub fn add(&mut self, count: Count, frames: u64) -> &mut Self {
         assert_eq!(count.stage(), self.stage, "{count:?} belongs to another stage");
-        *self.counts.entry(count).or_default() += frames;
+        let sum = self.counts.entry(count).or_default();
+        // Files may claim any number.
+        *sum = sum.saturating_add(frames);
         self
     }
 

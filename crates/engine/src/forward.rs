@@ -139,7 +139,7 @@ impl Session {
             self.detached = self.detached.map(|_| Instant::now());
         } else if moved.left > 0 || in_hand {
             std::thread::sleep(FULL_NAP);
-        } else {
+        } else if !self.lanes.are_at_work() {
             let lanes = &self.lanes;
             self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes());
         }

@@ -170,6 +170,11 @@ impl Lanes {
         self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
     }
 
+    /// Whether a lane goes on with the next fill, so that nothing is to be waited for.
+    pub fn are_at_work(&self) -> bool {
+        self.queues.iter().any(|lane| lane.state != State::Ended && lane.queue.is_at_work())
+    }
+
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }

@@ -43,6 +43,7 @@ impl Output {
     /// with when there is no more room. `all` are the interfaces that their descs point to.
     pub fn gather(&mut self, picks: &[Pick], all: &[Interface], mut copy: impl FnMut(&mut Block, &[Pick]) -> usize) {
         let (mut done, mut unused) = (0, Committed::default());
+        let is_shared = self.is_shared();
         while done < picks.len() {
             let (block, state) = match &mut self.store {
                 Store::Private { block, .. } => (block, &mut unused),
@@ -58,7 +59,8 @@ impl Output {
             done += copy(block, &picks[done..]);
             self.totals.add(&block.descs()[before..], state);
             let complete = complete_to(block.descs());
-            state.mixed |= is_mixed(&block.descs()[before.saturating_sub(1)..], all);
+            // It takes a look at every interface, of which files may have thousands.
+            state.mixed |= is_shared && is_mixed(&block.descs()[before.saturating_sub(1)..], all);
             if done < picks.len() {
                 self.commit(all, complete);
                 self.pass_on(all, false);

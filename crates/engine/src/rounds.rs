@@ -68,6 +68,7 @@ impl Rounds {
                 self.idler.busy(now);
                 self.detached = self.detached.map(|_| Instant::now());
             }
+            Round::Nothing | Round::Held if lanes.are_at_work() => {}
             Round::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
             Round::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
         }

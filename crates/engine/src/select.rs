@@ -15,6 +15,7 @@ use self::dedup::Dedup;
 use linerate_burst::{Account, Count, Desc, Flags, Interface};
 use linerate_filter::{Filter, FilterError};
 use linerate_wire::{Layers, Link};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Which frames to keep, and how much of them.
@@ -47,6 +48,8 @@ pub(crate) struct Selector {
     selection: Selection,
     /// Of each interface: what its frames have to pass, and begin with.
     interfaces: Vec<(Judge, Option<Link>)>,
+    /// The filter as compiled for each link type so far.
+    filters: Vec<(u16, Arc<Filter>)>,
     dedup: Option<Dedup>,
     layers: Layers,
     /// Frames of each part that the traffic is divided into.
@@ -63,7 +66,7 @@ pub(crate) struct Selector {
 enum Judge {
     All,
     /// Compiled for the link type of the interface.
-    Matching(Filter),
+    Matching(Arc<Filter>),
     /// The filter text makes no sense for the link type.
     None,
 }
@@ -72,6 +75,7 @@ impl Selector {
     pub fn new(selection: Selection) -> Self {
         Selector {
             interfaces: Vec::new(),
+            filters: Vec::new(),
             dedup: selection.dedup.map(Dedup::new),
             layers: Layers::new(),
             shards: vec![0; selection.shard.map_or(0, |shard| shard.of() as usize)],
@@ -87,15 +91,26 @@ impl Selector {
 
     /// Gets ready for frames of one more interface. After an error none of them is selected.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
-        let (judge, result) = match self.selection.filter.as_str() {
+        let filter = self.selection.filter.clone();
+        let (judge, result) = match filter.as_str() {
             "" => (Judge::All, Ok(())),
-            text => match Filter::compile(text, interface.link.0) {
+            text => match self.filter_for(text, interface.link.0) {
                 Ok(filter) => (Judge::Matching(filter), Ok(())),
                 Err(error) => (Judge::None, Err(error)),
             },
         };
         self.interfaces.push((judge, Link::from_linktype(interface.link.0)));
         result
+    }
+
+    /// The filter for a link type; one serves all interfaces of it.
+    fn filter_for(&mut self, text: &str, link: u16) -> Result<Arc<Filter>, FilterError> {
+        if let Some((_, filter)) = self.filters.iter().find(|(of, _)| *of == link) {
+            return Ok(Arc::clone(filter));
+        }
+        let filter = Arc::new(Filter::compile(text, link)?);
+        self.filters.push((link, Arc::clone(&filter)));
+        Ok(filter)
     }
 
     /// Whether no more frames are wanted.

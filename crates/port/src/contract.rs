@@ -45,6 +45,12 @@ pub trait RxQueue: Send {
     /// has to look again after a while.
     fn wake(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Whether the last `fill` came back empty in the middle of its work, so that others get their turn: there is
+    /// nothing to wait for, it goes on with the next call.
+    fn is_at_work(&self) -> bool {
+        false
+    }
+
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
 }

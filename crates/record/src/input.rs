@@ -79,8 +79,9 @@ impl Input {
         skipped
     }
 
-    /// Reads on, once; returns false at the end of the source. Bytes at hand stay at hand, but may move:
-    /// nothing may point into the buffer. At most [`LONGEST_RECORD`] may be at hand.
+    /// Reads on, once; returns false at the end of the source. A source that is interrupted has brought nothing,
+    /// and may be asked again. Bytes at hand stay at hand, but may move: nothing may point into the buffer. At
+    /// most [`LONGEST_RECORD`] may be at hand.
     pub fn read_on(&mut self) -> Result<bool> {
         if self.exhausted {
             return Ok(false);
@@ -89,11 +90,9 @@ impl Input {
             self.make_room();
         }
         let room = self.end..self.end + PIECE;
-        let count = loop {
-            match self.source.read(&mut self.memory[room.clone()]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => break result?.min(PIECE),
-            }
+        let count = match self.source.read(&mut self.memory[room]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            result => result?.min(PIECE),
         };
         self.end += count;
         self.exhausted = count == 0;

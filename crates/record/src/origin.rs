@@ -58,6 +58,18 @@ impl Origin {
         *lock(&self.statistics) = Some(statistics);
     }
 
+    /// Gives away the statistics that were read before.
+    pub fn take_statistics(&self) -> Option<Statistics> {
+        lock(&self.statistics).take()
+    }
+
+    /// Frames received, and dropped by interface and system, as far as the statistics say so.
+    pub fn seen_and_dropped(&self) -> [Option<u64>; 3] {
+        let statistics = lock(&self.statistics);
+        let of = |count: fn(&Statistics) -> Option<u64>| statistics.as_ref().and_then(count);
+        [of(|found| found.received), of(|found| found.dropped_by_interface), of(|found| found.dropped_by_system)]
+    }
+
     /// The last statistics that were read.
     pub fn statistics(&self) -> Option<Statistics> {
         lock(&self.statistics).clone()
@@ -102,24 +114,22 @@ impl Notes {
         (serial % MOST_NOTES as u64) as u16 + 1
     }
 
-    /// Appends the options of a frame, if it has any that are still kept.
-    pub fn append(&self, desc: &Desc, to: &mut Vec<u8>) {
-        let Some(place) = desc.note.checked_sub(1) else { return };
+    /// Appends the options of a frame, if it has any; false if they are kept no longer.
+    #[must_use]
+    pub fn append(&self, desc: &Desc, to: &mut Vec<u8>) -> bool {
+        let Some(place) = desc.note.checked_sub(1) else { return true };
         let ring = lock(&self.ring);
         let round = MOST_NOTES as u64;
         let index = (u64::from(place) + round - ring.gone % round) % round;
-        if let Some(note) = ring.notes.get(index as usize)
-            && note.time == desc.time
-        {
-            to.extend_from_slice(&note.options);
-        }
+        let note = ring.notes.get(index as usize).filter(|note| note.time == desc.time);
+        note.inspect(|note| to.extend_from_slice(&note.options)).is_some()
     }
 }
 
 impl Notes {
-    /// Keeps a block, if there is one.
-    pub fn push_table(&self, block: Option<Vec<u8>>) {
-        lock(&self.tables).extend(block.map(Arc::from));
+    /// Keeps a block.
+    pub fn push_table(&self, block: Vec<u8>) {
+        lock(&self.tables).push(block.into());
     }
 
     /// The blocks behind the first `known`.
@@ -139,7 +149,8 @@ mod tests {
 
     fn note(notes: &Notes, number: u16, time: u64) -> Vec<u8> {
         let mut found = Vec::new();
-        notes.append(&Desc { note: number, ..Desc::new(Nanos(time), 0, 0) }, &mut found);
+        let is_kept = notes.append(&Desc { note: number, ..Desc::new(Nanos(time), 0, 0) }, &mut found);
+        assert_eq!(is_kept, number == 0 || !found.is_empty());
         found
     }
 

@@ -16,6 +16,9 @@ pub const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 /// Times in microseconds, records with 8 bytes more: Alexey Kuznetsov's patched libpcap.
 pub const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
+/// Bits of the link type field that mean nothing yet. Programs refuse files that set them.
+const RESERVED: u32 = 0x03ff_0000;
+
 const SHORT_RECORD: usize = 16;
 const LONG_RECORD: usize = 24;
 
@@ -69,6 +72,9 @@ impl FileHeader {
             (major, minor) => return Err(Fault::Unsupported(format!("pcap version {major}.{minor}, not 2"))),
         };
         let network = order(word(20), swapped);
+        if network & RESERVED != 0 {
+            return Err(Fault::Unsupported(format!("link type {network:#010x}, with reserved bits set")));
+        }
         Ok(FileHeader {
             swapped,
             modified: magic == MAGIC_MODIFIED,
@@ -141,6 +147,12 @@ impl FileHeader {
     }
 }
 
+/// Whether programs can be expected to open a pcap file of this link type: those that are registered, with room for
+/// some to come, and what systems number for themselves.
+pub fn holds(link: LinkType) -> bool {
+    matches!(link.0, 0..=19 | 32 | 50..=51 | 99..=511)
+}
+
 /// The header of a nanosecond file in native byte order, which is what the records of a block need in
 /// front of them.
 pub fn file_header(link: LinkType) -> [u8; FILE_HEADER] {
@@ -192,6 +204,14 @@ mod tests {
         let fcs = |network| FileHeader::parse(&header(MAGIC_MICROS, (2, 4), network)).unwrap();
         assert_eq!((fcs(0x2400_0001).fcs, fcs(0x2400_0001).link), (4, LinkType::ETHERNET));
         assert_eq!((fcs(0x3000_0084).fcs, fcs(0x3000_0084).link), (0, LinkType(0x84)));
+    }
+
+    #[test]
+    fn reserved_bits_beside_a_link_type_are_refused() {
+        for network in [0x0001_0001, 0x0200_0001, 0x0403_0001] {
+            let fault = FileHeader::parse(&header(MAGIC_MICROS, (2, 4), network)).unwrap_err();
+            assert_eq!(fault, Fault::Unsupported(format!("link type {network:#010x}, with reserved bits set")));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Source: draft-ietf-opsawg-pcapng ("PCAP Now Generic").
 
 mod block;
+mod budget;
 mod encode;
 mod option;
 mod packet;

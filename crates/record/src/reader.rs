@@ -22,6 +22,9 @@ const MOST_FRAMES: usize = 512;
 /// With fewer frames than this at hand, `fill` parses on.
 const FEW_FRAMES: usize = 64;
 
+/// Pieces of input without a frame after which [`Reader::look`] comes back: 4 MiB, some milliseconds.
+const PATIENCE: usize = 16;
+
 /// Reads a capture file, pcap or pcapng, from any source of bytes. Shaped like `std::io::BufRead`:
 /// [`fill`](Reader::fill) shows frames, [`consume`](Reader::consume) gives the first of them back.
 ///
@@ -35,8 +38,11 @@ const FEW_FRAMES: usize = 64;
 ///
 /// What a pcapng file says in options and interface statistics travels in
 /// [`Interface::origin`](linerate_burst::Interface::origin), comments on frames there and in
-/// [`Desc::note`]; a [`Writer`](crate::Writer) puts it into the file it writes. Up to 16 MiB of options of
-/// interfaces and sections are kept, and the last 65,535 comments or 64 MiB of them.
+/// [`Desc::note`]; a [`Writer`](crate::Writer) puts it into the file it writes. Up to 16 MiB are kept of options of
+/// interfaces and sections, names of interfaces (1,024 bytes each), names of addresses, secrets and comments on
+/// statistics, counted as what they take in memory; [`left_out`](Reader::left_out) counts what found no more room. Of
+/// comments on frames the last 65,535 are kept, or 64 MiB of them. A file may have 8,192 interfaces; the next one ends
+/// it with [`ReadError::Unsupported`].
 pub struct Reader {
     name: String,
     input: Input,
@@ -50,6 +56,18 @@ pub struct Reader {
     frames: u64,
     /// Nothing more can be read; the reason, until it was told.
     over: Option<Option<ReadError>>,
+    /// The last look came back before it had found a frame or the end.
+    at_work: bool,
+}
+
+/// What came of reading on.
+enum More {
+    /// Perhaps some bytes.
+    Bytes,
+    /// The end of the source.
+    End,
+    /// It was read on often enough for now.
+    Later,
 }
 
 enum Format {
@@ -73,7 +91,9 @@ impl Reader {
     /// Begins to read `source`, of which errors speak as `name`; waits for the file header.
     pub fn new(source: Box<dyn Read + Send>, name: impl Into<String>) -> Result<Self, ReadError> {
         let mut reader = Reader::lazy(source, name);
-        reader.open_input()?;
+        while matches!(reader.format, Format::Unread) {
+            reader.open_input(&mut PATIENCE.clone())?;
+        }
         Ok(reader)
     }
 
@@ -89,17 +109,18 @@ impl Reader {
             consumed: 0,
             frames: 0,
             over: None,
+            at_work: false,
         }
     }
 
-    /// Reads the file header, of what is inside where the file is compressed.
-    fn open_input(&mut self) -> Result<(), ReadError> {
+    /// Reads the file header, of what is inside where the file is compressed, unless it is long in coming.
+    fn open_input(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         while matches!(self.format, Format::Unread) {
             while self.input.at_hand().len() < FILE_HEADER {
-                match self.input.read_on() {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(reason) => return Err(self.failed(reason)),
+                match self.read_on(patience)? {
+                    More::Bytes => {}
+                    More::End => break,
+                    More::Later => return Ok(()),
                 }
             }
             match Compression::of_magic(self.input.at_hand()) {
@@ -126,14 +147,24 @@ impl Reader {
 
     /// The frames shown before and not consumed, and perhaps more behind them; waits until there is at
     /// least one. No frame means that the end is reached. Only reads on when no frame is left, so that
-    /// frames that a slow pipe has brought are never held back.
+    /// frames that a slow pipe has brought are never held back. However much of the file holds no frame, it is
+    /// all read: who has to look up in between calls [`look`](Reader::look).
     ///
     /// An error is told once, after all complete frames before it were consumed; then the reader has
     /// ended. The exception is [`ReadError::Io`]: the next call tries to read again from the same place,
     /// as is right for a source that does not block.
     pub fn fill(&mut self) -> Result<Burst<'_>, ReadError> {
+        while self.look()?.is_empty() && self.is_at_work() {}
+        Ok(self.shown())
+    }
+
+    /// As [`fill`](Reader::fill), but comes back empty after some milliseconds of input without a frame, as
+    /// [`is_at_work`](Reader::is_at_work) then says: the next call goes on from there.
+    pub fn look(&mut self) -> Result<Burst<'_>, ReadError> {
+        self.at_work = false;
         if self.held() < FEW_FRAMES && self.over.is_none() {
-            match self.open_input().and_then(|()| self.parse_on()) {
+            let mut patience = PATIENCE;
+            match self.open_input(&mut patience).and_then(|()| self.parse_on(&mut patience)) {
                 Err(error @ ReadError::Io { .. }) => return Err(error),
                 Err(error) => self.over = Some(Some(error)),
                 Ok(()) => {}
@@ -146,6 +177,11 @@ impl Reader {
             };
         }
         Ok(self.shown())
+    }
+
+    /// Whether the last [`look`](Reader::look) found neither a frame nor the end, with more to be read.
+    pub fn is_at_work(&self) -> bool {
+        self.at_work
     }
 
     /// The frames that the last [`fill`](Reader::fill) showed and that were not consumed since, for
@@ -195,12 +231,21 @@ impl Reader {
         let add = |sum: &mut Option<u64>, count: Option<u64>| {
             *sum = count.map_or(*sum, |count| Some(sum.unwrap_or(0).saturating_add(count)));
         };
-        for statistics in origins.iter().filter_map(|origin| origin.statistics()) {
-            add(&mut sums.0, statistics.received);
-            add(&mut sums.1, statistics.dropped_by_interface);
-            add(&mut sums.1, statistics.dropped_by_system);
+        for [received, by_interface, by_system] in origins.iter().map(|origin| origin.seen_and_dropped()) {
+            add(&mut sums.0, received);
+            add(&mut sums.1, by_interface);
+            add(&mut sums.1, by_system);
         }
         sums
+    }
+
+    /// Things that a pcapng file says beyond frames and that are not kept: names, secrets, options and comments on
+    /// statistics for which there is no more room, or that cannot be understood.
+    pub fn left_out(&self) -> u64 {
+        match &self.format {
+            Format::Pcapng(section) => section.left_out(),
+            _ => 0,
+        }
     }
 
     /// Whether all was read, told and consumed.
@@ -212,8 +257,22 @@ impl Reader {
         self.descs.len() - self.consumed
     }
 
-    /// Parses what is at hand; reads on for as long as no frame is held.
-    fn parse_on(&mut self) -> Result<(), ReadError> {
+    /// Reads on, unless that was done often enough.
+    fn read_on(&mut self, patience: &mut usize) -> Result<More, ReadError> {
+        self.at_work = *patience == 0;
+        if self.at_work {
+            return Ok(More::Later);
+        }
+        *patience -= 1;
+        match self.input.read_on() {
+            Ok(true) => Ok(More::Bytes),
+            Ok(false) => Ok(More::End),
+            Err(reason) => Err(self.failed(reason)),
+        }
+    }
+
+    /// Parses what is at hand; reads on for as long as no frame is held, and there is patience.
+    fn parse_on(&mut self, patience: &mut usize) -> Result<(), ReadError> {
         self.descs.drain(..self.consumed);
         self.consumed = 0;
         let held = self.descs.len();
@@ -228,13 +287,13 @@ impl Reader {
                     break;
                 }
                 Step::Need(_) if !self.descs.is_empty() => break,
-                Step::Need(needed) => match self.input.read_on() {
-                    Ok(true) => {}
-                    Ok(false) => {
+                Step::Need(needed) => match self.read_on(patience)? {
+                    More::Bytes => {}
+                    More::End => {
                         self.over = Some(self.cut_off(needed as u64));
                         break;
                     }
-                    Err(reason) => return Err(self.failed(reason)),
+                    More::Later => break,
                 },
             }
         }

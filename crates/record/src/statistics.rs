@@ -10,6 +10,9 @@ use std::fmt::Write;
 
 /// What the ledger knows about the interface `name`, counted where its port counts.
 pub(crate) fn of_interface(run: &Ledger, name: &str) -> Statistics {
+    if name.is_empty() {
+        return Statistics::default();
+    }
     let accounts = |stage| {
         run.accounts()
             .iter()
@@ -19,9 +22,6 @@ pub(crate) fn of_interface(run: &Ledger, name: &str) -> Statistics {
     let sum = |accounts: &[&Account], kind| accounts.iter().map(|account| account.sum(kind)).sum::<u64>();
     let (card, queues) = (accounts(Stage::Nic), accounts(Stage::Receive));
     let mut statistics = Statistics::default();
-    if name.is_empty() {
-        return statistics;
-    }
     if !card.is_empty() {
         statistics.received = Some(card.iter().map(|account| account.get(Count::NicReceived)).sum());
         statistics.dropped_by_interface = Some(sum(&card, Kind::Lost));

@@ -5,6 +5,7 @@ mod records;
 
 use crate::compression::Compression;
 use crate::file::{Output, Partial};
+use crate::pcap;
 use blocks::Blocks;
 use linerate_burst::block::View;
 use linerate_burst::{Count, Ledger, LinkType, Sink, SinkError, Stage};
@@ -41,6 +42,9 @@ impl Format {
 /// frames that are not in it are counted as [`Count::WriteFailed`], and all later calls fail with the same
 /// error.
 ///
+/// The bytes are the system's when [`finish`](Sink::finish) returns, not yet the disk's: waiting for that takes as long
+/// as writing again, and is left to whoever needs it (`sync FILE`).
+///
 /// Frames from pcapng files keep their comments in a pcapng file, and what their files said of interfaces and
 /// sections: see [`Reader`](crate::Reader).
 ///
@@ -67,6 +71,10 @@ struct Counts {
     received: u64,
     written: u64,
     mixed: u64,
+    unknown: u64,
+    /// Frames written with another time than theirs, and without their comments.
+    beyond: u64,
+    forgotten: u64,
 }
 
 /// Why nothing more is written.
@@ -102,7 +110,15 @@ impl Writer {
 
     /// Writes the header now, so that the file opens before there is a frame. A pcap file then has this link
     /// type.
+    ///
+    /// # Errors
+    /// Those of writing; a link type that no pcap file can have.
     pub fn begin(&mut self, link: LinkType) -> Result<(), SinkError> {
+        if matches!(self.encoding, Encoding::Pcap(_)) && !pcap::holds(link) {
+            let target = self.output.name().to_owned();
+            let advice = format!("pcap files of {link} cannot be opened; write pcapng");
+            return Err(SinkError { target, reason: ErrorKind::Unsupported.into(), advice });
+        }
         self.guard(|writer| match &mut writer.encoding {
             Encoding::Pcap(records) => records.begin(&mut writer.output, &mut writer.counts, link),
             Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
@@ -111,11 +127,15 @@ impl Writer {
 
     /// What the user should know about frames that were left out, if any were.
     pub fn hint(&self) -> Option<String> {
-        let mixed = self.counts.mixed;
-        (mixed > 0).then(|| {
-            let name = self.output.name();
-            format!("{name}: {mixed} frames left out, pcap holds one link type only; write pcapng to keep them")
-        })
+        let Counts { mixed, unknown, .. } = self.counts;
+        let name = self.output.name();
+        let out = |frames, why| format!("{name}: {frames} frames left out, {why}; write pcapng to keep them");
+        match (mixed, unknown) {
+            (0, 0) => None,
+            (0, _) => Some(out(unknown, "pcap holds no link type that is not registered")),
+            (_, 0) => Some(out(mixed, "pcap holds one link type only")),
+            _ => Some(out(mixed + unknown, "pcap holds one link type only, and none that is not registered")),
+        }
     }
 
     fn error(&self, failure: &Failure) -> SinkError {
@@ -177,10 +197,12 @@ impl Sink for Writer {
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let Counts { received, written, mixed } = self.counts;
+        let Counts { received, written, mixed, unknown, beyond, forgotten } = self.counts;
         let account = ledger.account(Stage::Write, self.output.name());
         account.add(Count::WriteReceived, received).add(Count::Written, written);
-        account.add(Count::WriteFailed, received - written - mixed).add(Count::LinkTypeMixed, mixed);
+        account.add(Count::WriteFailed, received - written - mixed - unknown);
+        account.add(Count::LinkTypeMixed, mixed).add(Count::LinkTypeUnknown, unknown);
+        account.add(Count::TimeBeyond, beyond).add(Count::CommentsForgotten, forgotten);
     }
 }
 

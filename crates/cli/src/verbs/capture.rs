@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,
     /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
-    /// compressed if .gz or .zst follows
+    /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// The format to write, whatever the file is called

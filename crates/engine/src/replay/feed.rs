@@ -218,6 +218,9 @@ fn read(queue: &mut dyn RxQueue, prepare: &mut Prepare, turn: u64, batch: &mut B
 }
 
 fn pause(queue: &dyn RxQueue) {
+    if queue.is_at_work() {
+        return;
+    }
     match queue.wake() {
         Some(fd) => wait_for(&[fd], LOOK_AGAIN),
         None => std::thread::sleep(LOOK_AGAIN),

@@ -1,7 +1,8 @@
 //! `pcap:file`: a capture file as a port; `pcap:-` is standard input or output.
 //!
-//! Files and pipes take one path, compressed or not. A pipe is only read when there is something in it, so that a run can be
-//! stopped while it is empty.
+//! Files and pipes take one path, compressed or not. Nothing here waits: a pipe is only read when there is something in it, a
+//! FIFO may have no writer yet, and what holds no frames is read a few MiB at a time. So a run can be stopped at any time, and
+//! other lanes get their turn.
 
 use crate::Spec;
 use crate::contract::{Feed, Head, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
@@ -11,10 +12,11 @@ use linerate_burst::{
 };
 use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat};
-use std::fs::File;
+use rustix::fs::{FileType, OFlags, fstat};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// Opens a capture file to read from.
 pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
@@ -95,7 +97,21 @@ const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 2048;
 
 fn open(path: &str) -> io::Result<File> {
-    if path == "-" { Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)) } else { File::open(path) }
+    if path == "-" {
+        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    }
+    // Opening a FIFO would wait for its writer, and reading some files of the kernel for something to happen.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    let is_socket = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let file = match opened {
+        Err(_) if is_socket() => return Err(io::Error::other("it is a socket: name a file, a FIFO or -")),
+        other => other?,
+    };
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::other("it is a directory: name the files in it, each with an -r of its own"));
+    }
+    Ok(file)
 }
 
 /// A file that says `WouldBlock` where reading would wait.
@@ -141,10 +157,12 @@ impl RxQueue for PcapRx {
             return Ok(Head { burst: Burst::EMPTY, horizon: Horizon::Ended, interfaces: &[] });
         }
         let reader = &mut self.reader;
-        match reader.fill() {
-            Ok(_) => {}
-            Err(ReadError::Io { reason, .. }) if reason.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(broken(error)),
+        if !self.detached {
+            match reader.look() {
+                Ok(_) => {}
+                Err(ReadError::Io { reason, .. }) if reason.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(broken(error)),
+            }
         }
         let mut burst = reader.shown();
         if self.detached {
@@ -171,6 +189,10 @@ impl RxQueue for PcapRx {
         self.wake.as_ref().map(AsFd::as_fd)
     }
 
+    fn is_at_work(&self) -> bool {
+        !self.detached && self.reader.is_at_work()
+    }
+
     fn counters(&self, ledger: &mut Ledger) {
         let account = ledger.account(Stage::Receive, &self.name);
         account.add(Count::Received, self.delivered + self.shown as u64).add(Count::Delivered, self.delivered);
@@ -180,6 +202,7 @@ impl RxQueue for PcapRx {
                 account.add(count, frames);
             }
         }
+        account.add(Count::FileLeftOut, self.reader.left_out());
     }
 }
 

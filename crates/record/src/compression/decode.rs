@@ -9,6 +9,13 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 /// Compressed bytes asked for at a time.
 const PIECE: usize = 128 << 10;
 
+/// The most that is gone through for one call, in compressed bytes: whoever reads what is compressed to nothing gets
+/// to look up in between. Real data is far from it.
+const MOST_EFFORT: usize = 1 << 20;
+
+/// What it takes to begin and end a member or frame, in compressed bytes that could be gone through meanwhile.
+const MEMBER_EFFORT: usize = 4 << 10;
+
 /// The largest window a zstd frame may ask for, as a power of two: 128 MiB, which is what `zstd -d` takes
 /// unless told otherwise, and all that `zstd` makes without `--long=28` or more.
 const LARGEST_WINDOW: u32 = 27;
@@ -20,7 +27,8 @@ const FRAME_START: usize = 5;
 const BLOCK_HEADER: usize = 3;
 
 /// A compressed source, read decompressed. All bytes that can be had come before an error about the data;
-/// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them.
+/// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them; so it does
+/// after `Interrupted`, which says that a lot was gone through that holds no byte.
 pub(crate) struct Decoder {
     source: Source,
     codec: Codec,
@@ -58,6 +66,8 @@ struct Progress {
     consumed: usize,
     written: usize,
     error: Option<String>,
+    /// A member or frame is at its end.
+    ended: bool,
 }
 
 impl Decoder {
@@ -86,11 +96,15 @@ impl Decoder {
 
 impl Read for Decoder {
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
-        let mut written = 0;
+        let (mut written, mut effort) = (0, 0);
         while self.broken.is_none() && written < into.len() {
+            if effort >= MOST_EFFORT {
+                return if written > 0 { Ok(written) } else { Err(ErrorKind::Interrupted.into()) };
+            }
             let step = self.codec.step(self.source.at_hand(), &mut into[written..]);
             self.source.consume(step.consumed);
             written += step.written;
+            effort += step.consumed + if step.ended { MEMBER_EFFORT } else { 0 };
             if let Some(what) = step.error {
                 self.broken = Some(self.breaks(what));
             } else if step.consumed == 0 && step.written == 0 {
@@ -151,7 +165,8 @@ fn step_gzip(inflate: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Progres
     let consumed = (inflate.total_in() - before.0) as usize;
     let written = (inflate.total_out() - before.1) as usize;
     let error = result.as_ref().err().map(ToString::to_string);
-    (Progress { consumed, written, error }, matches!(result, Ok(Status::StreamEnd)))
+    let ended = matches!(result, Ok(Status::StreamEnd));
+    (Progress { consumed, written, error, ended }, ended)
 }
 
 /// Decompresses one block at most: what comes before a damaged block is then handed out. The library asks for a block
@@ -182,7 +197,7 @@ fn step_zstd(
             name => name.to_owned(),
         }),
     };
-    Progress { consumed, written, error }
+    Progress { consumed, written, error, ended: !*inside }
 }
 
 /// Compressed bytes.

@@ -23,30 +23,37 @@ pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, 
     })
 }
 
-/// An option that another file can hold too: its code, and of how many bytes the words are that it is made of.
+/// An option that another file can hold too: its code, and of how many bytes the one word is that it holds; 1 for bytes.
 pub(super) type Kept = (u16, usize);
 
 /// Comments and custom options that may be copied: UTF-8 and binary, behind the number of an enterprise.
 const KEPT_ANYWHERE: [Kept; 3] = [(COMMENT, 1), (2988, ENTERPRISE), (2989, ENTERPRISE)];
 
-/// A word size: one word of four bytes, then bytes.
+/// A word size: a word of four bytes, then bytes.
 const ENTERPRISE: usize = 0;
 
 /// Appends the options in `bytes` that are kept anywhere or in `kept`, in native byte order, without an end
-/// mark. What is not made of whole words is left out.
-pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) {
+/// mark. Returns how many of those make no sense: empty, or not of their word. Programs refuse files with such.
+pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) -> u64 {
+    let mut senseless = 0;
     for (code, value) in options(bytes, order) {
         let Some((_, word)) = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code) else { continue };
-        let (word, words) = if *word == ENTERPRISE { (4, value.len().min(4)) } else { (*word, value.len()) };
-        if !words.is_multiple_of(word) {
+        let (words, makes_sense) = match *word {
+            ENTERPRISE => (4, value.len() >= 4),
+            1 => (0, !value.is_empty()),
+            word => (word, value.len() == word),
+        };
+        if !makes_sense {
+            senseless += 1;
             continue;
         }
         let start = to.len() + 4;
         push(to, code, value);
         if order.swapped {
-            to[start..start + words].chunks_exact_mut(word).for_each(<[u8]>::reverse);
+            to[start..start + words].reverse();
         }
     }
+    senseless
 }
 
 /// Whether encoded options in native byte order hold one of this code.
@@ -62,10 +69,13 @@ pub(super) const NATIVE: Order = Order { swapped: false };
 pub(super) fn text(value: &[u8]) -> String {
     let value = &value[..value.len().min(LONGEST_TEXT)];
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(value)
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
+    let shown = String::from_utf8_lossy(value);
+    let mut text: String =
+        shown.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    // What stands for a byte is longer than that.
+    text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+    text.shrink_to_fit();
+    text
 }
 
 /// Appends an option in native byte order; a value too long for one is cut.
@@ -118,6 +128,7 @@ mod tests {
         assert_eq!(text(b"eth0\0\0"), "eth0");
         assert_eq!(text(b"\x1b[2J\xff"), "\u{fffd}[2J\u{fffd}");
         assert_eq!(text(&[b'x'; 5000]).len(), LONGEST_TEXT);
+        assert_eq!((text(&[1; 5000]).len(), text(&[0xff; 5000]).len()), (1023, 1023));
     }
 
     #[test]

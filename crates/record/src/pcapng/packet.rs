@@ -96,13 +96,14 @@ fn look_at(bytes: &[u8], order: Order) -> (Flags, u16) {
     (flags(word), note)
 }
 
-/// Keeps what options say of the frame in the body that `desc` was made of.
+/// Keeps what options say of the frame in the body that `desc` was made of; returns how many make no sense.
 #[cold]
-pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes) {
+pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes) -> u64 {
     let options = 20 + (desc.captured as usize).next_multiple_of(4);
     let mut kept = Vec::new();
-    copy(body.get(options..).unwrap_or_default(), order, &KEPT, &mut kept);
+    let senseless = copy(body.get(options..).unwrap_or_default(), order, &KEPT, &mut kept);
     desc.note = if kept.is_empty() { 0 } else { notes.push(desc.time, &kept) };
+    senseless
 }
 
 #[inline]

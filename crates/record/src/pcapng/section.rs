@@ -1,6 +1,7 @@
 //! Reading a section: its byte order, its interfaces, its frames.
 
 use super::block::{self, Order};
+use super::budget::Budget;
 use super::option::{Kept, copy, options, text};
 use super::packet::{self, Lane};
 use super::time::Clock;
@@ -41,9 +42,6 @@ const KEPT_OF_INTERFACE: [Kept; 13] = [
     (17, 8),
 ];
 
-/// The most bytes that are kept of a file's options of sections and interfaces, names and secrets.
-const MOST_KEPT: usize = 16 << 20;
-
 /// What is known of the section under the cursor, and of the file so far.
 #[derive(Debug)]
 pub(crate) struct Section {
@@ -58,8 +56,7 @@ pub(crate) struct Section {
     pub origins: Vec<Arc<Origin>>,
     options: Arc<Vec<u8>>,
     notes: Arc<Notes>,
-    /// Bytes of options kept so far.
-    kept: usize,
+    budget: Budget,
 }
 
 /// Whether a block holds no frame and is looked into all the same, unless it is too long.
@@ -68,8 +65,15 @@ fn is_kept(kind: u32) -> bool {
     matches!(kind, block::STATISTICS | tables::NAME_RESOLUTION | tables::DECRYPTION_SECRETS)
 }
 
-/// Room for more interfaces than a desc can tell apart.
-const MOST_INTERFACES: usize = u16::MAX as usize + 1;
+/// Enough for the files of a year, one an hour, behind one another. Bare as they may be, so many take half of what may
+/// be kept of a file.
+const MOST_INTERFACES: usize = 8192;
+
+/// What a bare interface takes in memory from here to the file written.
+const EACH_INTERFACE: usize = 1 << 10;
+
+/// How many hold the name of an interface at a time: the reader, the run, its sinks, their file, the report.
+const COPIES_OF_NAMES: usize = 5;
 
 impl Section {
     /// Before the first section header.
@@ -84,8 +88,13 @@ impl Section {
             origins: Vec::new(),
             options: Arc::default(),
             notes: Arc::default(),
-            kept: 0,
+            budget: Budget::default(),
         }
+    }
+
+    /// Things that the file says beyond frames, and that are not kept.
+    pub fn left_out(&self) -> u64 {
+        self.budget.left_out()
     }
 
     /// Appends a desc for each frame from `at` on that is all there, until `descs` is at its capacity.
@@ -137,6 +146,9 @@ impl Section {
                 matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
             let length = block::checked_length(length, known)?;
             if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
+                if is_kept(kind) {
+                    self.budget.leave_out(1);
+                }
                 return Ok(Some(Step::Skip(length as u64)));
             }
             let Some(whole) = rest.get(..length) else {
@@ -163,7 +175,7 @@ impl Section {
             _ => packet::simple(body, at, order, &self.lanes, self.last)?,
         };
         if desc.note != 0 {
-            packet::keep_note(&mut desc, body, order, &self.notes);
+            self.budget.leave_out(packet::keep_note(&mut desc, body, order, &self.notes));
         }
         self.last = desc.time;
         Ok(desc)
@@ -173,10 +185,12 @@ impl Section {
     #[cold]
     fn keep_block(&mut self, kind: u32, body: &[u8], order: Order) {
         if kind == block::STATISTICS {
-            self.statistics(body, order);
-        } else if self.kept + body.len() <= MOST_KEPT {
-            self.kept += body.len();
-            self.notes.push_table(tables::copy(kind, body, order));
+            return self.statistics(body, order);
+        }
+        let (block, senseless) = tables::copy(kind, body, order);
+        self.budget.leave_out(senseless);
+        if let Some(block) = block.filter(|block| self.budget.take(block.len())) {
+            self.notes.push_table(block);
         }
     }
 
@@ -203,10 +217,12 @@ impl Section {
             }
             None => return Err(Fault::damaged("a section header that is too short")),
         }
-        let mut options = Vec::new();
+        // Nobody asks for what was said of a section without interfaces.
+        if Arc::strong_count(&self.options) == 1 {
+            self.give_back(self.options.len());
+        }
         // Behind magic, version and length of the section.
-        self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION, &mut options);
-        self.options = Arc::new(options);
+        self.options = Arc::new(self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION));
         self.order = order;
         self.lanes.clear();
         Ok(Ok(length))
@@ -224,11 +240,12 @@ impl Section {
         }
         let mut interface = Interface::new("", LinkType(link), StampSource::File);
         interface.snap = snap;
+        let (mut name, mut description) = (String::new(), String::new());
         let (mut resolution, mut offset, mut fcs) = (DEFAULT_RESOLUTION, 0, 0);
         for (code, value) in options(rest, order) {
             match (code, value) {
-                (IF_NAME, _) => interface.name = text(value),
-                (IF_DESCRIPTION, _) => interface.description = text(value),
+                (IF_NAME, _) => name = text(value),
+                (IF_DESCRIPTION, _) => description = text(value),
                 (IF_TSRESOL, [value]) => resolution = *value,
                 (IF_FCSLEN, [value]) => fcs = *value,
                 (IF_TSOFFSET, _) => {
@@ -237,8 +254,12 @@ impl Section {
                 _ => {}
             }
         }
-        let mut kept = Vec::new();
-        self.keep(rest, order, &KEPT_OF_INTERFACE, &mut kept);
+        self.budget.charge(EACH_INTERFACE);
+        let letters = name.len() + description.len();
+        if letters > 0 && self.budget.take(COPIES_OF_NAMES * letters) {
+            (interface.name, interface.description) = (name, description);
+        }
+        let kept = self.keep(rest, order, &KEPT_OF_INTERFACE);
         let origin = Arc::new(Origin::new(&self.options, kept, &self.notes));
         interface.origin = Some(origin.clone());
         let lane = Lane { index: self.interfaces.len() as u16, clock: Clock::new(resolution, offset), snap };
@@ -253,18 +274,31 @@ impl Section {
     fn statistics(&mut self, body: &[u8], order: Order) {
         let Some(([id], rest)) = order.words::<1>(body).zip(body.get(12..)) else { return };
         let Some(lane) = self.lanes.get(id as usize).copied() else { return };
-        let mut statistics = statistics::parse(rest, order, lane.clock);
-        self.keep(rest, order, &[], &mut statistics.comments);
-        if let Some(origin) = self.origins.get(usize::from(lane.index)) {
-            origin.set_statistics(statistics);
+        let Some(origin) = self.origins.get(usize::from(lane.index)).cloned() else { return };
+        // They stand for those that were read before.
+        if let Some(earlier) = origin.take_statistics() {
+            self.give_back(earlier.comments.len());
         }
+        let mut statistics = statistics::parse(rest, order, lane.clock);
+        statistics.comments = self.keep(rest, order, &[]);
+        origin.set_statistics(statistics);
     }
 
-    /// Copies options to keep them, as long as there are not too many.
-    fn keep(&mut self, bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) {
-        if self.kept + bytes.len() <= MOST_KEPT {
-            copy(bytes, order, kept, to);
-            self.kept += to.len();
+    /// A copy of options to keep; empty if there is none to be kept, or no room.
+    fn keep(&mut self, bytes: &[u8], order: Order, kept: &[Kept]) -> Vec<u8> {
+        let mut found = Vec::new();
+        self.budget.leave_out(copy(bytes, order, kept, &mut found));
+        if found.is_empty() || !self.budget.take(found.len()) {
+            return Vec::new();
+        }
+        found.shrink_to_fit();
+        found
+    }
+
+    /// Options of so many bytes are kept no longer.
+    fn give_back(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.budget.give_back(bytes);
         }
     }
 }

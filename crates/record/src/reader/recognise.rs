@@ -1,6 +1,7 @@
 //! What a file is, by its first bytes.
 
 use super::Format;
+use crate::compression::Compression;
 use crate::error::{Fault, ReadError};
 use crate::pcap::{FILE_HEADER, FileHeader};
 use crate::pcapng::{SECTION_HEADER, Section};
@@ -14,6 +15,11 @@ pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadE
     let name = name.to_owned();
     if let Some((_, tool)) = COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Err(ReadError::Compressed { name, tool });
+    }
+    // What was compressed once is decompressed when this is looked at.
+    if let Some(again) = Compression::of_magic(bytes) {
+        let found = format!("it is compressed twice: undo one of them first ({} -dc)", again.name());
+        return Err(ReadError::NotACapture { name, found });
     }
     let Some(magic) = bytes.first_chunk::<4>() else {
         let found = if bytes.is_empty() { "it is empty".into() } else { format!("it has {} bytes", bytes.len()) };

@@ -7,7 +7,7 @@ use crate::pcapng::Encoder;
 use crate::statistics;
 use linerate_burst::block::View;
 use linerate_burst::{Desc, Flags, Interface, Ledger, LinkType, Nanos, StampSource};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Bytes of blocks that are put together before they are written.
@@ -97,56 +97,64 @@ impl Blocks {
         if !self.begun {
             self.push_section(view.interfaces);
         }
-        self.push_interfaces_of_files(view.interfaces);
-        self.push_tables();
+        self.push_interfaces_of_files(output, counts, view.interfaces)?;
+        self.push_tables(output, counts)?;
         for (desc, frame) in view.burst().iter() {
             let id = self.id(view.interfaces, desc.interface);
             let seen = &mut self.seen[id as usize];
             seen.first = seen.first.min(desc.time);
             seen.last = seen.last.max(desc.time);
             if desc.note != 0 || desc.flags.contains(Flags::LATE) {
-                self.push_special(id, desc, frame);
+                counts.forgotten += u64::from(!self.push_special(id, desc, frame));
             } else {
                 self.encoder.frame(id, desc, frame, &[]);
             }
             self.ends.push(self.encoder.bytes().len());
-            if self.encoder.bytes().len() >= PIECE {
-                self.write_out(output, counts)?;
-            }
+            self.write_pieces(output, counts)?;
         }
         self.write_out(output, counts)
     }
 
-    /// A frame that was commented on, or is late.
+    /// A frame that was commented on, or is late; false if its comments are not known any more.
     #[cold]
-    fn push_special(&mut self, id: u32, desc: &Desc, frame: &[u8]) {
+    fn push_special(&mut self, id: u32, desc: &Desc, frame: &[u8]) -> bool {
         let seen = &self.seen[id as usize];
         self.note.clear();
-        if let Some(origin) = &seen.origin {
-            origin.notes.append(desc, &mut self.note);
-        }
+        let is_known = seen.origin.as_ref().is_none_or(|origin| origin.notes.append(desc, &mut self.note));
         let flags = if seen.from_file { desc.flags.without(Flags::LATE) } else { desc.flags };
         self.encoder.frame(id, &Desc { flags, ..*desc }, frame, &self.note);
+        is_known
     }
 
     /// All interfaces of a file that was read are there in the one written, also those without a frame.
-    fn push_interfaces_of_files(&mut self, interfaces: &[Interface]) {
+    fn push_interfaces_of_files(
+        &mut self,
+        output: &mut Output,
+        counts: &mut Counts,
+        interfaces: &[Interface],
+    ) -> Result<(), Failure> {
         for index in self.known..interfaces.len() {
             if interfaces[index].origin.is_some() {
                 self.id(interfaces, index as u16);
+                self.write_pieces(output, counts)?;
             }
         }
         self.known = interfaces.len();
+        Ok(())
     }
 
     /// Names and secrets that files told since the last time; those a frame needs came before it.
-    fn push_tables(&mut self) {
-        for (notes, written) in &mut self.files {
-            for table in notes.tables(*written) {
+    fn push_tables(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
+        for file in 0..self.files.len() {
+            let (notes, written) = &mut self.files[file];
+            let tables = notes.tables(*written);
+            *written += tables.len();
+            for table in tables {
                 self.encoder.whole(&table);
-                *written += 1;
+                self.write_pieces(output, counts)?;
             }
         }
+        Ok(())
     }
 
     /// The interface in the file for one of the view, written where it is not there yet.
@@ -198,10 +206,13 @@ impl Blocks {
     /// Writes the statistics of all interfaces: those of the file that an interface was read from, else
     /// what the ledger knows.
     pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger) -> Result<(), Failure> {
-        self.push_tables();
+        self.push_tables(output, counts)?;
         let mut comment = statistics::text(run);
-        for (id, seen) in self.seen.iter().enumerate() {
-            let shared = self.seen.iter().filter(|other| other.name == seen.name).count() > 1;
+        let mut uses: HashMap<&str, usize> = HashMap::new();
+        self.seen.iter().for_each(|seen| *uses.entry(&seen.name).or_default() += 1);
+        let shared: Vec<bool> = self.seen.iter().map(|seen| uses[seen.name.as_str()] > 1).collect();
+        for (id, shared) in shared.into_iter().enumerate() {
+            let seen = &self.seen[id];
             let name = if shared { "" } else { &seen.name };
             let told = seen.origin.as_ref().and_then(|origin| origin.statistics());
             let mut statistics = told.unwrap_or_else(|| statistics::of_interface(run, name));
@@ -213,8 +224,15 @@ impl Blocks {
                 let time = statistics.last.unwrap_or(seen.last);
                 self.encoder.statistics(id as u32, time, &statistics, &std::mem::take(&mut comment));
             }
+            self.write_pieces(output, counts)?;
         }
         self.write_out(output, counts)
+    }
+
+    /// Writes what there is once it is a piece.
+    #[inline]
+    fn write_pieces(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
+        if self.encoder.bytes().len() >= PIECE { self.write_out(output, counts) } else { Ok(()) }
     }
 
     fn write_out(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {

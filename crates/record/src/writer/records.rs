@@ -5,8 +5,11 @@ use super::{Counts, Failure, put};
 use crate::file::Output;
 use crate::pcap;
 use linerate_burst::block::{RECORD_HEADER, View};
-use linerate_burst::{Desc, Interface, LinkType};
+use linerate_burst::{Desc, Interface, LinkType, Nanos};
 use std::ops::Range;
+
+/// The last second that a pcap file can hold, to its end.
+const LAST_TIME: Nanos = Nanos((u32::MAX as u64 + 1) * 1_000_000_000 - 1);
 
 /// A pcap file in the making.
 pub(super) struct Records {
@@ -36,20 +39,27 @@ impl Records {
         put(output, &header, counts, 0, |_| 0)
     }
 
-    /// Writes the frames of the link type that the file began with; in one piece where all are.
+    /// Writes the frames of the link type that the file began with, which is the first that it can have; in one piece
+    /// where all are.
     pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         let descs = view.burst().descs();
-        let Some(first) = descs.first() else { return Ok(()) };
-        self.begin(output, counts, link_of(view.interfaces, first))?;
-        let fits = |desc: &Desc| Some(link_of(view.interfaces, desc)) == self.link;
+        let link = |desc: &Desc| link_of(view.interfaces, desc);
+        if self.link.is_none()
+            && let Some(link) = descs.iter().map(link).find(|link| pcap::holds(*link))
+        {
+            self.begin(output, counts, link)?;
+        }
+        let fits = |desc: &Desc| Some(link(desc)) == self.link;
         let mut at = 0;
         let mut runs = Vec::new();
         while at < descs.len() {
             let run = descs[at..].iter().take_while(|desc| fits(desc)).count();
-            let other = descs[at + run..].iter().take_while(|desc| !fits(desc)).count();
+            let others = descs[at + run..].iter().take_while(|desc| !fits(desc));
+            let (mixed, unknown): (Vec<&Desc>, Vec<&Desc>) = others.partition(|desc| pcap::holds(link(desc)));
             runs.push(at..at + run);
-            counts.mixed += other as u64;
-            at += run + other;
+            counts.mixed += mixed.len() as u64;
+            counts.unknown += unknown.len() as u64;
+            at += run + mixed.len() + unknown.len();
         }
         runs.into_iter().try_for_each(|run| self.put_records(output, counts, view, run))
     }
@@ -67,6 +77,7 @@ impl Records {
             Some(last) => (last.offset + last.captured - first) as usize + RECORD_HEADER,
             None => 0,
         };
+        counts.beyond += descs.iter().filter(|desc| desc.time > LAST_TIME).count() as u64;
         let records = view.records(run.clone());
         if !self.micros {
             return put(output, records, counts, descs.len(), end_of);

@@ -140,6 +140,26 @@ fn pcap_leaves_other_link_types_out_and_says_so() {
 }
 
 #[test]
+fn frames_of_a_link_type_that_nobody_registered_stay_out_of_pcap() {
+    let interfaces = [40, 1, 0x4001].map(|link| Interface::new("", LinkType(link), StampSource::File));
+    for (format, counted) in [(Format::Pcap, [5, 2]), (Format::PcapMicros, [5, 2]), (Format::Pcapng, [5, 5])] {
+        let disk = Disk::new(usize::MAX, usize::MAX);
+        let mut writer = Writer::new(disk.output(), format);
+        let frames = [(0, 9), (1, 1), (2, 5), (1, 4), (0, 7)].map(|(id, length)| (id, Flags::NONE, length));
+        writer.accept(block(&frames[..1]).view(0, &interfaces)).unwrap();
+        writer.accept(block(&frames[1..]).view(0, &interfaces)).unwrap();
+        writer.finish(&Ledger::new()).unwrap();
+        let [received, written, failed, mixed] = counts(&writer);
+        assert_eq!(([received, written], failed, mixed), (counted, 0, 0));
+        let lengths: Vec<usize> = read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect();
+        assert_eq!(lengths, if written == 2 { vec![1, 4] } else { vec![9, 1, 5, 4, 7] });
+        assert_eq!(writer.hint().is_some_and(|hint| hint.contains("3 frames left out")), written == 2);
+    }
+    let mut writer = Writer::new(Disk::new(usize::MAX, usize::MAX).output(), Format::Pcap);
+    assert!(writer.begin(LinkType(0x4001)).unwrap_err().to_string().contains("write pcapng"));
+}
+
+#[test]
 fn a_file_without_frames_is_a_capture_file() {
     for format in [Format::Pcap, Format::Pcapng] {
         let disk = Disk::new(usize::MAX, 1);

@@ -113,6 +113,10 @@ impl RxQueue for FaultyRx {
         if self.line.waits() || self.failure.is_some() { None } else { self.inner.wake() }
     }
 
+    fn is_at_work(&self) -> bool {
+        self.failure.is_none() && self.inner.is_at_work()
+    }
+
     /// The account of the wrapped queue, with what happened behind it.
     fn counters(&self, ledger: &mut Ledger) {
         let mut inner = Ledger::new();

@@ -1,0 +1,272 @@
+//! Inputs made to take memory or time, and things that are no capture files: bounded, left at once, told apart.
+
+use linerate_tests::support::program::{Ended, Running, launch, run};
+use linerate_tests::support::{Scratch, frames, has_tools, records};
+use rustix::fs::{CWD, FileType, mknodat};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a run may take, in KiB, whatever it reads.
+const MOST_MEMORY: u64 = 64 << 10;
+/// Processor time of a run that has hardly anything to do, in seconds, on a busy and slow machine.
+const MOST_WORK: f64 = 5.0;
+/// How long an end may take there.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = (12 + body.len() as u32).to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &length].concat()
+}
+
+fn section() -> Vec<u8> {
+    block(0x0a0d_0d0a, &[&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat())
+}
+
+fn interface(options: &[u8]) -> Vec<u8> {
+    block(1, &[&[1, 0, 0, 0, 0, 0, 0, 0], options].concat())
+}
+
+fn frame() -> Vec<u8> {
+    block(6, &[&[0u32, 0, 1, 60, 60].map(u32::to_le_bytes).concat()[..], &[0; 60]].concat())
+}
+
+fn option(code: u8, value: &[u8]) -> Vec<u8> {
+    [&[code, 0][..], &(value.len() as u16).to_le_bytes(), value].concat()
+}
+
+/// A file that holds `head`, `again` so many times, and `tail`, compressed by a program.
+fn compressed(scratch: &Scratch, program: &str, head: &[u8], (again, times): (&[u8], usize), tail: &[u8]) -> String {
+    let path = scratch.file(&format!("{times}.{program}"));
+    let mut child = Command::new(program)
+        .args(["-1", "-q", "-c"])
+        .stdin(Stdio::piped())
+        .stdout(File::create(&path).unwrap())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(head).unwrap();
+    let many = (1 << 20) / again.len() + 1;
+    let piece = again.repeat(many);
+    (0..times / many).for_each(|_| input.write_all(&piece).unwrap());
+    input.write_all(&again.repeat(times % many)).unwrap();
+    input.write_all(tail).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    path
+}
+
+/// The end of a run, the most memory it took in KiB, and its processor time in seconds, as far as that shows from outside.
+fn watched(running: Running) -> (Ended, u64, f64) {
+    let (mut memory, mut work) = (0, 0.0);
+    while let Some(text) = running.proc_status("VmHWM") {
+        memory = text.trim_end_matches(" kB").parse().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
+        if let (Some(user), Some(system)) = (ticks(11), ticks(12)) {
+            work = (user + system) / 100.0;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    (running.end(), memory, work)
+}
+
+/// Counts and copies a file; both must be content, or fail with `error`, and take next to nothing.
+fn is_bounded(scratch: &Scratch, path: &str, more: &[&str], error: Option<&str>) -> Vec<Ended> {
+    let output = scratch.file("copy.pcapng");
+    let runs = [vec!["count", "-r", path, "--json"], vec!["capture", "-q", "-r", path, "-w", &output, "--json"]];
+    let check = |arguments: &Vec<&str>| {
+        let (ended, memory, work) = watched(launch(&[&arguments[..], more].concat()));
+        assert!(memory < MOST_MEMORY, "{arguments:?} took {memory} KiB");
+        assert!(work < MOST_WORK, "{arguments:?} took {work} s");
+        match error {
+            Some(error) => ended.with_status(1).says(error),
+            None => ended.good(),
+        }
+    };
+    runs.iter().map(check).collect()
+}
+
+#[test]
+fn millions_of_empty_tables_take_no_memory() {
+    if !has_tools(&["gzip", "zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let tail = [interface(&[]), frame()].concat();
+    for program in ["gzip", "zstd"] {
+        let path = compressed(&scratch, program, &section(), (&block(4, &[]), 4_000_000), &tail);
+        for ended in is_bounded(&scratch, &path, &[], None) {
+            assert_eq!(ended.json()["accounts"][0]["received"], 1);
+        }
+    }
+    // A name that is one takes four times its bytes in memory.
+    let name = block(4, &[1, 0, 6, 0, 127, 0, 0, 1, b'a', 0, 0, 0]);
+    let path = compressed(&scratch, "zstd", &section(), (&name, 1_000_000), &tail);
+    for ended in is_bounded(&scratch, &path, &[], None) {
+        let left_out = &ended.json()["accounts"][0]["notes"]["file_left_out"];
+        assert!(left_out.as_u64().unwrap() > 700_000, "{left_out} left out");
+    }
+}
+
+#[test]
+fn thousands_of_interfaces_take_little_and_a_million_are_refused() {
+    if !has_tools(&["zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let named = interface(&[option(2, &[1; 1024]), option(3, &[1; 1024])].concat());
+    let path = compressed(&scratch, "zstd", &section(), (&named, 8_192), &frame());
+    for more in [&[][..], &["--filter", "tcp port 80 or udp"]] {
+        is_bounded(&scratch, &path, more, None);
+    }
+    for (interface, count) in [(named, 16_384), (interface(&[]), 1_000_000)] {
+        let path = compressed(&scratch, "zstd", &section(), (&interface, count), &frame());
+        is_bounded(&scratch, &path, &[], Some("more than 8192 interfaces in one file"));
+    }
+}
+
+#[test]
+fn a_million_sections_or_options_are_read() {
+    if !has_tools(&["zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let tail = [section(), interface(&[]), frame()].concat();
+    let path = compressed(&scratch, "zstd", &section(), (&section(), 1_000_000), &tail);
+    is_bounded(&scratch, &path, &[], None);
+    let options = option(1, &[]).repeat(100_000);
+    let path = compressed(&scratch, "zstd", &section(), (&interface(&options), 1_000), &frame());
+    is_bounded(&scratch, &path, &[], None);
+}
+
+/// 256 GB of blocks without a frame, 4 GB each, which lie on the disk as a few bytes.
+fn desert(scratch: &Scratch) -> String {
+    let path = scratch.file("desert.pcapng");
+    let file = File::create(&path).unwrap();
+    let begin = [section(), interface(&[])].concat();
+    file.write_all_at(&begin, 0).unwrap();
+    let length = u32::MAX - 3;
+    let head = [0x0bad_u32.to_le_bytes(), length.to_le_bytes()].concat();
+    (0..64).for_each(|n| file.write_all_at(&head, begin.len() as u64 + n * u64::from(length)).unwrap());
+    path
+}
+
+#[test]
+fn a_file_without_frames_can_be_left() {
+    let scratch = Scratch::new();
+    let (path, output) = (desert(&scratch), scratch.file("out.pcapng"));
+    let verbs = [
+        vec!["count", "-r", &path],
+        vec!["capture", "-q", "-r", &path, "-w", &output],
+        vec!["flows", "-q", "-r", &path],
+        vec!["count", "-i", "faulty:pcap:FILE"],
+    ];
+    let faulty = format!("faulty:pcap:{path}");
+    for mut arguments in verbs {
+        arguments.iter_mut().filter(|word| word.starts_with("faulty")).for_each(|word| *word = &faulty);
+        let running = launch(&arguments);
+        running.wait_until_open();
+        std::thread::sleep(Duration::from_millis(500));
+        let asked = Instant::now();
+        running.interrupt().good();
+        assert!(asked.elapsed() < MOST_PATIENCE, "{arguments:?} ended {:?} after Ctrl-C", asked.elapsed());
+        let started = Instant::now();
+        run(&[&arguments[..], &["--seconds", "1"]].concat()).good();
+        assert!(started.elapsed() < MOST_PATIENCE, "{arguments:?} took {:?} for 1 s", started.elapsed());
+    }
+}
+
+#[test]
+fn a_file_without_frames_holds_no_other_port_up() {
+    let scratch = Scratch::new();
+    let (path, fifo, all) = (desert(&scratch), fifo(&scratch), frames::sample());
+    let running = launch(&["count", "-r", &path, "-r", &fifo, "--json"]);
+    running.wait_until_open();
+    let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    let file = scratch.file("sample.pcap");
+    records::write(&file, &all);
+    pipe.write_all(&std::fs::read(file).unwrap()).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let ended = running.interrupt().good();
+    assert!(ended.output.contains(&format!("\"frames\":{}", all.len())), "{}", ended.output);
+}
+
+fn fifo(scratch: &Scratch) -> String {
+    let path = scratch.file("fifo");
+    mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+    path
+}
+
+#[test]
+fn a_fifo_without_a_writer_or_one_that_stalls_can_be_left() {
+    let scratch = Scratch::new();
+    let fifo = fifo(&scratch);
+    for stalls in [false, true] {
+        let running = launch(&["count", "-r", &fifo]);
+        running.wait_until_open();
+        let mut pipe = stalls.then(|| OpenOptions::new().write(true).open(&fifo).unwrap());
+        if let Some(pipe) = &mut pipe {
+            pipe.write_all(&[section(), interface(&[]), frame()[..40].to_vec()].concat()).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let asked = Instant::now();
+        running.interrupt().good();
+        assert!(asked.elapsed() < MOST_PATIENCE, "{:?}", asked.elapsed());
+    }
+}
+
+#[test]
+fn what_is_no_capture_file_is_told_at_once() {
+    let scratch = Scratch::new();
+    let socket = scratch.file("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let cases = [
+        (scratch.file(""), "it is a directory: name the files in it"),
+        (socket, "it is a socket: name a file"),
+        ("/dev/zero".to_owned(), "it begins with \\x00\\x00\\x00\\x00"),
+        ("/dev/null".to_owned(), "it is empty"),
+        ("/proc/cpuinfo".to_owned(), "not a pcap or pcapng file"),
+        ("/proc/self/mem".to_owned(), "/proc/self/mem"),
+    ];
+    for (path, error) in cases {
+        is_bounded(&scratch, &path, &[], Some(error));
+    }
+}
+
+#[test]
+fn bombs_are_read_in_bounded_memory() {
+    if !has_tools(&["gzip", "zstd"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let zeros = vec![0; 1 << 20];
+    // 10 GB each: a short file many times behind itself.
+    let bomb = |program: &str, head: &[u8]| {
+        let (first, rest) = (
+            compressed(&scratch, program, head, (&zeros, 64), &[]),
+            compressed(&scratch, program, &[], (&zeros, 65), &[]),
+        );
+        let path = scratch.file(&format!("bomb.{program}"));
+        let bytes = [std::fs::read(first).unwrap(), std::fs::read(rest).unwrap().repeat(156)].concat();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    for program in ["gzip", "zstd"] {
+        is_bounded(&scratch, &bomb(program, &[]), &[], Some("it begins with \\x00\\x00\\x00\\x00"));
+        let sound = [section(), interface(&[]), frame()].concat();
+        is_bounded(&scratch, &bomb(program, &sound), &[], Some("a block of 0 bytes"));
+        // Zeros are records of no bytes: frames, of which there are a lot.
+        let classic = linerate::record::pcap::file_header(linerate::burst::LinkType::ETHERNET);
+        let path = bomb(program, &classic);
+        let (ended, memory, _) = watched(launch(&["count", "-r", &path, "--seconds", "1"]));
+        ended.good();
+        assert!(memory < MOST_MEMORY, "{memory} KiB");
+        let twice = compressed(&scratch, program, &std::fs::read(&path).unwrap(), (b"x", 0), &[]);
+        is_bounded(&scratch, &twice, &[], Some("it is compressed twice"));
+    }
+}
