@@ -55,7 +55,7 @@ impl Block {
 
     /// An empty block in this memory.
     pub fn over(memory: Memory) -> Self {
-        let mut block = Block { next: memory.layout().body, memory, frames: 0 };
+        let mut block = Block { next: memory.layout().body(), memory, frames: 0 };
         block.open(0, 0);
         block
     }
@@ -68,7 +68,7 @@ impl Block {
         let start = self.next + RECORD_HEADER;
         let end = start + frame.len();
         let layout = self.memory.layout();
-        if end + TAIL > layout.bytes || self.frames == layout.frames {
+        if end + TAIL > layout.bytes() || self.frames == layout.frames() {
             return false;
         }
         let desc = Desc { offset: start as u32, captured: frame.len() as u32, ..*desc };
@@ -167,7 +167,7 @@ impl Block {
 
     /// Empties the block; its memory stays.
     pub fn clear(&mut self) {
-        self.next = self.memory.layout().body;
+        self.next = self.memory.layout().body();
         self.frames = 0;
     }
 
@@ -186,7 +186,7 @@ impl Block {
 
     /// Lets readers of shared memory see all frames so far.
     pub fn commit(&mut self, state: &Committed) {
-        let used = self.next - self.memory.layout().body;
+        let used = self.next - self.memory.layout().body();
         self.memory.commit(self.frames as u32, used as u32, state);
     }
 

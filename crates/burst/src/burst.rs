@@ -13,8 +13,10 @@ use std::ops::Range;
 
 /// A run of frames with their descs, borrowed from whoever owns the memory.
 ///
-/// Every frame lies inside the memory and [`TAIL`] readable bytes lie behind it: checked once when the
-/// burst is made, never again.
+/// Every frame lies inside the memory and [`TAIL`] mapped bytes lie behind it: checked once when the
+/// burst is made, never again. The bytes of frames belong to whoever holds the burst. Those behind a frame do not: the kernel
+/// or another process may be writing there, so nobody reads them, not even to throw them away. That they are mapped
+/// is for processors that ask for memory ahead, and for loads that leave bytes out under a mask.
 #[derive(Clone, Copy)]
 pub struct Burst<'a> {
     base: *const u8,
@@ -37,7 +39,7 @@ pub struct Misplaced {
 
 impl fmt::Display for Misplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "desc {} points outside its memory (a frame needs {TAIL} readable bytes behind it)", self.index)
+        write!(f, "desc {} points outside its memory (a frame needs {TAIL} mapped bytes behind it)", self.index)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Copying frames out of many lanes into one block, in the order of a merge.
 //!
-//! Unsafe because it copies whole vectors, over the end of a frame at both sides: every burst has [`TAIL`] readable
-//! bytes behind its frames, every block as many writable ones behind its end. What is written behind a frame is
-//! written again by the next.
+//! Unsafe because it copies whole vectors. They are *written* over the end of a frame: every block has [`TAIL`] bytes
+//! behind its end, and what is written behind a frame is written again by the next. Nothing is *read* over the end of one:
+//! the kernel, or another process, may be writing there (the next chunk of an AF_XDP memory, the next record of a
+//! shared block), which no read may race with even if nobody looks at what it brought.
 #![allow(unsafe_code)]
 
 use crate::memory::Stretch;
@@ -59,7 +60,7 @@ pub(crate) fn gather(
 ) -> Copied {
     let dense = lanes.iter().all(Burst::is_dense);
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
+    if Masked::is_there() {
         // SAFETY: the processor has what the functions need.
         return unsafe {
             match dense {
@@ -69,25 +70,25 @@ pub(crate) fn gather(
         };
     }
     match dense {
-        true => gather_anywhere::<false>(stretch, lanes, picks, finish),
-        false => gather_anywhere::<true>(stretch, lanes, picks, finish),
+        true => gather_anywhere::<false, Overlapping>(stretch, lanes, picks, finish),
+        false => gather_anywhere::<true, Overlapping>(stretch, lanes, picks, finish),
     }
 }
 
 /// The same loop, compiled for 64-byte vectors: a short frame is one load and one store.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
 fn gather_avx512<const PREFETCH: bool>(
     stretch: &mut Stretch<'_>,
     lanes: &[Burst<'_>],
     picks: &[Pick],
     finish: &mut impl Finish,
 ) -> Copied {
-    gather_anywhere::<PREFETCH>(stretch, lanes, picks, finish)
+    gather_anywhere::<PREFETCH, Masked>(stretch, lanes, picks, finish)
 }
 
 #[inline(always)]
-fn gather_anywhere<const PREFETCH: bool>(
+fn gather_anywhere<const PREFETCH: bool, C: Copying>(
     stretch: &mut Stretch<'_>,
     lanes: &[Burst<'_>],
     picks: &[Pick],
@@ -128,14 +129,13 @@ fn gather_anywhere<const PREFETCH: bool>(
         let captured = desc.captured.min(source.captured);
         (desc.captured, desc.offset) = (captured, (at + RECORD_HEADER) as u32);
         let header = clock.header(desc);
-        // SAFETY: there is room for a record with all of the frame and TAIL bytes behind it; the frame has TAIL readable
-        // bytes behind it (the promise of a burst), and it lies elsewhere, since what is handed out of this memory
-        // cannot live beside `&mut`.
+        // SAFETY: there is room for a record with all of the frame and TAIL bytes behind it; the frame lies elsewhere, since
+        // what is handed out of this memory cannot live beside `&mut`.
         unsafe {
             let record = base.add(at);
             prefetch_to_write(record.wrapping_add(WRITE_AHEAD));
             record.cast::<[u8; RECORD_HEADER]>().write_unaligned(header);
-            copy_over::<PREFETCH>(frame.as_ptr(), record.add(RECORD_HEADER), captured as usize);
+            C::copy::<PREFETCH>(frame.as_ptr(), record.add(RECORD_HEADER), captured as usize);
         }
         at += RECORD_HEADER + captured as usize;
         frames += 1;
@@ -153,26 +153,94 @@ const DENSE_AHEAD: usize = 1024;
 /// Bytes copied at a time.
 const VECTOR: usize = 64;
 
-/// Copies `length` bytes, and up to 63 more.
-///
-/// # Safety
-/// `length` and [`TAIL`] more bytes are readable at `from` and writable at `to`, and do not overlap.
-#[inline(always)]
-unsafe fn copy_over<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
-    const { assert!(TAIL >= VECTOR) };
-    let mut done = 0;
-    loop {
-        if !PREFETCH {
-            prefetch(from.wrapping_add(done + DENSE_AHEAD));
-        }
-        // SAFETY: `done` is below `length`, or both are 0; TAIL bytes behind are there too.
+/// How the bytes of one frame are copied.
+trait Copying {
+    /// Copies `length` bytes. No byte behind them is read; up to 63 behind them are written.
+    ///
+    /// # Safety
+    /// `length` bytes are readable at `from`, they and [`TAIL`] more writable at `to`, and these do not overlap.
+    unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize);
+}
+
+/// The last vector is loaded under a mask: what it leaves out is not accessed.
+#[cfg(target_arch = "x86_64")]
+struct Masked;
+
+#[cfg(target_arch = "x86_64")]
+impl Masked {
+    fn is_there() -> bool {
+        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("bmi2")
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Copying for Masked {
+    #[inline(always)]
+    unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
+        use std::arch::x86_64::{_bzhi_u64, _mm512_loadu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_epi8};
+        const { assert!(TAIL >= VECTOR) };
+        let mut done = 0;
+        // SAFETY: only called where the processor has these instructions. Whole vectors are read below `length`, of the last
+        // one only what the mask says; TAIL bytes may be written behind.
         unsafe {
-            let bytes = from.add(done).cast::<[u8; VECTOR]>().read_unaligned();
-            to.add(done).cast::<[u8; VECTOR]>().write_unaligned(bytes);
+            while length - done > VECTOR {
+                if !PREFETCH {
+                    prefetch(from.wrapping_add(done + DENSE_AHEAD));
+                }
+                _mm512_storeu_epi8(to.add(done).cast(), _mm512_loadu_epi8(from.add(done).cast()));
+                done += VECTOR;
+            }
+            if !PREFETCH {
+                prefetch(from.wrapping_add(done + DENSE_AHEAD));
+            }
+            let mask = _bzhi_u64(u64::MAX, (length - done) as u32);
+            _mm512_storeu_epi8(to.add(done).cast(), _mm512_maskz_loadu_epi8(mask, from.add(done).cast()));
         }
-        done += VECTOR;
-        if done >= length {
-            return;
+    }
+}
+
+/// The last vector ends where the frame ends, over what was copied before.
+struct Overlapping;
+
+impl Copying for Overlapping {
+    #[inline(always)]
+    unsafe fn copy<const PREFETCH: bool>(from: *const u8, to: *mut u8, length: usize) {
+        /// Copies `N` bytes.
+        #[inline(always)]
+        unsafe fn some<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(at).cast::<[u8; N]>().write_unaligned(from.add(at).cast::<[u8; N]>().read_unaligned()) };
+        }
+        const HALF: usize = VECTOR / 2;
+        const QUARTER: usize = VECTOR / 4;
+        // SAFETY: all reads and writes lie below `length`.
+        unsafe {
+            if length >= VECTOR {
+                let mut done = 0;
+                while length - done > VECTOR {
+                    if !PREFETCH {
+                        prefetch(from.wrapping_add(done + DENSE_AHEAD));
+                    }
+                    some::<VECTOR>(from, to, done);
+                    done += VECTOR;
+                }
+                if !PREFETCH {
+                    prefetch(from.wrapping_add(done + DENSE_AHEAD));
+                }
+                return some::<VECTOR>(from, to, length - VECTOR);
+            }
+            if !PREFETCH {
+                prefetch(from.wrapping_add(DENSE_AHEAD));
+            }
+            if length >= HALF {
+                some::<HALF>(from, to, 0);
+                some::<HALF>(from, to, length - HALF);
+            } else if length >= QUARTER {
+                some::<QUARTER>(from, to, 0);
+                some::<QUARTER>(from, to, length - QUARTER);
+            } else {
+                std::ptr::copy_nonoverlapping(from, to, length);
+            }
         }
     }
 }
@@ -224,5 +292,52 @@ impl Clock {
             self.begins = self.second * SECOND;
         }
         crate::slot::record_header(self.second as u32, within as u32, desc.captured, desc.wire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+    /// A page with nothing mapped behind it: whoever reads over its end is stopped.
+    fn page_at_the_edge() -> *mut u8 {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping of two pages, of which the second is given up.
+        unsafe {
+            let map = mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, access, flags).unwrap();
+            munmap(map.wrapping_byte_add(PAGE), PAGE).unwrap();
+            map.cast()
+        }
+    }
+
+    const PAGE: usize = 4096;
+
+    fn copies<C: Copying>(page: *mut u8) {
+        for length in (0..=300).chain([1514, 4000, PAGE]) {
+            let mut to = vec![0xee; length + 2 * TAIL];
+            // SAFETY: the last bytes of the page, and room for TAIL bytes more.
+            let from = unsafe {
+                let from = page.add(PAGE - length);
+                (0..length).for_each(|at| from.add(at).write((at * 7 + length) as u8));
+                C::copy::<true>(from, to.as_mut_ptr(), length);
+                C::copy::<false>(from, to.as_mut_ptr(), length);
+                std::slice::from_raw_parts(from, length)
+            };
+            assert!(to[..length] == *from, "{length} bytes differ");
+            assert!(to[length + TAIL..].iter().all(|byte| *byte == 0xee), "written too far behind {length} bytes");
+        }
+    }
+
+    #[test]
+    fn no_byte_behind_a_frame_is_read() {
+        let page = page_at_the_edge();
+        copies::<Overlapping>(page);
+        #[cfg(target_arch = "x86_64")]
+        if Masked::is_there() {
+            copies::<Masked>(page);
+        }
+        // SAFETY: mapped above, and nobody looks at it any more.
+        unsafe { munmap(page.cast(), PAGE).unwrap() };
     }
 }

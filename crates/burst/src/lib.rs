@@ -46,8 +46,8 @@ pub use sink::{Sink, SinkError};
 pub use slot::Layout;
 pub use time::{Horizon, Nanos};
 
-/// Bytes behind the last frame of any burst that may be read (never used), so that copy kernels may
-/// load whole vectors. Blocks keep as many writable bytes behind their end.
+/// Bytes behind each frame of any burst that are mapped. They are not to be read: they belong to others, who may be writing
+/// there. Blocks keep as many behind their end, which are written, so that copy kernels may store whole vectors.
 pub const TAIL: usize = 64;
 
 /// The longest frame any part of linerate handles, in bytes: libpcap's `MAXIMUM_SNAPLEN`

@@ -108,7 +108,7 @@ pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
 impl Memory {
     /// Memory of this process alone; in huge pages where that is worth it and the system has them.
     pub fn private(layout: Layout) -> Self {
-        let owner = if layout.bytes >= HUGE_PAGE { Pages::new(layout.bytes) } else { None };
+        let owner = if layout.bytes() >= HUGE_PAGE { Pages::new(layout.bytes()) } else { None };
         if let Some(pages) = owner {
             return Memory { base: pages.base(), layout, owner: Some(Arc::new(pages)) };
         }
@@ -122,7 +122,7 @@ impl Memory {
     /// Memory that others may read.
     ///
     /// # Safety
-    /// `layout.bytes` bytes from `base` on, which is a multiple of 64, are mapped, readable and writable as long as
+    /// `layout.bytes()` bytes from `base` on, which is a multiple of 64, are mapped, readable and writable as long as
     /// `owner` lives, and nobody but this value writes there.
     pub unsafe fn shared(base: NonNull<u8>, layout: Layout, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Memory { base, layout, owner: Some(owner) }
@@ -140,19 +140,19 @@ impl Memory {
     /// If they do not lie inside.
     #[inline]
     pub(crate) fn stretch(&mut self, frames: usize, next: usize) -> Stretch<'_> {
-        let Layout { bytes, frames: most, body } = self.layout;
+        let (bytes, most, body) = (self.layout.bytes(), self.layout.frames(), self.layout.body());
         assert!(frames <= most && body <= next && next + TAIL <= bytes);
         Stretch { base: self.base.as_ptr(), frames, most, next, end: bytes, memory: PhantomData }
     }
 
     fn allocation(layout: Layout) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(layout.bytes, Layout::ALIGN).expect("a layout fits 32 bits")
+        std::alloc::Layout::from_size_align(layout.bytes(), Layout::ALIGN).expect("a layout fits 32 bits")
     }
 
     /// The first `frames` descs, which are written.
     #[inline]
     pub(crate) fn descs(&self, frames: usize) -> &[Desc] {
-        debug_assert!(frames <= self.layout.frames);
+        debug_assert!(frames <= self.layout.frames());
         // SAFETY: the layout has room for so many descs, every pattern of bits is one, the memory began zeroed, and
         // it is written through `&mut self` alone.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(Layout::DESCS).cast(), frames) }
@@ -172,7 +172,7 @@ impl Memory {
     /// If they are not all records.
     #[inline]
     pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
-        assert!(self.layout.body <= start && start <= end && end <= self.layout.bytes);
+        assert!(self.layout.body() <= start && start <= end && end <= self.layout.bytes());
         // SAFETY: inside, initialised (it began zeroed), and written through `&mut self` alone.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start), end - start) }
     }
@@ -185,7 +185,7 @@ impl Memory {
     pub(crate) fn write(&mut self, index: usize, start: usize, desc: &Desc, frame: &[u8]) {
         let header = record_header_of(desc);
         let end = start + header.len() + frame.len();
-        assert!(index < self.layout.frames && self.layout.body <= start && end + TAIL <= self.layout.bytes);
+        assert!(index < self.layout.frames() && self.layout.body() <= start && end + TAIL <= self.layout.bytes());
         // SAFETY: the asserted limits hold record and desc; the frame lies elsewhere, since what is handed out of this
         // memory cannot live beside `&mut self`.
         unsafe {

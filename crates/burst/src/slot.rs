@@ -118,15 +118,17 @@ const _: () = {
     assert!(std::mem::offset_of!(Header, closed) == 108);
 };
 
-/// Where the parts of a block lie.
+/// Where the parts of a block lie. Blocks are written where this says, so nobody makes one up: there are the checked ways
+/// below alone.
+///
+/// ```compile_fail,E0451
+/// linerate_burst::Layout { bytes: 64, frames: 1 << 20, body: 0 };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of the whole block.
-    pub bytes: usize,
-    /// Most frames.
-    pub frames: usize,
-    /// Where the records begin.
-    pub body: usize,
+    bytes: usize,
+    frames: usize,
+    body: usize,
 }
 
 impl Layout {
@@ -145,6 +147,34 @@ impl Layout {
         let records = records.max(MAX_FRAME + RECORD_HEADER);
         let bytes = body.checked_add(records)?.checked_add(TAIL)?.checked_next_multiple_of(Layout::ALIGN)?;
         (frames > 0 && u32::try_from(bytes).is_ok()).then_some(Layout { bytes, frames, body })
+    }
+
+    /// A block as another process says that it is laid out; `None` if its parts overlap, do not lie where they may, or have no
+    /// room for a frame of [`MAX_FRAME`].
+    pub fn told(bytes: usize, frames: usize, body: usize) -> Option<Layout> {
+        let descs = frames.checked_mul(size_of::<Desc>())?.checked_add(Layout::DESCS)?;
+        let end = body.checked_add(RECORD_HEADER + MAX_FRAME + TAIL)?;
+        let lie_apart = frames > 0 && descs <= body && end <= bytes && u32::try_from(bytes).is_ok();
+        let aligned = body.is_multiple_of(Layout::ALIGN) && bytes.is_multiple_of(Layout::ALIGN);
+        (lie_apart && aligned).then_some(Layout { bytes, frames, body })
+    }
+
+    /// Bytes of the whole block.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Most frames.
+    #[inline]
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Where the records begin.
+    #[inline]
+    pub fn body(&self) -> usize {
+        self.body
     }
 
     /// A block of exactly `bytes` with as many descs as frames of 60 bytes fit; `None` unless that is a
@@ -173,6 +203,26 @@ mod tests {
             assert_eq!((layout.body % Layout::ALIGN, layout.bytes), (0, bytes));
         }
         assert_eq!([0, 4096, (1 << 20) + 1, 8 << 30].map(Layout::slot), [None; 4]);
+    }
+
+    #[test]
+    fn a_layout_that_cannot_be_is_none() {
+        let Layout { bytes, frames, body } = Layout::slot(1 << 20).unwrap();
+        assert_eq!(Layout::told(bytes, frames, body), Layout::slot(1 << 20));
+        let least = body + RECORD_HEADER + MAX_FRAME + TAIL;
+        for (bytes, frames, body) in [
+            (64, 1 << 20, 0),
+            (bytes, 0, body),
+            (bytes, (body - Layout::DESCS) / 32 + 1, body),
+            (bytes, usize::MAX, body),
+            (bytes, 1, body + 1),
+            (bytes, 1, usize::MAX - 4095),
+            (bytes - 1, frames, body),
+            (least / Layout::ALIGN * Layout::ALIGN, frames, body),
+            (1 << 32, frames, body),
+        ] {
+            assert_eq!(Layout::told(bytes, frames, body), None, "{bytes} {frames} {body}");
+        }
     }
 
     #[test]

@@ -98,7 +98,7 @@ proptest! {
             if late { pick.late() } else { pick }
         }).collect();
         let layout = Layout::of(0, frames).unwrap();
-        let front = layout.bytes - layout.body - TAIL - 2 * RECORD_HEADER - 1515 - room;
+        let front = layout.bytes() - layout.body() - TAIL - 2 * RECORD_HEADER - 1515 - room;
         let change = Change { cuts, leaves_out };
         let by_one = fill(layout, front, &picks, |block, picks| block.gather(&lanes, picks, &mut change.clone()));
         let run = |helper: &mut Helper| {

@@ -129,7 +129,7 @@ fn check(lanes: &[Lane], mut picks: &[Pick], room: Room, finish: &mut impl Finis
         let kept = picks.iter().take(room.picks).filter_map(|pick| finished(&lanes, *pick, finish));
         let wanted: usize = kept.map(|(_, frame)| RECORD_HEADER + frame.len()).sum();
         let wanted = wanted.saturating_add_signed(room.more).max(RECORD_HEADER + longest);
-        let front = vec![0xdd; layout.bytes - TAIL - layout.body - RECORD_HEADER - wanted];
+        let front = vec![0xdd; layout.bytes() - TAIL - layout.body() - RECORD_HEADER - wanted];
         for block in [&mut gathered, &mut pushed] {
             block.clear();
             assert!(block.push(&Desc::new(Nanos(5), 0, 0), &front));

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// frames that arrived in between, and a file may describe a new interface just before its first frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// Frames ready now, oldest first; may be empty.
+    /// Frames ready now, oldest first; may be empty. Until they are consumed nobody writes to them. The bytes behind a frame
+    /// ([`linerate_burst::TAIL`] of them are mapped) may be written by others at any time, and are not to be read.
     pub burst: Burst<'a>,
     /// No frame that is not in `burst` is older than this.
     pub horizon: Horizon,

@@ -10,7 +10,7 @@ use crate::layout::{LEAST_SLOTS, MOST_SLOT_BYTES, MOST_SLOTS, state};
 use crate::mapping::Mapping;
 use crate::pages::{self, Pages};
 use linerate_burst::slot::Header;
-use linerate_burst::{Block, Desc, Interface, Layout, MAX_FRAME, Nanos, RECORD_HEADER, TAIL};
+use linerate_burst::{Block, Interface, Layout, Nanos};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
@@ -91,10 +91,10 @@ impl Arena {
         word(offset_of!(layout::Arena, interface_room), INTERFACES);
         word(offset_of!(layout::Arena, slots), shape.slots);
         long(offset_of!(layout::Arena, slots_offset), Shape::SLOTS as u64);
-        long(offset_of!(layout::Arena, slot_bytes), shape.layout.bytes as u64);
+        long(offset_of!(layout::Arena, slot_bytes), shape.layout.bytes() as u64);
         long(offset_of!(layout::Arena, arena_bytes), shape.bytes() as u64);
-        word(offset_of!(layout::Arena, frames), shape.layout.frames as u32);
-        word(offset_of!(layout::Arena, body), shape.layout.body as u32);
+        word(offset_of!(layout::Arena, frames), shape.layout.frames() as u32);
+        word(offset_of!(layout::Arena, body), shape.layout.body() as u32);
         word(offset_of!(layout::Arena, page_bytes), page as u32);
         word(offset_of!(layout::Arena, node), options.node.unwrap_or(ANY_NODE));
         long(offset_of!(layout::Arena, generation), generation);
@@ -132,20 +132,16 @@ impl Arena {
         let Shape { slots, .. } = options.shape().map_err(|error| error.to_string())?;
         let frames = word(offset_of!(layout::Arena, frames)) as usize;
         let body = word(offset_of!(layout::Arena, body)) as usize;
-        let shape = Shape { slots, layout: Layout { bytes: slot_bytes, frames, body } };
-        let fits = body.is_multiple_of(Layout::ALIGN)
-            && frames > 0
-            && Layout::DESCS + frames * size_of::<Desc>() <= body
-            && body + RECORD_HEADER + MAX_FRAME + TAIL <= slot_bytes;
         let said = (
             long(offset_of!(layout::Arena, slots_offset)) as usize,
             word(offset_of!(layout::Arena, interface_offset)) as usize,
             word(offset_of!(layout::Arena, interface_bytes)) as usize,
         );
         let own = (Shape::SLOTS, layout::interface(0), size_of::<InterfaceEntry>());
-        if !fits || said != own || shape.bytes() != bytes {
+        let shape = Layout::told(slot_bytes, frames, body).map(|layout| Shape { slots, layout });
+        let Some(shape) = shape.filter(|shape| said == own && shape.bytes() == bytes) else {
             return Err("its memory is laid out in another way than version 1 says".into());
-        }
+        };
         let generation = long(offset_of!(layout::Arena, generation));
         // A page that is not mapped yet costs time when it is first read, and nothing else.
         let _ = mapping.populate();

@@ -39,7 +39,7 @@ impl Frames {
     /// The frames, as a burst.
     #[inline]
     pub fn burst(&self) -> Burst<'_> {
-        let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes);
+        let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes());
         // SAFETY: every desc was checked to lie inside this block, with the bytes behind it, and belongs to this block
         // alone; the mapping lives as long as `self`. The block is given back only through `&mut` of whoever owns this
         // value, which clears it then.
@@ -79,7 +79,7 @@ impl Frames {
     /// If the block has fewer.
     pub fn copy(&mut self, first: u32, end: u32, interfaces: usize) {
         let layout = &self.shape.layout;
-        assert!(first <= end && end as usize <= layout.frames);
+        assert!(first <= end && end as usize <= layout.frames());
         if self.consumed > self.descs.len() / 2 {
             self.descs.drain(..self.consumed);
             self.consumed = 0;
@@ -118,8 +118,8 @@ impl Frames {
 fn is_sound(desc: &Desc, layout: &Layout, interfaces: usize) -> bool {
     let (offset, captured) = (desc.offset as usize, desc.captured as usize);
     captured <= MAX_FRAME
-        && offset >= layout.body + RECORD_HEADER
-        && offset + captured + TAIL <= layout.bytes
+        && offset >= layout.body() + RECORD_HEADER
+        && offset + captured + TAIL <= layout.bytes()
         && usize::from(desc.interface) < interfaces
 }
 
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn only_frames_among_the_records_are_sound() {
         let layout = Layout::slot(1 << 20).unwrap();
-        let first = (layout.body + RECORD_HEADER) as u32;
-        let last = (layout.bytes - TAIL) as u32;
+        let first = (layout.body() + RECORD_HEADER) as u32;
+        let last = (layout.bytes() - TAIL) as u32;
         let sound = |offset, captured, interface| {
             is_sound(&Desc { interface, ..Desc::new(Nanos(1), offset, captured) }, &layout, 2)
         };

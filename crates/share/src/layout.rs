@@ -156,12 +156,12 @@ impl Shape {
 
     /// Bytes of the whole arena.
     pub fn bytes(&self) -> usize {
-        (Shape::SLOTS + self.slots as usize * self.layout.bytes).next_multiple_of(HUGE)
+        (Shape::SLOTS + self.slots as usize * self.layout.bytes()).next_multiple_of(HUGE)
     }
 
     /// Where a block begins.
     pub fn slot(&self, slot: u32) -> usize {
-        Shape::SLOTS + slot as usize * self.layout.bytes
+        Shape::SLOTS + slot as usize * self.layout.bytes()
     }
 
     /// Entries of each index ring.

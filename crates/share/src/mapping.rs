@@ -132,11 +132,11 @@ impl Mapping {
     /// # Panics
     /// If they do not lie inside, or the mapping is for reading alone.
     pub fn into_blocks(self, offset: usize, count: usize, layout: Layout) -> (Arc<Mapping>, Vec<Block>) {
-        assert!(self.writable && offset.is_multiple_of(PAGE) && layout.bytes.is_multiple_of(PAGE));
-        assert!(offset + count * layout.bytes <= self.bytes);
+        assert!(self.writable && offset.is_multiple_of(PAGE) && layout.bytes().is_multiple_of(PAGE));
+        assert!(offset + count * layout.bytes() <= self.bytes);
         let mapping = Arc::new(self);
         let block = |slot: usize| {
-            let base = mapping.at(offset + slot * layout.bytes, layout.bytes);
+            let base = mapping.at(offset + slot * layout.bytes(), layout.bytes());
             let base = NonNull::new(base).expect("the base is not null");
             // SAFETY: inside the mapping, which the block keeps alive; this function is called once for a mapping, which
             // it consumes, so no other block has these bytes, and other processes can only read them.

@@ -298,7 +298,7 @@ impl Reader {
         {
             committed = committed.min(detached.frames);
         }
-        if committed < from || committed as usize > self.arena.shape().layout.frames {
+        if committed < from || committed as usize > self.arena.shape().layout.frames() {
             return Err(End::Broken("the count of committed frames of a block cannot be right"));
         }
         Ok((closed, committed))

@@ -109,7 +109,7 @@ impl Writer {
     /// Frames of 60 bytes, the shortest on Ethernet, that all blocks together hold.
     pub fn room(&self) -> u64 {
         let shape = self.arena.shape();
-        u64::from(shape.slots) * shape.layout.frames as u64
+        u64::from(shape.slots) * shape.layout.frames() as u64
     }
 
     /// Bytes of the ring.
