@@ -1,5 +1,7 @@
 //! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
 
+#[path = "program/endings.rs"]
+mod endings;
 #[path = "program/failures.rs"]
 mod failures;
 #[path = "program/files.rs"]
@@ -8,6 +10,8 @@ mod files;
 mod filters;
 #[path = "program/flows.rs"]
 mod flows;
+#[path = "program/printed.rs"]
+mod printed;
 #[path = "program/selection.rs"]
 mod selection;
 #[path = "program/usage.rs"]
