@@ -55,6 +55,9 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ),
 ];
 
+/// Files that hand bytes to standard output which are no text: frames.
+const PRINTS_DATA: &[&str] = &["crates/record/src/file.rs"];
+
 /// A file longer than this is more than one thing.
 const LONGEST_FILE: usize = 400;
 
@@ -99,6 +102,23 @@ fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
         let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         for word in forbidden {
             assert!(!pure || !code.contains(word), "{path} is pure and has {word}");
+        }
+    }
+}
+
+/// Names that strangers chose are printed, pipes are closed, disks are full: one file knows what to do about it.
+#[test]
+fn one_file_prints() {
+    let forbidden = ["print!(", "println!(", "dbg!(", "stdout()", "stderr()"];
+    for (path, text) in sources()
+        .into_iter()
+        .filter(|(path, _)| path != "crates/cli/src/view/terminal.rs" && !path.ends_with("/tests.rs"))
+    {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let found = forbidden.iter().find(|word| line.contains(*word));
+            let is_data = PRINTS_DATA.contains(&path.as_str());
+            assert!(found.is_none() || is_data, "{path} prints: view/terminal.rs does that: {line}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
 
+#[path = "program/endings.rs"]
+mod endings;
 #[path = "program/failures.rs"]
 mod failures;
 #[path = "program/files.rs"]
@@ -10,6 +12,8 @@ mod filters;
 mod flows;
 #[path = "program/odd.rs"]
 mod odd;
+#[path = "program/printed.rs"]
+mod printed;
 #[path = "program/selection.rs"]
 mod selection;
 #[path = "program/usage.rs"]

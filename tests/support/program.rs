@@ -87,11 +87,14 @@ impl Running {
         self.0.as_mut()?.stdout.take()
     }
 
-    /// Waits until its ports and files are open: it gives up its privileges right after that.
+    /// Waits until its ports and files are open: it gives up its privileges then, and from then on a signal asks it to stop.
     pub fn wait_until_open(&self) {
+        const SIGTERM: u64 = 1 << 14;
         wait_until("the program has opened everything", || {
-            let status = self.proc_status("NoNewPrivs");
-            status.as_deref() == Some("1") || self.proc_status("State").is_none_or(|state| state.starts_with('Z'))
+            let caught = self.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+            let is_open = caught.is_some_and(|mask| mask & SIGTERM != 0)
+                && self.proc_status("NoNewPrivs").as_deref() == Some("1");
+            is_open || self.proc_status("State").is_none_or(|state| state.starts_with('Z'))
         });
     }
 

@@ -13,7 +13,8 @@
 //! - [`helper`]: a second thread to copy with;
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
-//! - [`ledger`]: what every stage has counted, and the identity that must hold.
+//! - [`ledger`]: what every stage has counted, and the identity that must hold;
+//! - [`text`]: which characters of a text are not what they seem.
 #![deny(unsafe_code)]
 
 pub mod block;
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod pick;
 pub mod sink;
 pub mod slot;
+pub mod text;
 pub mod time;
 
 pub use block::{Block, Committed, RECORD_HEADER};

@@ -3,15 +3,16 @@
 use clap::Parser;
 use linerate::exit::Exit;
 use linerate::verbs::{Program, run};
+use linerate::view::terminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let program = Program::parse();
-    match run(program.verb) {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            eprintln!("linerate: {error:#}");
-            Exit::of(&error).into()
-        }
-    }
+    let exit = match Program::try_parse() {
+        Ok(program) => run(program.verb).unwrap_or_else(|error| {
+            terminal::fail(format_args!("{error:#}"));
+            Exit::of(&error)
+        }),
+        Err(error) => terminal::explain(&error),
+    };
+    terminal::end(exit).into()
 }

@@ -1,21 +1,97 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away ask a run to stop; a second one ends the program at once.
+//! Ctrl-C, SIGTERM and a terminal that goes away: how a run is asked to end.
+//!
+//! The first signal asks the run to stop. Those that come within a second are the same request: timeout(1), which sends its
+//! signal to the program and to its group, sends it twice. A second request is told what is waited for, and a third one ends
+//! the program at once.
+//!
+//! Until [`stop_on_signals`] is called a signal ends the program as usual. That is what should happen while ports are opened,
+//! neighbours asked, readers of a FIFO awaited: there is nothing yet that could be lost.
 
+use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_engine::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::{emulate_default_handler, pipe};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// Makes these signals request `stop`.
+/// Signals that come so soon after the first are the same request.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+/// And so soon after the second.
+const ONE_REPEAT: Duration = Duration::from_millis(100);
+
+/// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
+/// privileges gone.
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let (told, tells) = UnixStream::pair().context("cannot handle signals")?;
+    let last = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         if signal == SIGHUP && is_ignored(SIGHUP) {
             continue;
         }
-        // The order matters: the first signal finds the flag unset and sets it, the second ends.
-        flag::register_conditional_default(signal, stop.flag()).context("cannot handle signals")?;
+        // The order matters: from the first line on the signal ends the program no more, so that line makes it stop.
         flag::register(signal, stop.flag()).context("cannot handle signals")?;
+        flag::register_usize(signal, Arc::clone(&last), signal as usize).context("cannot handle signals")?;
+        pipe::register(signal, tells.try_clone()?).context("cannot handle signals")?;
     }
+    let watch = move || watch(told, &last);
+    std::thread::Builder::new().name("linerate-signals".into()).spawn(watch).context("cannot handle signals")?;
     Ok(())
+}
+
+/// Waits for signals to the end of the program.
+fn watch(mut told: UnixStream, last: &AtomicUsize) {
+    let mut requests = Requests::default();
+    // Signals that come together are one.
+    let mut together = [0; 64];
+    while told.read(&mut together).is_ok_and(|signals| signals > 0) {
+        match requests.take(Instant::now()) {
+            Reply::Nothing => {}
+            Reply::Tell => fail("still finishing what was begun; one more signal ends it at once, as it is"),
+            Reply::End => {
+                // The signal is one of those above, whose default is to end the program.
+                let _ = emulate_default_handler(last.load(Ordering::Relaxed) as i32);
+            }
+        }
+    }
+}
+
+/// How often the program was asked to end.
+#[derive(Debug, Default)]
+struct Requests {
+    first: Option<Instant>,
+    second: Option<Instant>,
+}
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    /// The run was asked to stop already, or is by this.
+    Nothing,
+    /// Whoever sent it should know what is waited for.
+    Tell,
+    /// The program ends.
+    End,
+}
+
+impl Requests {
+    /// A signal came.
+    fn take(&mut self, now: Instant) -> Reply {
+        let first = *self.first.get_or_insert(now);
+        match self.second {
+            None if now.duration_since(first) < ONE_REQUEST => Reply::Nothing,
+            None => {
+                self.second = Some(now);
+                Reply::Tell
+            }
+            Some(second) if now.duration_since(second) < ONE_REPEAT => Reply::Nothing,
+            Some(_) => Reply::End,
+        }
+    }
 }
 
 /// Whether a signal was ignored when the program was started, as nohup does it (proc(5), SigIgn).
@@ -23,4 +99,21 @@ fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_sent_twice_is_one_request_and_the_third_request_ends() {
+        let replies = |millis: &[u64]| {
+            let (start, mut requests) = (Instant::now(), Requests::default());
+            millis.iter().map(|at| requests.take(start + Duration::from_millis(*at))).collect::<Vec<_>>()
+        };
+        use Reply::{End, Nothing, Tell};
+        assert_eq!(replies(&[0, 0, 1, 999]), [Nothing; 4]);
+        assert_eq!(replies(&[0, 0, 1500, 1501, 1599, 1600]), [Nothing, Nothing, Tell, Nothing, Nothing, End]);
+        assert_eq!(replies(&[0, 1000, 1100]), [Nothing, Tell, End]);
+    }
 }

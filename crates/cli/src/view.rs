@@ -5,3 +5,4 @@ pub mod live;
 pub mod rates;
 pub mod streams;
 pub mod table;
+pub mod terminal;

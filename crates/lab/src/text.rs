@@ -32,7 +32,10 @@ impl Plan {
     /// `[[links]]` with `ends` (two of `host`, `interface`, `addresses`), `queues`, `mtu`, `offloads`.
     /// An unknown field is an error.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        let mut plan: Self = toml::from_str(text).map_err(|e| PlanError::Toml(e.to_string().trim_end().to_owned()))?;
+        let mut plan: Self = toml::from_str(text).map_err(|error| {
+            let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
+            PlanError::Toml(format!("line {}: {}", before.matches('\n').count() + 1, error.message().trim_end()))
+        })?;
         plan.complete();
         plan.validate()?;
         Ok(plan)

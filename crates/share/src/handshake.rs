@@ -1,6 +1,7 @@
 //! The two messages of the handshake.
 
 use crate::layout::{MAJOR, MINOR, Shape};
+use linerate_burst::text::is_unseen;
 
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 128;
@@ -161,10 +162,10 @@ fn get_long(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// Text of the other side, fit to be shown: control characters replaced.
-fn text(bytes: &[u8], length: u32) -> String {
+/// Text of the other side, fit to be shown: what a terminal would obey, or turn round, is replaced.
+pub(crate) fn text(bytes: &[u8], length: u32) -> String {
     let bytes = &bytes[..bytes.len().min(length as usize)];
-    String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    String::from_utf8_lossy(bytes).chars().map(|c| if is_unseen(c) { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -174,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back(major: u32, lossless: bool, quota: u32, name in "\\PC{0,24}", long: [u64; 3]) {
+        fn messages_come_back(major: u32, lossless: bool, quota: u32, name in "[^\\p{C}\\p{Zl}\\p{Zp}]{0,24}", long: [u64; 3]) {
             let hello = Hello { major, lossless, quota, name: name.clone() };
             prop_assert_eq!(Hello::decode(&hello.encode()), Some(hello));
             for status in STATUSES {
@@ -196,7 +197,7 @@ mod tests {
             prop_assert!(Welcome::decode(&message).is_some());
             message[..4].copy_from_slice(b"LRHi");
             let hello = Hello::decode(&message[..HELLO]).unwrap();
-            prop_assert!(!hello.name.chars().any(char::is_control));
+            prop_assert!(!hello.name.chars().any(is_unseen));
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn write(mapping: &Mapping, index: u32, of: &Interface) {
     text(at, length_at, &of.description, DESCRIPTION);
 }
 
-/// Reads an entry, whatever it holds.
+/// Reads an entry, whatever it holds; its texts are fit to be shown.
 pub(crate) fn read(mapping: &Mapping, index: u32) -> Interface {
     assert!(index < INTERFACES);
     let base = interface(index);
@@ -37,7 +37,7 @@ pub(crate) fn read(mapping: &Mapping, index: u32) -> Interface {
     let text = |at, length_at, room: usize| {
         let mut bytes = vec![0; room.min(word(length_at) as usize)];
         mapping.load_bytes(base + at, &mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+        crate::handshake::text(&bytes, bytes.len() as u32)
     };
     let (at, length_at) = (offset_of!(InterfaceEntry, description), offset_of!(InterfaceEntry, description_bytes));
     Interface {
@@ -53,3 +53,25 @@ pub(crate) fn read(mapping: &Mapping, index: u32) -> Interface {
 
 const NAME: usize = offset_of!(InterfaceEntry, description) - offset_of!(InterfaceEntry, name);
 const DESCRIPTION: usize = size_of::<InterfaceEntry>() - offset_of!(InterfaceEntry, description);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shape;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn names_of_a_foreign_writer_are_fit_to_be_shown() {
+        let memory = memfd_create("interfaces", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, Shape::SLOTS as u64).unwrap();
+        let mapping = Mapping::new(memory.as_fd(), Shape::SLOTS, true).unwrap();
+        let named = Interface {
+            description: "\u{202e}card\nof\x07 mine".into(),
+            ..Interface::new("eth\x1b[2J0\u{85}", LinkType::ETHERNET, StampSource::Kernel)
+        };
+        write(&mapping, 3, &named);
+        let read = read(&mapping, 3);
+        assert_eq!((read.name.as_str(), read.description.as_str()), ("eth?[2J0?", "?card?of? mine"));
+    }
+}

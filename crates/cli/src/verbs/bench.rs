@@ -18,6 +18,7 @@ mod traffic;
 use self::measure::Row;
 use crate::exit::{Exit, usage};
 use crate::view::table::table;
+use crate::view::terminal::{show, show_line};
 use serde::Serialize;
 
 /// Options of `linerate bench`.
@@ -165,7 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             let new = measure(effort)?;
             if args.json {
                 for row in &new {
-                    println!("{}", serde_json::to_string(&Line { schema: "linerate/bench/1", row })?);
+                    show_line(&Line { schema: "linerate/bench/1", row })?;
                 }
             }
             rows.extend(new);
@@ -209,11 +210,10 @@ fn print(rows: &[Row]) {
             row.remark.clone(),
         ]);
     }
-    println!("{lines}");
-    println!(
-        "\n  medians of up to {} rounds; ratio is to the peer where there is one, else to the limit",
+    show(format_args!(
+        "{lines}\n\n  medians of up to {} rounds; ratio is to the peer where there is one, else to the limit\n",
         rows.first().map_or(0, |row| row.rounds)
-    );
+    ));
 }
 
 #[derive(Serialize)]

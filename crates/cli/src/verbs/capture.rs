@@ -13,13 +13,13 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
+use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -126,8 +126,6 @@ struct Asked {
 /// Captures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let ports = args.open_ports(&asked)?;
@@ -141,6 +139,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         sharing
     });
     drop_to(identity)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
 
     if !args.quiet && !args.json {
         args.announce(&asked, &notes);
@@ -254,28 +254,26 @@ impl Args {
     fn announce(&self, asked: &Asked, notes: &[String]) {
         let ports: Vec<String> = asked.specs.iter().map(ToString::to_string).collect();
         let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
-        let mut out = std::io::stderr();
-        let _ = writeln!(out, "capturing {}{to}", ports.join(", "));
+        tell(format_args!("capturing {}\n", shown(&(ports.join(", ") + &to))));
         for note in notes {
-            let _ = writeln!(out, "  {note}");
+            tell(format_args!("  {}\n", shown(note)));
         }
     }
 
     fn conclude(&self, asked: &Asked, report: &CaptureReport) -> anyhow::Result<Exit> {
         if self.json {
-            let text = serde_json::to_string_pretty(&CaptureJson::new(asked, report))?;
+            let document = CaptureJson::new(asked, report);
             // Frames on standard output leave no room for anything else there.
-            // Whoever should read it may have gone; the capture is complete all the same.
-            let _ = if self.write.as_deref() == Some("-") {
-                writeln!(std::io::stderr(), "{text}")
+            if self.write.as_deref() == Some("-") {
+                tell_document(&document)?;
             } else {
-                writeln!(std::io::stdout(), "{text}")
-            };
+                show_document(&document)?;
+            }
         } else if !self.quiet {
-            let _ = write!(std::io::stderr(), "{}", summary(report));
+            tell(summary(report));
         }
         if let Some(failure) = &report.failure {
-            let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+            fail(failure);
             return Ok(Exit::Failed);
         }
         let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();

@@ -13,12 +13,12 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
+use crate::view::terminal::{fail, show, show_line, shown, tell};
 use linerate_engine::{CheckWatch, Checking, CountReport, Counting, Selection, Stop, Waiting, Watch};
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::Key;
 use linerate_port::registry::BACKENDS;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -109,13 +109,13 @@ const UNSEEN: u32 = 64;
 /// Counts.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
     let ports = args.open_ports(&asked)?;
     let notes: Vec<String> =
         ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
     drop_to(identity)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
 
     let subject = Subject::new(&asked.specs);
     if !args.quiet && !args.json {
@@ -198,16 +198,13 @@ impl Args {
     }
 
     fn conclude(&self, asked: &Asked, subject: &Subject, report: &CountReport) -> anyhow::Result<Exit> {
-        let text = if self.json {
-            let document = SummaryJson::new(subject, &asked.filter, self.protocols, report);
-            serde_json::to_string(&document)? + "\n"
+        if self.json {
+            show_line(&SummaryJson::new(subject, &asked.filter, self.protocols, report))?;
         } else {
-            text::summary(subject, self.protocols, report)
-        };
-        // Whoever should read it may have gone; that is no failure of the run.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+            show(text::summary(subject, self.protocols, report));
+        }
         if let Some(failure) = &report.failure {
-            let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+            fail(failure);
             return Ok(Exit::Failed);
         }
         let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
@@ -252,10 +249,9 @@ pub(super) fn ports_and_filter(
 }
 
 fn announce(subject: &Subject, notes: &[String]) {
-    let mut out = std::io::stderr();
-    let _ = writeln!(out, "counting {}", subject.names.join(", "));
+    tell(format_args!("counting {}\n", shown(&subject.names.join(", "))));
     for note in notes {
-        let _ = writeln!(out, "  {note}");
+        tell(format_args!("  {}\n", shown(note)));
     }
 }
 

@@ -13,9 +13,11 @@ use self::workplace::{WorkFile, Workplace};
 use crate::exit::Exit;
 use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
-use crate::view::live::{Live, is_watched};
+use crate::view::ledger;
+use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
 use linerate_burst::Count;
 use linerate_engine::{
@@ -81,8 +83,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let expected = Expected::read(&recording.path)?;
     let stage = Stage::set(args.memory)?;
     if !args.json {
-        eprintln!("{}", stage.describe());
-        eprintln!("replaying {}: {} frames\n", recording.origin, grouped(expected.frames()));
+        let (stage, origin) = (stage.describe(), &recording.origin);
+        tell(format_args!("{}\nreplaying {}: {} frames\n\n", shown(&stage), shown(origin), grouped(expected.frames())));
     }
     let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
     let acts = [
@@ -170,7 +172,7 @@ fn report(
     let good = rows.iter().all(|row| row.good);
     if args.json {
         let document = DemoJson { schema: "linerate/demo/1", good, seconds: elapsed.as_secs_f64(), acts: rows };
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        show_document(&document)?;
         return Ok(if good { Exit::Done } else { Exit::Failed });
     }
     let mut lines = table(&["replay", "sent", "captured", "equal", "lost", "late", "seconds", "sent at", "L1"], 1);
@@ -187,43 +189,43 @@ fn report(
             format!("{:.3} Gb/s", row.rates.gbps_l1),
         ]);
     }
-    println!("{lines}\n");
+    show(format_args!("{lines}\n\n"));
     for (act, outcome) in acts.iter().zip(outcomes) {
         if args.verbose || !Row::new(act, outcome).good {
             print_details(act, outcome);
         }
     }
     if let Some(outcome) = outcomes.last().filter(|_| !args.verbose && good) {
-        println!("ledger of the last capture:");
-        print!("{}", crate::view::ledger::print(&outcome.captured.ledger, outcome.captured.quiesced));
+        let ledger = ledger::print(&outcome.captured.ledger, outcome.captured.quiesced);
+        show(format_args!("ledger of the last capture:\n{ledger}"));
     }
     if let Workplace::Kept(path) = workplace {
-        println!("\nfiles kept in {}", path.display());
+        show(format_args!("\nfiles kept in {}\n", shown(&path.to_string_lossy())));
     }
     let sent: u64 = rows.iter().map(|row| row.sent).sum();
     let captured: u64 = rows.iter().map(|row| row.captured).sum();
     let lost: u64 = rows.iter().map(|row| row.lost).sum();
     let relation = if good { "sent = captured" } else { "sent and captured DIFFER" };
-    println!(
-        "\n{relation}, {} lost: {} sent, {} captured, every byte and order compared, in {:.1} s",
+    show(format_args!(
+        "\n{relation}, {} lost: {} sent, {} captured, every byte and order compared, in {:.1} s\n",
         grouped(lost),
         grouped(sent),
         grouped(captured),
         elapsed.as_secs_f64()
-    );
+    ));
     Ok(if good { Exit::Done } else { Exit::Failed })
 }
 
 fn print_details(act: &Act, outcome: &Outcome) {
-    println!("{}:", act.name);
+    show(format_args!("{}:\n", act.name));
     for sent in &outcome.sent {
-        print!("{}", generate::replay::summary(act.pacing, sent));
+        show(generate::replay::summary(act.pacing, sent));
     }
-    print!("{}", capture::summary(&outcome.captured));
+    show(capture::summary(&outcome.captured));
     for difference in &outcome.compared.differences {
-        println!("  DIFFERENCE: {difference}");
+        show(format_args!("  DIFFERENCE: {}\n", shown(difference)));
     }
-    println!();
+    show("\n");
 }
 
 /// One line of the table.

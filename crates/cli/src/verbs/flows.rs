@@ -17,14 +17,14 @@ use super::count::ports_and_filter;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
-use crate::view::live::{Live, is_watched};
+use crate::view::live::Live;
 use crate::view::rates::grouped;
+use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, Spread, Tunnels};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
@@ -160,8 +160,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     check_filter(&filter, &specs)?;
     let config = args.config()?;
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     let identity = Identity::choose(args.user.as_deref())?;
     args.check_place(&specs)?;
     check_memory(&config)?;
@@ -170,6 +168,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ports = args.open_ports(&specs, &filter)?;
     let place = args.place(identity.owner())?;
     drop_to(identity)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
 
     if let Some(place) = place.as_ref().filter(|_| !args.quiet) {
         tell_what_is_not_written(place.form(), config.level);
@@ -194,23 +194,29 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     .run();
     drop(live);
     let (totals, written) = records.finish(report.failure.is_some());
-    let text = if args.json {
-        let names = specs.iter().map(ToString::to_string).collect();
-        serde_json::to_string(&SummaryJson::new(names, &filter, &report, &totals))? + "\n"
-    } else {
-        text::summary(&report, &totals) + &totals.told()
-    };
     // Records on standard output are not to be mixed with a summary.
-    let result = if args.write == "-" {
-        std::io::stderr().write_all(text.as_bytes())
+    let is_mixed = args.write == "-";
+    if args.json {
+        let names = specs.iter().map(ToString::to_string).collect();
+        let document = SummaryJson::new(names, &filter, &report, &totals);
+        if is_mixed {
+            tell_line(&document)?;
+        } else {
+            show_line(&document)?;
+        }
     } else {
-        std::io::stdout().write_all(text.as_bytes())
-    };
-    // Whoever should read it may have gone; that is no failure of the run.
-    let _ = result;
-    written?;
+        let text = text::summary(&report, &totals) + &totals.told();
+        if is_mixed {
+            tell(text);
+        } else {
+            show(text);
+        }
+    }
     if let Some(failure) = &report.failure {
-        let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+        fail(failure);
+    }
+    written?;
+    if report.failure.is_some() {
         return Ok(Exit::Failed);
     }
     let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
@@ -329,31 +335,28 @@ fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
     if level > form.level {
         let name = |level| format!("{level:?}").to_lowercase();
         let (asked, enough) = (name(level), name(form.level));
-        let _ = writeln!(
-            std::io::stderr(),
-            "linerate: --level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
+        fail(format_args!(
+            "--level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
             form.name
-        );
+        ));
     }
 }
 
 fn announce(ports: &[RxPort], config: &Config, workers: usize) {
-    let mut out = std::io::stderr();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = config.bytes_per_flow();
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
     let shared = if workers > 1 { format!(", in {workers} tables") } else { String::new() };
-    let _ = writeln!(
-        out,
-        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)",
-        names.join(", "),
+    tell(format_args!(
+        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)\n",
+        shown(&names.join(", ")),
         grouped(config.max_flows as u64),
         memory(narrow),
         memory(wide),
-    );
+    ));
     for port in ports {
         for note in &port.notes {
-            let _ = writeln!(out, "  {}: {note}", port.name);
+            tell(format_args!("  {}\n", shown(&format!("{}: {note}", port.name))));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, usage};
 use crate::view::table::table;
+use crate::view::terminal::{show, show_document};
 use anyhow::Context;
 use clap::Subcommand;
 use linerate_lab::{Down, Lab, Link, Plan, list};
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Action::Up { name, links, file } => up(name, links, file.as_ref()),
         Action::Run { name, host, command } => run_in(name, host, command),
         Action::Down { name, all } => down(name, *all),
-        Action::List { json } => show(*json),
+        Action::List { json } => print_list(*json),
     }
 }
 
@@ -86,12 +87,12 @@ fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit
         }
     };
     let lab = Lab::up(&plan)?;
-    println!("lab {} ({:?})", lab.name(), lab.outcome());
+    show(format_args!("lab {} ({:?})\n", lab.name(), lab.outcome()));
     for host in &plan.hosts {
-        println!("  {}  namespace {}", host.name, plan.namespace(&host.name));
+        show(format_args!("  {}  namespace {}\n", host.name, plan.namespace(&host.name)));
     }
     for link in &plan.links {
-        println!("  {link}");
+        show(format_args!("  {link}\n"));
     }
     Ok(Exit::Done)
 }
@@ -108,20 +109,20 @@ fn down(name: &str, all: bool) -> anyhow::Result<Exit> {
     let names = if all { list()?.into_iter().map(|lab| lab.name).collect() } else { vec![name.to_owned()] };
     for name in names {
         let Down { name, occupied } = Lab::down(&name)?;
-        println!("lab {name} is down");
+        show(format_args!("lab {name} is down\n"));
         for left in occupied {
             let processes: Vec<String> = left.processes.iter().map(ToString::to_string).collect();
-            println!(
-                "  processes still run in {}: {} (they keep it until they end)",
+            show(format_args!(
+                "  processes still run in {}: {} (they keep it until they end)\n",
                 left.namespace,
                 processes.join(" ")
-            );
+            ));
         }
     }
     Ok(Exit::Done)
 }
 
-fn show(json: bool) -> anyhow::Result<Exit> {
+fn print_list(json: bool) -> anyhow::Result<Exit> {
     let labs = list()?;
     if json {
         let labs = labs
@@ -135,7 +136,7 @@ fn show(json: bool) -> anyhow::Result<Exit> {
                 problem: lab.problem,
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&LabsJson { schema: "linerate/labs/1", labs })?);
+        show_document(&LabsJson { schema: "linerate/labs/1", labs })?;
         return Ok(Exit::Done);
     }
     let mut rows = table(&["lab", "state", "hosts", "links"], 2);
@@ -148,7 +149,7 @@ fn show(json: bool) -> anyhow::Result<Exit> {
         };
         rows.add_row([lab.name, state, lab.hosts.to_string(), lab.links.to_string()]);
     }
-    println!("{rows}");
+    show(format_args!("{rows}\n"));
     Ok(Exit::Done)
 }
 

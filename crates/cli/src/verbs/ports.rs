@@ -2,6 +2,7 @@
 
 use crate::exit::Exit;
 use crate::view::table::table;
+use crate::view::terminal::{show, show_document, shown};
 use anyhow::Context;
 use linerate_port::inventory::{Found, interfaces};
 use linerate_port::registry::{BACKENDS, on_interface};
@@ -27,7 +28,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             netns: args.netns.clone(),
             interfaces: found.iter().map(InterfaceJson::new).collect(),
         };
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        show_document(&document)?;
     } else {
         print(&found);
     }
@@ -59,19 +60,18 @@ fn print(found: &[Found]) {
             speed,
         ]);
     }
-    println!("{rows}");
-    println!();
+    show(format_args!("{rows}\n\n"));
     for one in found {
         for (scheme, verdict) in on_interface(one) {
             match verdict {
-                Ok(()) => println!("  {scheme}:{}  works", one.name),
-                Err(reason) => println!("  {scheme}:{}  no: {reason}", one.name),
-            }
+                Ok(()) => show(format_args!("  {scheme}:{}  works\n", shown(&one.name))),
+                Err(reason) => show(format_args!("  {scheme}:{}  no: {}\n", shown(&one.name), shown(&reason))),
+            };
         }
     }
-    println!();
+    show("\n");
     for backend in BACKENDS.iter().filter(|backend| backend.on_interface.is_none()) {
-        println!("  {}:{}  {}", backend.scheme, backend.target.to_uppercase(), backend.sentence);
+        show(format_args!("  {}:{}  {}\n", backend.scheme, backend.target.to_uppercase(), backend.sentence));
     }
 }
 

@@ -8,13 +8,13 @@ use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::terminal::{fail, show_document, shown, tell};
 use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::{Forward, ForwardReport, Progress, Stop, Waiting};
 use linerate_port::backends::faulty::{Faults, receive_through};
 use linerate_port::inventory::is_default_route;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use serde::Serialize;
-use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -95,13 +95,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .seconds
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     let opened = ways.iter().map(Way::open).collect::<Result<Vec<_>, _>>()?;
     drop_to(Identity::choose(args.user.as_deref())?)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
     if !args.quiet && !args.json {
         for way in &ways {
-            let _ = writeln!(std::io::stderr(), "{} -> {}  {}", way.from, way.to, way.shown());
+            tell(format_args!("{}\n", shown(&format!("{} -> {}  {}", way.from, way.to, way.shown()))));
         }
     }
     let progress = Progress::new();
@@ -165,16 +165,15 @@ impl Args {
         reports.iter().for_each(|report| ledger.add_all(&report.ledger));
         let quiesced = reports.iter().all(|report| report.quiesced);
         if self.json {
-            let document = WireJson::new(ways, reports, &ledger, quiesced);
-            println!("{}", serde_json::to_string_pretty(&document)?);
+            show_document(&WireJson::new(ways, reports, &ledger, quiesced))?;
         } else if !self.quiet {
-            let _ = write!(std::io::stderr(), "{}", summary(ways, reports, &ledger, quiesced));
+            tell(summary(ways, reports, &ledger, quiesced));
         }
         if let Some(hint) = hint(&ledger) {
-            let _ = writeln!(std::io::stderr(), "linerate: {hint}");
+            fail(hint);
         }
         if let Some(failure) = reports.iter().find_map(|report| report.failure.as_ref()) {
-            let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+            fail(failure);
             return Ok(Exit::Failed);
         }
         let proven = quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty();

@@ -2,6 +2,7 @@
 
 use crate::view::rates::grouped;
 use crate::view::table::table;
+use crate::view::terminal::shown;
 use linerate_burst::Kind;
 use linerate_burst::{Account, Ledger};
 use serde::Serialize;
@@ -88,12 +89,10 @@ pub fn print(ledger: &Ledger, quiesced: bool) -> String {
             remarks(account),
         ]);
     }
-    if let Some(column) = rows.column_mut(6) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+    rows.set_left(6);
     let mut text = format!("{rows}\n");
     for detail in ledger.details() {
-        text += &format!("  driver of {}: {} {}\n", detail.subject, detail.name, grouped(detail.value));
+        text += &format!("  driver of {}: {} {}\n", shown(&detail.subject), shown(&detail.name), grouped(detail.value));
     }
     for (count, frames) in ledger.losses() {
         text += &format!("  lost {} {}: {}\n", grouped(frames), count.name(), count.sentence());
@@ -107,7 +106,8 @@ fn verdict(ledger: &Ledger, quiesced: bool) -> String {
         return "  every frame accounted for: received = delivered + refused + lost, at each stage\n".into();
     }
     let cause = if quiesced { "this is a bug" } else { "frames were still in flight when the run ended" };
-    let lines = imbalances.iter().map(|imbalance| format!("  NOT BALANCED ({cause}): {imbalance}\n"));
+    let lines =
+        imbalances.iter().map(|imbalance| format!("  NOT BALANCED ({cause}): {}\n", shown(&imbalance.to_string())));
     lines.collect()
 }
 

@@ -1,8 +1,8 @@
 //! What is shown while a run lasts, from a thread of its own: a slow screen cannot slow the run.
 
 use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::terminal::tell;
 use linerate_engine::Progress;
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -53,11 +53,6 @@ impl Drop for Live {
     }
 }
 
-/// Whether live lines are wanted where the user said nothing: only a person reads them.
-pub fn is_watched() -> bool {
-    std::io::stderr().is_terminal()
-}
-
 type Mark = (Instant, u64, u64);
 
 fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, wire_bytes): Mark) -> Mark {
@@ -69,15 +64,13 @@ fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, 
         0 => String::new(),
         late => format!("  {} late", grouped(late)),
     };
-    // A terminal that is gone is no reason to end a capture.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{:>4} s  {:>13} {verb}  {:>18}  {:>7.3} Gb/s L1  {} lost{late}",
+    tell(format_args!(
+        "{:>4} s  {:>13} {verb}  {:>18}  {:>7.3} Gb/s L1  {} lost{late}\n",
         started.elapsed().as_secs(),
         grouped(frames_now),
         frames_per_second(rates.mpps),
         rates.gbps_l1,
         grouped(read(&progress.lost)),
-    );
+    ));
     (now, frames_now, wire_bytes_now)
 }

@@ -2,6 +2,7 @@
 //! does not fit is passed over.
 
 use super::block::Order;
+use linerate_burst::text::is_unseen;
 
 const END: u16 = 0;
 /// Free text, in any block.
@@ -64,14 +65,13 @@ pub(super) fn has(bytes: &[u8], code: u16) -> bool {
 /// The byte order of this machine.
 pub(super) const NATIVE: Order = Order { swapped: false };
 
-/// The text of an option: at most 1,024 bytes, without control characters, which could play tricks on a
-/// terminal.
+/// The text of an option: at most 1,024 bytes, without characters that could play tricks on a terminal.
 pub(super) fn text(value: &[u8]) -> String {
     let value = &value[..value.len().min(LONGEST_TEXT)];
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let shown = String::from_utf8_lossy(value);
     let mut text: String =
-        shown.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+        shown.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
     // What stands for a byte is longer than that.
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
     text.shrink_to_fit();
@@ -127,6 +127,7 @@ mod tests {
     fn text_is_harmless() {
         assert_eq!(text(b"eth0\0\0"), "eth0");
         assert_eq!(text(b"\x1b[2J\xff"), "\u{fffd}[2J\u{fffd}");
+        assert_eq!(text("a\u{202e}b\u{2028}".as_bytes()), "a\u{fffd}b\u{fffd}");
         assert_eq!(text(&[b'x'; 5000]).len(), LONGEST_TEXT);
         assert_eq!((text(&[1; 5000]).len(), text(&[0xff; 5000]).len()), (1023, 1023));
     }

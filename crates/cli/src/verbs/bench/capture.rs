@@ -6,6 +6,7 @@
 use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic;
+use crate::view::terminal::tell;
 use anyhow::{Context, bail};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
@@ -28,12 +29,12 @@ const MATCHES: [(&str, &[&str]); 2] = [("packet", &["packet"]), ("xdp-live", &["
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("bench capture: SKIPPED: test hosts need root");
+        tell("bench capture: SKIPPED: test hosts need root\n");
         return Ok(Vec::new());
     }
     let has_tcpdump = Command::new("tcpdump").arg("--version").output().is_ok();
     if !has_tcpdump {
-        eprintln!("bench capture: tcpdump is not installed: no peer beside us");
+        tell("bench capture: tcpdump is not installed: no peer beside us\n");
     }
     let mut rows = Vec::new();
     for (sender, receivers) in MATCHES {

@@ -3,6 +3,7 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
+use crate::view::terminal::tell;
 use anyhow::{Context, ensure};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::{Capture, Progress, Selection, Stop, Waiting};
@@ -30,7 +31,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Row> {
     write_inputs(&inputs, frames)?;
     let has_mergecap = Command::new("mergecap").arg("--version").output().is_ok();
     if !has_mergecap {
-        eprintln!("bench merge: mergecap is not installed: no peer beside us");
+        tell("bench merge: mergecap is not installed: no peer beside us\n");
     }
 
     let (ours, theirs, copied) = (folder.file("ours"), folder.file("theirs"), folder.file("copied"));

@@ -1,5 +1,6 @@
 //! Files of a benchmark.
 
+use crate::view::terminal::tell;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("bench: {} cannot be removed: {error}", self.0.display());
+            tell(format_args!("bench: {} cannot be removed: {error}\n", self.0.display()));
         }
     }
 }

@@ -6,6 +6,7 @@
 use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic::{self, FOUR, ONE};
+use crate::view::terminal::tell;
 use anyhow::{Context, bail};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
@@ -46,12 +47,12 @@ struct Lab {
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("bench generate: SKIPPED: test hosts need root");
+        tell("bench generate: SKIPPED: test hosts need root\n");
         return Ok(Vec::new());
     }
     let peers: Vec<&str> = ["trafgen", "tcpreplay"].into_iter().filter(|peer| is_installed(peer)).collect();
     for missing in ["trafgen", "tcpreplay"].iter().filter(|peer| !peers.contains(peer)) {
-        eprintln!("bench generate: {missing} is not installed: not beside us");
+        tell(format_args!("bench generate: {missing} is not installed: not beside us\n"));
     }
     let mut rows = Vec::new();
     for size in SIZES.into_iter().filter(|size| effort.size.is_none_or(|only| only == *size)) {

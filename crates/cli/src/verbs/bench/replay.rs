@@ -6,6 +6,7 @@
 
 use super::Effort;
 use super::measure::{Rounds, Row};
+use crate::view::terminal::tell;
 use anyhow::{Context, bail, ensure};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::replay::{Edits, Memory, Replay};
@@ -45,12 +46,12 @@ struct Side {
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("bench replay: SKIPPED: test hosts need root");
+        tell("bench replay: SKIPPED: test hosts need root\n");
         return Ok(Vec::new());
     }
     let has_peer = Command::new("tcpreplay").arg("--version").output().is_ok();
     if !has_peer {
-        eprintln!("bench replay: tcpreplay is not installed: no peer beside us");
+        tell("bench replay: tcpreplay is not installed: no peer beside us\n");
     }
     let file = MadeFile::new(effort)?;
     let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;

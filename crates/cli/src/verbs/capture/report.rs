@@ -4,6 +4,7 @@ use super::Asked;
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::terminal::shown;
 use linerate_burst::{Kind, Stage};
 use linerate_engine::CaptureReport;
 use linerate_engine::select::imbalance;
@@ -15,7 +16,7 @@ pub fn summary(report: &CaptureReport) -> String {
     let rates = Rates::new(report.frames, report.wire_bytes, seconds);
     let mut text = String::new();
     for event in &report.events {
-        text += &format!("  {event}\n");
+        text += &format!("  {}\n", shown(event));
     }
     text += &format!(
         "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",

@@ -6,11 +6,11 @@ use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::streams::{self as view, ClockJson};
+use crate::view::terminal::{fail, show, show_line, shown, tell};
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{Report, StreamRow, Summary, Totals};
 use serde::Serialize;
-use std::io::Write;
 use std::time::Duration;
 
 const SCHEMA: &str = "linerate/check/1";
@@ -44,13 +44,11 @@ pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, st
             return;
         }
         if json {
-            let line = serde_json::to_string(&IntervalJson::new(&before, &now)).unwrap_or_default();
-            if writeln!(std::io::stdout(), "{line}").is_err() {
+            if !show_line(&IntervalJson::new(&before, &now)).unwrap_or_default() {
                 stop.request();
             }
         } else {
-            // A terminal that is gone is no reason to end a run.
-            let _ = writeln!(std::io::stderr(), "{}", line(&before, &now));
+            tell(line(&before, &now) + "\n");
         }
         before = now;
     })
@@ -59,11 +57,13 @@ pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, st
 /// Prints what came of all streams, and says how the run ends.
 pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
     let streams = report.check.report(None);
-    let text = if args.json { json(args, report, &streams)? } else { text(args, report, &streams) };
-    // Whoever should read it may have gone; that is no failure of the run.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    if args.json {
+        print_json(args, report, &streams)?;
+    } else {
+        show(text(args, report, &streams));
+    }
     if let Some(failure) = &report.failure {
-        let _ = writeln!(std::io::stderr(), "linerate: {failure}");
+        fail(failure);
         return Ok(Exit::Failed);
     }
     let proven = report.quiesced && report.ledger.lost() == 0 && streams.summary().fate.lost == 0;
@@ -143,11 +143,9 @@ struct SummaryJson {
     ledger: LedgerJson,
 }
 
-fn json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<String> {
-    let mut text = String::new();
+fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<()> {
     for row in &chosen(args.streams, streams) {
-        text += &serde_json::to_string(&StreamJson { schema: SCHEMA, record: "stream", row })?;
-        text.push('\n');
+        show_line(&StreamJson { schema: SCHEMA, record: "stream", row })?;
     }
     let summary = SummaryJson {
         schema: SCHEMA,
@@ -160,7 +158,8 @@ fn json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Resu
         failure: report.failure.as_ref().map(ToString::to_string),
         ledger: LedgerJson::new(&report.ledger),
     };
-    Ok(text + &serde_json::to_string(&summary)? + "\n")
+    show_line(&summary)?;
+    Ok(())
 }
 
 fn line(before: &CheckLook, now: &CheckLook) -> String {
@@ -182,7 +181,7 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 }
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
-    let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
+    let mut text: String = report.events.iter().map(|event| format!("  {}\n", shown(event))).collect();
     let summary = streams.summary();
     text += &view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
     text + &view::remarks(&report.interfaces, &report.ledger, &summary)

@@ -3,12 +3,12 @@
 use super::rows::{Gain, Looks, Place, Subject};
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
+use crate::view::terminal::show_line;
 use linerate_engine::count::{Counted, Counts, Mix, Sizes};
 use linerate_engine::{CountReport, Stop, Watch};
 use linerate_generate::rate::FCS;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 const SCHEMA: &str = "linerate/count/1";
 
@@ -17,8 +17,7 @@ pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut()
     let mut looks = Looks::new(watch);
     move || {
         looks.look(|before, now| {
-            let line = serde_json::to_string(&IntervalJson::new(&subject, before, now)).unwrap_or_default();
-            if writeln!(std::io::stdout(), "{line}").is_err() {
+            if !show_line(&IntervalJson::new(&subject, before, now)).unwrap_or_default() {
                 stop.request();
             }
         });

@@ -2,14 +2,12 @@
 
 use super::rows::{Gain, Looks, Place, Subject};
 use super::text::losses;
-use crate::view::live::is_watched;
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::{draw, height, is_watched, tell};
 use linerate_engine::Watch;
 use linerate_engine::count::{Counted, Counts};
 use linerate_generate::rate::FCS;
-use rustix::termios::tcgetwinsize;
-use std::io::Write;
 
 /// Lines of a terminal that does not say.
 const USUAL_HEIGHT: usize = 24;
@@ -20,33 +18,21 @@ pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
     let mut drawn = 0;
     move || {
         looks.look(|before, now| {
-            // A terminal that is gone is no reason to end a run.
-            let mut out = std::io::stderr();
-            let _ = if is_watched() {
+            if is_watched() {
                 let text = fitting(&subject, before, now);
-                let again = drawing(&text, drawn);
+                draw(&text, drawn);
                 drawn = text.lines().count();
-                write!(out, "{again}")
             } else {
-                writeln!(out, "{}", line(&subject, before, now))
-            };
+                tell(line(&subject, before, now) + "\n");
+            }
         });
     }
 }
 
-/// Draws over the last `drawn` lines. Lines too long for the terminal are cut there, not wrapped: wrapped ones
-/// could not be counted.
-fn drawing(text: &str, drawn: usize) -> String {
-    let up = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
-    format!("{up}\x1b[J\x1b[?7l{text}\x1b[?7h")
-}
-
 /// The table by queue, or by port where the terminal is not high enough for that.
 fn fitting(subject: &Subject, before: &Counts, now: &Counts) -> String {
-    let height = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_row));
-    let height = if height == 0 { USUAL_HEIGHT } else { height };
     let mut rows = subject.rows(now);
-    if rows.len() + 2 > height {
+    if rows.len() + 2 > height().unwrap_or(USUAL_HEIGHT) {
         rows = subject.ports(now).collect();
         rows.push((Place::All, &now.all));
     }

@@ -4,6 +4,7 @@ use super::rows::{Place, Subject};
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::shown;
 use linerate_engine::CountReport;
 use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
 use linerate_generate::rate::FCS;
@@ -11,7 +12,7 @@ use linerate_generate::rate::FCS;
 /// The summary at the end.
 pub(super) fn summary(subject: &Subject, protocols: bool, report: &CountReport) -> String {
     let counts = &report.counts;
-    let mut text: String = report.events.iter().map(|event| format!("  {event}\n")).collect();
+    let mut text: String = report.events.iter().map(|event| format!("  {}\n", shown(event))).collect();
     text += &totals(subject, counts);
     text += &sizes(subject, counts);
     if protocols {

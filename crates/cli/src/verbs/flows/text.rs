@@ -5,6 +5,7 @@ use super::workers;
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::shown;
 use linerate_engine::FlowsReport;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
@@ -16,7 +17,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
     let mut text = String::new();
     for event in &report.events {
-        text += &format!("  {event}\n");
+        text += &format!("  {}\n", shown(event));
     }
     text += &format!(
         "{} flows of {} frames, {} bytes in {seconds:.3} s: {}\n",

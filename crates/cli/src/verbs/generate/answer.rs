@@ -1,6 +1,7 @@
 //! Answering for the addresses that are sent from, and finding next hops.
 
 use crate::exit::usage;
+use crate::view::terminal::fail;
 use linerate_engine::answer::Running;
 use linerate_engine::{Answering, AnsweringReport, Stop};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, FILTER, Hop, Own, Vlans};
@@ -71,12 +72,12 @@ impl AnswerArgs {
         answering: Option<&mut Answering>,
         sender: Sender,
         destination: IpAddr,
-        stop: &Stop,
     ) -> anyhow::Result<Option<MacAddr>> {
         let (true, Some(answering)) = (self.asks(), answering) else { return Ok(None) };
         let target = self.gateway.unwrap_or(destination);
         let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
-        Ok(answering.resolve(&[hop], stop)?.first().copied())
+        // Nothing stops it: until all is open a signal ends the program.
+        Ok(answering.resolve(&[hop], &Stop::new())?.first().copied())
     }
 
     /// Whether anybody is to be answered or asked.
@@ -98,7 +99,7 @@ impl AnswerArgs {
 pub fn finish(running: Option<Running>) -> AnsweringReport {
     let report = running.map(Running::finish).unwrap_or_default();
     if let Some(failure) = &report.failure {
-        eprintln!("linerate: answering ended early: {failure}");
+        fail(format_args!("answering ended early: {failure}"));
     }
     report
 }

@@ -8,6 +8,7 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, grouped};
+use crate::view::terminal::{fail, show_document, shown, tell};
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
 use linerate_generate::rate::Asked;
@@ -16,7 +17,6 @@ use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::{Spec, TxOptions, open_tx};
 use serde::Serialize;
-use std::io::Write;
 use std::time::Duration;
 
 /// Options of `linerate generate` about recordings.
@@ -79,12 +79,12 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     if path == "-" && recorded.loops != 1 {
         return Err(usage("standard input can be replayed only once: leave --loops out"));
     }
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     // Opened once: after privileges are gone it might not open again.
     let recording = Recording::open(path)?;
     let ports = specs.iter().map(|spec| open_tx(spec, &TxOptions::default())).collect::<Result<Vec<_>, _>>()?;
     drop_to(Identity::choose(args.end.user.as_deref())?)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.end.quiet || args.end.json);
     let report = Replay {
@@ -153,14 +153,12 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 
 fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {
     if args.end.json {
-        let text = serde_json::to_string_pretty(&ReplayJson::new(specs, report))?;
-        // Whoever should read it may have gone; that is no failure of the run.
-        let _ = writeln!(std::io::stdout(), "{text}");
+        show_document(&ReplayJson::new(specs, report))?;
     } else if !args.end.quiet {
-        eprint!("{}", summary(pacing, report));
+        tell(summary(pacing, report));
     }
     if let Some(failure) = &report.failure {
-        eprintln!("linerate: {failure}");
+        fail(failure);
         return Ok(Exit::Failed);
     }
     Ok(if args.end.lossless && report.ledger.lost() > 0 { Exit::Lost } else { Exit::Done })
@@ -171,6 +169,7 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport) -> String {
     let mut text = report::summary(replayed.sent, replayed.elapsed, None, &replayed.ledger);
     if let [_, _, ..] = &replayed.ports[..] {
         for (name, sent) in &replayed.ports {
+            let name = shown(name);
             text += &format!("  {name}: {} frames, {} bytes\n", grouped(sent.frames), grouped(sent.bytes));
         }
     }

@@ -6,6 +6,7 @@ use crate::view::ledger::{self, LedgerJson};
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
+use crate::view::terminal::{fail, show_document, show_line, tell};
 use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
@@ -16,7 +17,6 @@ use linerate_generate::{Delays, Rate};
 use linerate_port::{Sent, Spec};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,22 +69,18 @@ impl Outcome<'_> {
         let checked = self.received.take().map(|report| Checked::new(&self, report));
         if args.end.json {
             let document = self.json(checked.as_ref());
-            let text = if args.end.interval.is_some() {
-                serde_json::to_string(&document)?
+            if args.end.interval.is_some() {
+                show_line(&document)?;
             } else {
-                serde_json::to_string_pretty(&document)?
-            };
-            // Whoever should read it may have gone; that is no failure of the run.
-            let _ = writeln!(std::io::stdout(), "{text}");
+                show_document(&document)?;
+            }
         } else if !args.end.quiet {
-            eprint!("{}", self.text(checked.as_ref()));
+            tell(self.text(checked.as_ref()));
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
             failures.chain(checked.iter().filter_map(|checked| checked.failure.clone())).collect();
-        for failure in &failures {
-            eprintln!("linerate: {failure}");
-        }
+        failures.iter().for_each(fail);
         let is_lost = self.sent.ledger.lost() > 0 || checked.as_ref().is_some_and(Checked::is_lossy);
         Ok(match (failures.is_empty(), args.end.lossless && is_lost) {
             (false, _) => Exit::Failed,

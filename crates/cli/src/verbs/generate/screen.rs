@@ -2,10 +2,10 @@
 
 use super::report::Names;
 use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::terminal::{show_line, shown, tell};
 use linerate_engine::check::CheckWatch;
 use linerate_engine::streams::Run;
 use serde::Serialize;
-use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -31,13 +31,12 @@ pub fn ticker(run: &Run, names: Names, checked: Option<CheckWatch>, json: bool) 
             new: sent.iter().zip(&before.3).map(|(now, then)| now.saturating_sub(*then)).collect(),
             checked: checked.as_ref(),
         };
-        let text = if json { tick.json(&names) } else { tick.text(&names) };
-        // A reader that is gone is no reason to end a run.
-        let _ = if json {
-            std::io::stdout().write_all(text.as_bytes())
+        if json {
+            // A reader that is gone is no reason to end a run. Numbers and names always have a JSON form.
+            let _ = show_line(&tick.json(&names));
         } else {
-            std::io::stderr().write_all(text.as_bytes())
-        };
+            tell(tick.text(&names));
+        }
         before = (now, frames, bytes, sent);
     }
 }
@@ -77,15 +76,15 @@ impl Tick<'_> {
         if (2..=SHOWN).contains(&names.len()) {
             for (place, frames) in self.new.iter().enumerate() {
                 let rate = frames_per_second(*frames as f64 / self.span / 1e6);
-                text += &format!("        {:<24} {rate:>18}\n", names.get(place));
+                text += &format!("        {:<24} {rate:>18}\n", shown(names.get(place)));
             }
         }
         text
     }
 
-    fn json(&self, names: &Names) -> String {
+    fn json<'a>(&self, names: &'a Names) -> TickJson<'a> {
         let look = self.checked.map(|watch| watch.look());
-        let line = TickJson {
+        TickJson {
             schema: "linerate/generate/1",
             record: "interval",
             seconds: self.seconds,
@@ -99,9 +98,7 @@ impl Tick<'_> {
             duplicated: look.map(|look| look.totals.duplicated),
             reordered: look.map(|look| look.totals.reordered),
             corrupted: look.map(|look| look.totals.corrupted),
-        };
-        // Numbers and names always have a JSON form.
-        serde_json::to_string(&line).unwrap_or_default() + "\n"
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
+use crate::view::terminal::{show, shown, tell};
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
@@ -35,23 +36,24 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let mut set = args.what.set(&around)?;
     set.check().map_err(usage)?;
     if let Some(frames) = args.dry_run {
-        return show(&set, frames);
+        return dry_run(&set, frames);
     }
     let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
-    let answering = answer(args, spec, &mut set, &stop)?;
+    let answering = answer(args, spec, &mut set)?;
     let receiving = args.check.as_deref().map(|port| open_check(port, args.take)).transpose()?;
     let port = open_tx(&stamped(spec, args.check.is_some()), &TxOptions { queues: args.threads })?;
     if port.queues.len() < args.threads && !args.end.quiet {
-        eprintln!("{}: sends by {} of the {} threads asked for", port.name, port.queues.len(), args.threads);
+        let name = shown(&port.name);
+        tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
     }
     let streams = ready(args, &set, port)?;
     if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
-        eprintln!("{note}");
+        tell(format_args!("{}\n", shown(note)));
     }
     drop_to(Identity::choose(args.end.user.as_deref())?)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
 
     let answering = answering.map(Answering::start).transpose()?;
     let checker = receiving.map(|port| Checker::start(Checking::port(port, check(&set)))).transpose()?;
@@ -74,13 +76,13 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
 }
 
 /// Gets ready to answer and to ask, asks for the next hop, and has the frames go there.
-fn answer(args: &Args, spec: &Spec, set: &mut StreamSet, stop: &Stop) -> anyhow::Result<Option<Answering>> {
+fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Option<Answering>> {
     if !args.answer.is_wanted() {
         return Ok(None);
     }
     let hosts = Hosts::of(set);
     if hosts.is_part {
-        eprintln!("addresses of the first frames of each stream are answered for alone: name others by --answer-for");
+        tell("addresses of the first frames of each stream are answered for alone: name others by --answer-for\n");
     }
     let mut answering = args.answer.open(spec, &hosts.senders)?;
     let (Some(sender), Some(destination)) = (hosts.senders.first(), hosts.destinations.first()) else {
@@ -92,7 +94,7 @@ fn answer(args: &Args, spec: &Spec, set: &mut StreamSet, stop: &Stop) -> anyhow:
             hosts.destinations.len()
         )));
     }
-    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, *destination, stop)? {
+    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, *destination)? {
         hosts::send_to(set, mac)?;
     }
     Ok(answering)
@@ -138,7 +140,7 @@ fn check(set: &StreamSet) -> Check {
 }
 
 /// Prints the first frames of the run, layer by layer, with what varies in them.
-fn show(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
+fn dry_run(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
     let mut timeline = Timeline::new(set, Part::WHOLE)?;
     let mut slots = Vec::new();
     for _ in 0..frames {
@@ -146,8 +148,10 @@ fn show(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
         timeline.take(u64::MAX, 1, &mut slots);
         let Some(slot) = slots.first().map(|run| run.first) else { break };
         let stream = &set.streams[slot.stream as usize];
-        println!("{:.6} ms", slot.due as f64 / 1e6);
-        print!("{}", describe(Link::Ethernet, stream, slot.number, slot.due, &set.key));
+        let frame = describe(Link::Ethernet, stream, slot.number, slot.due, &set.key);
+        if !show(format_args!("{:.6} ms\n{frame}", slot.due as f64 / 1e6)) {
+            break;
+        }
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! The reader of a measurement: this program once more, as another process.
 
 use super::super::measure::Rounds;
+use crate::view::terminal::show_line;
 use anyhow::{Context, bail};
 use linerate_burst::Nanos;
 use linerate_engine::clock;
@@ -98,7 +99,7 @@ pub(in super::super) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> an
     reading.seconds = last.since(first.unwrap_or(last)).as_secs_f64();
     (reading.p50_ns, reading.p90_ns) = (delays.at(0.5), delays.at(0.9));
     (reading.p99_ns, reading.max_ns) = (delays.at(0.99), delays.max);
-    println!("{}", serde_json::to_string(&reading)?);
+    show_line(&reading)?;
     Ok(())
 }
 

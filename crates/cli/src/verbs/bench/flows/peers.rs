@@ -5,6 +5,7 @@ use super::traffic::{Pattern, Traffic};
 use crate::verbs::bench::Effort;
 use crate::verbs::bench::folder::Folder;
 use crate::verbs::bench::measure::{Rounds, Row};
+use crate::view::terminal::tell;
 use anyhow::{Context, bail};
 use linerate_burst::{Block, Interface, Ledger, LinkType, Sink, StampSource};
 use linerate_record::{Format, Output, Writer};
@@ -68,7 +69,10 @@ pub fn run(effort: Effort, flows: usize) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for peer in &PEERS {
         let Some(program) = find(peer.name) else {
-            eprintln!("bench flows: {} is not installed; scripts/peers unpacks it: no such peer beside us", peer.name);
+            tell(format_args!(
+                "bench flows: {} is not installed; scripts/peers unpacks it: no such peer beside us\n",
+                peer.name
+            ));
             continue;
         };
         // A collector that takes what comes: without one, exporting would be left out.

@@ -62,7 +62,7 @@ impl Place {
         let of_path = || Form::of_path(name).with_context(|| format!("{name}: this program was built without Parquet"));
         if name == "-" {
             let form = form.map_or_else(of_path, Ok)?;
-            return Ok(Place::Stream(Stream::over("standard output", form, None, Box::new(io::stdout()))?));
+            return Ok(Place::Stream(Stream::over("standard output", form, None, crate::view::terminal::records())?));
         }
         let path = Path::new(name);
         if name.ends_with('/') || path.is_dir() {

@@ -1,0 +1,48 @@
+//! Characters that are not what they seem where people read them.
+
+/// Whether a terminal would obey a character instead of showing it, or show what lies around it otherwise than it is:
+/// control characters (C0, DEL, C1), ends of lines and paragraphs, and those of the category Cf of Unicode 16, which
+/// among other things turn the direction of text.
+pub fn is_unseen(character: char) -> bool {
+    const FORMAT: [(u32, u32); 21] = [
+        (0xad, 0xad),
+        (0x600, 0x605),
+        (0x61c, 0x61c),
+        (0x6dd, 0x6dd),
+        (0x70f, 0x70f),
+        (0x890, 0x891),
+        (0x8e2, 0x8e2),
+        (0x180e, 0x180e),
+        (0x200b, 0x200f),
+        (0x2028, 0x202e),
+        (0x2060, 0x2064),
+        (0x2066, 0x206f),
+        (0xfeff, 0xfeff),
+        (0xfff9, 0xfffb),
+        (0x110bd, 0x110bd),
+        (0x110cd, 0x110cd),
+        (0x13430, 0x1343f),
+        (0x1bca0, 0x1bca3),
+        (0x1d173, 0x1d17a),
+        (0xe0001, 0xe0001),
+        (0xe0020, 0xe007f),
+    ];
+    let number = u32::from(character);
+    character.is_control() || number >= 0xad && FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_otherwise_than_it_is_written_is_unseen() {
+        let unseen = "\0\x07\t\n\r\x1b\x7f\u{80}\u{85}\u{9b}\u{ad}\u{200b}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}";
+        for character in unseen.chars() {
+            assert!(is_unseen(character), "{}", character.escape_unicode());
+        }
+        for character in " ~az\u{e4}\u{df}\u{20ac}\u{6f22}\u{1f980}\u{a0}\u{2065}\u{fffd}".chars() {
+            assert!(!is_unseen(character), "{}", character.escape_unicode());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The only way from the verbs to standard output and standard error.
+//!
+//! What is printed has names in it that strangers chose: of files, ports, interfaces. A terminal would obey control
+//! characters among them, so they are escaped here, in all that is printed. A line that names something goes through
+//! [`shown`] as well, or the name could bring lines of its own.
+//!
+//! Standard output may be closed by who reads it (`| head -1`): what was printed is what they wanted, and nothing more is
+//! printed. Where it fails otherwise (a full disk) the program says so and ends with [`Exit::Failed`]. Nobody need read
+//! standard error, and no failure there ends anything.
+
+use crate::exit::Exit;
+use linerate_burst::text::is_unseen;
+use rustix::termios::tcgetwinsize;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::{Display, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Why standard output takes no more.
+static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints to standard output. False once that takes no more: nobody reads what follows.
+pub fn show(text: impl Display) -> bool {
+    print(escaped(&text.to_string(), &[]).as_bytes())
+}
+
+/// Prints a JSON document as one line to standard output, like [`show`].
+pub fn show_line(document: &impl Serialize) -> serde_json::Result<bool> {
+    Ok(print(json(serde_json::to_string(document)?).as_bytes()))
+}
+
+/// Prints a JSON document over many lines to standard output, like [`show`].
+pub fn show_document(document: &impl Serialize) -> serde_json::Result<bool> {
+    Ok(print(json(serde_json::to_string_pretty(document)?).as_bytes()))
+}
+
+/// Prints a JSON document to standard error, where frames go to standard output.
+pub fn tell_document(document: &impl Serialize) -> serde_json::Result<()> {
+    put(json(serde_json::to_string_pretty(document)?).as_bytes());
+    Ok(())
+}
+
+/// The same as one line.
+pub fn tell_line(document: &impl Serialize) -> serde_json::Result<()> {
+    put(json(serde_json::to_string(document)?).as_bytes());
+    Ok(())
+}
+
+/// Prints to standard error.
+pub fn tell(text: impl Display) {
+    put(escaped(&text.to_string(), &[]).as_bytes());
+}
+
+/// Prints what went wrong, in one line.
+pub fn fail(what: impl Display) {
+    tell(format_args!("linerate: {}\n", shown(&what.to_string())));
+}
+
+/// Draws `text` on standard error, over the last `drawn` lines. Lines too long for the terminal are cut there, not wrapped:
+/// wrapped ones could not be counted.
+pub fn draw(text: &str, drawn: usize) {
+    let up = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
+    put(format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
+}
+
+/// A name, or a reason, as it may stand in a line.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, &['\n'])
+}
+
+/// Whether live lines are wanted where the user said nothing: only a person reads them.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// How many lines the terminal shows, where it says.
+pub fn height() -> Option<usize> {
+    let height = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
+    Some(height).filter(|height| *height > 0)
+}
+
+/// Standard output for what is no text of ours: whole records, whose writer tells of its failures itself.
+pub fn records() -> Box<dyn Write + Send> {
+    Box::new(io::stdout())
+}
+
+/// What clap has to say: help that was asked for, or what is wrong with the arguments.
+pub fn explain(error: &clap::Error) -> Exit {
+    let plain = error.render().to_string();
+    let is_plain = escaped(&plain, &[]) == plain;
+    match (error.use_stderr(), is_plain) {
+        (false, _) => note(error.print().and_then(|()| io::stdout().flush())),
+        (true, true) => drop(error.print()),
+        (true, false) => tell(plain),
+    }
+    if error.use_stderr() { Exit::Usage } else { Exit::Done }
+}
+
+/// How the program ends: as the verb did, unless what it printed is not complete.
+pub fn end(exit: Exit) -> Exit {
+    match &*failure() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            fail(format_args!("standard output: {error}: what was to be printed there is not complete"));
+            Exit::Failed
+        }
+        _ => exit,
+    }
+}
+
+fn print(bytes: &[u8]) -> bool {
+    if failure().is_some() {
+        return false;
+    }
+    let mut out = io::stdout().lock();
+    note(out.write_all(bytes).and_then(|()| out.flush()));
+    failure().is_none()
+}
+
+fn note(result: io::Result<()>) {
+    if let Err(error) = result {
+        failure().get_or_insert(error);
+    }
+}
+
+fn failure() -> MutexGuard<'static, Option<io::Error>> {
+    FAILURE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn put(bytes: &[u8]) {
+    // A terminal that is gone is no reason to end a run.
+    let _ = io::stderr().lock().write_all(bytes);
+}
+
+/// Text without characters that a terminal would obey, but for the ends of lines, unless they are `unwanted` too.
+fn escaped<'a>(text: &'a str, unwanted: &[char]) -> Cow<'a, str> {
+    let is_bad = |c: char| is_unseen(c) && (c != '\n' || unwanted.contains(&c));
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_bad(character) {
+            clean.extend(character.escape_default());
+        } else {
+            clean.push(character);
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// A document and the end of its line. JSON has an escape of its own, which means the same to whoever reads it.
+fn json(mut text: String) -> String {
+    let is_bad = |c: char| is_unseen(c) && c != '\n';
+    if text.contains(is_bad) {
+        let mut clean = String::with_capacity(text.len() + 16);
+        for character in text.chars() {
+            if is_bad(character) {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(clean, "\\u{unit:04x}");
+                }
+            } else {
+                clean.push(character);
+            }
+        }
+        text = clean;
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_keeps_its_lines_and_nothing_else_that_is_unseen() {
+        assert_eq!(escaped("plain \u{e9}\n", &[]), "plain \u{e9}\n");
+        assert_eq!(escaped("\x1b]0;x\x07\u{202e}\r\n", &[]), "\\u{1b}]0;x\\u{7}\\u{202e}\\r\n");
+        assert_eq!(shown("a\nb\u{7f}"), "a\\nb\\u{7f}");
+    }
+
+    #[test]
+    fn a_document_says_the_same_after_it_was_cleaned() {
+        let name = "a\u{7f}\u{9b}\u{202e}\u{e0001}\n\u{1b}";
+        let text = json(serde_json::to_string(&[name]).unwrap());
+        assert!(!text.trim_end().contains(is_unseen), "{text}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [name]);
+    }
+}

@@ -1,0 +1,148 @@
+//! How a run ends that is asked to: whole, however often it is asked within a moment.
+
+use linerate_tests::support::program::{Running, launch, linerate, run, spawn};
+use linerate_tests::support::{Scratch, files, frames, records, wait_until};
+use rustix::fs::{CWD, FileType, mknodat};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+
+/// How often each is tried: what goes wrong only does so at some moments.
+const ROUNDS: usize = 20;
+
+/// Feeds a program frames for as long as it takes them, a few thousand a second.
+fn feed(mut to: ChildStdin) {
+    let (header, body) = (records::header(), records::body(&frames::sample()));
+    std::thread::spawn(move || {
+        let mut result = to.write_all(&header);
+        while result.is_ok() {
+            result = to.write_all(&body);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// Starts a run that reads frames from its standard input without end.
+fn endless(arguments: &[&str]) -> Running {
+    let mut command = linerate(arguments);
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    feed(running.take_input().unwrap());
+    running.wait_until_open();
+    running
+}
+
+/// As timeout(1) does: one signal to the program, one to its group.
+fn ask_twice(running: Running, round: usize) -> Value {
+    // At different moments of the end of the run.
+    std::thread::sleep(Duration::from_millis(20));
+    running.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_micros(100 * round as u64));
+    running.signal(Signal::TERM);
+    running.end().good().json()
+}
+
+#[test]
+fn a_capture_that_gets_the_signal_twice_is_whole() {
+    let scratch = Scratch::new();
+    for round in 0..ROUNDS {
+        for ending in ["pcapng", "pcapng.zst", "pcap.gz"] {
+            let file = scratch.file(&format!("{round}.{ending}"));
+            let json = ask_twice(endless(&["capture", "-r", "-", "-w", &file, "--json"]), round);
+            let again = run(&["capture", "-r", &file, "--json"]).good().json();
+            assert_eq!((&again["frames"], &again["failure"]), (&json["frames"], &Value::Null), "{file}");
+        }
+    }
+}
+
+#[test]
+fn records_are_whole_where_the_signal_comes_twice() {
+    let scratch = Scratch::new();
+    for round in 0..ROUNDS {
+        for name in ["flows.parquet", "flows.jsonl", "folder/"] {
+            let place = scratch.file(&format!("{round}-{name}"));
+            let json = ask_twice(endless(&["flows", "-r", "-", "--write", &place, "--json"]), round);
+            assert_eq!((json["records_lost"].as_u64(), json["failure"].as_str()), (Some(0), None), "{json}");
+            let written = json["records_written"].as_u64().unwrap();
+            let made = if name == "folder/" { files(Path::new(&place)) } else { vec![place.clone().into()] };
+            assert!(!made.is_empty() || written == 0, "{place}: {json}");
+            for file in made {
+                let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+                match name {
+                    "flows.jsonl" => assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count() as u64, written),
+                    _ => assert!(bytes.ends_with(b"PAR1"), "{} is cut off", file.display()),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_check_that_gets_the_signal_twice_gives_its_report() {
+    for round in 0..ROUNDS {
+        let to = format!("mem:endings{round}");
+        let sent = ["generate", "--to", &to, "--check", &to, "-k", "ip/udp", "--count", "0", "--json"];
+        let running = launch(&sent);
+        running.wait_until_open();
+        let json = ask_twice(running, round);
+        assert_eq!(json["check"]["sent"], json["frames"], "{json}");
+    }
+}
+
+#[test]
+fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
+    let scratch = Scratch::new();
+    let stuck = scratch.file("stuck.pcap");
+    mknodat(CWD, &stuck, FileType::Fifo, 0o600.into(), 0).unwrap();
+    // It is open, and nothing is read.
+    let _reader = OpenOptions::new().read(true).write(true).open(&stuck).unwrap();
+    let running = endless(&["capture", "-r", "-", "-w", &stuck]);
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(200));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(1000));
+    assert!(is_alive(&running), "twice within a second is once");
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(is_alive(&running), "the second request only tells");
+    running.signal(Signal::INT);
+    wait_until("the third request ends it", || !is_alive(&running));
+    let ended = running.end().with_status(-1);
+    assert_eq!(ended.errors.matches("one more signal ends it at once").count(), 1, "{}", ended.errors);
+}
+
+#[test]
+fn before_anything_is_open_one_signal_ends() {
+    let scratch = Scratch::new();
+    let (fifo, sample) = (scratch.file("fifo"), scratch.file("sample.pcap"));
+    mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+    records::write(&sample, &frames::sample());
+    let to = format!("pcap:{fifo}");
+    let cases: [&[&str]; 6] = [
+        &["capture", "-r", &fifo],
+        &["capture", "-r", &sample, "-w", &fifo],
+        &["count", "-r", &fifo],
+        &["flows", "-r", &fifo, "--write", "null"],
+        &["flows", "-r", &sample, "--write", &fifo],
+        &["generate", "--to", &to, "--udp"],
+    ];
+    for arguments in cases {
+        let running = launch(arguments);
+        wait_until("it waits for the other end", || {
+            let call = std::fs::read_to_string(format!("/proc/{}/syscall", running.pid())).unwrap_or_default();
+            // openat(2), on whatever machine: a call with a path, which no other wait here has.
+            running.proc_status("State").is_some_and(|state| state.starts_with('S')) && call.starts_with("257 ")
+        });
+        running.signal(Signal::INT);
+        wait_until("one signal ends it", || !is_alive(&running));
+        running.end().with_status(-1);
+    }
+}
+
+fn is_alive(running: &Running) -> bool {
+    running.proc_status("State").is_some_and(|state| !state.starts_with('Z'))
+}

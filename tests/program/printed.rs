@@ -1,0 +1,131 @@
+//! Where output goes: closed pipes, full disks, terminals that names would play tricks on.
+
+use linerate_burst::text::is_unseen;
+use linerate_tests::support::program::{Ended, linerate};
+use linerate_tests::support::{Scratch, frames, records};
+use std::fs::{File, OpenOptions};
+use std::io::PipeWriter;
+use std::process::Stdio;
+
+/// A file to read.
+fn sample(scratch: &Scratch, name: &str) -> String {
+    let file = scratch.file(name);
+    records::write(&file, &frames::sample());
+    file
+}
+
+/// Every verb that needs no privileges, as its user would have it print to standard output.
+fn printing(file: &str) -> Vec<Vec<String>> {
+    let all = [
+        "--help",
+        "--version",
+        "capture --help",
+        "ports",
+        "ports --json",
+        "lab list",
+        "lab list --json",
+        "count -r FILE",
+        "count -r FILE --json",
+        "count -r FILE --check",
+        "count -r FILE --check --json",
+        "capture -r FILE --json",
+        "flows -r FILE",
+        "flows -r FILE --json",
+        "flows -r FILE --write -",
+        "generate --to pcap:/dev/null --udp --rate top --json",
+        "generate --to pcap:/dev/null --udp --rate top --json --interval 1",
+        "generate --to pcap:/dev/null --replay FILE --rate top --json",
+        "generate --to pcap:/dev/null --udp --dry-run 1000",
+        "demo --memory",
+        "demo --memory --json",
+        "bench render --quick",
+        "bench render --quick --json",
+    ];
+    all.iter().map(|line| line.split(' ').map(|word| word.replace("FILE", file)).collect()).collect()
+}
+
+/// A pipe that nobody reads.
+fn closed() -> PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let scratch = Scratch::new();
+    for arguments in printing(&sample(&scratch, "sample.pcap")) {
+        let ended = Ended::of(linerate(&arguments).stdout(closed()).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.errors);
+        assert!(!ended.errors.contains("panicked") && !ended.errors.contains("roken pipe"), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    let scratch = Scratch::new();
+    for arguments in printing(&sample(&scratch, "sample.pcap")) {
+        let ended = Ended::of(linerate(&arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!(ended.status, 1, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains("standard output: "), "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains("No space left"), "{arguments:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn nobody_need_read_standard_error() {
+    let scratch = Scratch::new();
+    let file = sample(&scratch, "sample.pcap");
+    let mut all: Vec<(Vec<String>, i32)> = printing(&file).into_iter().map(|arguments| (arguments, 0)).collect();
+    let more = [
+        ("capture -r FILE", 0),
+        ("generate --to pcap:/dev/null --udp --rate top", 0),
+        ("capture -r /nowhere/x.pcap", 1),
+        ("capture", 2),
+        ("fly", 2),
+    ];
+    let words = |line: &str| line.split(' ').map(|word| word.replace("FILE", &file)).collect();
+    all.extend(more.iter().map(|(line, status)| (words(line), *status)));
+    for (arguments, status) in all {
+        for errors in [Stdio::from(closed()), Stdio::from(full())] {
+            let ended = Ended::of(linerate(&arguments).stdout(Stdio::piped()).stderr(errors).output().unwrap());
+            assert_eq!(ended.status, status, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn names_play_no_tricks_on_terminals() {
+    let scratch = Scratch::new();
+    let evil = sample(&scratch, "e\x1b]0;pwn\x07\x1b[31mv\u{202e}il\u{9b}\x7f\nlinerate: all is lost.pcap");
+    let missing = format!("{evil}.missing");
+    let (port, jsonl) = (format!("pcap:{evil}.out"), format!("{evil}.jsonl"));
+    let cases: [(&[&str], i32); 12] = [
+        (&["count", "-r", &evil], 0),
+        (&["count", "-r", &evil, "--json"], 0),
+        (&["count", "-r", &missing], 1),
+        (&["capture", "-r", &evil], 0),
+        (&["capture", "-r", &evil, "-w", &evil], 2),
+        (&["capture", "-r", &evil, "--json"], 0),
+        (&["capture", &evil], 1),
+        (&["flows", "-r", &evil, "--write", &jsonl], 0),
+        (&["generate", "--to", &port, "--udp", "--rate", "top"], 0),
+        (&["generate", "--to", &port, "--replay", &evil, "--rate", "top"], 0),
+        (&["generate", "--to", &evil, "--udp", "--rate", "top"], 1),
+        (&[&evil], 2),
+    ];
+    for (arguments, status) in cases {
+        let ended = Ended::of(linerate(arguments).output().unwrap());
+        assert_eq!(ended.status, status, "{arguments:?}: {}", ended.errors);
+        for text in [&ended.output, &ended.errors] {
+            let found = text.chars().find(|c| *c != '\n' && is_unseen(*c));
+            assert_eq!(found, None, "{arguments:?}: {text:?}");
+            assert!(!text.contains("\nlinerate: all is lost") || status == 2, "{arguments:?}: {text}");
+        }
+        if arguments.contains(&"--json") {
+            assert_eq!(ended.json()["ports"][0], format!("pcap:{evil}"));
+        }
+    }
+}
