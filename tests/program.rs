@@ -8,6 +8,8 @@ mod files;
 mod filters;
 #[path = "program/flows.rs"]
 mod flows;
+#[path = "program/rights.rs"]
+mod rights;
 #[path = "program/selection.rs"]
 mod selection;
 #[path = "program/usage.rs"]

@@ -1,7 +1,8 @@
 //! `linerate wire`: two ports joined as a wire would, with faults by plan.
 
+use super::inputs::are_live;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
+use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 
 use crate::view::ledger;
@@ -74,7 +75,8 @@ pub struct Args {
     /// Never sleep while waiting for frames: least delay, two whole cores
     #[arg(long)]
     spin: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -97,11 +99,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .transpose()?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
+    let identity = Identity::choose(args.user.as_deref(), are_live(ways.iter().map(|way| &way.from)))?;
     let opened = ways.iter().map(Way::open).collect::<Result<Vec<_>, _>>()?;
-    drop_to(Identity::choose(args.user.as_deref())?)?;
+    identity.assume()?;
+    let notes = identity.note().into_iter().chain(confine(&[]));
     if !args.quiet && !args.json {
         for way in &ways {
             let _ = writeln!(std::io::stderr(), "{} -> {}  {}", way.from, way.to, way.shown());
+        }
+        for note in notes {
+            let _ = writeln!(std::io::stderr(), "  {note}");
         }
     }
     let progress = Progress::new();
