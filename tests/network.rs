@@ -14,6 +14,8 @@ mod lab;
 mod merge;
 #[path = "network/replay.rs"]
 mod replay;
+#[path = "network/rights.rs"]
+mod rights;
 #[path = "network/wire.rs"]
 mod wire;
 #[path = "network/xdp.rs"]

@@ -14,6 +14,8 @@ mod flows;
 mod odd;
 #[path = "program/printed.rs"]
 mod printed;
+#[path = "program/rights.rs"]
+mod rights;
 #[path = "program/selection.rs"]
 mod selection;
 #[path = "program/usage.rs"]

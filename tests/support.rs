@@ -8,6 +8,7 @@ pub mod records;
 pub mod wire;
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -102,7 +103,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// An empty directory that any user may enter.
+    /// An empty directory that any user may write to: whoever captures as root goes on as a user without rights.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -110,6 +111,7 @@ impl Scratch {
         let path = std::env::temp_dir().join(format!("linerate-tests-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("a directory for files");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).expect("a directory of this process");
         Scratch(path)
     }
 

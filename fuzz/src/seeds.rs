@@ -87,7 +87,7 @@ fn write_captures(folder: &Path, frames: &[Vec<u8>]) -> Done {
     for format in [Format::Pcap, Format::PcapMicros, Format::Pcapng] {
         for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd)] {
             let name = format!("{format:?}-{}", compression.map_or("plain", Compression::name));
-            let output = Output::open(folder.join(name).to_str().ok_or("the folder's name is no text")?, None)?;
+            let output = Output::open(folder.join(name).to_str().ok_or("the folder's name is no text")?)?;
             let output = match compression {
                 Some(compression) => output.compressed(compression)?,
                 None => output,

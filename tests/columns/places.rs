@@ -102,10 +102,10 @@ fn records_gather_to_a_row_group() {
 fn a_folder_has_a_folder_for_each_hour() {
     let scratch = Scratch::new();
     let capture = scratch.file("hours.pcap");
-    std::fs::write(&capture, hours(300)).unwrap();
+    std::fs::write(&capture, hours(40)).unwrap();
     let folder = scratch.file("flows/");
     let summary = run(&["flows", "-r", &capture, "--write", &folder, "--json"]).good().json();
-    assert_eq!((&summary["records_written"], &summary["files"]), (&300.into(), &300.into()));
+    assert_eq!((&summary["records_written"], &summary["files"]), (&40.into(), &40.into()));
     for path in parquet_files(&folder) {
         let [row] = &read(&path)[..] else { panic!("{path:?}") };
         let hour = row["first_time"].as_u64().unwrap() / 3_600_000_000_000;
@@ -115,7 +115,23 @@ fn a_folder_has_a_folder_for_each_hour() {
         assert!(name.contains(&wanted), "{name}: {hour}");
         assert!(date.is_none_or(|date| name.contains(&format!("/date={date}/"))), "{name}: {hour}");
     }
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 300usize.div_ceil(24));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 40usize.div_ceil(24));
+}
+
+/// A file that claims an hour for each packet does not make a folder of each.
+#[test]
+fn hours_beyond_two_days_share_a_folder_without_a_date() {
+    const NONE: &str = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__/";
+    let scratch = Scratch::new();
+    let capture = scratch.file("hours.pcap");
+    std::fs::write(&capture, hours(8000)).unwrap();
+    let folder = scratch.file("flows/");
+    let summary = run(&["flows", "-r", &capture, "--write", &folder, "--json"]).good().json();
+    assert_eq!((&summary["records_written"], &summary["files"]), (&8000.into(), &49.into()));
+    let (none, dated): (Vec<_>, Vec<_>) =
+        parquet_files(&folder).into_iter().partition(|path| path.to_str().unwrap().contains(NONE));
+    let rows = |paths: &[PathBuf]| paths.iter().map(|path| read(path).len()).collect::<Vec<_>>();
+    assert_eq!((rows(&none), rows(&dated)), (vec![8000 - 48], vec![1; 48]));
 }
 
 /// 2000-02-28 00:00 UTC.

@@ -61,7 +61,8 @@ pub fn receive(text: &str, options: &RxOptions) -> RxPort {
 }
 
 pub fn transmit(text: &str, queues: usize) -> TxPort {
-    open_tx(&Spec::parse(text).unwrap(), &TxOptions { queues }).unwrap_or_else(|error| panic!("{error}"))
+    open_tx(&Spec::parse(text).unwrap(), &TxOptions { queues, ..TxOptions::default() })
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// `mem:`.

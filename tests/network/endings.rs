@@ -177,30 +177,6 @@ fn a_port_that_is_removed_ends_the_capture_with_a_complete_file() {
 }
 
 #[test]
-fn a_running_capture_has_given_everything_up() {
-    if !may_make_labs() {
-        return;
-    }
-    let (wire, scratch) = (Wire::new(), Scratch::new());
-    let output = scratch.file("out.pcapng");
-    for (arguments, uid) in [(&["-Z", "nobody"][..], "65534"), (&[], "0")] {
-        let capture = wire.capture(&output, arguments);
-        wait_until("capabilities are gone", || {
-            capture.proc_status("CapEff").is_some_and(|set| u64::from_str_radix(&set, 16) == Ok(0))
-        });
-        for set in ["CapInh", "CapPrm", "CapEff"] {
-            let value = capture.proc_status(set).unwrap();
-            assert_eq!(u64::from_str_radix(&value, 16), Ok(0), "{set} {value}");
-        }
-        let ids: Vec<String> = capture.proc_status("Uid").unwrap().split_whitespace().map(str::to_owned).collect();
-        assert_eq!(ids, [uid; 4]);
-        wire.send(&["--udp", "--count", "10", "--rate", "top"]);
-        std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(capture.interrupt().good().json()["frames"], 10);
-    }
-}
-
-#[test]
 fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
     if !may_make_labs() || !has_tools(&["tshark"]) {
         return;

@@ -6,7 +6,7 @@ use linerate_tests::support::{Scratch, corpus, frames, has_tools, is_root, skip,
 use rustix::fs::{CWD, FileType, mknodat};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::process::Stdio;
 
 /// The sample as a file.
@@ -167,10 +167,13 @@ fn an_existing_file_is_emptied_first_and_stays_the_same_file() {
     let (file, all) = sample(&scratch);
     let output = scratch.file("out.pcap");
     fs::write(&output, vec![0x55; 1 << 20]).unwrap();
+    fs::set_permissions(&output, fs::Permissions::from_mode(0o646)).unwrap();
     let before = fs::metadata(&output).unwrap();
-    run(&["capture", "-r", &file, "-w", &output, "-Z", "nobody", "tcp"]).good();
+    let user = if is_root() { &["-Z", "nobody"][..] } else { &[] };
+    run(&[&["capture", "-r", &file, "-w", &output, "tcp"], user].concat()).good();
     let after = fs::metadata(&output).unwrap();
-    assert_eq!((before.ino(), before.uid(), before.gid()), (after.ino(), after.uid(), after.gid()));
+    let identity = |data: &fs::Metadata| (data.ino(), data.uid(), data.gid(), data.mode());
+    assert_eq!(identity(&before), identity(&after));
     let written = records::read(&output);
     assert_eq!(records::file_size(&written), after.len());
     assert!(!written.is_empty() && written.len() < all.len());

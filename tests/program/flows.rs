@@ -149,7 +149,7 @@ fn what_was_there_before_stays_when_nothing_can_be_read() {
     let bytes = fs::read(&file).unwrap();
     let ended = run(&["flows", "-r", &file, "--write", &file]);
     assert_eq!(ended.status, 2, "{}", ended.errors);
-    assert!(ended.errors.contains("it is what is read"), "{}", ended.errors);
+    assert!(ended.errors.contains("both read and written"), "{}", ended.errors);
     assert!(fs::read(&file).unwrap() == bytes);
 
     run(&["flows", "-r", &file, "--write", &written, "-q"]).good();

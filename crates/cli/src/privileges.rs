@@ -1,96 +1,98 @@
-//! Giving privileges up once everything that needs them is open.
+//! Giving privileges up: ports are opened, then the program becomes somebody else, then that user opens what is
+//! written, then ([`confine`]) the program keeps no more of the kernel than a run needs.
 
-use anyhow::{Context, bail};
+mod calls;
+mod confine;
+mod users;
+
+pub use confine::{confine, socket_folder};
+pub use users::group_number;
+
+use self::users::User;
+use anyhow::{Context, anyhow, bail};
 use rustix::process::{Gid, Uid, geteuid};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 /// Who the program goes on as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// The same user, without capabilities.
-    Same,
-    /// Another user.
-    User {
-        /// User id.
-        uid: u32,
-        /// Group id.
-        gid: u32,
-    },
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `None`: the same user as before.
+    user: Option<User>,
+    /// Whether nobody asked for that user.
+    is_default: bool,
 }
 
 impl Identity {
-    /// The user asked for by name or number; else whoever called sudo; else the same user.
-    pub fn choose(user: Option<&str>) -> anyhow::Result<Self> {
-        if let Some(user) = user {
-            let identity = look_up(user)?;
-            if !geteuid().is_root() && identity.owner().is_some_and(|(uid, _)| uid != geteuid().as_raw()) {
-                bail!("only root can go on as user {user:?}");
+    /// The user asked for by name or number; else whoever called sudo, doas or pkexec; else, where root opens interfaces
+    /// (`is_live`), `linerate` or `nobody`, since what comes from the wire is written by others; else the same user.
+    pub fn choose(user: Option<&str>, is_live: bool) -> anyhow::Result<Self> {
+        let asked = |user| Identity { user, is_default: false };
+        if let Some(text) = user {
+            let user = users::named(text)?;
+            if !geteuid().is_root() && user.uid != geteuid().as_raw() {
+                bail!("only root can go on as user {text:?}");
             }
-            return Ok(identity);
+            return Ok(asked(Some(user)));
         }
-        let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
-        Ok(match (number("SUDO_UID"), number("SUDO_GID")) {
-            (Some(uid), Some(gid)) if uid != 0 && geteuid().is_root() => Identity::User { uid, gid },
-            _ => Identity::Same,
+        if !geteuid().is_root() {
+            return Ok(asked(None));
+        }
+        Ok(match users::caller()? {
+            Some(user) => asked(Some(user)),
+            None if is_live && may_change_users() => Identity { user: Some(users::unprivileged()?), is_default: true },
+            None => asked(None),
         })
     }
 
-    /// Owner for files that the program creates, if it is to be another than the process's own.
+    /// User and group that the program becomes, if it is to be another than the process's own.
     pub fn owner(&self) -> Option<(u32, u32)> {
-        match *self {
-            Identity::Same => None,
-            Identity::User { uid, gid } => Some((uid, gid)),
+        self.user.as_ref().map(|user| (user.uid, user.gid))
+    }
+
+    /// What those should know who asked for no user.
+    pub fn note(&self) -> Option<String> {
+        let name = &self.user.as_ref().filter(|_| self.is_default)?.name;
+        Some(format!("goes on as {name}; -Z USER names another, -Z root stays root"))
+    }
+
+    /// Drops every capability of this thread and of threads it starts from now on, and becomes that user. Call it while
+    /// this is the only thread, with all ports open, and before what is written is opened.
+    pub fn assume(&self) -> anyhow::Result<()> {
+        set_no_new_privs(true).context("cannot give up privileges (no_new_privs)")?;
+        if let Some(user) = self.user.as_ref().filter(|_| geteuid().is_root()) {
+            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+            let told = |what: &str| format!("cannot become {}: {what}; -Z root stays root", user.name);
+            set_thread_groups(&[gid]).with_context(|| told("supplementary groups cannot be given up"))?;
+            set_thread_gid(gid).with_context(|| told("the group cannot be changed"))?;
+            set_thread_uid(uid).with_context(|| told("the user cannot be changed"))?;
+        }
+        let nothing = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        set_capabilities(None, nothing).context("cannot give up capabilities")
+    }
+
+    /// The error of opening what is written, with advice where this user may not.
+    pub fn explain(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        let error = error.into();
+        let text = format!("{error:#}");
+        match &self.user {
+            Some(User { name, uid, .. }) if *uid != 0 && text.contains(DENIED) => anyhow!(
+                "{text}\nlinerate goes on as {name}: name a folder that {name} may write to,\n\
+                 or another user: -Z USER (-Z root stays root)"
+            ),
+            _ => error,
         }
     }
 }
 
-/// Drops every capability of this thread and of threads it starts from now on, and becomes `identity`. Call it
-/// while this is the only thread, with all ports and files open.
-pub fn drop_to(identity: Identity) -> anyhow::Result<()> {
-    set_no_new_privs(true).context("cannot give up privileges (no_new_privs)")?;
-    if let Identity::User { uid, gid } = identity
-        && geteuid().is_root()
-    {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        set_thread_groups(&[gid]).context("cannot give up supplementary groups")?;
-        set_thread_gid(gid).context("cannot change the group")?;
-        set_thread_uid(uid).context("cannot change the user")?;
-    }
-    let nothing = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    set_capabilities(None, nothing).context("cannot give up capabilities")
-}
+/// How the standard library ends what it says of `EACCES`.
+const DENIED: &str = "(os error 13)";
 
-/// The number of a group, given by name or number.
-pub fn group_number(group: &str) -> anyhow::Result<u32> {
-    if let Ok(number) = group.parse() {
-        return Ok(number);
-    }
-    let groups = std::fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
-    for line in groups.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        if let [name, _, number, ..] = fields[..]
-            && name == group
-        {
-            return Ok(number.parse()?);
-        }
-    }
-    bail!("there is no group {group:?} in /etc/group")
-}
-
-fn look_up(user: &str) -> anyhow::Result<Identity> {
-    let passwd = std::fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
-    for line in passwd.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        if let [name, _, uid, gid, ..] = fields[..]
-            && (name == user || uid == user)
-        {
-            return Ok(Identity::User { uid: uid.parse()?, gid: gid.parse()? });
-        }
-    }
-    bail!("there is no user {user:?} in /etc/passwd")
+/// A container may have taken that from root.
+fn may_change_users() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
 }

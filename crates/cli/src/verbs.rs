@@ -6,6 +6,7 @@ pub mod count;
 pub mod demo;
 pub mod flows;
 pub mod generate;
+mod inputs;
 pub mod lab;
 pub mod ports;
 pub mod wire;

@@ -19,6 +19,12 @@ pub mod program;
 pub use kernel::{KernelProgram, Reason};
 pub use program::{Insn, Invalid, Program};
 
+use std::sync::{Mutex, PoisonError};
+
+/// What was compiled: the same text means the same hosts for a whole run, and names are looked up while that is allowed.
+static KNOWN: Mutex<Vec<(String, u16, Filter)>> = Mutex::new(Vec::new());
+const MOST_KNOWN: usize = 64;
+
 /// A filter for frames of one link type.
 #[derive(Clone, Debug)]
 pub struct Filter {
@@ -37,9 +43,17 @@ impl Filter {
         if text.trim().is_empty() {
             return Ok(Filter { program: None });
         }
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., filter)) = known.iter().find(|(known, of, _)| known == text && *of == link) {
+            return Ok(filter.clone());
+        }
         let insns = libpcap::compile(text, link)?;
         let program = Program::new(insns).map_err(|fault| FilterError::Program { filter: text.into(), fault })?;
-        Ok(Filter { program: Some(program) })
+        let filter = Filter { program: Some(program) };
+        if known.len() < MOST_KNOWN {
+            known.push((text.to_owned(), link, filter.clone()));
+        }
+        Ok(filter)
     }
 
     /// Whether a frame passes. `frame` holds the bytes captured, `wire_len` is its length on the wire in

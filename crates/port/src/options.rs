@@ -24,4 +24,6 @@ pub struct RxOptions {
 pub struct TxOptions {
     /// How many queues to open; 0 for one.
     pub queues: usize,
+    /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
+    pub owner: Option<(u32, u32)>,
 }

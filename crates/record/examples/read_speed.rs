@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn make(path: &str, format: Format, length: usize) -> Result<(), Box<dyn Error>> {
-    let mut writer = Writer::new(Output::open(path, None)?, format);
+    let mut writer = Writer::new(Output::open(path)?, format);
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)];
     let mut block = Block::new(1 << 20, 1 << 14);
     let frame = vec![0x55; length];

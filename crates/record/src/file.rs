@@ -9,10 +9,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// Times the path is looked at anew when it appears or goes between two looks.
 const LOOKS: usize = 8;
+/// Of new files.
+const MODE: u32 = 0o600;
 
 /// Where the bytes go, whatever it is.
 pub(crate) trait Target: Send {
@@ -41,18 +43,18 @@ pub(crate) struct Partial {
 }
 
 impl Output {
-    /// Opens `path` for writing; `-` is standard output. A file that did not exist is created, and handed
-    /// to `owner` (user, group) if one is named; one that existed keeps its owner. An existing regular
-    /// file is emptied; anything else is left as it is and written to.
+    /// Opens `path` for writing, with the rights that this process has now; `-` is standard output. A file that did not
+    /// exist is created for its owner alone, since captures hold what others said; one that existed keeps its mode. An
+    /// existing regular file is emptied; anything else is left as it is and written to.
     ///
     /// # Errors
-    /// Those of `open(2)`, `fstat(2)`, `ftruncate(2)` and `fchown(2)`. A FIFO waits for its reader.
-    pub fn open(path: &str, owner: Option<(u32, u32)>) -> io::Result<Self> {
+    /// Those of `open(2)`, `fstat(2)` and `ftruncate(2)`. A FIFO waits for its reader.
+    pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             return Ok(Output::over(Box::new(Opened::new(file)?), "standard output"));
         }
-        let file = open_file(path, owner)?;
+        let file = open_file(path)?;
         let output = Output::over(Box::new(Opened::new(file)?), path);
         match Compression::of_path(path) {
             (Some(compression), _) => output.compressed(compression),
@@ -128,17 +130,12 @@ fn write_all(target: &mut dyn Target, bytes: &[u8]) -> Result<(), Partial> {
     Ok(())
 }
 
-fn open_file(path: &str, owner: Option<(u32, u32)>) -> io::Result<File> {
+fn open_file(path: &str) -> io::Result<File> {
     let no_terminal = rustix::fs::OFlags::NOCTTY.bits() as i32;
     let mut last = ErrorKind::AlreadyExists.into();
     for _ in 0..LOOKS {
-        match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => {
-                if let Some((user, group)) = owner {
-                    fchown(&file, Some(user), Some(group))?;
-                }
-                return Ok(file);
-            }
+        match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+            Ok(file) => return Ok(file),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -210,7 +207,7 @@ impl Target for Stream {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
     use std::path::PathBuf;
 
     fn scratch(name: &str) -> PathBuf {
@@ -226,7 +223,7 @@ mod tests {
         let path = folder.join("a.pcap");
         fs::write(&path, b"something longer").unwrap();
         let before = fs::metadata(&path).unwrap();
-        let mut output = Output::open(path.to_str().unwrap(), Some((65534, 65534))).unwrap();
+        let mut output = Output::open(path.to_str().unwrap()).unwrap();
         output.write_all(b"0123456789").unwrap();
         assert!(output.take_back(4).unwrap());
         output.write_all(b"x").unwrap();
@@ -237,16 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_goes_to_its_owner() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: only root can hand a file to somebody else");
-            return;
-        }
-        let folder = scratch("owner");
+    fn a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode() {
+        let folder = scratch("mode");
+        let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let path = folder.join("a.pcap");
-        Output::open(path.to_str().unwrap(), Some((65534, 65533))).unwrap();
-        let after = fs::metadata(&path).unwrap();
-        assert_eq!((after.uid(), after.gid()), (65534, 65533));
+        Output::open(path.to_str().unwrap()).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        Output::open(path.to_str().unwrap()).unwrap();
+        assert_eq!(mode(&path), 0o644);
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -259,7 +255,7 @@ mod tests {
             let path = path.clone();
             move || fs::read(path).unwrap()
         });
-        let mut output = Output::open(path.to_str().unwrap(), Some((65534, 65534))).unwrap();
+        let mut output = Output::open(path.to_str().unwrap()).unwrap();
         output.write_all(b"bytes").unwrap();
         assert!(!output.take_back(2).unwrap());
         drop(output);
@@ -270,10 +266,10 @@ mod tests {
 
         let owner = |path: &str| fs::metadata(path).map(|metadata| (metadata.uid(), metadata.gid())).unwrap();
         let before = owner("/dev/null");
-        let mut null = Output::open("/dev/null", Some((65534, 65534))).unwrap();
+        let mut null = Output::open("/dev/null").unwrap();
         null.write_all(b"bytes").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
         assert_eq!(owner("/dev/null"), before);
-        assert!(Output::open("/dev/null/x", None).is_err() && Output::open("/", None).is_err());
+        assert!(Output::open("/dev/null/x").is_err() && Output::open("/").is_err());
     }
 }

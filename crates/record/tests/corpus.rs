@@ -160,7 +160,7 @@ fn rewritten_files_have_the_same_figures() {
         for (format, ending) in [(Format::Pcapng, "pcapng"), (Format::Pcap, "pcap")] {
             let path = scratch.0.join(format!("{number}.{ending}"));
             if theirs.contains_key(file) && (format == Format::Pcapng || links.len() == 1 && classic_time) {
-                let output = Output::open(path.to_str().unwrap(), None).unwrap();
+                let output = Output::open(path.to_str().unwrap()).unwrap();
                 write_to(output, frames, interfaces, format, 500);
                 let again = load(&path);
                 assert!(again.error.is_none(), "{file:?} as {ending}: {:?}", again.error);

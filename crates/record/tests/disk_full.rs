@@ -39,7 +39,7 @@ fn in_a_tiny_folder() {
     while block.push(&Desc::new(Nanos(1), 0, 1001), &[7; 1001]) {}
     for format in [Format::Pcap, Format::Pcapng] {
         let path = format!("{folder}/file");
-        let mut writer = Writer::new(Output::open(&path, None).unwrap(), format);
+        let mut writer = Writer::new(Output::open(&path).unwrap(), format);
         let error = (0..10).find_map(|_| writer.accept(block.view(0, &interfaces)).err()).expect("300 KiB are full");
         assert!(error.to_string().contains("make room there or write elsewhere"), "{error}");
         let mut ledger = Ledger::new();

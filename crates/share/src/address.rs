@@ -1,15 +1,17 @@
 //! Under which name a ring is shared: an abstract name of this network namespace, or a socket in the file system.
 
-use crate::credentials::Peer;
+use crate::credentials::{Peer, as_user};
 use crate::error::Error;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, stat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::process::umask;
+use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where a ring is found.
@@ -42,51 +44,73 @@ impl Address {
         }
     }
 
-    /// Begins to listen. `others`: whether other users may be let in.
-    pub fn listen(self, others: bool) -> Result<Listener, Error> {
+    /// Begins to listen. `others`: whether other users may be let in. A socket in the file system is made with the rights
+    /// of `owner` (user, group), and is its own; who connects is told of this process as it is now.
+    pub fn listen(&self, others: bool, owner: Option<(u32, u32)>) -> Result<Listener, Error> {
         let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
         let place = self.socket_address().map_err(failed)?;
-        match bind(&socket, &place) {
+        let entry = match self {
+            Address::Name(_) => {
+                match bind(&socket, &place) {
+                    Err(Errno::ADDRINUSE) => return Err(self.taken()),
+                    result => result.map_err(failed)?,
+                }
+                None
+            }
+            Address::Path(path) => {
+                // The file takes its mode from the socket: whatever has its name a moment later is left alone.
+                fchmod(&socket, Mode::from_raw_mode(if others { 0o666 } else { 0o600 })).map_err(failed)?;
+                let made = as_user(owner, || self.make(&socket, &place, path, others));
+                Some(made.map_err(failed)??)
+            }
+        };
+        listen(&socket, BACKLOG).map_err(failed)?;
+        Ok(Listener { socket, entry })
+    }
+
+    /// Makes the socket's file. Nobody can connect before it listens; credentials are looked at in any case.
+    fn make(&self, socket: &OwnedFd, place: &SocketAddrUnix, path: &Path, others: bool) -> Result<Entry, Error> {
+        let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
+        let mut entry = Entry::at(path).map_err(failed)?;
+        let bound = || if others { unmasked(|| bind(socket, place)) } else { bind(socket, place) };
+        match bound() {
             Err(Errno::ADDRINUSE) => {
-                self.clear_away()?;
-                bind(&socket, &place).map_err(failed)?;
+                self.clear_away(&entry)?;
+                bound().map_err(failed)?;
             }
             result => result.map_err(failed)?,
         }
-        if let Address::Path(path) = &self {
-            // Nobody can connect before it listens. Credentials are looked at in any case.
-            let mode = Mode::from_raw_mode(if others { 0o666 } else { 0o600 });
-            chmodat(CWD, path, mode, AtFlags::empty()).map_err(failed)?;
-        }
-        listen(&socket, BACKLOG).map_err(failed)?;
-        Ok(Listener { socket, file: self.file(), address: self })
-    }
-
-    /// The file of a socket in the file system: device and number.
-    fn file(&self) -> Option<(u64, u64)> {
-        let Address::Path(path) = self else { return None };
-        std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+        entry.file = entry.look().map(|(_, file)| file);
+        Ok(entry)
     }
 
     /// Removes the socket file of a writer that is gone; says so if one is there.
-    fn clear_away(&self) -> Result<(), Error> {
+    fn clear_away(&self, entry: &Entry) -> Result<(), Error> {
         let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
-        if let Address::Path(path) = self
-            && FileType::from_raw_mode(stat(path).map_err(failed)?.st_mode) != FileType::Socket
-        {
+        let Some((FileType::Socket, file)) = entry.look() else {
             return Err(Error::Invalid(format!("{self} is there and is no socket: choose another name")));
-        }
-        let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
-        let pid = match (connect(&socket, &self.socket_address().map_err(failed)?), self) {
-            (Ok(()), _) => Peer::of(socket.as_fd()).map_or(0, |peer| peer.pid),
-            (Err(Errno::CONNREFUSED), Address::Path(path)) => {
-                return unlinkat(CWD, path, AtFlags::empty()).map_err(failed);
-            }
-            // Too many wait to be let in, or it has gone meanwhile.
-            (Err(_), _) => 0,
         };
-        Err(Error::Taken { address: self.to_string(), pid })
+        let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
+        match connect(&socket, &self.socket_address().map_err(failed)?) {
+            Err(Errno::CONNREFUSED) => entry.remove(file).map_err(failed),
+            // Perhaps too many wait to be let in, or it has gone meanwhile.
+            result => Err(self.taken_by(result.ok().and_then(|()| Peer::of(socket.as_fd()).ok()))),
+        }
+    }
+
+    /// That somebody shares under this name, and who.
+    fn taken(&self) -> Error {
+        let connected = || {
+            let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
+            connect(&socket, &self.socket_address().ok()?).ok()?;
+            Peer::of(socket.as_fd()).ok()
+        };
+        self.taken_by(connected())
+    }
+
+    fn taken_by(&self, peer: Option<Peer>) -> Error {
+        Error::Taken { address: self.to_string(), pid: peer.map_or(0, |peer| peer.pid) }
     }
 
     /// A socket connected to whoever shares this. No call on it takes longer than `patience`.
@@ -114,19 +138,59 @@ impl Address {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub socket: OwnedFd,
-    pub address: Address,
-    file: Option<(u64, u64)>,
+    entry: Option<Entry>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // It may be that of another writer by now.
-        if let Address::Path(path) = &self.address
-            && self.file == self.address.file()
+        if let Some(entry) = &self.entry
+            && let Some(file) = entry.file
         {
-            let _ = unlinkat(CWD, path, AtFlags::empty());
+            let _ = entry.remove(file);
         }
     }
+}
+
+/// A name in a folder, which stays that folder whatever its path leads to later.
+#[derive(Debug)]
+struct Entry {
+    folder: OwnedFd,
+    name: OsString,
+    /// The file that was made: device and number.
+    file: Option<(u64, u64)>,
+}
+
+impl Entry {
+    fn at(path: &Path) -> Result<Entry, Errno> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let folder = openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Entry { folder, name, file: None })
+    }
+
+    /// What has the name now, links not followed.
+    fn look(&self) -> Option<(FileType, (u64, u64))> {
+        let found = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((FileType::from_raw_mode(found.st_mode), (found.st_dev, found.st_ino)))
+    }
+
+    /// Removes the socket that this was; by now it may be that of another writer, which stays.
+    fn remove(&self, file: (u64, u64)) -> Result<(), Errno> {
+        if self.look() == Some((FileType::Socket, file)) {
+            unlinkat(&self.folder, &self.name, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+}
+
+/// Does something that makes a file, which takes its whole mode. The mask is the process's own: one at a time.
+fn unmasked<T>(work: impl FnOnce() -> T) -> T {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mask = umask(Mode::empty());
+    let result = work();
+    umask(mask);
+    result
 }
 
 fn seqpacket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
@@ -139,5 +203,81 @@ impl fmt::Display for Address {
             Address::Name(name) => f.write_str(name),
             Address::Path(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{getegid, geteuid};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("linerate-address-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_socket_has_its_mode_from_the_first_moment_whatever_the_mask() {
+        let folder = folder("mode");
+        for (others, mode) in [(false, 0o600), (true, 0o666)] {
+            let path = folder.join("ring");
+            let listener = Address::Path(path.clone()).listen(others, None).unwrap();
+            let data = std::fs::symlink_metadata(&path).unwrap();
+            assert_eq!((data.permissions().mode() & 0o777, data.uid()), (mode, geteuid().as_raw()));
+            drop(listener);
+            assert!(!path.exists());
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_made_with_the_rights_of_its_owner_and_the_process_has_its_own_back() {
+        if !geteuid().is_root() {
+            eprintln!("SKIPPED: only root can act as somebody else");
+            return;
+        }
+        let folder = folder("owner");
+        let path = folder.join("ring");
+        let nobody = Some((65_534, 65_534));
+        let error = Address::Path(path.clone()).listen(true, nobody).err().unwrap().to_string();
+        assert!(error.contains("denied") && !path.exists(), "{error}");
+        std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).unwrap();
+        let listener = Address::Path(path.clone()).listen(true, nobody).unwrap();
+        let data = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!((data.uid(), data.gid(), data.permissions().mode() & 0o777), (65_534, 65_534, 0o666));
+        assert!(geteuid().is_root() && getegid().as_raw() == 0);
+        // Readers see who began to listen.
+        let socket = Address::Path(path).connect(Duration::from_secs(1)).unwrap();
+        assert_eq!(Peer::of(socket.as_fd()).unwrap().uid, 0);
+        drop(listener);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_socket_stays() {
+        let folder = folder("stays");
+        let [path, other, moved] = ["ring", "other", "moved"].map(|name| folder.join(name));
+        std::fs::write(&other, "of somebody").unwrap();
+        let listener = Address::Path(path.clone()).listen(false, None).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        symlink(&other, &path).unwrap();
+        drop(listener);
+        assert!(path.is_symlink() && other.exists());
+        // A link is no socket, wherever it leads.
+        let listener = Address::Path(other.with_extension("ring")).listen(false, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        symlink("other.ring", &path).unwrap();
+        let error = Address::Path(path.clone()).listen(false, None).err().unwrap().to_string();
+        assert!(error.contains("is no socket"), "{error}");
+        drop(listener);
+        // The socket of a writer that is gone gives way.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&moved, &path).unwrap();
+        drop(Address::Path(path.clone()).listen(false, None).unwrap());
+        assert!(!path.exists());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

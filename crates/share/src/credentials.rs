@@ -4,6 +4,9 @@
 //! read by libc alone.
 #![allow(unsafe_code)]
 
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -40,6 +43,8 @@ pub struct Access {
     pub users: Vec<u32>,
     /// Groups, by number: first or supplementary.
     pub groups: Vec<u32>,
+    /// The user and group with whose rights a socket in the file system is made, where this is root.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl Access {
@@ -56,6 +61,21 @@ impl Access {
             || self.groups.contains(&peer.gid)
             || (!self.groups.is_empty() && groups(socket).iter().any(|group| self.groups.contains(group)))
     }
+}
+
+/// Does something with the rights of another user and group, if this is root; and is root again. Of this thread alone.
+pub(crate) fn as_user<T>(user: Option<(u32, u32)>, work: impl FnOnce() -> T) -> Result<T, Errno> {
+    let Some((uid, gid)) = user.filter(|(uid, _)| *uid != 0 && geteuid().is_root()) else { return Ok(work()) };
+    let (groups, own) = (getgroups()?, getegid());
+    let gid = Gid::from_raw(gid);
+    set_thread_groups(&[gid])?;
+    set_thread_res_gid(None::<Gid>, gid, None::<Gid>)?;
+    let result = set_thread_res_uid(None::<Uid>, Uid::from_raw(uid), None::<Uid>).map(|()| work());
+    // In the reverse order: it takes root to change groups.
+    set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>)?;
+    set_thread_res_gid(None::<Gid>, own, None::<Gid>)?;
+    set_thread_groups(&groups)?;
+    result
 }
 
 /// The supplementary groups of the other end (`SO_PEERGROUPS`, Linux 4.13); none where that cannot be found out.
@@ -85,7 +105,7 @@ mod tests {
         let this = Peer::of(socket.as_fd()).unwrap();
         assert_eq!(this, Peer { pid: std::process::id() as i32, uid, gid });
         // The supplementary groups of this process are those of the peer, whoever it says it is.
-        let access = Access { users: vec![4001], groups: vec![4003] };
+        let access = Access { users: vec![4001], groups: vec![4003], owner: None };
         let allows = |uid, gid| access.allows(&Peer { pid: 1, uid, gid }, 4000, socket.as_fd());
         assert!(allows(0, 9) && allows(4000, 9) && allows(4001, 9) && allows(9, 4003));
         assert!(!allows(9, 9) && !allows(4003, 4001));

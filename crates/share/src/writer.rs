@@ -80,8 +80,7 @@ pub struct Departure {
 impl Writer {
     /// Makes a ring and shares it under a name, or at a path if the name has a `/`. The door may be run by another thread.
     pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Door), Error> {
-        let others = access.has_others();
-        let listener = Address::parse(name)?.listen(others)?;
+        let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
         let Created { arena, blocks, fd, notes } = Arena::create(options, now)?;
         let (shape, generation, seats) = (*arena.shape(), arena.generation(), Arc::new(Seats::default()));
         let door = Door::new(listener, access, fd, shape, generation, seats.clone());

@@ -48,7 +48,7 @@ fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
     drop(socket);
     let absent = Attach::default().to(left.to_str().unwrap()).err().unwrap();
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
-    let access = Access { users: vec![1], groups: vec![] };
+    let access = Access { users: vec![1], groups: vec![], owner: None };
     let again = Ring::with(left.to_str().unwrap(), access, 4).unwrap();
     assert_eq!(fs::metadata(&left).unwrap().permissions().mode() & 0o777, 0o666);
     drop((ring, again));

@@ -9,8 +9,9 @@ pub use self::report::summary;
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
+use super::inputs::{are_live, check_output, is_file};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
+use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
@@ -20,7 +21,6 @@ use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// Options of `linerate capture`.
@@ -99,7 +99,8 @@ pub struct Args {
     /// Always sleep while waiting for frames: least work
     #[arg(long)]
     sleep: bool,
-    /// Go on as this user once ports and files are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -126,19 +127,21 @@ struct Asked {
 /// Captures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
-    let identity = Identity::choose(args.user.as_deref())?;
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let identity = Identity::choose(args.user.as_deref(), are_live(&asked.specs))?;
     let ports = args.open_ports(&asked)?;
-    if let Some(path) = &args.write {
-        sinks.push(args.open_writer(&asked, path, identity)?);
-    }
     let mut notes: Vec<String> =
         ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
-    let share = args.share.open(identity)?.map(|(sharing, lines)| {
+    let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing
     });
-    drop_to(identity)?;
+    identity.assume()?;
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    if let Some(path) = &args.write {
+        sinks.push(args.open_writer(&asked, path, &identity)?);
+    }
+    notes.extend(identity.note());
+    notes.extend(confine(args.share.folder()?.as_slice()));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
@@ -189,13 +192,8 @@ impl Args {
             (None, words) => words.join(" "),
         };
         check_filter(&filter, &specs)?;
-        if let Some(path) = &self.write
-            && let Some((_, target)) = specs
-                .iter()
-                .map(Spec::innermost)
-                .find(|(scheme, target)| *scheme == "pcap" && is_same_file(target, path))
-        {
-            return Err(usage(format!("{target} is both read and written: write to another file")));
+        if let Some(path) = &self.write {
+            check_output(&specs, path)?;
         }
         Ok(Asked {
             specs,
@@ -217,7 +215,7 @@ impl Args {
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
-    fn open_writer(&self, asked: &Asked, path: &str, identity: Identity) -> anyhow::Result<Box<dyn Sink>> {
+    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<Box<dyn Sink>> {
         let format = match self.format {
             Some(FileFormat::Pcap) => Format::Pcap,
             Some(FileFormat::PcapMicros) => Format::PcapMicros,
@@ -227,14 +225,14 @@ impl Args {
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
-        let output = Output::open(path, identity.owner()).with_context(|| format!("cannot write {path}"))?;
+        let output = Output::open(path).with_context(|| format!("cannot write {path}"));
+        let output = output.map_err(|error| identity.explain(error))?;
         let mut writer = Writer::new(output, format);
         for comment in &self.comments {
             writer.comment(comment);
         }
         // So that a file opens even before there is a frame; a failure is told again with the first one. What
         // link type files have, and what they say of their sections, shows only with their first frame.
-        let is_file = |spec: &Spec| spec.innermost().0 == "pcap";
         let _ = match (asked.specs.iter().any(is_file), asked.specs.iter().all(is_file)) {
             (false, _) => writer.begin(LinkType::ETHERNET),
             (true, false) => writer.flush(),
@@ -287,18 +285,10 @@ const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(1
 
 /// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
 pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
-    let files_only = specs.iter().all(|spec| spec.innermost().0 == "pcap");
+    let files_only = specs.iter().all(is_file);
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
     let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
     if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
-}
-
-/// Whether what is read and what is written are one regular file; `-` is standard input, and output.
-pub(super) fn is_same_file(read: &str, written: &str) -> bool {
-    let look = |path, stream| std::fs::metadata(if path == "-" { stream } else { path }).ok();
-    let identity = |data: std::fs::Metadata| data.is_file().then(|| (data.dev(), data.ino()));
-    let read = look(read, "/dev/stdin").and_then(identity);
-    read.is_some() && read == look(written, "/dev/stdout").and_then(identity)
 }
 
 /// A number of seconds given as an option.

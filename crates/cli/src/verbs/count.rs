@@ -9,8 +9,9 @@ mod text;
 use self::json::SummaryJson;
 use self::rows::Subject;
 use super::capture::{check_filter, span};
+use super::inputs::are_live;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
+use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_line, shown, tell};
@@ -90,7 +91,8 @@ pub struct Args {
     /// Always sleep while waiting for frames: least work
     #[arg(long)]
     sleep: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -109,11 +111,13 @@ const UNSEEN: u32 = 64;
 /// Counts.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
-    let identity = Identity::choose(args.user.as_deref())?;
+    let identity = Identity::choose(args.user.as_deref(), are_live(&asked.specs))?;
     let ports = args.open_ports(&asked)?;
-    let notes: Vec<String> =
+    let mut notes: Vec<String> =
         ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name))).collect();
-    drop_to(identity)?;
+    identity.assume()?;
+    notes.extend(identity.note());
+    notes.extend(confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 

@@ -14,8 +14,9 @@ use self::out::{Form, Place};
 use self::output::Tee;
 use super::capture::{check_filter, span};
 use super::count::ports_and_filter;
+use super::inputs::{are_live, check_output};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
+use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::view::live::Live;
 use crate::view::rates::grouped;
@@ -118,7 +119,8 @@ pub struct Args {
     /// Always sleep while waiting for frames: least work
     #[arg(long)]
     sleep: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -160,14 +162,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     check_filter(&filter, &specs)?;
     let config = args.config()?;
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let identity = Identity::choose(args.user.as_deref())?;
+    let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
     args.check_place(&specs)?;
     check_memory(&config)?;
     // Before ports open, as it may take seconds.
     let meters = Meters::new(&config, args.workers);
     let ports = args.open_ports(&specs, &filter)?;
-    let place = args.place(identity.owner())?;
-    drop_to(identity)?;
+    identity.assume()?;
+    let place = args.place().map_err(|error| identity.explain(error))?;
+    let folder = place.as_ref().map(Place::made_in).transpose()?.flatten();
+    let notes: Vec<String> = identity.note().into_iter().chain(confine(folder.as_slice())).collect();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
@@ -176,11 +180,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
-        announce(&ports, &config, args.workers);
+        announce(&ports, &config, args.workers, &notes);
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
-    let mut records = Tee::start(place, stop.clone())?;
+    let mut records = Tee::start(place, stop.clone()).map_err(|error| identity.explain(error))?;
     let report = Metering {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
@@ -283,20 +287,15 @@ impl Args {
         if self.write.is_empty() {
             return Err(usage("--write: a file, a folder, - for standard output, or null"));
         }
-        let input =
-            specs.iter().filter(|spec| spec.scheme == "pcap").find(|spec| is_same_file(&spec.target, &self.write));
-        if let Some(input) = input {
-            return Err(usage(format!("--write {}: it is what is read ({input}); name another file", self.write)));
-        }
-        Ok(())
+        check_output(specs, &self.write)
     }
 
-    fn place(&self, owner: Option<(u32, u32)>) -> anyhow::Result<Option<Place>> {
+    fn place(&self) -> anyhow::Result<Option<Place>> {
         if self.write == "null" {
             return Ok(None);
         }
         let form = self.format.as_deref().and_then(Form::named);
-        Place::open(&self.write, form, span("--rotate", self.rotate)?, owner).map(Some)
+        Place::open(&self.write, form, span("--rotate", self.rotate)?).map(Some)
     }
 
     fn waiting(&self) -> Waiting {
@@ -325,11 +324,6 @@ fn check_memory(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-fn is_same_file(one: &str, other: &str) -> bool {
-    let place = |name: &str| std::fs::canonicalize(name).ok().filter(|path| path.is_file());
-    place(one).is_some_and(|path| place(other) == Some(path))
-}
-
 /// Says so if more is asked for than is written.
 fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
     if level > form.level {
@@ -342,7 +336,7 @@ fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
     }
 }
 
-fn announce(ports: &[RxPort], config: &Config, workers: usize) {
+fn announce(ports: &[RxPort], config: &Config, workers: usize, notes: &[String]) {
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = config.bytes_per_flow();
     let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
@@ -358,5 +352,8 @@ fn announce(ports: &[RxPort], config: &Config, workers: usize) {
         for note in &port.notes {
             tell(format_args!("  {}\n", shown(&format!("{}: {note}", port.name))));
         }
+    }
+    for note in notes {
+        tell(format_args!("  {}\n", shown(note)));
     }
 }

@@ -11,7 +11,9 @@ mod what;
 
 use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
-use crate::verbs::capture::is_same_file;
+use crate::privileges::{Identity, confine, socket_folder};
+use crate::verbs::inputs::{are_live, check_output};
+use crate::view::terminal::{shown, tell};
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_port::Spec;
@@ -100,7 +102,8 @@ pub struct EndArgs {
     /// No line a second, no summary
     #[arg(short = 'q', long)]
     quiet: bool,
-    /// Go on as this user once ports and files are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -121,9 +124,24 @@ impl Args {
     /// Whether frames may go there.
     fn check_target(&self, spec: &Spec) -> anyhow::Result<()> {
         guard::check_route(spec, self.end.yes)?;
-        let (scheme, target) = spec.innermost();
-        if scheme == "pcap" && self.recorded.replay.as_deref().is_some_and(|replay| is_same_file(replay, target)) {
-            return Err(usage(format!("{target} is both replayed and written: write to another file")));
+        match (spec.innermost(), &self.recorded.replay) {
+            (("pcap", target), Some(replayed)) => check_output([&Spec::file(replayed)], target),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who the program becomes once these ports are open.
+    fn identity<'a>(&self, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<Identity> {
+        Identity::choose(self.end.user.as_deref(), are_live(specs))
+    }
+
+    /// Leaves the run what it needs, and says what there is to say of it.
+    fn confine<'a>(&self, identity: &Identity, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
+        let rings = specs.into_iter().map(Spec::innermost).filter(|(scheme, _)| *scheme == "shm");
+        let folders = rings.map(|(_, ring)| socket_folder(ring)).collect::<Result<Vec<_>, _>>()?;
+        let notes = identity.note().into_iter().chain(confine(&folders.into_iter().flatten().collect::<Vec<_>>()));
+        for note in notes.filter(|_| !self.end.quiet && !self.end.json) {
+            tell(format_args!("{}\n", shown(&note)));
         }
         Ok(())
     }

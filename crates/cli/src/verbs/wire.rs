@@ -1,7 +1,8 @@
 //! `linerate wire`: two ports joined as a wire would, with faults by plan.
 
+use super::inputs::are_live;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
+use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 
 use crate::view::ledger;
@@ -74,7 +75,8 @@ pub struct Args {
     /// Never sleep while waiting for frames: least delay, two whole cores
     #[arg(long)]
     spin: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo)
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
 }
@@ -95,13 +97,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .seconds
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
+    let identity = Identity::choose(args.user.as_deref(), are_live(ways.iter().map(|way| &way.from)))?;
     let opened = ways.iter().map(Way::open).collect::<Result<Vec<_>, _>>()?;
-    drop_to(Identity::choose(args.user.as_deref())?)?;
+    identity.assume()?;
+    let notes = identity.note().into_iter().chain(confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.quiet && !args.json {
         for way in &ways {
             tell(format_args!("{}\n", shown(&format!("{} -> {}  {}", way.from, way.to, way.shown()))));
+        }
+        for note in notes {
+            tell(format_args!("  {}\n", shown(&note)));
         }
     }
     let progress = Progress::new();

@@ -81,7 +81,7 @@ impl Recording {
 pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
     spec.allow_options(&[])?;
     let name = spec.to_string();
-    let output = Output::open(&spec.target, None).map_err(|error| PortError::broken(&name, error.to_string()))?;
+    let output = Output::open(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
     let queue = PcapTx {
         name: name.clone(),
         writer: Writer::new(output, Format::of_path(&spec.target)),

@@ -225,7 +225,7 @@ fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
 
 #[test]
 fn what_a_device_cannot_take_is_counted_and_explained() {
-    let mut writer = Writer::new(Output::open("/dev/full", None).unwrap(), Format::Pcapng);
+    let mut writer = Writer::new(Output::open("/dev/full").unwrap(), Format::Pcapng);
     let error = writer.accept(block(&[(0, Flags::NONE, 60)]).view(0, &interfaces())).unwrap_err();
     assert!(error.to_string().starts_with("/dev/full: No space left on device"), "{error}");
     assert_eq!(counts(&writer), [1, 0, 1, 0]);

@@ -1,6 +1,7 @@
 //! Layers and flows of frames in memory: how many frames a core takes apart, or finds the flow of, in a second.
 
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use crate::verbs::demo::stage::recording;
 use linerate_burst::{Block, Burst};
@@ -18,11 +19,8 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let sides = measure(tcp.burst(), effort.of(40_000), effort.rounds);
     rows.extend(sides.rows("TCP/IPv4", 60.0).map(|row| row.sized(64)));
 
-    let workplace = std::env::temp_dir().join(format!("linerate-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&workplace)?;
-    let mix = recording(None, &workplace).and_then(|recording| load(&recording.path.to_string_lossy()));
-    std::fs::remove_dir_all(&workplace)?;
-    let mix = mix?;
+    let workplace = Folder::on_disk("dissect")?;
+    let mix = load(&recording(None, workplace.path())?.path.to_string_lossy())?;
     let bytes: usize = mix.burst().descs().iter().map(|desc| desc.captured as usize).sum();
     let sides = measure(mix.burst(), effort.of(200), effort.rounds);
     rows.extend(sides.rows("real mix", bytes as f64 / mix.len() as f64));

@@ -77,7 +77,7 @@ fn timed(
 
 fn merge(inputs: &[PathBuf], output: &Path, frames: usize) -> anyhow::Result<()> {
     let open = |path: &PathBuf| open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default());
-    let writer = Writer::new(Output::open(&output.to_string_lossy(), None)?, Format::Pcap);
+    let writer = Writer::new(Output::open(&output.to_string_lossy())?, Format::Pcap);
     let report = Capture {
         ports: inputs.iter().map(open).collect::<Result<_, _>>()?,
         selection: Selection::default(),
@@ -118,7 +118,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// Frames in the order of their times, each to one of the files at random.
 fn write_inputs(paths: &[PathBuf], frames: usize) -> anyhow::Result<()> {
-    let open = |path: &PathBuf| Output::open(&path.to_string_lossy(), None);
+    let open = |path: &PathBuf| Output::open(&path.to_string_lossy());
     let outputs: Vec<Output> = paths.iter().map(open).collect::<Result<_, _>>()?;
     let new = |output| (Writer::new(output, Format::Pcap), Block::new(1 << 20, 8192));
     let mut files: Vec<(Writer, Block)> = outputs.into_iter().map(new).collect();

@@ -4,6 +4,7 @@
 //! Rates are of frames that arrived. A path that cannot send a size has no row for it.
 
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use super::traffic::{self, FOUR, ONE};
 use crate::view::terminal::tell;
@@ -171,23 +172,25 @@ fn frame(size: usize) -> anyhow::Result<Vec<u8>> {
 
 fn trafgen(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
     let bytes: Vec<String> = frame(size)?.iter().map(|byte| format!("0x{byte:02x}")).collect();
-    let file = Scratch::new("trafgen");
-    std::fs::write(&file.0, format!("{{ {} }}\n", bytes.join(", ")))?;
+    let folder = Folder::new("trafgen")?;
+    let file = folder.file("trafgen");
+    std::fs::write(&file, format!("{{ {} }}\n", bytes.join(", ")))?;
     let mut command = lab.lab.exec("tx", "trafgen")?;
     // One process; it goes past the queueing discipline by itself.
-    command.args(["--dev", "eth0", "--cpus", "1", "--num", &frames.to_string(), "--conf"]).arg(&file.0);
+    command.args(["--dev", "eth0", "--cpus", "1", "--num", &frames.to_string(), "--conf"]).arg(&file);
     timed(&mut command)
 }
 
 fn tcpreplay(lab: &Lab, frames: u64, size: usize) -> anyhow::Result<Duration> {
     // A file of many frames, so that looping costs nothing.
     const HELD: u64 = 1000;
-    let file = Scratch::new("pcap");
-    let spec = Spec::parse(&format!("pcap:{}", file.0.display()))?;
+    let folder = Folder::new("tcpreplay")?;
+    let file = folder.file("pcap");
+    let spec = Spec::file(&file.to_string_lossy());
     traffic::send(&spec, &traffic::streams(ONE, size, HELD, Mark::None)?, false)?;
     let mut command = lab.lab.exec("tx", "tcpreplay")?;
     command.args(["--topspeed", "--preload-pcap", "--quiet", "--intf1", "eth0"]);
-    command.args(["--loop", &frames.div_ceil(HELD).to_string(), "--limit", &frames.to_string()]).arg(&file.0);
+    command.args(["--loop", &frames.div_ceil(HELD).to_string(), "--limit", &frames.to_string()]).arg(&file);
     timed(&mut command)
 }
 
@@ -200,19 +203,4 @@ fn timed(command: &mut Command) -> anyhow::Result<Duration> {
         bail!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&output.stderr));
     }
     Ok(span)
-}
-
-/// A file that is removed in the end.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new(ending: &str) -> Self {
-        Scratch(std::env::temp_dir().join(format!("linerate-bench-{}.{ending}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -1,6 +1,7 @@
 //! Reading and counting capture files from the page cache, beside a plain read of the same file.
 
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::{Counting, Selection, Stop, Waiting, Watch};
@@ -17,9 +18,10 @@ const FILE_BYTES: usize = 512 << 20;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
+    let folder = Folder::on_disk("pcap")?;
     for size in [64, 1518] {
         for format in [Format::Pcap, Format::Pcapng] {
-            let path = std::env::temp_dir().join(format!("linerate-bench-{}-{size}", std::process::id()));
+            let path = folder.file(&size.to_string());
             let frames = effort.of(FILE_BYTES) / (size + 12);
             let written = write(&path, format, size - 4, frames);
             let result = written.and_then(|()| measure(&path, frames as u64, effort.rounds));
@@ -105,7 +107,7 @@ fn read_all(reader: &mut Reader) -> Result<u64, linerate_record::ReadError> {
 }
 
 fn write(path: &Path, format: Format, length: usize, frames: usize) -> anyhow::Result<()> {
-    let mut writer = Writer::new(Output::open(&path.to_string_lossy(), None)?, format);
+    let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, format);
     let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];
     let frame = vec![0x5a; length];
     let mut block = Block::new(1 << 20, 8192);

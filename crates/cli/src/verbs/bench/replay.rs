@@ -5,6 +5,7 @@
 //! MTU; without it, frames of mixed sizes with gaps as of independent arrivals.
 
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use crate::view::terminal::tell;
 use anyhow::{Context, bail, ensure};
@@ -180,6 +181,7 @@ fn receive(mut port: RxPort, stop: &Stop) -> anyhow::Result<Vec<u64>> {
 /// A recording made for this run, removed with this value.
 struct MadeFile {
     path: PathBuf,
+    _folder: Folder,
     /// What its frames are.
     name: &'static str,
     /// When each was recorded, in nanoseconds.
@@ -189,9 +191,10 @@ struct MadeFile {
 
 impl MadeFile {
     fn new(effort: Effort) -> anyhow::Result<MadeFile> {
-        let path = std::env::temp_dir().join(format!("linerate-bench-{}-replay.pcap", std::process::id()));
-        let mut file = MadeFile { path, name: "made-up mix", times: Vec::new(), mean_length: 0.0 };
-        let output = Output::open(&file.path.to_string_lossy(), None)?;
+        let folder = Folder::on_disk("replay")?;
+        let path = folder.file("replay.pcap");
+        let mut file = MadeFile { path, _folder: folder, name: "made-up mix", times: Vec::new(), mean_length: 0.0 };
+        let output = Output::open(&file.path.to_string_lossy())?;
         let mut filling =
             Filling { writer: Writer::new(output, Format::Pcap), block: Block::new(1 << 20, 8192), bytes: 0 };
         let most = effort.of(FRAMES);
@@ -237,12 +240,6 @@ impl MadeFile {
             filling.push(Nanos(time), &[0x5a; LONGEST][..LENGTHS[number % LENGTHS.len()]])?;
         }
         Ok(())
-    }
-}
-
-impl Drop for MadeFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

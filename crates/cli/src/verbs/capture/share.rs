@@ -1,11 +1,12 @@
 //! `--share`: the ordered stream for other processes, and the options that say how.
 
 use crate::exit::usage;
-use crate::privileges::{Identity, group_number};
+use crate::privileges::{Identity, group_number, socket_folder};
 use crate::view::rates::grouped;
 use linerate_engine::{Sharing, SharingOptions};
 use linerate_port::spec::parse_size;
 use linerate_share::{Access, Error};
+use std::os::fd::OwnedFd;
 
 /// Options of `--share`.
 #[derive(Debug, clap::Args)]
@@ -46,14 +47,16 @@ pub(super) struct ShareArgs {
 const FULL_SPEED: f64 = 59.5e6;
 
 impl ShareArgs {
-    /// Makes the ring, if one is asked for; before privileges are dropped. With lines about it, for people.
-    pub fn open(&self, identity: Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {
+    /// Makes the ring, if one is asked for; before privileges are dropped, since huge and locked memory may need them, and
+    /// readers believe in who began to share. With lines about it, for people.
+    pub fn open(&self, identity: &Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {
         let Some(name) = &self.share else { return Ok(None) };
         let memory = size("--share-memory", &self.share_memory)?;
         let block = size("--share-block", &self.share_block)?;
         let slots = u32::try_from(memory / block.max(1)).unwrap_or(u32::MAX);
         let mut access = Access::default();
         access.users.extend(identity.owner().map(|(user, _)| user));
+        access.owner = identity.owner();
         if let Some(group) = &self.share_group {
             access.groups.push(group_number(group)?);
         }
@@ -72,7 +75,7 @@ impl ShareArgs {
         };
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),
-            error => anyhow::Error::new(error).context(format!("cannot share {name}")),
+            error => identity.explain(anyhow::Error::new(error).context(format!("cannot share {name}"))),
         })?;
         let mut notes = vec![format!(
             "shared as shm:{name}: {} blocks of {} KiB, {:.0} ms at {} M frames/s of 64 bytes",
@@ -83,6 +86,11 @@ impl ShareArgs {
         )];
         notes.extend(sharing.notes().iter().cloned());
         Ok(Some((sharing, notes)))
+    }
+
+    /// The folder that the run removes a socket from.
+    pub fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
+        Ok(self.share.as_deref().map(socket_folder).transpose()?.flatten())
     }
 }
 

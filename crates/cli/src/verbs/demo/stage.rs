@@ -118,7 +118,7 @@ pub(super) fn made(path: PathBuf) -> anyhow::Result<Recording> {
 
 /// A few seconds of UDP between hosts, in frames of every size from 64 to 1518 bytes.
 fn make(path: &Path) -> anyhow::Result<()> {
-    let mut writer = Writer::new(Output::open(&path.to_string_lossy(), None)?, Format::Pcap);
+    let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, Format::Pcap);
     let interfaces = [Interface::new("made", LinkType::ETHERNET, StampSource::User)];
     let mut block = Block::new(1 << 20, 4096);
     let start = Nanos::from_parts(1_700_000_000, 0);

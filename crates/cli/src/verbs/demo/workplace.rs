@@ -48,7 +48,7 @@ impl WorkFile {
     /// Opens it for writing, once.
     pub fn output(&self) -> anyhow::Result<Output> {
         let output = match &self.nameless {
-            None => Output::open(&self.path.to_string_lossy(), None),
+            None => Output::open(&self.path.to_string_lossy()),
             Some(file) => file.try_clone().map(|file| Output::to(Box::new(file), &self.name)),
         };
         output.with_context(|| format!("cannot write {}", self.name))

@@ -2,11 +2,12 @@
 //!
 //! - `queue`: flows wait here, and a thread of their own writes them, so that metering does not wait for a disk;
 //! - `place`: where they go: a stream (standard output, a file) or a folder of hours; `part`: a file has its name once it is complete;
-//!   `folders`: those made are on the disk;
+//!   `folders`: those made are on the disk; `hours`: which there are;
 //! - `form`: what they are written as, a row each. Another form is one file like `jsonl`, and one row.
 
 mod folders;
 mod form;
+mod hours;
 mod jsonl;
 #[cfg(feature = "parquet")]
 mod parquet;

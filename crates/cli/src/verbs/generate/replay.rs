@@ -3,8 +3,8 @@
 use super::report::{self, micros};
 use super::{Args, guard};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
+use crate::verbs::inputs::is_file;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, grouped};
@@ -81,8 +81,15 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     }
     // Opened once: after privileges are gone it might not open again.
     let recording = Recording::open(path)?;
-    let ports = specs.iter().map(|spec| open_tx(spec, &TxOptions::default())).collect::<Result<Vec<_>, _>>()?;
-    drop_to(Identity::choose(args.end.user.as_deref())?)?;
+    let identity = args.identity(&specs)?;
+    let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
+    let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
+    let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
+    let early = early.collect::<Result<Vec<_>, _>>()?;
+    identity.assume()?;
+    let ports = specs.iter().zip(early).map(|(spec, port)| port.map_or_else(|| open(spec), Ok));
+    let ports = ports.collect::<Result<Vec<_>, _>>()?;
+    args.confine(&identity, &specs)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let progress = Progress::new();

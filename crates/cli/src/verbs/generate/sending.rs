@@ -4,8 +4,8 @@ use super::hosts::{self, Hosts};
 use super::what::Around;
 use super::{Args, answer, guard, report, screen};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
+use crate::verbs::inputs::is_file;
 use crate::view::live::Live;
 use crate::view::terminal::{show, shown, tell};
 use linerate_engine::check::{Checker, Checking};
@@ -40,18 +40,27 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     }
     let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
+    let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
+    let identity = args.identity(check_from.iter().chain([spec]))?;
     let answering = answer(args, spec, &mut set)?;
-    let receiving = args.check.as_deref().map(|port| open_check(port, args.take)).transpose()?;
-    let port = open_tx(&stamped(spec, args.check.is_some()), &TxOptions { queues: args.threads })?;
-    if port.queues.len() < args.threads && !args.end.quiet {
-        let name = shown(&port.name);
-        tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
-    }
-    let streams = ready(args, &set, port)?;
+    let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
+    let open = || -> anyhow::Result<Streams> {
+        let to = stamped(spec, args.check.is_some());
+        let port = open_tx(&to, &TxOptions { queues: args.threads, owner: identity.owner() });
+        let port = port.map_err(|error| identity.explain(error))?;
+        if port.queues.len() < args.threads && !args.end.quiet {
+            let name = shown(&port.name);
+            tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
+        }
+        ready(args, &set, port)
+    };
+    let early = (!is_file(spec)).then(&open).transpose()?;
+    identity.assume()?;
+    let streams = early.map_or_else(&open, Ok)?;
     if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
         tell(format_args!("{}\n", shown(note)));
     }
-    drop_to(Identity::choose(args.end.user.as_deref())?)?;
+    args.confine(&identity, [spec])?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
@@ -107,9 +116,8 @@ fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> 
     })
 }
 
-fn open_check(port: &str, take: bool) -> anyhow::Result<RxPort> {
-    let spec = Spec::parse(port).map_err(usage)?;
-    Ok(open_rx(&spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
+fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
+    Ok(open_rx(spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
 }
 
 /// Memory keeps the times that frames are due at; where latencies are to be told it has to say when they came.

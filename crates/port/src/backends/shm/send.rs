@@ -23,8 +23,10 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let shape = Options::default();
     let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);
     let broken = |error: linerate_share::Error| PortError::broken(&name, error.to_string());
+    let users = options.owner.iter().map(|(user, _)| *user).collect();
+    let access = Access { users, owner: options.owner, ..Access::default() };
     let (mut writer, door) =
-        Writer::create(&spec.target, Access::default(), &Options { slots, ..shape }, Nanos::ZERO).map_err(broken)?;
+        Writer::create(&spec.target, access, &Options { slots, ..shape }, Nanos::ZERO).map_err(broken)?;
     let interface = Interface::new(spec.target.clone(), LinkType::ETHERNET, StampSource::User);
     writer.set_interfaces(&[interface]).map_err(broken)?;
     let queue = ShmTx {

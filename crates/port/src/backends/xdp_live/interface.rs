@@ -110,7 +110,7 @@ impl Interface {
     pub fn explain(&self, error: &io::Error) -> PortError {
         let advice = match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                "; this kernel wants CAP_BPF also while sending: give `-Z root`, or use Linux 6.5 or later"
+                "; this kernel wants CAP_BPF also while sending, when privileges are gone: use Linux 6.5 or later, or packet:"
             }
             Some(libc::EINVAL | libc::EOPNOTSUPP) => "; live frames need Linux 5.18 or later",
             _ => "",

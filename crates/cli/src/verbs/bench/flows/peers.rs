@@ -5,12 +5,14 @@ use super::traffic::{Pattern, Traffic};
 use crate::verbs::bench::Effort;
 use crate::verbs::bench::folder::Folder;
 use crate::verbs::bench::measure::{Rounds, Row};
-use crate::view::terminal::tell;
+use crate::view::terminal::{shown, tell};
 use anyhow::{Context, bail};
 use linerate_burst::{Block, Interface, Ledger, LinkType, Sink, StampSource};
 use linerate_record::{Format, Output, Writer};
+use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::net::UdpSocket;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -23,8 +25,6 @@ const SIZE: usize = 64;
 const ROUNDS: usize = 3;
 /// How long a program gets.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Where programs lie that were unpacked, not installed (`scripts/peers`).
-const UNPACKED: &str = "target/peers";
 
 /// A flow meter and what it is called with.
 struct Peer {
@@ -67,8 +67,9 @@ pub fn run(effort: Effort, flows: usize) -> anyhow::Result<Vec<Row>> {
     }
     let row = || Row { flows: Some(flows), ..ours.row("flows", format!("file of {flows} flows"), 60.0).sized(SIZE) };
     let mut rows = Vec::new();
+    let unpacked = unpacked();
     for peer in &PEERS {
-        let Some(program) = find(peer.name) else {
+        let Some(program) = find(peer.name, unpacked.as_deref()) else {
             tell(format_args!(
                 "bench flows: {} is not installed; scripts/peers unpacks it: no such peer beside us\n",
                 peer.name
@@ -83,7 +84,9 @@ pub fn run(effort: Effort, flows: usize) -> anyhow::Result<Vec<Row>> {
             std::fs::create_dir(&output).with_context(|| output.display().to_string())?;
             let mut command = Command::new(&program);
             command.args((peer.arguments)(&input, &output, collector.local_addr()?.port()));
-            command.env("LD_LIBRARY_PATH", Path::new(UNPACKED).join("usr/lib/x86_64-linux-gnu"));
+            if let Some(folder) = unpacked.as_deref().filter(|folder| program.starts_with(folder)) {
+                command.env("LD_LIBRARY_PATH", folder.join("usr/lib/x86_64-linux-gnu"));
+            }
             let Some(seconds) = seconds_of(&mut command)? else { break };
             theirs.add(frames as u64, seconds);
             std::fs::remove_dir_all(&output).with_context(|| output.display().to_string())?;
@@ -123,10 +126,24 @@ fn seconds_of(command: &mut Command) -> anyhow::Result<Option<f64>> {
     }
 }
 
+/// Where programs lie that were unpacked, not installed (`scripts/peers`): beside the folder of this program. Root runs what
+/// is there, so nobody else may be able to put something there.
+fn unpacked() -> Option<PathBuf> {
+    let folder = std::env::current_exe().ok()?.parent()?.parent()?.join("peers");
+    let data = folder.metadata().ok()?;
+    let is_own = data.uid() == 0 || data.uid() == geteuid().as_raw();
+    if !is_own || data.mode() & 0o022 != 0 {
+        let folder = folder.display().to_string();
+        tell(format_args!("bench flows: others may write to {}: what was unpacked there is left out\n", shown(&folder)));
+        return None;
+    }
+    Some(folder)
+}
+
 /// Where a program lies.
-fn find(name: &str) -> Option<PathBuf> {
+fn find(name: &str, unpacked: Option<&Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let unpacked = ["usr/bin", "usr/sbin"].map(|folder| Path::new(UNPACKED).join(folder));
+    let unpacked = unpacked.into_iter().flat_map(|folder| ["usr/bin", "usr/sbin"].map(|part| folder.join(part)));
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let mut folders = std::env::split_paths(&path).chain(system).chain(unpacked);
     folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
@@ -135,7 +152,7 @@ fn find(name: &str) -> Option<PathBuf> {
 /// The first packets of all flows, then packets of any.
 fn write(path: &Path, frames: usize, flows: usize) -> anyhow::Result<()> {
     const CHUNK: usize = 8192;
-    let mut writer = Writer::new(Output::open(&path.to_string_lossy(), None)?, Format::Pcap);
+    let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, Format::Pcap);
     let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];
     let mut block = Block::new(CHUNK * 128, CHUNK);
     let mut traffic = Traffic::new(Pattern::Random, flows, SIZE);

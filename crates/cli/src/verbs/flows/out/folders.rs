@@ -1,14 +1,80 @@
-//! Folders that outlast a power cut.
+//! Folders that outlast a power cut, and stay what they were whatever their paths lead to later.
 
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fsync, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-/// Makes a folder and those it is in, as far as they are not there. Each new one is in its parent on the disk before this
-/// returns: else a file in it, itself on the disk, could be found by nobody.
-pub(super) fn make(folder: &Path) -> io::Result<()> {
-    make_with(folder, &mut sync)
+/// An open folder: everything in it is made and renamed relative to it, and links in it are not followed.
+#[derive(Debug)]
+pub(super) struct Folder {
+    open: OwnedFd,
+    /// What it was called, for people.
+    pub path: PathBuf,
 }
+
+impl Folder {
+    /// Opens one that is there.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let open = openat(CWD, path, FOLDER, Mode::empty())?;
+        Ok(Folder { open, path: path.to_path_buf() })
+    }
+
+    /// Makes one, and those it is in, as far as they are not there. Each new one is in its parent on the disk before this
+    /// returns: else a file in it, itself on the disk, could be found by nobody.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        make_with(path, &mut |folder| File::open(folder)?.sync_all())?;
+        Folder::open(path)
+    }
+
+    /// The folder of this name in it, which is made if it is not there.
+    pub fn within(&self, name: &str) -> io::Result<Self> {
+        match mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => self.sync()?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let open = openat(&self.open, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Folder { open, path: self.path.join(name) })
+    }
+
+    /// Makes a file; an error if there is anything of its name.
+    pub fn new_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.open, name, flags, Mode::from_raw_mode(0o666))?.into())
+    }
+
+    /// Gives a file another name, in place of what has it.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.open, from, &self.open, to)?)
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.open, name, AtFlags::empty())?)
+    }
+
+    /// Brings its entries to the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fsync(&self.open)?)
+    }
+
+    /// Whether files can be made in it.
+    pub fn check(&self) -> io::Result<()> {
+        Ok(accessat(&self.open, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.open.as_fd()
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The folder that a path is in.
 pub(super) fn parent(path: &Path) -> &Path {
@@ -17,11 +83,6 @@ pub(super) fn parent(path: &Path) -> &Path {
         Some(folder) => folder,
         None => Path::new("/"),
     }
-}
-
-/// Brings the entries of a folder to the disk.
-pub(super) fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Another run may make the same folders meanwhile.
@@ -40,17 +101,22 @@ fn make_with(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+
+    fn scratch(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("linerate-folders-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).unwrap();
+        root
+    }
 
     #[test]
     fn the_parent_of_each_new_folder_is_synced_once() {
-        let root = std::env::temp_dir().join(format!("linerate-folders-{}", std::process::id()));
-        std::fs::create_dir_all(&root).unwrap();
+        let root = scratch("synced");
         let made = |folder: &str| {
             let mut synced: Vec<PathBuf> = Vec::new();
             let result = make_with(&root.join(folder), &mut |folder| {
                 synced.push(folder.strip_prefix(&root).unwrap().to_path_buf());
-                super::sync(folder)
+                File::open(folder)?.sync_all()
             });
             result.map(|()| synced)
         };
@@ -61,6 +127,24 @@ mod tests {
         std::fs::write(root.join("file"), "").unwrap();
         made("file").unwrap_err();
         made("file/hour=10").unwrap_err();
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_folder_stays_itself_and_links_in_it_lead_nowhere() {
+        let root = scratch("itself");
+        let [flows, moved, elsewhere] = ["flows", "moved", "elsewhere"].map(|name| root.join(name));
+        let folder = Folder::make(&flows).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::rename(&flows, &moved).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &flows).unwrap();
+        folder.within("date=2026-11-21").unwrap().new_file("a".as_ref()).unwrap();
+        assert!(moved.join("date=2026-11-21/a").is_file());
+        std::os::unix::fs::symlink(&elsewhere, moved.join("date=2026-11-22")).unwrap();
+        folder.within("date=2026-11-22").unwrap_err();
+        std::os::unix::fs::symlink(elsewhere.join("b"), moved.join("b")).unwrap();
+        folder.new_file("b".as_ref()).unwrap_err();
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
         std::fs::remove_dir_all(root).unwrap();
     }
 

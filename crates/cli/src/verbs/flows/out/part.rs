@@ -1,41 +1,44 @@
 //! A file that has its name once it is complete.
 
-use super::folders::{parent, sync};
-use std::fs::{File, OpenOptions};
+use super::folders::Folder;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::fchown;
 use std::path::PathBuf;
 
 /// `NAME.part`, which becomes `NAME`.
 #[derive(Debug)]
 pub(super) struct Part {
     file: File,
+    /// What it is in.
+    pub folder: Folder,
     /// While it is written.
-    pub part: PathBuf,
+    part: OsString,
     /// Once it is complete.
-    pub path: PathBuf,
+    name: OsString,
 }
 
 impl Part {
-    /// Makes `path.part`, for `owner` (user, group) if one is named.
+    /// Makes `name.part` in a folder.
     ///
     /// # Errors
     /// It is there already: another run is writing it, or one was cut off, and what it wrote is not to be lost.
-    pub fn make(path: PathBuf, owner: Option<(u32, u32)>) -> io::Result<Self> {
-        let mut part = path.clone().into_os_string();
+    pub fn make(folder: Folder, name: &OsStr) -> io::Result<Self> {
+        let mut part = name.to_owned();
         part.push(".part");
-        let part = PathBuf::from(part);
-        let file = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|error| {
+        let file = folder.new_file(&part).map_err(|error| {
             let advice = match error.kind() {
                 ErrorKind::AlreadyExists => ": another run is writing it, or one was cut off: move it away if none is",
                 _ => "",
             };
-            io::Error::new(error.kind(), format!("{}: {error}{advice}", part.display()))
+            io::Error::new(error.kind(), format!("{}: {error}{advice}", folder.path.join(&part).display()))
         })?;
-        if let Some((user, group)) = owner {
-            fchown(&file, Some(user), Some(group))?;
-        }
-        Ok(Part { file, part, path })
+        Ok(Part { file, folder, part, name: name.to_owned() })
+    }
+
+    /// What it is called once it is complete.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path.join(&self.name)
     }
 
     /// Another handle to the same file and the same place in it.
@@ -48,11 +51,10 @@ impl Part {
     /// # Errors
     /// Say where the records are.
     pub fn complete(self) -> io::Result<()> {
-        let Part { file, part, path } = self;
-        let (part, path) = (part.as_path(), path.as_path());
+        let (part, path) = (self.folder.path.join(&self.part), self.path());
         let told = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
-        file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
-        std::fs::rename(part, path).map_err(|error| {
+        self.file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
+        self.folder.rename(&self.part, &self.name).map_err(|error| {
             let advice = match error.kind() {
                 ErrorKind::NotFound => format!("{} was moved or removed meanwhile", part.display()),
                 _ => format!(
@@ -63,13 +65,14 @@ impl Part {
             };
             told(advice)(error)
         })?;
-        sync(parent(path)).map_err(told(format!("{} is complete, but its name may not be on the disk", path.display())))
+        let known = self.folder.sync();
+        known.map_err(told(format!("{} is complete, but its name may not be on the disk", path.display())))
     }
 
     /// Takes it away, as nobody could read it.
     pub fn discard(self) {
         // It was not data; that it stays is told by its name.
-        let _ = std::fs::remove_file(&self.part);
+        let _ = self.folder.remove(&self.part);
     }
 }
 
@@ -83,21 +86,22 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows.jsonl");
         std::fs::write(folder.join("flows.jsonl.part"), "of a run before").unwrap();
-        let error = Part::make(path.clone(), None).unwrap_err().to_string();
+        let make = || Part::make(Folder::open(&folder).unwrap(), "flows.jsonl".as_ref());
+        let error = make().unwrap_err().to_string();
         assert!(error.contains("flows.jsonl.part") && error.contains("move it away"), "{error}");
         assert_eq!(std::fs::read(folder.join("flows.jsonl.part")).unwrap(), b"of a run before");
 
         std::fs::remove_file(folder.join("flows.jsonl.part")).unwrap();
-        let part = Part::make(path.clone(), None).unwrap();
+        let part = make().unwrap();
         io::Write::write_all(&mut part.handle().unwrap(), b"all").unwrap();
         assert!(!path.exists());
         part.complete().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"all");
-        Part::make(path.clone(), None).unwrap().discard();
+        make().unwrap().discard();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 
-        let part = Part::make(path.clone(), None).unwrap();
-        std::fs::remove_file(&part.part).unwrap();
+        let part = make().unwrap();
+        std::fs::remove_file(folder.join(&part.part)).unwrap();
         let error = part.complete().unwrap_err().to_string();
         assert!(error.contains("flows.jsonl.part was moved or removed"), "{error}");
         std::fs::remove_dir_all(folder).unwrap();

@@ -6,17 +6,16 @@
 
 use super::folders::{self, parent};
 use super::form::{Encode, Form};
+use super::hours;
 use super::part::Part;
 use super::queue::{Demand, MOST, Written};
 use anyhow::Context;
-use linerate_burst::Nanos;
 use linerate_meter::Flow;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::chown;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Lines are written once so many bytes of flows are there, and not later than after so long.
@@ -41,7 +40,7 @@ pub(in super::super) struct Stream {
 }
 
 pub(in super::super) struct Folder {
-    root: PathBuf,
+    root: folders::Folder,
     form: &'static Form,
     /// How often files are written.
     span: Duration,
@@ -51,14 +50,9 @@ pub(in super::super) struct Folder {
 }
 
 impl Place {
-    /// Opens what `name` means: `-`, a folder if it is one or ends in a slash, else a file. What is made belongs to `owner`
-    /// (user, group) if one is named. In a folder, files are written every `span`.
-    pub fn open(
-        name: &str,
-        form: Option<&'static Form>,
-        span: Duration,
-        owner: Option<(u32, u32)>,
-    ) -> anyhow::Result<Self> {
+    /// Opens what `name` means: `-`, a folder if it is one or ends in a slash, else a file. In a folder, files are written
+    /// every `span`.
+    pub fn open(name: &str, form: Option<&'static Form>, span: Duration) -> anyhow::Result<Self> {
         let of_path = || Form::of_path(name).with_context(|| format!("{name}: this program was built without Parquet"));
         if name == "-" {
             let form = form.map_or_else(of_path, Ok)?;
@@ -67,7 +61,7 @@ impl Place {
         let path = Path::new(name);
         if name.ends_with('/') || path.is_dir() {
             let form = form.unwrap_or_else(Form::of_folder);
-            return Ok(Place::Folder(Folder::open(path, form, span, owner)?));
+            return Ok(Place::Folder(Folder::open(path, form, span)?));
         }
         let form = form.map_or_else(of_path, Ok)?;
         if path.exists() && !path.is_file() {
@@ -76,20 +70,29 @@ impl Place {
             return Ok(Place::Stream(Stream::over(name, form, None, Box::new(file))?));
         }
         // A link stays one: what it leads to is replaced.
-        let part = Part::make(path.canonicalize().unwrap_or(path.to_path_buf()), owner)?;
+        let path = path.canonicalize().unwrap_or(path.to_path_buf());
+        let folder = folders::Folder::open(parent(&path)).with_context(|| parent(&path).display().to_string())?;
+        let part = Part::make(folder, path.file_name().with_context(|| format!("{name}: no name of a file"))?)?;
         let file = part.handle()?;
         Ok(Place::Stream(Stream::over(name, form, Some(part), Box::new(file))?))
     }
 
     /// Whether files can get their names, found out before it is too late.
     pub(super) fn check(&self) -> io::Result<()> {
-        let folder = match self {
-            Place::Stream(Stream { part: None, .. }) => return Ok(()),
-            Place::Stream(Stream { part: Some(part), .. }) => parent(&part.path),
-            Place::Folder(folder) => &folder.root,
-        };
-        accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-            .map_err(|error| at(folder, "files cannot be made here", io::Error::from(error)))
+        let Some(folder) = self.folder() else { return Ok(()) };
+        folder.check().map_err(|error| at(&folder.path, "files cannot be made here", error))
+    }
+
+    /// The folder that files are made in while it runs.
+    pub fn made_in(&self) -> io::Result<Option<OwnedFd>> {
+        self.folder().map(|folder| folder.as_fd().try_clone_to_owned()).transpose()
+    }
+
+    fn folder(&self) -> Option<&folders::Folder> {
+        match self {
+            Place::Stream(stream) => stream.part.as_ref().map(|part| &part.folder),
+            Place::Folder(folder) => Some(&folder.root),
+        }
     }
 
     /// What flows are written as.
@@ -189,41 +192,30 @@ fn end(mut file: File) -> io::Result<(File, u64)> {
 }
 
 impl Folder {
-    fn open(root: &Path, form: &'static Form, span: Duration, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
-        if !root.is_dir() {
-            folders::make(root).with_context(|| format!("{}: cannot be made", root.display()))?;
-            if let Some((user, group)) = owner {
-                chown(root, Some(user), Some(group)).with_context(|| format!("{}", root.display()))?;
-            }
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let (date, hour) = date_and_hour(now);
+    fn open(root: &Path, form: &'static Form, span: Duration) -> anyhow::Result<Self> {
+        let root = if root.is_dir() { folders::Folder::open(root) } else { folders::Folder::make(root) }
+            .with_context(|| format!("{}: cannot be made", root.display()))?;
+        let now = now();
+        let (date, hour) = hours::date_and_hour(now);
         // Two runs in one folder, on one machine or several, must not have one name.
         let chance = RandomState::new().hash_one(std::process::id()) as u32;
         let run = format!("{}T{hour:02}{:02}{:02}-{chance:08x}", date.replace('-', ""), now / 60 % 60, now % 60);
-        Ok(Folder { root: root.to_path_buf(), form, span, run, written: Written::default() })
+        Ok(Folder { root, form, span, run, written: Written::default() })
     }
 
     fn write(&mut self, flows: &[Flow]) -> io::Result<()> {
-        for flows in in_order(flows).chunk_by(|one, other| hours(one) == hours(other)) {
-            let path = self.path(flows[0].first());
-            self.write_file(&path, flows).map_err(|error| at(&path, "cannot be written", error))?;
+        for (folders, flows) in hours::split(&in_order(flows), |flow| flow.first().seconds(), now()) {
+            let name = format!("flows-{}-{:06}.{}", self.run, self.written.files, self.form.endings[0]);
+            let path = self.root.path.join(&folders[0]).join(&folders[1]).join(&name);
+            self.write_file(&folders, &name, &flows).map_err(|error| at(&path, "cannot be written", error))?;
             self.written.files += 1;
             self.written.records += flows.len() as u64;
         }
         Ok(())
     }
 
-    /// The next file of the hour.
-    fn path(&self, time: Nanos) -> PathBuf {
-        let (date, hour) = date_and_hour(time.seconds());
-        let name = format!("flows-{}-{:06}.{}", self.run, self.written.files, self.form.endings[0]);
-        self.root.join(format!("date={date}")).join(format!("hour={hour:02}")).join(name)
-    }
-
-    fn write_file(&self, path: &Path, flows: &[&Flow]) -> io::Result<()> {
-        folders::make(parent(path))?;
-        let part = Part::make(path.to_path_buf(), None)?;
+    fn write_file(&self, [date, hour]: &[String; 2], name: &str, flows: &[&Flow]) -> io::Result<()> {
+        let part = Part::make(self.root.within(date)?.within(hour)?, name.as_ref())?;
         let write = || {
             let mut encoder = (self.form.start)(Box::new(part.handle()?))?;
             encoder.write(flows)?;
@@ -239,6 +231,11 @@ impl Folder {
     }
 }
 
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// By the time of the first packet.
 fn in_order(flows: &[Flow]) -> Vec<&Flow> {
     let mut keyed: Vec<(u64, u64, &Flow)> = flows.iter().map(|flow| (flow.first().0, flow.id, flow)).collect();
@@ -246,60 +243,6 @@ fn in_order(flows: &[Flow]) -> Vec<&Flow> {
     keyed.into_iter().map(|(_, _, flow)| flow).collect()
 }
 
-/// Since 1970.
-fn hours(flow: &Flow) -> u64 {
-    flow.first().seconds() / 3600
-}
-
-/// The date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
-fn date_and_hour(seconds: u64) -> (String, u64) {
-    // Years from March on, in eras of 400 of them: a leap day is then the last of its year.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    (format!("{year:04}-{month:02}-{day:02}"), seconds / 3600 % 24)
-}
-
 fn at(path: &Path, what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        let known = [
-            (0, "1970-01-01", 0),
-            (951_782_399, "2000-02-28", 23),
-            (951_782_400, "2000-02-29", 0),
-            (951_868_800, "2000-03-01", 0),
-            (1_600_000_000, "2020-09-13", 12),
-            (4_107_542_399, "2100-02-28", 23),
-            (4_107_542_400, "2100-03-01", 0),
-            (18_446_744_073, "2554-07-21", 23),
-        ];
-        for (seconds, date, hour) in known {
-            assert_eq!(date_and_hour(seconds), (date.to_owned(), hour), "{seconds}");
-        }
-        let months = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let (mut day, mut month, mut year) = (1, 0, 1970);
-        for days in 0..200_000 {
-            let date = format!("{year:04}-{:02}-{day:02}", month + 1);
-            assert_eq!(date_and_hour(days * 86_400 + 7_199), (date, 1));
-            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            day += 1;
-            if day > months[month] + u64::from(is_leap && month == 1) {
-                (day, month) = (1, month + 1);
-            }
-            if month == 12 {
-                (month, year) = (0, year + 1);
-            }
-        }
-    }
 }

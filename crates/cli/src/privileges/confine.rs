@@ -1,0 +1,69 @@
+//! What of the kernel is left to a run: a filter of system calls, and of the files it may make.
+//!
+//! Whatever takes the program over by the bytes of a frame then finds no program to start, no socket to open, no other
+//! process to look into, and no file to write beside those of the run. Reading files stays as the user may.
+
+use super::calls;
+use anyhow::Context;
+use landlock::{
+    ABI, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Confines this thread and those it starts from now on: files are made, replaced and removed beneath `folders` alone, what is
+/// open stays open. Call it while this is the only thread. Returns what could not be done, for people: nothing usually.
+pub fn confine(folders: &[OwnedFd]) -> Vec<String> {
+    let mut lacking = Vec::new();
+    match confine_files(folders) {
+        // What older ones do not know is cutting files by name, which is no call of the list either.
+        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
+        Ok(RulesetStatus::NotEnforced) => lacking.push("files: this kernel has no Landlock".to_owned()),
+        Err(error) => lacking.push(format!("files: {error}")),
+    }
+    if let Err(reason) = confine_calls() {
+        lacking.push(format!("system calls: {reason}"));
+    }
+    lacking.into_iter().map(|what| format!("not confined in {what}")).collect()
+}
+
+/// The folder of the socket that a ring has, which is removed in the end, for [`confine`]; none of a ring with a name alone.
+pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
+    let Some(folder) = Path::new(ring).parent().filter(|_| ring.contains('/')) else { return Ok(None) };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, folder, flags, Mode::empty()).map(Some).with_context(|| folder.display().to_string())
+}
+
+fn confine_files(folders: &[OwnedFd]) -> Result<RulesetStatus, RulesetError> {
+    let writing = AccessFs::from_write(ABI::V3);
+    let beneath: BitFlags<AccessFs> =
+        AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::Truncate;
+    let mut rules = Ruleset::default().handle_access(writing | AccessFs::Execute)?.create()?;
+    for folder in folders {
+        rules = rules.add_rule(PathBeneath::new(folder, beneath))?;
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// What is not listed looks as in a kernel that does not have it, so that libraries do without.
+fn confine_calls() -> Result<(), String> {
+    if is_costly() {
+        return Err("before Linux 5.16 a filter slows all memory down".to_owned());
+    }
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    let rules = calls::allowed().map_err(|error| error.to_string())?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, arch)
+        .and_then(BpfProgram::try_from)
+        .map_err(|error| error.to_string())?;
+    apply_filter_all_threads(&filter).map_err(|error| error.to_string())
+}
+
+/// Older kernels do without speculation in whatever has a filter (`spec_store_bypass_disable=seccomp`).
+fn is_costly() -> bool {
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    (major, minor) < (5, 16)
+}

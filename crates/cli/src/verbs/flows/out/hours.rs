@@ -1,0 +1,125 @@
+//! Which hours flows are of, and how many of them get folders.
+//!
+//! Times in a file are whatever its writer says. A folder for each hour that somebody made up would fill a disk with
+//! folders, at three waits for the disk an hour.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// The most hours of what is written at a time: two days, which takes a disk about half a second.
+const MOST: usize = 48;
+/// 1990-01-01: nothing was captured before.
+const FIRST: u64 = 631_152_000;
+/// Clocks may be ahead by so many seconds.
+const AHEAD: u64 = 86_400;
+/// What databases read as no value (the name is Hive's): another word would make text of all dates.
+const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Flows by hours, with the folder of the date and that of the hour; those of hours that cannot be, and of the quietest ones
+/// beyond two days of them, together in the end. `flows` are in the order of `time`, which like `now` is in seconds since 1970.
+pub(super) fn split<'a, T>(flows: &[&'a T], time: fn(&T) -> u64, now: u64) -> Vec<([String; 2], Vec<&'a T>)> {
+    let hour = |flow: &&T| time(flow) / 3600;
+    let can_be = |flow: &&T| (FIRST..=now.saturating_add(AHEAD)).contains(&time(flow));
+    let pieces = || flows.chunk_by(|one, other| hour(one) == hour(other));
+    let mut sizes: Vec<_> = pieces().map(|piece| (Reverse(piece.len()), hour(&piece[0]))).collect();
+    sizes.sort_unstable();
+    let kept: BTreeSet<u64> = sizes.iter().take(MOST).map(|(_, hour)| *hour).collect();
+    let (mut split, mut rest) = (Vec::new(), Vec::new());
+    for piece in pieces() {
+        let (own, other): (Vec<&T>, Vec<&T>) =
+            piece.iter().partition(|flow| can_be(flow) && kept.contains(&hour(flow)));
+        rest.extend(other);
+        if let Some(first) = own.first() {
+            let (date, hour) = date_and_hour(time(first));
+            split.push(([format!("date={date}"), format!("hour={hour:02}")], own));
+        }
+    }
+    if !rest.is_empty() {
+        split.push(([format!("date={NONE}"), format!("hour={NONE}")], rest));
+    }
+    split
+}
+
+/// The date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
+pub(super) fn date_and_hour(seconds: u64) -> (String, u64) {
+    // Years from March on, in eras of 400 of them: a leap day is then the last of its year.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    (format!("{year:04}-{month:02}-{day:02}"), seconds / 3600 % 24)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21 00:00.
+    const DAY: u64 = 1_795_219_200;
+
+    fn shown(times: &[u64], now: u64) -> Vec<(String, usize)> {
+        let split = split(&times.iter().collect::<Vec<_>>(), |time| *time, now);
+        split.into_iter().map(|(folders, flows)| (folders.join("/"), flows.len())).collect()
+    }
+
+    #[test]
+    fn an_hour_has_a_folder_if_it_can_be() {
+        let none = format!("date={NONE}/hour={NONE}");
+        let times = [0, FIRST - 1, FIRST, DAY, DAY + 3599, DAY + 3600, DAY + 86_400, DAY + 90_000, u64::MAX];
+        let wanted = [
+            ("date=1990-01-01/hour=00", 1),
+            ("date=2026-11-21/hour=00", 2),
+            ("date=2026-11-21/hour=01", 1),
+            ("date=2026-11-22/hour=00", 1),
+            (&none, 4),
+        ];
+        assert_eq!(shown(&times, DAY), wanted.map(|(folder, flows)| (folder.to_owned(), flows)));
+        assert_eq!(shown(&[], DAY), []);
+    }
+
+    #[test]
+    fn the_fullest_hours_of_a_batch_have_folders() {
+        let mut times: Vec<u64> = (0..1000).map(|hour| DAY - hour * 3600).collect();
+        times.extend((500..600).map(|hour| DAY - hour * 3600));
+        times.sort_unstable();
+        let shown = shown(&times, DAY);
+        assert_eq!(shown.len(), MOST + 1);
+        assert_eq!(shown.iter().filter(|(_, flows)| *flows == 2).count(), 100);
+        assert_eq!(shown.last().unwrap().1, 1000 - MOST);
+        assert_eq!(shown.iter().map(|(_, flows)| flows).sum::<usize>(), times.len());
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let known = [
+            (0, "1970-01-01", 0),
+            (951_782_399, "2000-02-28", 23),
+            (951_782_400, "2000-02-29", 0),
+            (951_868_800, "2000-03-01", 0),
+            (1_600_000_000, "2020-09-13", 12),
+            (4_107_542_399, "2100-02-28", 23),
+            (4_107_542_400, "2100-03-01", 0),
+            (18_446_744_073, "2554-07-21", 23),
+        ];
+        for (seconds, date, hour) in known {
+            assert_eq!(date_and_hour(seconds), (date.to_owned(), hour), "{seconds}");
+        }
+        let months = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let (mut day, mut month, mut year) = (1, 0, 1970);
+        for days in 0..200_000 {
+            let date = format!("{year:04}-{:02}-{day:02}", month + 1);
+            assert_eq!(date_and_hour(days * 86_400 + 7_199), (date, 1));
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            day += 1;
+            if day > months[month] + u64::from(is_leap && month == 1) {
+                (day, month) = (1, month + 1);
+            }
+            if month == 12 {
+                (month, year) = (0, year + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a confined process can still do, and what not. Each case is a process of its own, as there is no way back.
+
+use linerate::privileges::confine;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::fs::{self, File};
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+
+/// Runs an ignored test of this file alone, in another process.
+fn in_a_process(test: &str) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads", "1"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_confined_process_starts_nothing_and_writes_in_its_folders_alone() {
+    let (good, said) = in_a_process("confined");
+    assert!(good, "{said}");
+}
+
+#[test]
+fn a_panic_in_a_confined_process_is_told() {
+    let (good, said) = in_a_process("panicking");
+    assert!(!good && said.contains("told in spite of it"), "{said}");
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn panicking() {
+    confine(&[]);
+    panic!("told in spite of it");
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn confined() {
+    let root = std::env::temp_dir().join(format!("linerate-confined-{}", std::process::id()));
+    let (own, other) = (root.join("own"), root.join("other"));
+    fs::create_dir_all(&own).unwrap();
+    fs::create_dir_all(&other).unwrap();
+    let mut open = File::create(other.join("open")).unwrap();
+    let folder = openat(CWD, &own, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    assert_eq!(confine(&[folder]), Vec::<String>::new());
+
+    // No program, no socket, no signal to others, no other user's files by a new name.
+    Command::new("/bin/true").spawn().unwrap_err();
+    UdpSocket::bind("127.0.0.1:0").unwrap_err();
+    let parent = rustix::process::getppid();
+    assert!(parent.is_none_or(|parent| rustix::process::test_kill_process(parent).is_err()));
+    File::create(other.join("new")).unwrap_err();
+    File::options().write(true).open(other.join("open")).unwrap_err();
+    fs::remove_file(other.join("open")).unwrap_err();
+    fs::set_permissions(own.join("."), fs::metadata(&own).unwrap().permissions()).unwrap_err();
+
+    // Files of its own, what is open, reading, threads, memory, time.
+    std::io::Write::write_all(&mut open, b"more").unwrap();
+    fs::create_dir(own.join("folder")).unwrap();
+    fs::write(own.join("folder/a"), "a").unwrap();
+    fs::rename(own.join("folder/a"), own.join("folder/b")).unwrap();
+    assert_eq!(fs::read(own.join("folder/b")).unwrap(), b"a");
+    fs::remove_file(own.join("folder/b")).unwrap();
+    assert_eq!(fs::read(other.join("open")).unwrap(), b"more");
+    assert!(!fs::read_to_string("/proc/self/status").unwrap().is_empty());
+    let many: Vec<_> = (0..16).map(|number| std::thread::spawn(move || vec![number; 1 << 20].len())).collect();
+    assert!(many.into_iter().all(|thread| thread.join().unwrap() == 1 << 20));
+    std::thread::sleep(std::time::Duration::from_millis(1));
+}

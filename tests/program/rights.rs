@@ -1,0 +1,231 @@
+//! With whose rights files are written, and what is left of the kernel to a run.
+
+use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
+use linerate_tests::support::{Scratch, frames, has_tools, is_root, records, skip, wait_until};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const NOBODY: u32 = 65_534;
+
+/// A capture file, and a folder that root alone may write to, with a file that root alone may read.
+fn scene() -> (Scratch, String, String) {
+    let scratch = Scratch::new();
+    let (file, folder) = (scratch.file("sample.pcap"), scratch.file("roots"));
+    records::write(&file, &frames::sample());
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let secret = format!("{folder}/secret");
+    fs::write(&secret, "of root").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    (scratch, file, folder)
+}
+
+fn of_nobody(path: &str) -> String {
+    fs::create_dir(path).unwrap();
+    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    path.to_owned()
+}
+
+/// Every way to write a file, to these names.
+fn writers<'a>(file: &'a str, to: &'a str) -> [Vec<String>; 5] {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    [
+        words(&["capture", "-r", file, "-w", to]),
+        words(&["flows", "-r", file, "--write", to, "--format", "jsonl"]),
+        words(&["flows", "-r", file, "--write", &format!("{to}.d/")]),
+        words(&["generate", "--replay", file, "--rate", "top", "--to", &format!("pcap:{to}")]),
+        words(&["generate", "--udp", "--count", "3", "--rate", "top", "--to", &format!("pcap:{to}")]),
+    ]
+}
+
+/// As somebody else by -Z, and as under sudo.
+fn as_nobody(words: &[String]) -> [Command; 2] {
+    let mut asked = linerate(words);
+    asked.args(["-Z", "nobody"]);
+    let mut sudo = linerate(words);
+    sudo.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+    [asked, sudo]
+}
+
+#[test]
+fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, folder) = scene();
+    let mine = of_nobody(&scratch.file("nobodys"));
+    let secret = format!("{folder}/secret");
+    symlink(&secret, format!("{mine}/link")).unwrap();
+    symlink(&folder, format!("{mine}/link.d")).unwrap();
+    for to in [format!("{folder}/new"), secret.clone(), format!("{mine}/link")] {
+        for words in writers(&file, &to) {
+            for mut command in as_nobody(&words) {
+                let ended = Ended::of(command.output().unwrap()).with_status(1).says("ermission denied");
+                assert!(ended.errors.contains("goes on as nobody"), "{words:?}: {}", ended.errors);
+            }
+        }
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "of root");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "{to}");
+        assert_eq!(fs::metadata(&folder).unwrap().uid(), 0);
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), 2, "{to}");
+    }
+    // Sockets too.
+    for words in [["capture", "-r", &file, "--share", &format!("{folder}/ring")]] {
+        for mut command in as_nobody(&words.map(str::to_owned)) {
+            Ended::of(command.output().unwrap()).with_status(1).says("goes on as nobody");
+        }
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_made_belongs_to_whoever_the_program_becomes() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, _) = scene();
+    for (number, words) in (0..5).flat_map(|at| [(at, 0), (at, 1)]).enumerate() {
+        let mine = of_nobody(&scratch.file(&format!("nobodys{number}")));
+        let lines = writers(&file, &format!("{mine}/out"));
+        let [asked, sudo] = as_nobody(&lines[words.0]);
+        let mut command = if words.1 == 0 { asked } else { sudo };
+        Ended::of(command.output().unwrap()).good();
+        let made = linerate_tests::support::files(Path::new(&mine));
+        assert_eq!(made.len(), 1, "{lines:?}");
+        let data = fs::metadata(&made[0]).unwrap();
+        assert_eq!((data.uid(), data.gid()), (NOBODY, NOBODY));
+        let mode = if lines[words.0][0] == "flows" { 0o644 } else { 0o600 };
+        assert_eq!(data.mode() & 0o777, mode, "{lines:?}");
+    }
+}
+
+/// Whoever owns a folder could put a link in the place of what is being made: nothing is to be handed over by its path.
+#[test]
+fn no_owner_is_ever_changed_and_no_mode_by_path() {
+    if !is_root() || !has_tools(&["strace"]) {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, _) = scene();
+    let mine = of_nobody(&scratch.file("nobodys"));
+    let mut lines = writers(&file, &format!("{mine}/out")).to_vec();
+    lines.push(["capture", "-r", &file, "--share", &format!("{mine}/ring")].map(str::to_owned).to_vec());
+    for words in lines {
+        let calls = scratch.file("calls");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-e", "trace=chown,fchown,lchown,fchownat,chmod,fchmodat", "-o", &calls]);
+        traced.arg(program()).args(&words).args(["-Z", "nobody"]).stdin(Stdio::null()).stdout(Stdio::null());
+        Ended::of(traced.output().unwrap()).good();
+        let calls = fs::read_to_string(&calls).unwrap();
+        assert!(!calls.contains("chown") && !calls.contains("chmod"), "{words:?}: {calls}");
+        for made in fs::read_dir(&mine).unwrap().flatten() {
+            let _ = fs::remove_file(made.path()).or_else(|_| fs::remove_dir_all(made.path()));
+        }
+    }
+}
+
+/// A user swaps what is being made for a link to what is root's, as fast as that goes.
+#[test]
+fn a_link_put_in_the_place_of_a_new_folder_gains_nothing() {
+    if !is_root() || !has_tools(&["setpriv"]) {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, folder) = scene();
+    for round in 0..20 {
+        let mine = of_nobody(&scratch.file(&format!("nobodys{round}")));
+        let script = r#"cd "$1" && ln -s "$2" evil && while [ ! -e stop ]; do mv -T flows old && mv -T evil flows && exit; done"#;
+        let mut racer = Command::new("setpriv");
+        racer.args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            &mine,
+            &folder,
+        ]);
+        let mut racer = racer.stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the link is ready", || Path::new(&format!("{mine}/evil")).is_symlink());
+        let mut command = linerate(&["flows", "-r", &file, "--write", &format!("{mine}/flows/"), "-q", "-Z", "nobody"]);
+        let _ = command.output().unwrap();
+        fs::write(format!("{mine}/stop"), "").unwrap();
+        racer.wait().unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().uid(), 0, "round {round}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "round {round}");
+    }
+}
+
+#[test]
+fn a_socket_belongs_to_whoever_the_program_becomes() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let scratch = Scratch::new();
+    let mine = of_nobody(&scratch.file("nobodys"));
+    let ring = format!("{mine}/ring");
+    let mut command = linerate(&["capture", "-r", "-", "--share", &ring, "-Z", "nobody"]);
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()));
+    running.wait_until_open();
+    let data = fs::symlink_metadata(&ring).unwrap();
+    assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (NOBODY, NOBODY, 0o666));
+    drop(running.take_input());
+    let _ = running.end();
+    assert!(fs::symlink_metadata(&ring).is_err(), "the socket goes with the run");
+}
+
+/// Before anything could become of it.
+#[test]
+fn what_is_read_is_never_written() {
+    let (scratch, file, _) = scene();
+    let link = scratch.file("link.pcap");
+    symlink(&file, &link).unwrap();
+    let before = fs::read(&file).unwrap();
+    for port in [format!("pcap:{file}"), format!("faulty:pcap:{file}?drop=1%"), format!("faulty:faulty:pcap:{link}")] {
+        for to in [&file, &link] {
+            for verb in [&["capture", "-i", &port, "-w", to][..], &["flows", "-i", &port, "--write", to]] {
+                run(verb).with_status(2).says("both read and written");
+            }
+        }
+    }
+    for to in [format!("pcap:{link}"), format!("faulty:pcap:{link}")] {
+        run(&["generate", "--replay", &file, "--to", &to]).with_status(2).says("both read and written");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+}
+
+/// Root reads files as root; but no more is left to it than reading, and writing what is open.
+#[test]
+fn a_run_over_files_keeps_no_more_than_it_needs() {
+    let scratch = Scratch::new();
+    let out = scratch.file("out");
+    let (folder, ring) = (format!("{out}.d/"), scratch.file("ring"));
+    for words in [
+        &["capture", "-r", "-", "-w", &out][..],
+        &["capture", "-r", "-", "--share", &ring],
+        &["count", "-r", "-", "--json"],
+        &["flows", "-r", "-", "--write", &format!("{out}.jsonl"), "--workers", "2"],
+        &["flows", "-r", "-", "--write", &folder],
+        &["generate", "--replay", "-", "--to", &format!("pcap:{out}.pcap")],
+    ] {
+        let mut running = spawn(linerate(words).stdin(Stdio::piped()).stdout(Stdio::null()));
+        wait_until("it is confined", || running.proc_status("Seccomp").as_deref() == Some("2"));
+        assert_eq!(running.proc_status("CapEff").map(|set| u64::from_str_radix(&set, 16)), Some(Ok(0)), "{words:?}");
+        let own = format!("{0}\t{0}\t{0}\t{0}", rustix::process::geteuid().as_raw());
+        assert_eq!(running.proc_status("Uid"), Some(own), "{words:?}");
+        let mut input = running.take_input().unwrap();
+        std::io::Write::write_all(&mut input, &sample_bytes()).unwrap();
+        drop(input);
+        let ended = running.end().good();
+        assert!(!ended.errors.contains("confined"), "{}", ended.errors);
+    }
+}
+
+/// The sample as a capture file.
+fn sample_bytes() -> Vec<u8> {
+    [records::header(), records::body(&frames::sample())].concat()
+}
