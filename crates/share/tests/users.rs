@@ -32,10 +32,10 @@ fn other_users_come_in_if_they_are_named() {
         }
     };
     assert!(!attach(Access::default()));
-    assert!(!attach(Access { users: vec![1000], groups: vec![1000] }));
-    assert!(attach(Access { users: vec![NOBODY], groups: vec![] }));
-    assert!(attach(Access { users: vec![], groups: vec![NOBODY] }));
-    assert!(attach(Access { users: vec![], groups: vec![4321] }));
+    assert!(!attach(Access { users: vec![1000], groups: vec![1000], lossless: false }));
+    assert!(attach(Access { users: vec![NOBODY], groups: vec![], lossless: false }));
+    assert!(attach(Access { users: vec![], groups: vec![NOBODY], lossless: false }));
+    assert!(attach(Access { users: vec![], groups: vec![4321], lossless: false }));
 }
 
 #[test]
