@@ -8,6 +8,8 @@ mod chains;
 mod delay;
 #[path = "share/ends.rs"]
 mod ends;
+#[path = "share/flood.rs"]
+mod flood;
 #[path = "share/hostile.rs"]
 mod hostile;
 #[path = "share/kills.rs"]

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint64_t) == 8, "atomics as wide as what they hold");
@@ -104,7 +106,7 @@ static int connect_to(const char *name) {
 }
 
 /* Whether root or this user shares. */
-static int is_trusted(int fd) {
+static int is_own(int fd) {
     struct ucred peer;
     socklen_t bytes = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
@@ -151,11 +153,24 @@ static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
     return -1;
 }
 
-/* Maps a descriptor of exactly so many bytes that cannot be cut; NULL if it is another. */
-static void *map(int fd, uint64_t bytes, int protection) {
+/* Whether what another user hands over is all there and stays there: what is not would be this process's memory once it is
+ * looked at, and reserved huge pages that are not there are SIGBUS. */
+static int is_whole(int fd, const struct stat *stat) {
+    struct statfs system;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC || seals < 0)
+        return 0;
+    return (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) && (uint64_t)stat->st_blocks * 512 >= (uint64_t)stat->st_size;
+}
+
+/* Maps a descriptor of exactly so many bytes that cannot be cut; NULL if it is another. `whole`: that is not believed of the
+ * rest either. */
+static void *map(int fd, uint64_t bytes, int protection, int whole) {
     struct stat stat;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) != 0 || (uint64_t)stat.st_size != bytes)
+        return NULL;
+    if (whole && !is_whole(fd, &stat))
         return NULL;
     void *memory = mmap(NULL, (size_t)bytes, protection, MAP_SHARED, fd, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -201,16 +216,19 @@ static const char *check(struct linerate_ring *ring, const struct linerate_welco
 
 /* Takes over what the writer has handed over; what is wrong with it, or NULL. */
 static const char *take_over(struct linerate_ring *ring, const struct linerate_welcome *welcome, const int fds[2]) {
+    const int foreign = !is_own(ring->socket);
     /* Smaller than its header, an arena could not be looked at; larger than any, its size could overflow. */
     if (welcome->arena_bytes < 2 * LINERATE_SLOTS_OFFSET || welcome->arena_bytes > (uint64_t)1 << 43 ||
         welcome->control_bytes < PAGE || welcome->control_bytes > (uint64_t)1 << 21)
         return "it has sizes that no ring has";
     ring->arena_bytes = (size_t)welcome->arena_bytes;
     ring->control_bytes = (size_t)welcome->control_bytes;
-    ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ);
-    ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE);
+    ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ, foreign);
+    /* A page of this one that is not there costs no more than a page: it is small. */
+    ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE, 0);
     if (!ring->arena || !ring->control)
-        return "its memory cannot be mapped, has another size than it says, or may be cut";
+        return "its memory cannot be mapped, has another size than it says, may be cut, or, being another user's, is not "
+               "all there";
     const char *wrong = check(ring, welcome);
     if (wrong)
         return wrong;
@@ -248,7 +266,7 @@ struct linerate_ring *linerate_attach(const char *name, const struct linerate_op
     hello.quota = options->quota;
     hello.name_bytes = options->name ? (uint32_t)strnlen(options->name, sizeof hello.name) : 0;
     memcpy(hello.name, options->name ? options->name : "", hello.name_bytes);
-    if (!options->trust && !is_trusted(ring->socket)) {
+    if (!options->trust && !is_own(ring->socket)) {
         snprintf(why, room, "neither root nor this user shares it");
     } else if (send(ring->socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET) {
         snprintf(why, room, "%s", strerror(errno));
@@ -324,7 +342,12 @@ static int take_published(struct linerate_ring *ring) {
     }
 }
 
-/* Gives the first block up; back to the writer if it is closed. */
+static int is_put_out(const struct linerate_ring *ring) {
+    return CONTROL(word, status, memory_order_acquire) == 1;
+}
+
+/* Gives the first block up; back to the writer if it is closed. Before the next one is looked at, is_put_out has to be asked:
+ * a writer that puts this reader out leaves the first block alone that it has not got back, and no other. */
 static void give_up(struct linerate_ring *ring, int closed) {
     const uint32_t slot = ring->held[ring->first].slot;
     ring->first = (ring->first + 1) & (ring->capacity - 1);
@@ -336,6 +359,7 @@ static void give_up(struct linerate_ring *ring, int closed) {
         unsigned char *count = ring->control + offsetof(struct linerate_control, returned);
         atomic_store_explicit((_Atomic uint64_t *)entry, slot, memory_order_relaxed);
         atomic_store_explicit((_Atomic uint64_t *)count, ++ring->given, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
     }
 }
 
@@ -372,7 +396,7 @@ int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
     linerate_release(ring);
     if (ring->end != LINERATE_RUNNING)
         return 0;
-    if (CONTROL(word, status, memory_order_acquire) == 1) {
+    if (is_put_out(ring)) {
         stop(ring, LINERATE_PUT_OUT);
         return 0;
     }
@@ -402,6 +426,10 @@ int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
         if (!closed && !over)
             break;
         give_up(ring, closed);
+        if (is_put_out(ring)) {
+            stop(ring, LINERATE_PUT_OUT);
+            return 0;
+        }
     }
     if (over && ring->holds == 0)
         stop(ring, ended || ARENA(word, state, memory_order_acquire) == 2 ? LINERATE_ENDED : LINERATE_DIED);
@@ -423,7 +451,7 @@ void linerate_release(struct linerate_ring *ring) {
 }
 
 static int is_anything_new(const struct linerate_ring *ring) {
-    if (ring->hung_up || ARENA(word, state, memory_order_acquire) == 2 || CONTROL(word, status, memory_order_acquire) == 1 ||
+    if (ring->hung_up || ARENA(word, state, memory_order_acquire) == 2 || is_put_out(ring) ||
         CONTROL(doubleword, published, memory_order_acquire) != ring->taken)
         return 1;
     if (ring->holds == 0)

@@ -43,7 +43,7 @@ enum {
     LINERATE_MOST_SLOT = 64 << 20,
     LINERATE_INTERFACES = 1024,
     LINERATE_MAX_FRAME = 262144,
-    LINERATE_TAIL = 64,
+    LINERATE_TAIL = 64, /* bytes behind a frame that are mapped; they are not the reader's to read */
     LINERATE_RECORD_HEADER = 16,
     LINERATE_MIXED = 1,   /* in linerate_block.flags */
     LINERATE_LATE = 1 << 4, /* in linerate_desc.flags; the other bits are in crates/burst/src/desc.rs */
@@ -216,7 +216,7 @@ LINERATE_ASSERT(sizeof(struct linerate_welcome) == 512);
 struct linerate_ring;
 
 struct linerate_options {
-    int lossless;     /* 1: the writer waits for this reader */
+    int lossless;     /* 1: the writer waits for this reader, if it lets such in (capture --lossless-readers) */
     int trust;        /* 1: attach also if neither root nor this user shares */
     uint32_t quota;   /* most blocks that a lossy reader holds; 0: as the writer thinks best */
     const char *name; /* for the writer's reports; may be NULL */
@@ -234,7 +234,7 @@ enum linerate_end {
     LINERATE_RUNNING, /* they may */
     LINERATE_ENDED,   /* the writer has ended in order, and all was shown */
     LINERATE_DIED,    /* the writer is gone; all that it had committed was shown */
-    LINERATE_PUT_OUT, /* the writer has taken everything back; the last burst may have changed while it was looked at */
+    LINERATE_PUT_OUT, /* the writer has taken everything back; the last burst was whole until it was released */
     LINERATE_BROKEN,  /* what the writer wrote cannot be right */
 };
 

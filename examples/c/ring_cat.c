@@ -11,7 +11,7 @@
 static const char USAGE[] =
     "usage: ring_cat [-l] [-w] [-q SLOTS] [-t] NAME\n"
     "  NAME       of the ring, as in linerate capture PORT --share NAME; a path if it has a /\n"
-    "  -l         lossless: the writer waits for this reader\n"
+    "  -l         lossless: the writer waits for this reader, if it lets such in\n"
     "  -w         write a pcap file to standard output instead of a line a frame\n"
     "  -q SLOTS   most blocks to hold, if not lossless\n"
     "  -t         trust a ring that neither root nor you share\n"

@@ -158,7 +158,8 @@ impl Harness for ShmWire {
     fn open(&self, options: &RxOptions) -> Wire {
         let name = format!("conformance-{}-{}", std::process::id(), unique());
         let small = Options { slots: self.slots, slot_bytes: 512 << 10, ..Options::default() };
-        let (mut writer, door) = Writer::create(&name, Access::default(), &small, now()).unwrap();
+        let (mut writer, door) =
+            Writer::create(&name, Access { lossless: true, ..Access::default() }, &small, now()).unwrap();
         writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]).unwrap();
         let server = Arc::new(Mutex::new(Server { writer: Some(writer), door, newest: Nanos::ZERO }));
         let rx = self.attach(&name, &server, options);
@@ -199,9 +200,11 @@ fn what_cannot_be_opened_is_named() {
     }
     for (text, parts) in [
         ("shm:x@0-1", &["shm:x", "one queue"][..]),
-        ("shm:x?mode=lossless", &["mode", "memory, wait"]),
+        ("shm:x?mode=lossless", &["mode", "memory, wait, lossless"]),
         ("shm:x?memory=1KiB", &["shm:x", "blocks"]),
         ("shm:x?wait=some", &["wait=some", "not a number"]),
+        ("shm:x?lossless=maybe", &["lossless=maybe", "yes or no"]),
+        ("shm:x?patience=-1", &["patience=-1", "number of seconds"]),
     ] {
         assert_refused(text, true, parts);
     }

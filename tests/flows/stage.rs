@@ -180,7 +180,8 @@ impl Meter {
         let (mut port, mut sharer) = (stage.port(way), None);
         if way == Way::Shm {
             let name = format!("flows-{}-{number}", std::process::id());
-            sharer = Some(start(&["capture", "-i", &port, "--share", &name, "--lossless", "--json"]));
+            let ring = ["--share", &name, "--lossless-readers", "--share-patience", "60"];
+            sharer = Some(start(&[&["capture", "-i", &port, "--lossless", "--json"][..], &ring].concat()));
             port = format!("shm:{name}?mode=lossless");
         }
         let flows = start(&[&["flows", "-i", &port, "--write", &file, "--json"], more].concat());

@@ -240,7 +240,7 @@ fn a_ring_in_shared_memory_gets_the_same_frames() {
     for file in &FILES {
         let wanted = in_a_file(file, &scratch);
         // A ring so small that it goes round, and a sender that begins with its reader.
-        let to = format!("shm:{ring}?wait=1&memory=4MiB");
+        let to = format!("shm:{ring}?wait=1&memory=4MiB&lossless=yes&patience=60");
         let sender = launch(&["generate", "--json", "--to", &to, "--streams", &scratch.file("streams.toml")]);
         wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&ring));
         run(&["capture", "-q", &format!("shm:{ring}?mode=lossless"), "-w", &output]).good();

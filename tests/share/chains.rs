@@ -36,7 +36,7 @@ fn what_was_read_from_one_ring_is_shared_in_another() {
     let small = ["--share-memory", "2MiB", "--share-block", "512KiB"];
     let writer = share_file(&file, &first, 1, &small);
     let port = lossless(&first);
-    let chain = ["capture", "-i", &port, "--share", &second, "--share-wait", "2", "--json"];
+    let chain = ["capture", "-i", &port, "--share", &second, "--share-wait", "2", "--lossless-readers", "--json"];
     let between = start(&[&chain[..], &small].concat());
     let (c, us) = (cat_into(&by_c, &["-l", "-w", &second]), read_ring(&lossless(&second), &by_us, &[]));
     let (pid, last) = (between.pid(), us.pid());
@@ -100,7 +100,7 @@ fn a_ring_is_sent_into_by_one_alone() {
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     let sent = frames(0..10);
     records::write(&file, &sent);
-    let sender = launch(&["generate", "-q", "--to", &format!("shm:{name}?wait=1"), "--replay", &file]);
+    let sender = launch(&["generate", "-q", "--to", &format!("shm:{name}?wait=1&lossless=yes"), "--replay", &file]);
     wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();

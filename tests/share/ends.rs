@@ -145,7 +145,8 @@ fn an_interrupted_writer_does_not_wait_for_ever() {
     records::write(&file, &frames(0..60_000));
     let port = wire.port("b", "eth0", ROOMY);
     let small = ["--share-memory", "2MiB", "--share-block", "512KiB", "--json"];
-    let writer = start(&[&["capture", "-i", &port, "--share", &name][..], &small].concat());
+    let ring = ["capture", "-i", &port, "--share", &name, "--lossless-readers", "--share-patience", "60"];
+    let writer = start(&[&ring[..], &small].concat());
     let reader = read_ring(&lossless(&name), &output, &[]);
     reader.wait_until_open();
     reader.signal(Signal::STOP);

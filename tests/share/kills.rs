@@ -22,7 +22,7 @@ fn readers_killed_at_any_moment_cost_the_others_nothing() {
     let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let (scratch, name) = (Scratch::new(), ring_name());
     let [ours, c] = ["ours.pcap", "c.pcap"].map(|file| scratch.file(file));
-    let mut feed = Feed::start(&name, 2, &["--share-memory", "4MiB", "--share-block", "512KiB"]);
+    let mut feed = Feed::start(&name, 2, &["--share-memory", "16MiB", "--share-block", "512KiB"]);
     let survivors = [read_ring(&lossless(&name), &ours, &[]), cat_into(&c, &["-l", "-w", &name])];
     let pids = survivors.each_ref().map(Running::pid);
     // Else one of those to be killed may be among the two readers that the feed begins with.

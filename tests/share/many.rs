@@ -10,7 +10,7 @@ fn read_by(readers: &[&[&str]]) -> Vec<Vec<Record>> {
     let (scratch, name) = (Scratch::new(), ring_name());
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..FRAMES));
-    let small = ["--share-memory", "4MiB", "--share-block", "512KiB"];
+    let small = ["--share-memory", "8MiB", "--share-block", "512KiB"];
     let writer = share_file(&file, &name, readers.len() as u32, &small);
     let outputs: Vec<String> = (0..readers.len()).map(|reader| scratch.file(&format!("{reader}.pcap"))).collect();
     let start = |(output, arguments): (&String, &&[&str])| read_ring(&lossless(&name), output, arguments);

@@ -1,8 +1,8 @@
 //! What is refused, and what is then said.
 
 use crate::stage::{Feed, cat_into, frames, lossless, read_ring, ring_name};
-use linerate_tests::support::program::{program, run, spawn};
-use linerate_tests::support::{Scratch, has_tools, is_root, records, skip};
+use linerate_tests::support::program::{launch, program, run, spawn, start};
+use linerate_tests::support::{Scratch, has_tools, is_root, records, skip, wait_until};
 use std::process::{Command, Stdio};
 
 /// A user and a group without rights.
@@ -34,6 +34,27 @@ fn a_name_is_taken_while_its_writer_lives() {
     run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("is no socket");
     assert_eq!(records::read(&file), frames(0..10));
     run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1).says("/nowhere/ring.sock");
+}
+
+/// Nobody holds the writer up unless it was told to bear that; the refusal says how.
+#[test]
+fn lossless_readers_have_to_be_let_in() {
+    let (scratch, name) = (Scratch::new(), ring_name());
+    let file = scratch.file("in.pcap");
+    records::write(&file, &frames(0..10));
+    let writer = start(&["capture", "-r", &file, "--share", &name, "--share-wait", "1"]);
+    let said =
+        "it waits for no reader: start it with --lossless-readers (as a port: lossless=yes), or read with mode=lossy";
+    run(&["count", &lossless(&name)]).with_status(1).says(said);
+    run(&["count", &format!("shm:{name}"), "--lossless"]).with_status(1).says(said);
+    cat_into(&scratch.file("c.pcap"), &["-l", &name]).end().with_status(1).says(said);
+    run(&["count", &format!("shm:{name}?mode=lossy")]).good();
+    writer.end().good();
+    let sender = launch(&["generate", "--to", &format!("shm:{name}?wait=1"), "--replay", &file]);
+    wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
+    run(&["count", &lossless(&name)]).with_status(1).says(said);
+    run(&["count", &format!("shm:{name}")]).good();
+    sender.end().good();
 }
 
 #[test]
@@ -121,7 +142,10 @@ fn a_ring_of_another_user_has_to_be_trusted() {
     let [copy, file, output] = ["linerate", "in.pcap", "out.pcap"].map(|file| scratch.file(file));
     std::fs::copy(program(), &copy).unwrap();
     records::write(&file, &frames(0..1000));
-    let writer = spawn(&mut as_nobody(&copy, &["capture", "-r", &file, "--share", &name, "--share-wait", "2"]));
+    let writer = spawn(&mut as_nobody(
+        &copy,
+        &["capture", "-r", &file, "--share", &name, "--share-wait", "2", "--lossless-readers"],
+    ));
     writer.wait_until_open();
     run(&["count", &format!("shm:{name}")]).with_status(1).says("it is shared by user 65534, neither root nor you");
     cat_into(&output, &[&name]).end().with_status(1).says("neither root nor this user shares it");

@@ -64,7 +64,13 @@ pub fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
 /// A writer of what a file has, which waits for so many readers.
 pub fn share_file(file: &str, name: &str, readers: u32, arguments: &[&str]) -> Running {
     let wait = readers.to_string();
-    start(&[&["capture", "-r", file, "--share", name, "--share-wait", &wait, "--json"], arguments].concat())
+    let base = ["capture", "-r", file, "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
+    start(&[&base, patient(arguments), arguments].concat())
+}
+
+/// Long enough for a busy machine, where a test does not say how long to be patient.
+fn patient(arguments: &[&str]) -> &'static [&'static str] {
+    if arguments.contains(&"--share-patience") { &[] } else { &["--share-patience", "60"] }
 }
 
 /// A reader of a ring into a file.
@@ -88,8 +94,8 @@ impl Feed {
     /// Waits until its ring can be attached to.
     pub fn start(name: &str, readers: u32, arguments: &[&str]) -> Feed {
         let wait = readers.to_string();
-        let base = ["capture", "-r", "-", "--share", name, "--share-wait", &wait, "--json"];
-        let mut command = linerate(&[&base, arguments].concat());
+        let base = ["capture", "-r", "-", "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
+        let mut command = linerate(&[&base, patient(arguments), arguments].concat());
         let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         running.wait_until_open();
         let mut input = running.take_input().expect("a pipe");

@@ -59,7 +59,7 @@ fn delays(port: &str, gaps: &[Duration]) -> Option<Vec<Duration>> {
     }
     let (wire, name) = (Wire::new(), ring_name());
     let port = wire.port("b", "eth0", "").replace("packet:", port);
-    let writer = start(&["capture", "-i", &port, "--share", &name, "--json"]);
+    let writer = start(&["capture", "-i", &port, "--share", &name, "--lossless-readers", "--json"]);
     let mut reader = spawn(linerate(&["capture", "-q", "-i", &lossless(&name), "-w", "-"]).stdout(Stdio::piped()));
     let arrived = arrivals(reader.take_output().unwrap());
     reader.wait_until_open();

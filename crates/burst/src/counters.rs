@@ -264,6 +264,8 @@ counters! {
     SendLinkDown = Send, Note, "link_down";
     /// Times the queue was full and sending had to wait.
     SendFull = Send, Note, "queue_full";
+    /// Readers of a ring that were put out: they held everybody up for too long, or broke the protocol.
+    SendPutOut = Send, Note, "readers_put_out";
     /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
     SendFaultDropped = Send, Refused, "fault_dropped";
     /// Frames that found the queue of `faulty` full at the `rate=` asked for.

@@ -1,9 +1,12 @@
 //! Sharing the ordered stream: the writer of a block ring beside the capture, its door in a thread of its own.
 
+mod accounts;
+
+use self::accounts::Accounts;
 use crate::clock;
 use crate::control::Stop;
-use linerate_burst::{Account, Block, Committed, Count, Interface, Ledger, Nanos, Stage};
-use linerate_share::{Access, Departure, Door, Error, Report, Visitor, Writer};
+use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
+use linerate_share::{Access, Door, Error, Visitor, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -17,12 +20,12 @@ pub struct SharingOptions {
     pub name: String,
     /// How large the ring is, and of what memory.
     pub ring: linerate_share::Options,
-    /// Who may attach beside root and the user who shares.
+    /// Who may attach beside root and the user who shares, and whether as a lossless reader.
     pub access: Access,
     /// Begin once so many readers have attached.
     pub wait_for: usize,
-    /// How long lossless readers may hold everybody up before they become lossy, and after that before they are put
-    /// out; `None` for ever.
+    /// How long lossless readers may hold everybody up in one go: after half of it they become lossy, after all of it
+    /// they are put out; `None` for ever.
     pub patience: Option<Duration>,
 }
 
@@ -35,6 +38,9 @@ pub struct Sharing {
 
 /// How long the door waits for somebody before it looks whether it should close.
 const DOOR_NAP: Duration = Duration::from_millis(20);
+/// How long those wait who come while more knock than the door deals with at once, so that strangers do not decide how much of
+/// a processor it takes.
+const CROWD_NAP: Duration = Duration::from_micros(200);
 /// How long the writer sleeps before it looks again for a free block.
 const HOLD_NAP: Duration = Duration::from_micros(20);
 /// How long a run that was asked to stop goes on waiting for a free block.
@@ -48,7 +54,8 @@ const LAST_FAREWELL: Duration = Duration::from_secs(5);
 impl Sharing {
     /// Makes the ring and its socket; nobody is let in before the run.
     pub fn create(options: SharingOptions) -> Result<Sharing, Error> {
-        let (writer, door) = Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
+        let (mut writer, door) = Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
+        writer.set_patience(options.patience);
         Ok(Sharing { options, writer, door })
     }
 
@@ -73,7 +80,6 @@ pub(crate) struct Shared {
     stop: Stop,
     /// When the run ends by itself.
     until: Option<Instant>,
-    patience: Option<Duration>,
     state: Committed,
     /// Frames lost before they got here, as last looked up.
     drops: u64,
@@ -81,20 +87,7 @@ pub(crate) struct Shared {
     no_block: u64,
     /// Whether the run was asked to stop and has waited long enough for a block.
     tired: bool,
-    charges: Vec<Charge>,
-    /// Whether the writer had to wait since charges were last made.
-    held: Option<u32>,
-    gone: Vec<Departure>,
-    pub events: Vec<String>,
-}
-
-/// What a lossless reader has cost.
-struct Charge {
-    reader: u32,
-    pid: i32,
-    waits: u64,
-    waited: Duration,
-    lost: u64,
+    accounts: Accounts,
 }
 
 struct DoorThread {
@@ -126,6 +119,9 @@ impl Shared {
                     // At the end of the run nobody is admitted any more.
                     let _ = let_in.send(visitor);
                 }
+                if door.is_crowded() {
+                    std::thread::sleep(CROWD_NAP);
+                }
             }
         };
         let thread = std::thread::Builder::new().name("linerate-door".into()).spawn(watch)?;
@@ -136,15 +132,11 @@ impl Shared {
             door: DoorThread { close, thread: Some(thread) },
             stop,
             until: None,
-            patience: options.patience,
             state: Committed::default(),
             drops: 0,
             no_block: 0,
             tired: false,
-            charges: Vec::new(),
-            held: None,
-            gone: Vec::new(),
-            events: Vec::new(),
+            accounts: Accounts::default(),
         };
         while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() {
             std::thread::sleep(HOLD_NAP);
@@ -197,12 +189,8 @@ impl Shared {
     pub fn tick(&mut self, now: Nanos) {
         self.writer.tick(now);
         self.admit();
-        for departure in self.writer.take_departures() {
-            if let Some(reason) = &departure.put_out {
-                self.events.push(format!("{} was put out: {reason}", named(&departure.report)));
-            }
-            self.gone.push(departure);
-        }
+        self.writer.take_demoted().iter().for_each(|report| self.accounts.demoted(report));
+        self.writer.take_departures().iter().for_each(|departure| self.accounts.departed(departure));
     }
 
     /// Waits for a free block; false when the run is over and none came free.
@@ -210,7 +198,6 @@ impl Shared {
         let started = Instant::now();
         let culprit = self.writer.waits_for().into_iter().next();
         let mut over: Option<Instant> = None;
-        let mut demoted = false;
         let found = loop {
             std::thread::sleep(HOLD_NAP);
             self.tick(clock::now());
@@ -223,21 +210,9 @@ impl Shared {
             if self.tired {
                 break false;
             }
-            match self.patience {
-                Some(patience) if !demoted && started.elapsed() >= patience => {
-                    demoted = true;
-                    self.demote_holders();
-                }
-                // A demoted reader keeps what it holds; one that gives none of it back is stopped, or as good as that.
-                Some(patience) if demoted && started.elapsed() >= patience * 2 => self.put_out_holder(),
-                _ => {}
-            }
         };
         if let Some(report) = culprit {
-            self.held = Some(report.reader);
-            let charge = self.charge(&report);
-            charge.waits += 1;
-            charge.waited += started.elapsed();
+            self.accounts.waited(&report, started.elapsed());
         }
         found
     }
@@ -252,11 +227,7 @@ impl Shared {
     pub fn look_at_losses(&mut self, lost: u64) {
         let new = lost.saturating_sub(self.drops);
         self.drops = lost;
-        if let Some(reader) = self.held.take()
-            && let Some(charge) = self.charges.iter_mut().rev().find(|charge| charge.reader == reader)
-        {
-            charge.lost += new;
-        }
+        self.accounts.lost_meanwhile(new);
     }
 
     /// Ends the stream; readers have a while to finish. Adds what was counted.
@@ -270,11 +241,7 @@ impl Shared {
         self.door = DoorThread { close: Arc::new(AtomicBool::new(true)), thread: None };
         self.writer.end();
         self.say_farewell();
-        let present = self.writer.readers();
-        for report in self.gone.iter().map(|departure| &departure.report).chain(&present) {
-            self.count_reader(report, ledger);
-        }
-        self.events
+        self.accounts.close(&self.writer.readers(), ledger)
     }
 
     /// Waits until readers have finished what was promised to them, or seem not to.
@@ -294,51 +261,9 @@ impl Shared {
         }
     }
 
-    fn count_reader(&self, report: &Report, ledger: &mut Ledger) {
-        let tally = &report.tally;
-        let account: &mut Account = ledger.account(Stage::Reader, &named(report));
-        account.add(Count::ReaderReceived, tally.committed).add(Count::ReaderFinished, tally.finished);
-        account.add(Count::ReaderReclaimed, tally.reclaimed).add(Count::ReaderOutstanding, tally.outstanding);
-        account.add(Count::ReaderSkipped, tally.skipped_frames);
-        let own = |charge: &&Charge| charge.reader == report.reader && charge.pid == report.who.pid;
-        for charge in self.charges.iter().filter(own) {
-            account.add(Count::ReaderWaits, charge.waits).add(Count::ReaderLost, charge.lost);
-            account.add(Count::ReaderWaitedUs, charge.waited.as_micros() as u64);
-        }
-    }
-
-    fn charge(&mut self, report: &Report) -> &mut Charge {
-        let own = |charge: &Charge| charge.reader == report.reader && charge.pid == report.who.pid;
-        let place = self.charges.iter().position(own).unwrap_or_else(|| {
-            let (reader, pid) = (report.reader, report.who.pid);
-            self.charges.push(Charge { reader, pid, waits: 0, waited: Duration::ZERO, lost: 0 });
-            self.charges.len() - 1
-        });
-        &mut self.charges[place]
-    }
-
     fn admit(&mut self) {
         for visitor in self.visitors.try_iter() {
             self.writer.admit(visitor);
         }
     }
-
-    fn demote_holders(&mut self) {
-        for report in self.writer.waits_for().into_iter().filter(|report| report.lossless) {
-            self.writer.demote(report.reader);
-            self.events.push(format!("{} held everybody up for too long: it is lossy from now on", named(&report)));
-        }
-    }
-
-    fn put_out_holder(&mut self) {
-        if let Some(report) = self.writer.waits_for().first() {
-            self.writer.put_out(report.reader, "it holds blocks and gives none back");
-        }
-    }
-}
-
-fn named(report: &Report) -> String {
-    let who = &report.who;
-    let name = if who.name.is_empty() { "reader" } else { &who.name };
-    format!("{name} (pid {})", who.pid)
 }

@@ -10,15 +10,18 @@ mod atomics {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
-use atomics::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use index::{Pusher, Ring, Taker, lie_down, must_wake, shown};
+use atomics::{AtomicU32, AtomicU64, Ordering::*};
+use index::{Pusher, Ring, Taker, lie_down, must_wake, shown, turned};
 use loom::sync::Arc;
 
 fn main() {
     blocks_go_round();
     an_entry_brings_what_was_written_before_it();
     no_wake_up_is_lost();
-    println!("the index rings keep their promises in every order");
+    what_the_horizon_speaks_of_is_found();
+    a_closed_block_has_its_final_count();
+    nobody_looks_at_what_is_written_again();
+    println!("the index rings and what stands on them keep their promises in every order");
 }
 
 struct Cells {
@@ -110,5 +113,81 @@ fn no_wake_up_is_lost() {
         let sleeps = lie_down(&shared.1, || Taker::default().is_behind(&shared.0));
         let woken = writer.join().unwrap();
         assert!(!sleeps || woken, "the reader sleeps and nobody wakes it");
+    });
+}
+
+/// The orders in which `Memory::commit`, `Writer::commit` and `Arena::set_horizon` store, and in which `Reader::look` loads: a
+/// frame in front of a horizon that was loaded is found by the looks that follow, with its desc.
+fn what_the_horizon_speaks_of_is_found() {
+    loom::model(|| {
+        let numbers = || Arc::new((Cells::new(2), [(); 3].map(|()| AtomicU64::new(0))));
+        let shared = numbers();
+        let theirs = shared.clone();
+        let writer = loom::thread::spawn(move || {
+            let (ring, [desc, committed, horizon]) = &*theirs;
+            let mut pusher = Pusher::default();
+            // The first commit of a block publishes it, the second does not.
+            for frame in 1..=2 {
+                desc.store(frame, Relaxed);
+                committed.store(frame, Release);
+                if frame == 1 {
+                    pusher.push(ring, 0);
+                }
+                horizon.store(frame, Release);
+            }
+        });
+        let (ring, [desc, committed, horizon]) = &*shared;
+        let promised = horizon.load(Acquire);
+        let has_block = Taker::default().take(ring, 2).unwrap().is_some();
+        let found = if has_block { committed.load(Acquire) } else { 0 };
+        assert!(found >= promised, "a frame in front of the horizon is not found");
+        assert!(desc.load(Relaxed) >= found, "a frame without its desc");
+        writer.join().unwrap();
+    });
+}
+
+/// As `Memory::commit` and `Memory::close` store, and `Arena::progress` loads.
+fn a_closed_block_has_its_final_count() {
+    loom::model(|| {
+        let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
+        let theirs = shared.clone();
+        let writer = loom::thread::spawn(move || {
+            theirs.0.store(1, Release);
+            theirs.0.store(2, Release);
+            theirs.1.store(1, Release);
+        });
+        let closed = shared.1.load(Acquire);
+        let committed = shared.0.load(Acquire);
+        assert!(closed == 0 || committed == 2, "more came after the end");
+        writer.join().unwrap();
+    });
+}
+
+/// A reader gives its first block back and looks at the second, while the writer puts it out and writes over all blocks but
+/// the first that it has not got back (`Reader::release`, `Writer::put_out`).
+fn nobody_looks_at_what_is_written_again() {
+    /// What is written over a block.
+    const AGAIN: u64 = 9;
+    loom::model(|| {
+        let shared = Arc::new((Cells::new(2), AtomicU32::new(0), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let theirs = shared.clone();
+        let reader = loom::thread::spawn(move || {
+            let (returned, put_out, blocks) = &*theirs;
+            if put_out.load(Acquire) != 0 {
+                return;
+            }
+            assert!(blocks[0].load(Relaxed) != AGAIN, "the first block changes under its reader");
+            Pusher::default().push(returned, 0);
+            turned();
+            if put_out.load(Acquire) == 0 {
+                assert!(blocks[1].load(Relaxed) != AGAIN, "the second block changes under its reader");
+            }
+        });
+        let (returned, put_out, blocks) = &*shared;
+        put_out.store(1, Release);
+        turned();
+        let first = usize::from(Taker::default().take(returned, 2).unwrap().is_some());
+        (0..2).filter(|block| *block != first).for_each(|block| blocks[block].store(AGAIN, Relaxed));
+        reader.join().unwrap();
     });
 }

@@ -55,6 +55,18 @@ impl Options {
     }
 }
 
+/// Whose memory a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Root's, or that of the user who reads.
+    Trusted,
+    /// Another user's.
+    Another,
+}
+
+/// Of another user's ring, so much is mapped at once before it is read; more comes page by page.
+const MOST_POPULATED: usize = 256 << 20;
+
 /// An arena, mapped by its writer or by a reader.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -106,8 +118,9 @@ impl Arena {
         Ok(Created { arena: Arena { mapping, shape, generation }, blocks, fd, notes })
     }
 
-    /// Maps what a writer handed over. Nothing in it is believed but what fits together.
-    pub fn open(fd: BorrowedFd<'_>) -> Result<Arena, String> {
+    /// Maps what a writer handed over. Nothing in it is believed but what fits together. That all of another user's is there
+    /// is to be checked before ([`pages::check_whole`]).
+    pub fn open(fd: BorrowedFd<'_>, owner: Owner) -> Result<Arena, String> {
         let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
         let size = fstat(fd).map_err(wrong)?.st_size;
         let bytes = usize::try_from(size).ok().filter(|bytes| *bytes >= 2 * HUGE && bytes.is_multiple_of(HUGE));
@@ -143,8 +156,11 @@ impl Arena {
             return Err("its memory is laid out in another way than version 1 says".into());
         };
         let generation = long(offset_of!(layout::Arena, generation));
-        // A page that is not mapped yet costs time when it is first read, and nothing else.
-        let _ = mapping.populate();
+        // A page that is not mapped yet costs time when it is first read, and nothing else. How much of another user's memory
+        // is brought in at once is not for that user to say.
+        if owner == Owner::Trusted || bytes <= MOST_POPULATED {
+            let _ = mapping.populate();
+        }
         Ok(Arena { mapping: Arc::new(mapping), shape, generation })
     }
 

@@ -1,12 +1,13 @@
 //! Coming in at the door of a writer, as a reader.
 
 use crate::address::Address;
-use crate::arena::Arena;
+use crate::arena::{Arena, Owner};
 use crate::control::Control;
 use crate::credentials::Peer;
 use crate::error::Error;
 use crate::handshake::{Hello, Status, WELCOME, Welcome};
 use crate::layout::MAJOR;
+use crate::pages::check_whole;
 use crate::reader::Reader;
 use rustix::io::Errno;
 use rustix::net::{
@@ -43,6 +44,7 @@ impl Default for Attach {
 pub struct Attaching {
     address: Address,
     socket: OwnedFd,
+    owner: Owner,
 }
 
 impl Attach {
@@ -57,14 +59,16 @@ impl Attach {
         let socket = address.connect(self.patience)?;
         let writer =
             Peer::of(socket.as_fd()).map_err(|error| Error::system(format!("attaching to {address}"), error))?;
-        if !self.trust && writer.uid != 0 && writer.uid != rustix::process::geteuid().as_raw() {
+        let is_own = writer.uid == 0 || writer.uid == rustix::process::geteuid().as_raw();
+        let owner = if is_own { Owner::Trusted } else { Owner::Another };
+        if !self.trust && owner == Owner::Another {
             let reason = format!("it is shared by user {}, neither root nor you: say that you trust it", writer.uid);
             return Err(Error::Refused { address: address.to_string(), reason });
         }
         let hello = Hello { major: MAJOR, lossless: self.lossless, quota: self.quota, name: self.name.clone() };
         match send(&socket, &hello.encode(), SendFlags::NOSIGNAL) {
             // It has said why before it hung up.
-            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Attaching { address, socket }),
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Attaching { address, socket, owner }),
             Err(error) => Err(Error::system(format!("attaching to {address}"), error)),
         }
     }
@@ -73,7 +77,7 @@ impl Attach {
 impl Attaching {
     /// Waits for the answer.
     pub fn finish(self) -> Result<Reader, Error> {
-        let Attaching { address, socket } = self;
+        let Attaching { address, socket, owner } = self;
         let (welcome, fds) = hear(&address, &socket)?;
         let protocol = |reason: String| Error::Protocol { address: address.to_string(), reason };
         if welcome.status != Status::Welcome {
@@ -83,7 +87,11 @@ impl Attaching {
         let [arena, control] = fds.as_slice() else {
             return Err(protocol(format!("it handed over {} descriptors instead of 2", fds.len())));
         };
-        let arena = Arena::open(arena.as_fd()).map_err(protocol)?;
+        if owner == Owner::Another {
+            let refused = |reason| Error::Refused { address: address.to_string(), reason };
+            check_whole(arena.as_fd()).map_err(refused)?;
+        }
+        let arena = Arena::open(arena.as_fd(), owner).map_err(protocol)?;
         if arena.generation() != welcome.generation {
             return Err(protocol("it handed over the memory of another ring".into()));
         }

@@ -43,6 +43,8 @@ pub struct Access {
     pub users: Vec<u32>,
     /// Groups, by number: first or supplementary.
     pub groups: Vec<u32>,
+    /// Whether readers may ask to be waited for: such a reader can hold the writer up.
+    pub lossless: bool,
     /// The user and group with whose rights a socket in the file system is made, where this is root.
     pub owner: Option<(u32, u32)>,
 }
@@ -80,16 +82,22 @@ pub(crate) fn as_user<T>(user: Option<(u32, u32)>, work: impl FnOnce() -> T) -> 
 
 /// The supplementary groups of the other end (`SO_PEERGROUPS`, Linux 4.13); none where that cannot be found out.
 fn groups(socket: BorrowedFd<'_>) -> Vec<u32> {
-    // The kernel allows 65,536 (NGROUPS_MAX).
-    let mut groups = vec![0u32; 65_536];
-    let mut bytes = size_of_val(&groups[..]) as libc::socklen_t;
-    // SAFETY: the option writes at most `bytes` bytes of plain numbers.
-    let result = unsafe {
-        let into = groups.as_mut_ptr().cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &mut bytes)
-    };
-    groups.truncate(if result == 0 { bytes as usize / size_of::<u32>() } else { 0 });
-    groups
+    // Few have more; the kernel allows 65,536 (NGROUPS_MAX) and says how many there are.
+    let mut groups = vec![0u32; 32];
+    loop {
+        let room = size_of_val(&groups[..]) as libc::socklen_t;
+        let mut bytes = room;
+        // SAFETY: the option writes at most `bytes` bytes of plain numbers.
+        let result = unsafe {
+            let into = groups.as_mut_ptr().cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &mut bytes)
+        };
+        let is_short = result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ERANGE);
+        groups.resize(if result == 0 || is_short { bytes as usize / size_of::<u32>() } else { 0 }, 0);
+        if !is_short || bytes <= room {
+            return if is_short { Vec::new() } else { groups };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +113,7 @@ mod tests {
         let this = Peer::of(socket.as_fd()).unwrap();
         assert_eq!(this, Peer { pid: std::process::id() as i32, uid, gid });
         // The supplementary groups of this process are those of the peer, whoever it says it is.
-        let access = Access { users: vec![4001], groups: vec![4003], owner: None };
+        let access = Access { users: vec![4001], groups: vec![4003], ..Access::default() };
         let allows = |uid, gid| access.allows(&Peer { pid: 1, uid, gid }, 4000, socket.as_fd());
         assert!(allows(0, 9) && allows(4000, 9) && allows(4001, 9) && allows(9, 4003));
         assert!(!allows(9, 9) && !allows(4003, 4001));

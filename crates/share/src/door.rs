@@ -2,13 +2,15 @@
 //!
 //! All that is slow happens here, in whatever thread runs [`Door::step`]: memory, mapping, messages. Nothing here waits
 //! for a reader: sockets do not block, a reader that says nothing for a second is sent away, and few may be at the
-//! door at a time.
+//! door at a time. Anybody may knock, as often as he likes: a step deals with so many and no more, strangers are sent away as
+//! soon as their credentials are known, and whoever has most at the door makes room for the others.
 
 use crate::address::Listener;
 use crate::control::Control;
 use crate::credentials::{Access, Peer};
 use crate::handshake::{HELLO, Hello, Status, Welcome};
 use crate::layout::{MAJOR, READERS, Shape};
+use crate::slots::lossless_readers;
 use linerate_burst::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,6 +18,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     accept_with, recvmsg, sendmsg,
 };
+use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,12 +31,20 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Readers that may be at the door at a time.
 const WAITING: usize = 16;
+/// Whoever comes in one step: what a step costs is bounded, however many there are.
+const ACCEPTS: usize = 16;
+/// Readers that a user may attach within a second, root and the user who shares apart: each costs memory.
+const PACE: u32 = 100;
+/// Seats kept for root and the user who shares.
+const RESERVED: u32 = 16;
 
 /// What the door and the writer both know.
 #[derive(Debug, Default)]
 pub(crate) struct Seats {
     /// A bit for each reader number in use.
     taken: AtomicU64,
+    /// Those of them that a block may have to be kept for when they are put out.
+    lossless: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -46,6 +57,10 @@ impl Seats {
     fn have_ended(&self) -> bool {
         self.ended.load(Acquire)
     }
+
+    fn lossless(&self) -> u32 {
+        self.lossless.load(Acquire).count_ones()
+    }
 }
 
 /// A reader number, free again when dropped.
@@ -56,18 +71,26 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    fn take(seats: &Arc<Seats>) -> Option<Seat> {
+    /// `room`: so many may be taken, with this one.
+    fn take(seats: &Arc<Seats>, room: u32) -> Option<Seat> {
         // The door alone takes seats; others only free them.
-        let number = (!seats.taken.load(Acquire)).trailing_zeros();
-        (number < READERS).then(|| {
+        let taken = seats.taken.load(Acquire);
+        let number = (!taken).trailing_zeros();
+        (taken.count_ones() < room.min(READERS)).then(|| {
             seats.taken.fetch_or(1 << number, Relaxed);
             Seat { seats: seats.clone(), number }
         })
+    }
+
+    /// Counts as one of those that a block may have to be kept for.
+    pub fn count_as_lossless(&self) {
+        self.seats.lossless.fetch_or(1 << self.number, Release);
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.seats.lossless.fetch_and(!(1 << self.number), Release);
         self.seats.taken.fetch_and(!(1 << self.number), Release);
     }
 }
@@ -108,6 +131,11 @@ pub struct Door {
     waiting: Vec<Waiting>,
     /// Descriptors or memory have run out: leave the socket alone for a while.
     tired: bool,
+    /// More came than one step deals with.
+    crowded: bool,
+    /// Since when readers of each user are counted, and how many came.
+    second: Nanos,
+    came: HashMap<u32, u32>,
     refused: u64,
 }
 
@@ -128,15 +156,27 @@ impl Door {
         generation: u64,
         seats: Arc<Seats>,
     ) -> Self {
-        let own = rustix::process::geteuid().as_raw();
-        let (waiting, tired, refused) = (Vec::new(), false, 0);
-        Door { listener, access, own, arena, shape, generation, seats, waiting, tired, refused }
+        Door {
+            listener,
+            access,
+            own: rustix::process::geteuid().as_raw(),
+            arena,
+            shape,
+            generation,
+            seats,
+            waiting: Vec::new(),
+            tired: false,
+            crowded: false,
+            second: Nanos::ZERO,
+            came: HashMap::new(),
+            refused: 0,
+        }
     }
 
     /// Waits until somebody is at the door, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let all = std::iter::once(self.listener.socket.as_fd())
-            .filter(|_| !self.tired && self.waiting.len() < WAITING)
+            .filter(|_| !self.tired)
             .chain(self.waiting.iter().map(|waiting| waiting.socket.as_fd()));
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -144,7 +184,7 @@ impl Door {
         let _ = poll(&mut polled, Some(&limit));
     }
 
-    /// Does what there is to do at `now`, without waiting; returns those who were let in.
+    /// Does what there is to do at `now`, without waiting, for so many and no more; returns those who were let in.
     pub fn step(&mut self, now: Nanos) -> Vec<Visitor> {
         // Those who have waited too long make room first.
         let mut visitors = self.hear_all(now);
@@ -156,6 +196,12 @@ impl Door {
     /// Whether the writer has ended: those who come now are told so.
     pub fn is_over(&self) -> bool {
         self.seats.have_ended()
+    }
+
+    /// Whether more came than the last step has dealt with: a caller that has anything else to do may let them wait a
+    /// little, so that whoever knocks does not decide what this costs.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Readers that were sent away so far, or went by themselves before they had said hello.
@@ -171,7 +217,7 @@ impl Door {
                 Heard::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
                 Heard::Nothing | Heard::Gone => self.refused += 1,
                 Heard::Noise(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
-                Heard::Hello(hello) => match self.let_in(one.socket.as_fd(), &hello) {
+                Heard::Hello(hello) => match self.let_in(&one, &hello, now) {
                     Ok((seat, control)) => {
                         let who = Who { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
                         let quota = quota(hello.quota, self.shape.slots);
@@ -186,30 +232,44 @@ impl Door {
     }
 
     fn accept(&mut self, now: Nanos) {
-        self.tired = false;
-        while self.waiting.len() < WAITING {
+        (self.tired, self.crowded) = (false, true);
+        for _ in 0..ACCEPTS {
             match accept_with(&self.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) => {
-                    let Ok(peer) = Peer::of(socket.as_fd()) else { continue };
-                    if self.access.allows(&peer, self.own, socket.as_fd()) {
-                        self.waiting.push(Waiting { socket, peer, since: now });
-                    } else {
-                        let reason = format!("user {} may not attach; the owner and root may", peer.uid);
-                        self.refuse(socket.as_fd(), Status::Permission, &reason);
-                    }
-                }
+                Ok(socket) => self.receive(socket, now),
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                Err(_) => {
-                    self.tired = true;
+                Err(error) => {
+                    (self.tired, self.crowded) = (error != Errno::AGAIN, false);
                     return;
                 }
             }
         }
     }
 
+    /// One who has knocked: nothing is done for strangers but to tell them so.
+    fn receive(&mut self, socket: OwnedFd, now: Nanos) {
+        let Ok(peer) = Peer::of(socket.as_fd()) else { return self.refused += 1 };
+        if !self.access.allows(&peer, self.own, socket.as_fd()) {
+            let reason = format!("user {} may not attach; the owner and root may", peer.uid);
+            return self.refuse(socket.as_fd(), Status::Permission, &reason);
+        }
+        if self.waiting.len() == WAITING {
+            self.make_room();
+        }
+        self.waiting.push(Waiting { socket, peer, since: now });
+    }
+
+    /// Sends away who has waited longest, of the user who has most at the door.
+    fn make_room(&mut self) {
+        let of = |uid| self.waiting.iter().filter(|one| one.peer.uid == uid).count();
+        let most = self.waiting.iter().map(|one| of(one.peer.uid)).max().unwrap_or_default();
+        if let Some(at) = self.waiting.iter().position(|one| of(one.peer.uid) == most) {
+            self.waiting.remove(at);
+            self.refused += 1;
+        }
+    }
+
     /// Makes what a reader needs and hands it over.
-    fn let_in(&self, socket: BorrowedFd<'_>, hello: &Hello) -> Result<(Seat, Control), (Status, String)> {
+    fn let_in(&mut self, one: &Waiting, hello: &Hello, now: Nanos) -> Result<(Seat, Control), (Status, String)> {
         if hello.major != MAJOR {
             let reason = format!("the ring has version {MAJOR} of the format, the reader knows {}", hello.major);
             return Err((Status::Version, reason));
@@ -217,15 +277,47 @@ impl Door {
         if self.is_over() {
             return Err((Status::Ended, "the ring has ended".into()));
         }
-        let full = || (Status::TooMany, format!("{READERS} readers are attached, the most there can be"));
-        let seat = Seat::take(&self.seats).ok_or_else(full)?;
+        let seat = self.seat_for(one.peer.uid, hello.lossless, now)?;
         let (control, fd) = Control::create(&self.shape, seat.number, self.generation)
             .map_err(|error| (Status::NoMemory, format!("no memory for another reader: {error}")))?;
         control.set_lossless(hello.lossless);
         let welcome = Welcome::to(seat.number, quota(hello.quota, self.shape.slots), self.generation, &self.shape);
-        send(socket, &welcome.encode(), &[self.arena.as_fd(), fd.as_fd()])
+        send(one.socket.as_fd(), &welcome.encode(), &[self.arena.as_fd(), fd.as_fd()])
             .map_err(|error| (Status::NoMemory, format!("the ring cannot be handed over: {error}")))?;
         Ok((seat, control))
+    }
+
+    /// A number for a reader of this user, if there is one for it.
+    fn seat_for(&mut self, uid: u32, lossless: bool, now: Nanos) -> Result<Seat, (Status, String)> {
+        if lossless && !self.access.lossless {
+            let reason = "it waits for no reader: start it with --lossless-readers (as a port: lossless=yes), or read \
+                          with mode=lossy";
+            return Err((Status::Permission, reason.into()));
+        }
+        let most = lossless_readers(self.shape.slots);
+        if lossless && self.seats.lossless() >= most {
+            let reason = format!("a ring of {} blocks takes {most} lossless readers: give it more", self.shape.slots);
+            return Err((Status::TooMany, reason));
+        }
+        let mut room = READERS;
+        if uid != 0 && uid != self.own {
+            if now.since(self.second) >= Duration::from_secs(1) || now < self.second {
+                self.second = now;
+                self.came.clear();
+            }
+            let came = self.came.entry(uid).or_default();
+            if *came == PACE {
+                return Err((Status::TooMany, format!("user {uid} attaches too often: {PACE} times a second at most")));
+            }
+            *came += 1;
+            room -= RESERVED;
+        }
+        let full = || (Status::TooMany, format!("{room} readers are attached, the most there can be"));
+        let seat = Seat::take(&self.seats, room).ok_or_else(full)?;
+        if lossless {
+            seat.count_as_lossless();
+        }
+        Ok(seat)
     }
 
     fn refuse(&mut self, socket: BorrowedFd<'_>, status: Status, reason: &str) {

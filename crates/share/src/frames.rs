@@ -1,8 +1,15 @@
 //! The frames of one block that a reader shows: descs copied out once, checked, kept in private memory.
 //!
-//! Unsafe because frames are handed out as they lie in memory that another process writes. What makes it sound: the writer
-//! does not touch a committed frame as long as the block was not given back. A writer that breaks that rule can
-//! change the bytes of frames while they are looked at, and nothing else: where they lie was checked in private memory.
+//! Unsafe because frames are handed out as they lie in memory that another process writes.
+//!
+//! - With a writer that keeps to the protocol this is sound: it does not touch a committed frame as long as its block was not
+//!   given back. Nor when it has put this reader out: it then leaves the first block alone that has not come back, until the
+//!   reader has hung up; frames are shown of that one block, and [`crate::reader`] looks whether it is out between
+//!   giving one back and looking at the next.
+//! - A hostile writer can change the bytes of frames while they are looked at, and nothing else: where they lie was checked
+//!   in private memory, and the mapping can be neither cut nor punched. To the language a `&[u8]` that changes is undefined
+//!   behaviour; what comes of it is that two looks at a byte may differ. Hence rings of other users have to be trusted
+//!   in so many words (`trust`): whoever does not copies the frames out first, by atomic loads.
 #![allow(unsafe_code)]
 
 use crate::layout::Shape;
@@ -42,7 +49,7 @@ impl Frames {
         let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes());
         // SAFETY: every desc was checked to lie inside this block, with the bytes behind it, and belongs to this block
         // alone; the mapping lives as long as `self`. The block is given back only through `&mut` of whoever owns this
-        // value, which clears it then.
+        // value, which clears it then; until then the writer leaves it alone (see above), put out or not.
         unsafe { Burst::from_raw(base, &self.descs[self.consumed..]) }
     }
 

@@ -84,6 +84,14 @@ pub(crate) fn shown() {
     fence(SeqCst);
 }
 
+/// The reader calls this after it has given a block back, before it looks whether it was put out and then at the next one;
+/// the writer after it has said so, before it looks which blocks came back. So either the reader knows that it is out, or the
+/// writer knows which block it is looking at.
+#[inline]
+pub(crate) fn turned() {
+    fence(SeqCst);
+}
+
 /// Whether the writer has to wake this reader; true once for each time that it lay down.
 #[inline]
 pub(crate) fn must_wake(sleeping: &AtomicU32) -> bool {

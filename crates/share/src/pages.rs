@@ -4,8 +4,9 @@ use crate::arena::Options;
 use crate::error::Error;
 use crate::layout::{HUGE, PAGE};
 use crate::mapping::Mapping;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create, open};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, memfd_create, open};
+use rustix::fs::{fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::{fs, io};
 
 /// Memory that this process alone can write.
@@ -55,6 +56,29 @@ pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
         .map_err(|error| Error::system(format!("opening the memory of the ring for reading ({again})"), error))?;
     Ok(Pages { mapping, fd, page, notes })
 }
+
+/// Refuses memory of another user that is not all there, or could be taken away: a page that is not there would be this
+/// process's own once it is read, and a reserved huge page that is not there is SIGBUS.
+pub(crate) fn check_whole(fd: BorrowedFd<'_>) -> Result<(), String> {
+    let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
+    if fstatfs(fd).map_err(wrong)?.f_type as u64 == HUGETLBFS {
+        let reason = "it is another user's and in reserved huge pages, which can be taken away while they are read: share \
+                      it with --share-small-pages";
+        return Err(reason.into());
+    }
+    if !fcntl_get_seals(fd).map_err(wrong)?.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        return Err("it is another user's, and holes may be made in its memory while it is read".into());
+    }
+    // After this seal no hole can be made.
+    let stat = fstat(fd).map_err(wrong)?;
+    if (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64 {
+        return Err("it is another user's, and its memory has holes, which would be filled with this process's".into());
+    }
+    Ok(())
+}
+
+/// `HUGETLBFS_MAGIC` (linux/magic.h).
+const HUGETLBFS: u64 = 0x9584_58f6;
 
 /// Memory of huge pages that were reserved for such use.
 fn reserved(bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
@@ -152,4 +176,41 @@ fn kib(line: &str) -> Option<u64> {
 
 fn mib(bytes: usize) -> String {
     format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_others_has_to_be_there_and_to_stay() {
+        let bytes = 4 << 20;
+        let make = || memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        let own = super::make(&Options { huge: false, ..Options::default() }, bytes).unwrap();
+        assert_eq!(check_whole(own.fd.as_fd()), Ok(()));
+        for (written, seals, words) in [
+            (0, SealFlags::FUTURE_WRITE, "holes"),
+            (bytes - PAGE, SealFlags::FUTURE_WRITE, "holes"),
+            (bytes, SealFlags::SHRINK, "may be made"),
+        ] {
+            let fd = make();
+            ftruncate(&fd, bytes as u64).unwrap();
+            rustix::io::pwrite(&fd, &vec![1; written], 0).unwrap();
+            fcntl_add_seals(&fd, seals).unwrap();
+            let said = check_whole(fd.as_fd()).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+        // A hole that is made before the seal.
+        let fd = make();
+        rustix::io::pwrite(&fd, &vec![1; bytes], 0).unwrap();
+        let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&fd, punch, 1 << 20, PAGE as u64).unwrap();
+        fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE).unwrap();
+        assert!(check_whole(fd.as_fd()).unwrap_err().contains("holes"));
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        match memfd_create("test", flags) {
+            Ok(fd) => assert!(check_whole(fd.as_fd()).unwrap_err().contains("--share-small-pages")),
+            Err(error) => eprintln!("SKIPPED: no huge pages here: {error}"),
+        }
+    }
 }

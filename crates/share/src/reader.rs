@@ -333,6 +333,11 @@ impl Reader {
         }
         if closed {
             self.returned.push(&self.control.returned(), u64::from(slot));
+            // The next block may be written again, if the writer has put this reader out before it saw that one returned.
+            index::turned();
+            if self.control.is_put_out() {
+                return Err(End::PutOut);
+            }
         }
         Ok(true)
     }

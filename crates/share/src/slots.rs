@@ -5,12 +5,28 @@
 //! A block is free when it is closed and nobody holds it.
 //! Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows, and
 //! all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
+//!
+//! Of a reader that is put out, the first block that it has not given back is *kept*: it may be looking at that one, and a
+//! frame must not change under it. The block is free once the reader is gone. One that is stopped may never go, so there are
+//! at most so many kept blocks as leave one to work with beside the half for lossy readers, and as many lossless readers at
+//! a time, kept ones counted: they alone are put out for being slow. Whoever broke the protocol is owed nothing.
 
 use crate::layout::READERS;
 use std::collections::VecDeque;
 
 /// Free blocks that are used in turn: more than one core's cache holds, fewer than all cores share.
 const WARM: usize = 8;
+
+/// Most blocks that are kept for readers that were put out.
+pub(crate) fn kept_blocks(slots: u32) -> u32 {
+    slots - slots / 2 - 1
+}
+
+/// Most lossless readers at a time. For the second one in a ring of four blocks none would be kept beside that of the
+/// first.
+pub(crate) fn lossless_readers(slots: u32) -> u32 {
+    kept_blocks(slots).max(2)
+}
 
 /// A block and where in it something begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +74,8 @@ struct Slot {
     /// A bit for each reader.
     holders: u64,
     frames: u32,
+    /// Which block in the order of all that were ever opened: blocks come to each reader in this order.
+    turn: u64,
 }
 
 #[derive(Debug)]
@@ -85,9 +103,13 @@ pub(crate) struct Slots {
     readers: [Option<Reader>; READERS as usize],
     present: u64,
     lossy: u64,
+    /// Readers that were put out and for which a block is kept.
+    kept: u64,
     /// Blocks that a lossy reader holds.
     pinned: u32,
     committed: u64,
+    /// Blocks ever opened.
+    turns: u64,
 }
 
 impl Slots {
@@ -100,8 +122,10 @@ impl Slots {
             readers: [const { None }; READERS as usize],
             present: 0,
             lossy: 0,
+            kept: 0,
             pinned: 0,
             committed: 0,
+            turns: 0,
         }
     }
 
@@ -159,7 +183,8 @@ impl Slots {
     pub fn open(&mut self) -> Option<u32> {
         debug_assert!(self.open.is_none());
         let slot = self.free.remove(self.free.len().saturating_sub(WARM))?;
-        self.slots[slot as usize].frames = 0;
+        self.turns += 1;
+        (self.slots[slot as usize].frames, self.slots[slot as usize].turn) = (0, self.turns);
         self.readers.iter_mut().flatten().for_each(|reader| reader.skips = false);
         self.open = Some(slot);
         Some(slot)
@@ -221,24 +246,29 @@ impl Slots {
 
     /// A reader is gone: takes back all that it holds.
     pub fn leave(&mut self, number: u32) -> Tally {
-        let mut tally = self.tally(number);
-        tally.reclaimed = std::mem::take(&mut tally.outstanding);
-        for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].holders & bit(number) != 0 {
-                self.take_from(number, slot);
-            }
-        }
-        tally.held = 0;
-        self.readers[number as usize] = None;
-        self.present &= !bit(number);
-        self.lossy &= !bit(number);
-        tally
+        self.remove(number, None)
+    }
+
+    /// A reader is put out: takes back all that it holds but the block that it may be looking at. Whether there is one; it
+    /// is kept until [`Slots::forget`], and the number of the reader with it.
+    pub fn put_out(&mut self, number: u32) -> (Tally, bool) {
+        let first = self.held_by(number).min_by_key(|slot| self.slots[*slot as usize].turn);
+        let keep = first.filter(|_| self.kept.count_ones() < kept_blocks(self.slots.len() as u32));
+        let tally = self.remove(number, keep);
+        self.kept |= if keep.is_some() { bit(number) } else { 0 };
+        (tally, keep.is_some())
+    }
+
+    /// A reader that was put out is gone: the block that was kept for it is like any other.
+    pub fn forget(&mut self, number: u32) {
+        self.kept &= !bit(number);
+        self.held_by(number).collect::<Vec<_>>().into_iter().for_each(|slot| _ = self.take_from(number, slot));
     }
 
     /// The writer waits for this reader no more. It keeps what it holds.
     pub fn demote(&mut self, number: u32) {
         self.lossy |= bit(number) & self.present;
-        self.pinned = self.slots.iter().filter(|slot| slot.holders & self.lossy != 0).count() as u32;
+        self.count_pinned();
     }
 
     /// What became of the frames for a reader that is there.
@@ -264,6 +294,30 @@ impl Slots {
     #[inline]
     pub fn skipped(&self, number: u32) -> (u64, u64) {
         self.readers[number as usize].as_ref().map_or((0, 0), |reader| (reader.skipped_frames, reader.skipped_slots))
+    }
+
+    /// Takes back all that a reader holds but one block, which is then held by nobody that is there.
+    fn remove(&mut self, number: u32, keep: Option<u32>) -> Tally {
+        let mut tally = self.tally(number);
+        tally.reclaimed = std::mem::take(&mut tally.outstanding);
+        for slot in self.held_by(number).filter(|slot| Some(*slot) != keep).collect::<Vec<_>>() {
+            self.take_from(number, slot);
+        }
+        tally.held = 0;
+        self.readers[number as usize] = None;
+        self.present &= !bit(number);
+        self.lossy &= !bit(number);
+        self.count_pinned();
+        tally
+    }
+
+    fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
+        let holds = move |slot: &u32| self.slots[*slot as usize].holders & bit(number) != 0;
+        (0..self.slots.len() as u32).filter(holds)
+    }
+
+    fn count_pinned(&mut self) {
+        self.pinned = self.slots.iter().filter(|slot| slot.holders & self.lossy != 0).count() as u32;
     }
 
     fn may_hold(&self, number: u32, slot: u32) -> bool {

@@ -1,7 +1,9 @@
 //! The writer: fills blocks, publishes what is committed, takes back what readers have finished.
 //!
 //! Whatever readers do, nothing here waits for them: what they write is checked against [`Slots`], and a reader that breaks
-//! the protocol is put out.
+//! the protocol is put out. How readers go is told in `parting`.
+
+mod parting;
 
 use crate::address::Address;
 use crate::arena::{Arena, Created, Options};
@@ -9,11 +11,10 @@ use crate::control::Control;
 use crate::credentials::Access;
 use crate::door::{Door, Seat, Seats, Visitor, Who};
 use crate::error::Error;
-use crate::index::{self, Overrun, Pusher, Taker};
+use crate::index::{self, Pusher, Taker};
 use crate::layout::{INTERFACES, READERS};
 use crate::slots::{Slots, Tally, bits};
 use linerate_burst::{Block, Committed, Interface, LinkType, Nanos};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use std::os::fd::OwnedFd;
@@ -22,8 +23,6 @@ use std::time::Duration;
 
 /// How often the writer looks for readers that have gone.
 const LOOK: Duration = Duration::from_millis(10);
-/// Departures kept until somebody asks.
-const DEPARTURES: usize = 1024;
 
 /// The one who fills the ring.
 #[derive(Debug)]
@@ -37,9 +36,24 @@ pub struct Writer {
     sequence: u64,
     horizon: Nanos,
     looked: Nanos,
+    /// Readers that were put out and have not hung up, for each of which a block is kept.
+    kept: Vec<Attached>,
     departures: Vec<Departure>,
+    wait: Wait,
+    demoted: Vec<Report>,
     seats: Arc<Seats>,
     notes: Vec<String>,
+}
+
+/// How long the writer has been waiting for a free block.
+#[derive(Debug, Default)]
+struct Wait {
+    /// How long lossless readers may keep it waiting in one go; `None` for ever.
+    patience: Option<Duration>,
+    /// Whether a block was asked for and none was free.
+    wanted: bool,
+    so_far: Duration,
+    ticked: Nanos,
 }
 
 /// A reader as the writer knows it.
@@ -49,6 +63,8 @@ struct Attached {
     socket: OwnedFd,
     control: Control,
     who: Who,
+    /// It came as a lossless one, so that there is room for a block to be kept for it.
+    came_lossless: bool,
     published: Pusher,
     returned: Taker,
     /// Frames skipped, as it was last told.
@@ -93,11 +109,20 @@ impl Writer {
             sequence: 0,
             horizon: Nanos::ZERO,
             looked: now,
+            kept: Vec::new(),
             departures: Vec::new(),
+            wait: Wait { ticked: now, ..Wait::default() },
+            demoted: Vec::new(),
             seats,
             notes,
         };
         Ok((writer, door))
+    }
+
+    /// How long lossless readers may keep the writer waiting in one go, as [`Writer::tick`] sees it: after half of that
+    /// they are lossy, after all of it whoever still keeps all blocks is put out. `None`: for ever, as in the beginning.
+    pub fn set_patience(&mut self, patience: Option<Duration>) {
+        self.wait.patience = patience;
     }
 
     /// Of what memory the ring is and why, a line each, for people.
@@ -135,7 +160,11 @@ impl Writer {
     pub fn block(&mut self) -> Option<&mut Block> {
         let slot = match self.slots.current() {
             Some(slot) => slot,
-            None => self.open()?,
+            None => {
+                let opened = self.open();
+                self.wait.wanted = opened.is_none();
+                opened?
+            }
         };
         Some(&mut self.blocks[slot as usize])
     }
@@ -168,11 +197,12 @@ impl Writer {
         self.slots.close();
     }
 
-    /// What is to be done once a round: takes back what readers have finished, and now and then looks for readers that
-    /// have gone.
+    /// What is to be done once a round: takes back what readers have finished, loses patience with those who keep the
+    /// writer waiting, and now and then looks for readers that have gone.
     pub fn tick(&mut self, now: Nanos) {
         self.arena.beat(now);
         self.take_back();
+        self.bear(now);
         if now.since(self.looked) >= LOOK || now < self.looked {
             self.looked = now;
             self.look_for_the_gone();
@@ -184,8 +214,16 @@ impl Writer {
         let Visitor { seat, socket, control, who, lossless, quota } = visitor;
         let number = seat.number;
         self.slots.join(number, lossless, quota);
-        let (published, returned) = (Pusher::default(), Taker::default());
-        self.readers[number as usize] = Some(Attached { seat, socket, control, who, published, returned, told: 0 });
+        self.readers[number as usize] = Some(Attached {
+            seat,
+            socket,
+            control,
+            who,
+            came_lossless: lossless,
+            published: Pusher::default(),
+            returned: Taker::default(),
+            told: 0,
+        });
     }
 
     /// Every reader, and what became of the frames for it.
@@ -198,26 +236,6 @@ impl Writer {
         let mut holders: Vec<Report> = self.readers().into_iter().filter(|report| report.tally.held > 0).collect();
         holders.sort_by_key(|report| (!report.lossless, std::cmp::Reverse(report.tally.held)));
         holders
-    }
-
-    /// Readers that have left, died or were put out since this was last asked.
-    pub fn take_departures(&mut self) -> Vec<Departure> {
-        std::mem::take(&mut self.departures)
-    }
-
-    /// The writer waits for this reader no more; it keeps what it holds, and may lose what comes.
-    pub fn demote(&mut self, reader: u32) {
-        if let Some(Some(attached)) = self.readers.get(reader as usize) {
-            attached.control.set_lossless(false);
-            self.slots.demote(reader);
-        }
-    }
-
-    /// Takes back all that a reader holds and closes its connection. What it is just looking at may change under it.
-    pub fn put_out(&mut self, reader: u32, reason: impl Into<String>) {
-        if (reader as usize) < self.readers.len() {
-            self.part(reader, Some(reason.into()));
-        }
     }
 
     /// Frames committed so far.
@@ -293,54 +311,6 @@ impl Writer {
                     Err(_) => self.looked = Nanos::ZERO,
                 }
             }
-        }
-    }
-
-    fn take_back(&mut self) {
-        for number in bits(self.slots.present()) {
-            while let Some(attached) = &mut self.readers[number as usize] {
-                let most = u64::from(self.slots.held(number));
-                let slot = match attached.returned.take(&attached.control.returned(), most) {
-                    Ok(None) => break,
-                    Ok(Some(slot)) => slot,
-                    Err(Overrun) => {
-                        self.part(number, Some("it broke the protocol: it gave back more than it holds".into()));
-                        break;
-                    }
-                };
-                if let Err(violation) = self.slots.give_back(number, slot) {
-                    self.part(number, Some(format!("it broke the protocol: {violation}")));
-                }
-            }
-        }
-    }
-
-    fn look_for_the_gone(&mut self) {
-        let (numbers, mut polled): (Vec<u32>, Vec<PollFd<'_>>) = self
-            .readers
-            .iter()
-            .flatten()
-            .map(|attached| (attached.seat.number, PollFd::new(&attached.socket, PollFlags::empty())))
-            .unzip();
-        if numbers.is_empty() || poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0) {
-            return;
-        }
-        let gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-        let gone: Vec<u32> =
-            numbers.iter().zip(&polled).filter(|(_, fd)| gone(fd)).map(|(number, _)| *number).collect();
-        gone.into_iter().for_each(|number| self.part(number, None));
-    }
-
-    /// A reader is attached no more.
-    fn part(&mut self, number: u32, put_out: Option<String>) {
-        let Some(mut report) = self.report(number) else { return };
-        let Some(attached) = self.readers[number as usize].take() else { return };
-        if put_out.is_some() {
-            attached.control.set_put_out();
-        }
-        report.tally = self.slots.leave(number);
-        if self.departures.len() < DEPARTURES {
-            self.departures.push(Departure { report, put_out });
         }
     }
 

@@ -167,7 +167,8 @@ fn writer_to_be_killed() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let began = Instant::now();
     let now = || Nanos(began.elapsed().as_nanos() as u64);
-    let (mut writer, mut door) = Writer::create(&name, Access::default(), &options(8), now()).unwrap();
+    let (mut writer, mut door) =
+        Writer::create(&name, Access { lossless: true, ..Access::default() }, &options(8), now()).unwrap();
     let interface = linerate_burst::Interface::new("x", linerate_burst::LinkType(1), linerate_burst::StampSource::User);
     writer.set_interfaces(&[interface]).unwrap();
     for id in 0.. {

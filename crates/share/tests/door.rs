@@ -48,7 +48,7 @@ fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
     drop(socket);
     let absent = Attach::default().to(left.to_str().unwrap()).err().unwrap();
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
-    let access = Access { users: vec![1], groups: vec![], owner: None };
+    let access = Access { users: vec![1], groups: vec![], ..Access::default() };
     let again = Ring::with(left.to_str().unwrap(), access, 4).unwrap();
     assert_eq!(fs::metadata(&left).unwrap().permissions().mode() & 0o777, 0o666);
     drop((ring, again));
@@ -180,6 +180,49 @@ fn many_silent_ones_keep_nobody_out_for_long() {
     let started = std::time::Instant::now();
     ring.door.wait(Duration::from_millis(20));
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// A thousand connections: silent ones, noise, descriptors, readers that hold all they can.
+#[test]
+fn a_thousand_connections_keep_nobody_out() {
+    let mut ring = Ring::new(8);
+    let mut honest = ring.lossless();
+    let (mut connected, mut seen) = (Vec::new(), 0);
+    for round in 0..1000 {
+        let socket = raw::connected(&ring.name);
+        match round % 5 {
+            0 => {}
+            1 => raw::say(&socket, &[round as u8; 300], &[]),
+            2 => raw::say(&socket, &raw::hello(1, false, 0), &[socket.as_fd(), socket.as_fd()]),
+            3 => raw::say(&socket, &raw::hello(1, true, u32::MAX), &[]),
+            _ => raw::say(&socket, &raw::hello(1, false, u32::MAX), &[]),
+        }
+        connected.push(socket);
+        // So many as one process may hold.
+        if connected.len() == 300 {
+            connected.drain(..150);
+        }
+        if round % 10 == 9 {
+            ring.let_in();
+            ring.write(5);
+            seen += drain(&mut honest).len() as u64;
+            ring.tick();
+            ring.check();
+            ring.writer.put_out(1, "whoever holds everybody up");
+        }
+    }
+    let mut late = ring.attach(&Attach::default()).or_else(|refused| {
+        // All numbers are taken by those who hang on.
+        assert!(refused.to_string().contains("readers are attached"), "{refused}");
+        connected.clear();
+        ring.tick();
+        ring.attach(&Attach::default())
+    });
+    ring.write(5);
+    seen += drain(&mut honest).len() as u64;
+    assert_eq!(seen, ring.writer.committed());
+    assert_eq!(drain(late.as_mut().unwrap()).len(), 5);
+    assert!(ring.door.refused() > 500);
 }
 
 #[test]

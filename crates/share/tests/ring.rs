@@ -308,9 +308,12 @@ fn live(steps: Vec<Step>) {
             }
             Step::Close => ring.writer.close_block(),
             Step::Attach { lossless, quota } => {
-                let attach = Attach { lossless, quota, ..Attach::default() };
                 let joined = ring.writer.committed();
-                let reader = ring.attach(&attach).unwrap();
+                // Two lossless ones at a time: a ring of six blocks takes no more.
+                let (reader, lossless) = match ring.attach(&Attach { lossless, quota, ..Attach::default() }) {
+                    Ok(reader) => (reader, lossless),
+                    Err(_) => (ring.lossy(quota), false),
+                };
                 let number = ring
                     .writer
                     .readers()

@@ -1,8 +1,12 @@
 //! Who may attach. A test of its own: the processes it begins hold sockets of others open for a moment.
 
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
 
 use linerate_share::{Access, Attach};
+use raw::RawWriter;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Ring, unique};
@@ -32,10 +36,45 @@ fn other_users_come_in_if_they_are_named() {
         }
     };
     assert!(!attach(Access::default()));
-    assert!(!attach(Access { users: vec![1000], groups: vec![1000], owner: None }));
-    assert!(attach(Access { users: vec![NOBODY], groups: vec![], owner: None }));
-    assert!(attach(Access { users: vec![], groups: vec![NOBODY], owner: None }));
-    assert!(attach(Access { users: vec![], groups: vec![4321], owner: None }));
+    assert!(!attach(Access { users: vec![1000], groups: vec![1000], ..Access::default() }));
+    assert!(attach(Access { users: vec![NOBODY], groups: vec![], ..Access::default() }));
+    assert!(attach(Access { users: vec![], groups: vec![NOBODY], ..Access::default() }));
+    assert!(attach(Access { users: vec![], groups: vec![4321], ..Access::default() }));
+}
+
+/// Memory that is not all there would be filled with this process's own, which its writer has no right to.
+#[test]
+fn memory_with_holes_is_not_taken_from_another_user() {
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: other users: needs root and setpriv");
+        return;
+    }
+    let name = unique();
+    let mut child = Command::new("setpriv");
+    child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+    child.args(["--exact", "write_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &name);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.into_iter().any(|line| line.contains("listening")), "there is no writer");
+    let refused = Attach { trust: true, ..Attach::default() }.to(&name).err().unwrap().to_string();
+    assert!(refused.contains("it is another user's, and holes may be made"), "{refused}");
+    child.wait().unwrap();
+}
+
+#[test]
+#[ignore = "run by memory_with_holes_is_not_taken_from_another_user, as another user"]
+fn write_as_another() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let mut writer = RawWriter::new(&name);
+    println!("listening");
+    writer.welcome();
+    // Long enough for the reader to look at it.
+    for _ in 0..10_000 {
+        if raw::hear(writer.socket.as_ref().unwrap()).is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

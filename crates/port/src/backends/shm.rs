@@ -1,10 +1,11 @@
 //! `shm:name`: a block ring that another process fills, as `capture --share NAME` does; `shm:/path/to/socket` too.
 //!
 //! One lane, which the writer has put in order already. Frames are shown as they lie in shared memory. With
-//! `?mode=lossless` the writer waits for this port, otherwise it goes on without it and says how much was skipped;
-//! `?slots=` is how many blocks a lossy port may hold.
+//! `?mode=lossless` the writer waits for this port, if it lets such readers in; otherwise it goes on without it and says
+//! how much was skipped; `?slots=` is how many blocks a lossy port may hold.
 //!
 //! Sent to, it is a ring made here, of `?memory=` (64 MiB); with `?wait=N` nothing is sent before N readers have attached.
+//! Lossless readers come in with `?lossless=yes` alone, and hold the sender up for at most `?patience=` seconds (1) in one go.
 
 mod send;
 

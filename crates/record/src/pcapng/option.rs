@@ -70,8 +70,7 @@ pub(super) fn text(value: &[u8]) -> String {
     let value = &value[..value.len().min(LONGEST_TEXT)];
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let shown = String::from_utf8_lossy(value);
-    let mut text: String =
-        shown.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    let mut text: String = shown.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
     // What stands for a byte is longer than that.
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
     text.shrink_to_fit();

@@ -16,6 +16,8 @@ struct Model {
     open: Option<u32>,
     committed: u64,
     readers: BTreeMap<u32, ModelReader>,
+    /// The block that each reader may be looking at that was put out.
+    kept: BTreeMap<u32, u32>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,8 @@ impl Model {
     }
 
     fn free_unless_held(&mut self, slot: u32) {
-        if self.open != Some(slot) && !self.readers.values().any(|one| one.holds.contains_key(&slot)) {
+        let is_kept = self.kept.values().any(|kept| *kept == slot);
+        if !is_kept && self.open != Some(slot) && !self.readers.values().any(|one| one.holds.contains_key(&slot)) {
             self.free.push_back(slot);
         }
     }
@@ -89,6 +92,8 @@ enum Step {
     Close,
     GiveBack { reader: u32, slot: u64 },
     Leave(u32),
+    PutOut(u32),
+    Forget(u32),
     Demote(u32),
 }
 
@@ -101,6 +106,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Close),
         12 => (0u32..5, 0u64..7).prop_map(|(reader, slot)| Step::GiveBack { reader, slot }),
         1 => (0u32..5).prop_map(Step::Leave),
+        1 => (0u32..5).prop_map(Step::PutOut),
+        1 => (0u32..5).prop_map(Step::Forget),
         1 => (0u32..5).prop_map(Step::Demote),
     ]
 }
@@ -108,7 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
     match *step {
         Step::Join { reader, lossless, quota } => {
-            if !model.readers.contains_key(&reader) {
+            if !model.readers.contains_key(&reader) && !model.kept.contains_key(&reader) {
                 slots.join(reader, lossless, quota);
                 let (lossy, quota, joined) = (!lossless, quota as usize, model.committed);
                 model.readers.insert(reader, ModelReader { lossy, quota, joined, ..ModelReader::default() });
@@ -147,6 +154,24 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
                 gone.holds.keys().for_each(|slot| model.free_unless_held(*slot));
             }
         }
+        Step::PutOut(reader) => {
+            if let Some(gone) = model.readers.remove(&reader) {
+                let held: usize = gone.holds.values().map(Vec::len).sum();
+                let first = gone.holds.iter().min_by_key(|(_, frames)| frames[0]).map(|(slot, _)| *slot);
+                // Two of six blocks, beside three for lossy readers and one to be filled.
+                let first = first.filter(|_| model.kept.len() < 2);
+                let (tally, keeps) = slots.put_out(reader);
+                assert_eq!((tally.reclaimed, keeps), (held as u64, first.is_some()));
+                first.into_iter().for_each(|slot| _ = model.kept.insert(reader, slot));
+                gone.holds.keys().for_each(|slot| model.free_unless_held(*slot));
+            }
+        }
+        Step::Forget(reader) => {
+            if let Some(slot) = model.kept.remove(&reader) {
+                slots.forget(reader);
+                model.free_unless_held(slot);
+            }
+        }
         Step::Demote(reader) => {
             slots.demote(reader);
             model.readers.get_mut(&reader).into_iter().for_each(|one| one.lossy = true);
@@ -156,6 +181,8 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
 
 fn compare(slots: &Slots, model: &Model) {
     assert_eq!((slots.committed(), slots.current(), &slots.free), (model.committed, model.open, &model.free));
+    let pinned = model.pinned().len() as u32;
+    assert_eq!((slots.pinned, bits(slots.kept).collect::<Vec<_>>()), (pinned, model.kept.keys().copied().collect()));
     assert_eq!(bits(slots.present()).collect::<Vec<_>>(), model.readers.keys().copied().collect::<Vec<_>>());
     for (number, reader) in &model.readers {
         let outstanding: usize = reader.holds.values().map(Vec::len).sum();

@@ -33,6 +33,7 @@ impl Ring {
 
     pub fn with(name: &str, access: Access, slots: u32) -> Result<Ring, Error> {
         let now = Nanos::from_parts(1_700_000_000, 0);
+        let access = Access { lossless: true, ..access };
         let (mut writer, door) = Writer::create(name, access, &options(slots), now)?;
         writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::Kernel)])?;
         Ok(Ring { name: name.to_owned(), writer, door, now })

@@ -113,8 +113,8 @@ fn alone(ports: Vec<RxPort>, cores: &Cores, by_two: bool) -> anyhow::Result<Read
 /// A ring of its own name that so many readers are to come to.
 fn ring(wait_for: usize) -> anyhow::Result<(String, Sharing)> {
     let name = format!("bench-{}", std::process::id());
-    let options =
-        SharingOptions { name: name.clone(), ring: RING, access: Access::default(), wait_for, patience: None };
+    let access = Access { lossless: true, ..Access::default() };
+    let options = SharingOptions { name: name.clone(), ring: RING, access, wait_for, patience: None };
     let sharing = Sharing::create(options).with_context(|| format!("cannot share {name}"))?;
     Ok((name, sharing))
 }

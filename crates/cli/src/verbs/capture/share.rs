@@ -28,10 +28,14 @@ pub(super) struct ShareArgs {
     /// Let members of this group attach too, beside root and the user of this program
     #[arg(long, value_name = "GROUP", requires = "share")]
     share_group: Option<String>,
-    /// Go on without a lossless reader that has held everybody up for so many seconds: it becomes a lossy one, and is
-    /// put out if it gives nothing back for as long again
-    #[arg(long, value_name = "S", requires = "share")]
-    share_patience: Option<f64>,
+    /// Let readers ask to be waited for (shm:NAME?mode=lossless): such a one may hold everybody up, as long as
+    /// --share-patience lasts
+    #[arg(long, requires = "share")]
+    lossless_readers: bool,
+    /// How many seconds lossless readers may hold everybody up in one go: after half of it they become lossy, after all
+    /// of it those that still give nothing back are put out
+    #[arg(long, value_name = "S", default_value_t = 1.0, requires = "share")]
+    share_patience: f64,
     /// The NUMA node to put the memory on
     #[arg(long, value_name = "NODE", requires = "share")]
     share_node: Option<u32>,
@@ -54,7 +58,7 @@ impl ShareArgs {
         let memory = size("--share-memory", &self.share_memory)?;
         let block = size("--share-block", &self.share_block)?;
         let slots = u32::try_from(memory / block.max(1)).unwrap_or(u32::MAX);
-        let mut access = Access::default();
+        let mut access = Access { lossless: self.lossless_readers, ..Access::default() };
         access.users.extend(identity.owner().map(|(user, _)| user));
         access.owner = identity.owner();
         if let Some(group) = &self.share_group {
@@ -71,7 +75,7 @@ impl ShareArgs {
             },
             access,
             wait_for: self.share_wait,
-            patience: self.share_patience.map(|s| super::span("--share-patience", s)).transpose()?,
+            patience: Some(super::span("--share-patience", self.share_patience)?),
         };
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),

@@ -134,7 +134,10 @@ fn unpacked() -> Option<PathBuf> {
     let is_own = data.uid() == 0 || data.uid() == geteuid().as_raw();
     if !is_own || data.mode() & 0o022 != 0 {
         let folder = folder.display().to_string();
-        tell(format_args!("bench flows: others may write to {}: what was unpacked there is left out\n", shown(&folder)));
+        tell(format_args!(
+            "bench flows: others may write to {}: what was unpacked there is left out\n",
+            shown(&folder)
+        ));
         return None;
     }
     Some(folder)

@@ -1,0 +1,107 @@
+//! Strangers who knock without end: another user's threads that connect to the door of a ring and hang up.
+
+use crate::stage::{Feed, assert_all, read_ring, ring_name};
+use linerate_tests::support::program::launch;
+use linerate_tests::support::records;
+use linerate_tests::support::{Scratch, has_tools, is_root, skip};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than any test, so that whoever waits for its end fails.
+const LIFE: Duration = Duration::from_secs(30);
+const THREADS: u32 = 24;
+
+/// A process of user 65534.
+struct Flood(Child);
+
+impl Flood {
+    /// Returns once the door is busy; `None` where there can be no other user.
+    fn start(name: &str) -> Option<Flood> {
+        if !is_root() {
+            skip("other users need root");
+            return None;
+        }
+        if !has_tools(&["setpriv"]) {
+            return None;
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "flood::knock_and_run", "--ignored", "--nocapture"]).env("LINERATE_RING", name);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let flood = Flood(child);
+        assert!(said.into_iter().any(|line| line.contains("knocking")), "the flood does not begin");
+        Some(flood)
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "run by the tests below, as another user"]
+fn knock_and_run() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let address = SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap();
+    let knock = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&socket, &address).is_ok()
+    };
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            scope.spawn(move || {
+                for knocks in 0_u64.. {
+                    knock();
+                    if knocks == 50 && number == 0 {
+                        println!("knocking");
+                    }
+                    if began.elapsed() > LIFE {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn strangers_keep_neither_readers_out_nor_a_run_from_ending() {
+    let (scratch, name) = (Scratch::new(), ring_name());
+    let output = scratch.file("out.pcap");
+    let mut feed = Feed::start(&name, 1, &[]);
+    let Some(mut flood) = Flood::start(&name) else { return };
+    let reader = read_ring(&format!("shm:{name}"), &output, &[]);
+    feed.send(1000);
+    feed.end().good();
+    assert!(flood.goes_on(), "the run has waited for the end of the flood");
+    reader.end().good();
+    assert_all("in spite of the flood", &records::read(&output), 0..1000);
+}
+
+/// The door of a ring that is sent into is in the thread of the sender.
+#[test]
+fn strangers_do_not_slow_a_sender_down() {
+    let name = ring_name();
+    let port = format!("shm:{name}");
+    let sender = launch(&["generate", "--to", &port, "--udp", "--rate", "1000pps", "--seconds", "3", "--json"]);
+    linerate_tests::support::wait_until("there is a ring", || {
+        std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name)
+    });
+    let Some(mut flood) = Flood::start(&name) else { return };
+    let json = sender.end().good().json();
+    assert!(flood.goes_on(), "the run has waited for the end of the flood");
+    // As many as were due, but for what a busy machine costs.
+    assert!(json["frames"].as_u64().is_some_and(|frames| frames > 2000), "{json:#}");
+}
