@@ -1,0 +1,115 @@
+//! What files are taken through: every verb that reads captures, in every form it writes.
+
+use linerate_record::Reader;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// Arguments of the program. `READ` stands for `-r FILE` of each file, `FILE` for the first one, `OUT` for where it writes.
+pub struct Command(&'static str);
+
+/// Those that take one file.
+pub const ALONE: &[Command] = &[
+    Command("capture READ"),
+    Command("capture READ -w OUT.pcap"),
+    Command("capture READ -w OUT.pcap --format pcap-micros"),
+    Command("capture READ -w OUT.pcapng --comment more"),
+    Command("capture READ -w OUT.pcapng.zst"),
+    Command("capture READ -w OUT.pcap.gz --json"),
+    Command("capture READ -w OUT.pcapng tcp or vlan or (ip6 and udp port 53)"),
+    Command("capture READ -w OUT.pcapng --dedup=1000"),
+    Command("capture READ -w OUT.pcap --shard 1/3 --shard-inner"),
+    Command("capture READ -w OUT.pcapng --slice l4+8"),
+    Command("capture READ -w OUT.pcap --dedup --shard 2/2 --slice l3 ip"),
+    Command("capture --from faulty:pcap:FILE?drop=1%&corrupt=2%x3&truncate=2%&reorder=3%x5&seed=7 -w OUT.pcapng"),
+    Command("count READ"),
+    Command("count READ --protocols"),
+    Command("count READ --json --interval 0.5 not arp"),
+    Command("count READ --check --json"),
+    Command("flows READ --max-flows 4096 --level counters -w OUT.jsonl"),
+    Command("flows READ --max-flows 4096 --level tcp -w OUT.jsonl --macs --vlans"),
+    Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl --checksums"),
+    Command("flows READ --max-flows 4096 --level counters -w OUT.parquet --tunnels inner"),
+    Command("flows READ --max-flows 4096 --level tcp -w OUT.parquet --idle 0.01"),
+    Command("flows READ --max-flows 4096 --level stats -w OUT.parquet --first-packets 255"),
+    Command("flows READ --max-flows 4096 --level counters -w OUT.log --workers 2"),
+    Command("flows READ --max-flows 4096 --level tcp -w OUT.log --tunnels outer"),
+    Command("flows READ --max-flows 16 --level stats -w OUT.log --active 0.001"),
+    Command("flows READ --max-flows 16 --level stats --json"),
+    Command("generate --replay FILE --to pcap:OUT.pcap --rate top"),
+    Command(
+        "generate --replay FILE --to pcap:OUT.pcap --rate top --loops 2 --pad --rewrite-inner --fix-checksums \
+         --shift-ips 77 --rewrite ip=10.0.0.0/8:192.168.0.0/16 --rewrite src-port=0-65535:7 --rewrite ttl=-1 \
+         --rewrite src-mac=02:00:00:00:00:09 --rewrite vlan=push:7:3",
+    ),
+    Command(
+        "generate --replay FILE --to pcap:OUT.pcap --rate top --rewrite ip=::/0=fd00::/8 --rewrite vlan=pop \
+         --rewrite dst-mac=02:00:00:00:00:09 --rewrite port=53:54 --split 0/2",
+    ),
+    Command("generate --replay FILE --to pcap:OUT.pcap --to-server mem:other --rate top"),
+];
+
+/// Those that take several.
+pub const TOGETHER: &[Command] = &[
+    Command("capture READ -w OUT.pcapng.zst"),
+    Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl"),
+    Command("count READ --protocols --json"),
+    Command("capture READ -w OUT.pcap --dedup"),
+    Command("flows READ --max-flows 4096 --level tcp -w OUT.parquet --workers 2"),
+];
+
+impl Command {
+    /// What the program is called with.
+    pub fn arguments(&self, files: &[&Path], out: &str) -> Vec<String> {
+        let names: Vec<&str> = files.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
+        let words = self.0.split_whitespace().flat_map(|word| match word {
+            "READ" => names.iter().flat_map(|name| ["-r".to_owned(), (*name).to_owned()]).collect(),
+            word => vec![word.replace("FILE", names[0]).replace("OUT", out)],
+        });
+        words.collect()
+    }
+
+    /// Why what it has written cannot be read, if so.
+    pub fn unreadable(&self, out: &str) -> Option<String> {
+        let word =
+            self.0.split_whitespace().find_map(|word| word.strip_prefix("pcap:OUT").or(word.strip_prefix("OUT")))?;
+        let path = format!("{out}{word}");
+        let wrong = match word {
+            ".jsonl" | ".log" => lines(&path),
+            ".parquet" => rows(&path),
+            _ => frames(&path),
+        };
+        wrong.err().map(|wrong| format!("what it has written cannot be read: {wrong}"))
+    }
+}
+
+fn lines(path: &str) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let parsed =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).map_err(|error| format!("{error}: {line}")));
+    let all: Result<Vec<Value>, String> = parsed.collect();
+    all.map(drop)
+}
+
+fn rows(path: &str) -> Result<(), String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| error.to_string())?;
+    let mut batches = builder.build().map_err(|error| error.to_string())?;
+    batches.try_for_each(|batch| batch.map(drop).map_err(|error| error.to_string()))
+}
+
+/// A file of no frames may have nothing in it.
+fn frames(path: &str) -> Result<(), String> {
+    if fs::metadata(path).map_err(|error| error.to_string())?.len() == 0 {
+        return Ok(());
+    }
+    let mut reader = Reader::open(path).map_err(|error| error.to_string())?;
+    loop {
+        match reader.fill().map(|burst| burst.len()) {
+            Ok(0) => return Ok(()),
+            Ok(shown) => reader.consume(shown),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What mutants are made of: files made here, and captures of the corpus where there is one.
+
+use super::pieces::Pieces;
+use linerate_tests::support::{files, frames, records};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+#[path = "../convert/generated.rs"]
+mod generated;
+
+/// A capture file.
+pub struct Seed {
+    /// What it is, or its path in the corpus.
+    pub name: String,
+    from: From,
+}
+
+enum From {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Seed {
+    /// Its first records or blocks, at most so many bytes.
+    pub fn read(&self, most: usize) -> Vec<u8> {
+        let mut bytes = match &self.from {
+            From::Bytes(bytes) => bytes.clone(),
+            From::File(path) => {
+                let mut bytes = Vec::new();
+                File::open(path).unwrap().take(most as u64 + 1).read_to_end(&mut bytes).unwrap();
+                bytes
+            }
+        };
+        if bytes.len() > most {
+            let pieces = Pieces::of(&bytes[..most]).all;
+            bytes.truncate(pieces.last().map_or(most, |last| last.at + last.length));
+        }
+        bytes
+    }
+}
+
+/// Those made here, each often enough to be a third of all, then the corpus.
+pub fn seeds() -> Vec<Seed> {
+    let captures = captures();
+    let built = built();
+    let times = 1 + captures.len() / 2 / built.len();
+    let all = built.into_iter().flat_map(|(name, bytes)| {
+        (0..times).map(move |_| Seed { name: name.to_owned(), from: From::Bytes(bytes.clone()) })
+    });
+    let captures = captures.into_iter().map(|path| Seed { name: path.display().to_string(), from: From::File(path) });
+    all.chain(captures).collect()
+}
+
+/// Every capture of the corpus.
+pub fn captures() -> Vec<PathBuf> {
+    let is_capture = |path: &PathBuf| {
+        path.extension().is_some_and(|ending| ["pcap", "pcapng", "cap", "trace"].iter().any(|known| ending == *known))
+    };
+    linerate_tests::support::corpus("")
+        .map_or_else(Vec::new, |root| files(&root).into_iter().filter(is_capture).collect())
+}
+
+/// Both formats in both byte orders, with all that pcapng has, and a conversation.
+fn built() -> Vec<(&'static str, Vec<u8>)> {
+    let sample: Vec<_> = frames::sample().into_iter().step_by(3).collect();
+    let little = [records::header(), records::body(&sample)].concat();
+    let mut blocks = generated::Blocks::new(false);
+    blocks.section(&[]);
+    blocks.interface(1, 0, &[(2, b"eth0"), (9, &[9])]);
+    for record in &sample {
+        blocks.frame(0, record.time, &record.bytes, record.wire, &[]);
+    }
+    vec![
+        ("a pcap file", little.clone()),
+        ("a big-endian pcap file of microseconds", big(&little)),
+        ("a pcapng file", blocks.done()),
+        ("a pcapng file with everything", generated::everything(false, 1)),
+        ("a big-endian pcapng file of many links", generated::everything(true, 101)),
+    ]
+}
+
+/// A little-endian pcap file of nanoseconds the other way round, in microseconds.
+fn big(file: &[u8]) -> Vec<u8> {
+    let mut turned = file.to_vec();
+    let pieces = Pieces::of(file);
+    for piece in &pieces.all {
+        let words = if piece.at == 0 { 6 } else { 4 };
+        turned[piece.at..piece.at + 4 * words].chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    }
+    turned[4..8].copy_from_slice(&[0, 2, 0, 4]);
+    turned[..4].copy_from_slice(&[0xa1, 0xb2, 0xc3, 0xd4]);
+    let micros = Pieces { all: Vec::new(), big: true };
+    for piece in &pieces.all[1..] {
+        let nanos = micros.word(&turned, piece.at + 4).unwrap_or_default();
+        micros.put(&mut turned, piece.at + 4, nanos / 1000);
+    }
+    turned
+}
