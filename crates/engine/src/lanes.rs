@@ -102,7 +102,7 @@ impl Lanes {
             events.extend(event);
             shown.push(Shown { burst, horizon, interfaces, port });
         }
-        Table { ports, interfaces }
+        Table { ports, interfaces, failure }
     }
 
     /// Gives the first frames of a lane back.
@@ -208,7 +208,11 @@ impl Lane {
 pub(crate) struct Table<'a> {
     ports: &'a mut Vec<Port>,
     interfaces: &'a mut Vec<Interface>,
+    failure: &'a mut Option<PortError>,
 }
+
+/// As many interfaces as descs can tell apart.
+const MOST_INTERFACES: usize = u16::MAX as usize + 1;
 
 impl Table<'_> {
     /// Takes up interfaces that a lane shows for the first time, and says which they are.
@@ -216,7 +220,18 @@ impl Table<'_> {
         let known = self.interfaces.len();
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
-            port.map.push(self.interfaces.len().min(u16::MAX.into()) as u16);
+            if self.interfaces.len() == MOST_INTERFACES {
+                port.map.push(u16::MAX);
+                self.failure.get_or_insert_with(|| {
+                    let reason = format!(
+                        "more than {MOST_INTERFACES} interfaces in one run, and frames of the others count as those \
+                         of the last: read fewer files at a time"
+                    );
+                    PortError::broken(&port.name, reason)
+                });
+                continue;
+            }
+            port.map.push(self.interfaces.len() as u16);
             let mut interface = interface.clone();
             if interface.description.is_empty() {
                 interface.description.clone_from(&port.name);
