@@ -148,7 +148,7 @@ impl Lanes {
             events.extend(event);
             shown.push(Shown { burst, horizon, interfaces, port });
         }
-        Table { ports, interfaces, time, is_merged: *is_merged, is_live, above: *above }
+        Table { ports, interfaces, failure, time, is_merged: *is_merged, is_live, above: *above }
     }
 
     /// Gives the first frames of a lane back.
@@ -266,11 +266,15 @@ impl Lane {
 pub(crate) struct Table<'a> {
     ports: &'a mut Vec<Port>,
     interfaces: &'a mut Vec<Interface>,
+    failure: &'a mut Option<PortError>,
     time: &'a Time,
     is_merged: bool,
     is_live: &'a mut bool,
     above: u64,
 }
+
+/// As many interfaces as descs can tell apart.
+const MOST_INTERFACES: usize = u16::MAX as usize + 1;
 
 impl Table<'_> {
     /// No frame that lanes have shown is later than this, if its time is right. To be asked behind `fill`: frames may have
@@ -285,10 +289,21 @@ impl Table<'_> {
         let known = self.interfaces.len();
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
+            if self.interfaces.len() == MOST_INTERFACES {
+                port.map.push(u16::MAX);
+                self.failure.get_or_insert_with(|| {
+                    let reason = format!(
+                        "more than {MOST_INTERFACES} interfaces in one run, and frames of the others count as those \
+                         of the last: read fewer files at a time"
+                    );
+                    PortError::broken(&port.name, reason)
+                });
+                continue;
+            }
             // A ring of this machine may bring frames of its clock too.
             let by_clock = matches!(interface.stamp, StampSource::Hardware | StampSource::Kernel | StampSource::Xdp);
             *self.is_live |= self.is_merged && by_clock;
-            port.map.push(self.interfaces.len().min(u16::MAX.into()) as u16);
+            port.map.push(self.interfaces.len() as u16);
             let mut interface = interface.clone();
             if interface.description.is_empty() {
                 interface.description.clone_from(&port.name);

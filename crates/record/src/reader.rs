@@ -92,7 +92,8 @@ impl Reader {
     pub fn new(source: Box<dyn Read + Send>, name: impl Into<String>) -> Result<Self, ReadError> {
         let mut reader = Reader::lazy(source, name);
         while matches!(reader.format, Format::Unread) {
-            reader.open_input(&mut PATIENCE.clone())?;
+            let mut patience = PATIENCE;
+            reader.open_input(&mut patience)?;
         }
         Ok(reader)
     }

@@ -1,0 +1,135 @@
+//! Ports unlike most: one that comes back from a look with nothing, in the middle of its work, is asked again at once;
+//! more interfaces than can be told apart are a failure.
+
+use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
+use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Replay, Selection, Stop, Waiting, Watch};
+use linerate_generate::{Pacing, Rate};
+use linerate_port::{Head, PortError, RxPort, RxQueue, Spec, TxOptions, open_tx};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Looks until the end: with the shortest wait for each, a 10,000th of a second, 6 s or more.
+const LOOKS: usize = 60_000;
+
+/// Looks for frames and finds none.
+struct Busy {
+    left: usize,
+    interfaces: Vec<Interface>,
+}
+
+fn busy(looks: usize) -> RxPort {
+    busy_with(looks, 1)
+}
+
+fn busy_with(looks: usize, interfaces: usize) -> RxPort {
+    let interfaces = vec![Interface::new("busy", LinkType::ETHERNET, StampSource::File); interfaces];
+    let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Busy { left: looks, interfaces })];
+    RxPort { name: "busy".into(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+}
+
+impl RxQueue for Busy {
+    fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
+        self.left = self.left.saturating_sub(1);
+        let horizon = if self.left == 0 { Horizon::Ended } else { Horizon::At(Nanos::ZERO) };
+        Ok(Head { burst: Burst::EMPTY, horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, _frames: usize) {}
+
+    fn detach(&mut self) {
+        self.left = 0;
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.left > 0
+    }
+
+    fn counters(&self, _: &mut Ledger) {}
+}
+
+/// Far less than the waits for all looks together.
+fn is_soon(started: Instant) {
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_capture_does_not_wait_for_a_port_at_work() {
+    for (waiting, ports) in [(Waiting::Sleep, 1), (Waiting::Adaptive, 2)] {
+        let started = Instant::now();
+        let report = Capture {
+            ports: (0..ports).map(|_| busy(LOOKS)).collect(),
+            selection: Selection::default(),
+            sinks: Vec::new(),
+            share: None,
+            copy_by_two: false,
+            waiting,
+            duration: None,
+            stop: Stop::new(),
+            progress: Progress::new(),
+        }
+        .run();
+        assert!(report.failure.is_none() && report.quiesced, "{report:?}");
+        is_soon(started);
+    }
+}
+
+#[test]
+fn counting_ends_in_time_beside_a_port_that_finds_nothing() {
+    let counting = |duration, ports| {
+        let started = Instant::now();
+        let (stop, watch) = (Stop::new(), Watch::new());
+        let selection = Selection::default();
+        let waiting = Waiting::Sleep;
+        let report = Counting { ports, selection, protocols: false, waiting, duration, stop, watch }.run();
+        assert!(report.failure.is_none() && report.quiesced, "{report:?}");
+        is_soon(started);
+    };
+    counting(None, vec![busy(LOOKS)]);
+    counting(Some(Duration::from_millis(200)), vec![busy(usize::MAX)]);
+}
+
+#[test]
+fn more_interfaces_than_can_be_told_apart_are_a_failure() {
+    for (ports, fits) in [(8, true), (9, false)] {
+        let report = Counting {
+            ports: (0..ports).map(|_| busy_with(3, 8192)).collect(),
+            selection: Selection::default(),
+            protocols: false,
+            waiting: Waiting::Sleep,
+            duration: None,
+            stop: Stop::new(),
+            watch: Watch::new(),
+        }
+        .run();
+        let failure = report.failure.map(|failure| failure.to_string());
+        assert_eq!(failure.is_none(), fits, "{failure:?}");
+        assert!(failure.is_none_or(|failure| failure.contains("more than 65536 interfaces in one run")));
+    }
+}
+
+#[test]
+fn a_replay_reads_on_at_once() {
+    // It waits 100 times as long for a pipe.
+    for memory in [Memory::IfSmall, Memory::Ahead] {
+        let started = Instant::now();
+        let report = Replay {
+            open: Box::new(|| Ok(busy(LOOKS / 100))),
+            memory,
+            loops: 1,
+            loop_gap: None,
+            edits: Edits::default(),
+            ports: vec![open_tx(&Spec::file("/dev/null"), &TxOptions::default()).unwrap()],
+            pacing: Pacing::Fixed(Rate::Top),
+            duration: None,
+            stop: Stop::new(),
+            progress: Progress::new(),
+        }
+        .run();
+        assert!(report.failure.is_none(), "{report:?}");
+        is_soon(started);
+    }
+}
