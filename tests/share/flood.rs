@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any test, so that whoever waits for its end fails.
 const LIFE: Duration = Duration::from_secs(30);
-const THREADS: u32 = 24;
+const THREADS: u32 = 128;
 
 /// A process of user 65534.
 struct Flood(Child);
