@@ -183,7 +183,7 @@ impl Meter {
             sharer = Some(start(&["capture", "-i", &port, "--share", &name, "--lossless", "--json"]));
             port = format!("shm:{name}?mode=lossless");
         }
-        let flows = start(&[&["flows", "-i", &port, "--write", &file, "--json"], more].concat());
+        let flows = start(&[&["flows", "-i", &port, "--write", &file, "--json", "--id-seed", "t"], more].concat());
         Meter { sharer, flows, file }
     }
 
