@@ -81,7 +81,7 @@ fn a_capture_in_pieces_gives_the_records_of_the_whole() {
     for piece in [701, 40_009] {
         let scratch = Scratch::new();
         let output = scratch.file("records.jsonl");
-        let arguments = ["flows", "-r", "-", "--write", &output, "--json"];
+        let arguments = ["flows", "-r", "-", "--write", &output, "--json", "--id-seed", "t"];
         let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut input = running.take_input().expect("a pipe");
         for piece in file.chunks(piece) {
@@ -148,7 +148,7 @@ fn metered(path: &Path) -> [u64; 2] {
 
 /// The records of a run, in the order of their text.
 fn records(arguments: &[&str]) -> Vec<String> {
-    sorted(&run(&[&["flows", "--write", "-"], arguments].concat()).good().output)
+    sorted(&run(&[&["flows", "--write", "-", "--id-seed", "t"], arguments].concat()).good().output)
 }
 
 fn sorted(lines: &str) -> Vec<String> {

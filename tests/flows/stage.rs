@@ -184,7 +184,7 @@ impl Meter {
             sharer = Some(start(&[&["capture", "-i", &port, "--lossless", "--json"][..], &ring].concat()));
             port = format!("shm:{name}?mode=lossless");
         }
-        let flows = start(&[&["flows", "-i", &port, "--write", &file, "--json"], more].concat());
+        let flows = start(&[&["flows", "-i", &port, "--write", &file, "--json", "--id-seed", "t"], more].concat());
         Meter { sharer, flows, file }
     }
 

@@ -27,7 +27,7 @@ fn conversations() -> Vec<Record> {
 
 /// The lines on standard output, sorted.
 fn lines(arguments: &[&str]) -> Vec<String> {
-    let ended = run(&[&["flows", "--write", "-"], arguments].concat()).good();
+    let ended = run(&[&["flows", "--write", "-", "--id-seed", "t"], arguments].concat()).good();
     let mut lines: Vec<String> = ended.output.lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -83,7 +83,8 @@ fn the_summary_tells_load_and_elephants() {
     let scratch = Scratch::new();
     let file = scratch.file("conversations.pcap");
     records::write(&file, &conversations());
-    let json = run(&["flows", "-r", &file, "--workers", "8", "--json"]).good().json();
+    let ids = ["--id-seed", "t"];
+    let json = run(&[&["flows", "-r", &file, "--workers", "8", "--json"], &ids[..]].concat()).good().json();
     let workers = json["workers"].as_array().unwrap();
     let sum = |name: &str| workers.iter().map(|worker| worker[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!((workers.len(), sum("frames"), sum("flows")), (8, 4000, 100));
@@ -93,7 +94,8 @@ fn the_summary_tells_load_and_elephants() {
     assert_eq!(elephants.len(), 1);
     assert_eq!((&elephants[0]["packets_share"], &elephants[0]["packets"]), (&0.5.into(), &2000.into()));
     // In parts of half a second each.
-    let parts = run(&["flows", "-r", &file, "--workers", "8", "--active", "0.5", "--json"]).good().json();
+    let parts =
+        run(&[&["flows", "-r", &file, "--workers", "8", "--active", "0.5", "--json"], &ids[..]].concat()).good().json();
     assert!(parts["records"]["active"].as_u64().unwrap() > 500, "{parts}");
     assert_eq!((&parts["elephants"], &parts["top"][0]["orig"]), (&json["elephants"], &json["top"][0]["orig"]));
     let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;

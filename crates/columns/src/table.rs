@@ -161,6 +161,7 @@ const QUALITY: &[Row<Flow>] = &[
     always("one_way", Get::Bool(|flow| Some(flow.quality.contains(Quality::ONE_WAY)))),
     always("continued", Get::Bool(|flow| Some(flow.quality.contains(Quality::CONTINUED)))),
     always("evicted", Get::Bool(|flow| Some(flow.quality.contains(Quality::EVICTED)))),
+    always("doubtful_end", Get::Bool(|flow| Some(flow.quality.contains(Quality::DOUBTFUL_END)))),
 ];
 
 const TCP: &[Row<Tcp>] = &[

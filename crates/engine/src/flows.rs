@@ -4,8 +4,8 @@
 //! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
 //! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker ([`Spread`](linerate_meter::Spread)).
 //!
-//! `worker`: a meter and its thread; `crew`: all of them, and the block that is filled for each; `time`: what time it is for
-//! all of them; `session`: the rounds.
+//! `worker`: a meter and its thread; `crew`: all of them, and the block that is filled for each; `time`: how far
+//! time goes while no frame comes; `session`: the rounds.
 
 mod crew;
 mod meters;
@@ -58,8 +58,14 @@ pub struct FlowsReport {
     /// Numbers of the link types that are not known, of the interfaces there were
     /// ([registry](https://www.tcpdump.org/linktypes.html)); their frames are counted apart.
     pub unknown_links: Vec<u16>,
+    /// Frames whose time was 16 hours and more from what time it was by all others.
+    pub far_frames: u64,
+    /// How often most frames were suddenly of such a time, and all flows of before ended.
+    pub time_jumps: u64,
     /// Bytes of memory for each flow, plain and wide ([`bytes_per_flow`](linerate_meter::Config::bytes_per_flow)).
     pub bytes_per_flow: [usize; 2],
+    /// The most bytes of memory that all meters may take.
+    pub most_bytes: usize,
     /// What each worker has done.
     pub workers: Vec<Load>,
     /// How long it took.
@@ -93,7 +99,7 @@ impl Metering<'_> {
         if found > Pick::MAX_LANES {
             return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };
         }
-        let bytes_per_flow = meters.config.bytes_per_flow();
+        let (bytes_per_flow, most_bytes) = (meters.config.bytes_per_flow(), meters.most_bytes());
         let report = match (meters.meters.len(), found) {
             (1, 1) => {
                 let worker = Worker::new(meters.meters.remove(0));
@@ -108,6 +114,6 @@ impl Metering<'_> {
                 })
             }
         };
-        FlowsReport { bytes_per_flow, ..report }
+        FlowsReport { bytes_per_flow, most_bytes, ..report }
     }
 }

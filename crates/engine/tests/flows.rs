@@ -90,7 +90,8 @@ impl RxQueue for Prepared {
         let end = if pauses { self.next } else { (self.next + self.shown).min(self.block.len()) };
         let time = |index: usize| self.block.descs()[index].time;
         let horizon = match end {
-            _ if pauses => Horizon::At(time(end.max(1) - 1)),
+            // As of a pipe: the newest time there was, right or wrong.
+            _ if pauses => Horizon::At((0..end.max(1)).map(time).max().unwrap()),
             end if end < self.block.len() => Horizon::At(time(end)),
             _ => Horizon::Ended,
         };
@@ -234,7 +235,8 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             let mut frames: Vec<_> = (2..40).map(|host| sent(host, 0)).collect();
             // A horizon says that time has passed, or more frames than are looked at before they count.
             if slow {
-                frames.push(sent(100, 6000));
+                // As many as it takes to be believed without a clock.
+                frames.extend((0..16).map(|_| sent(100, 6000)));
             } else {
                 frames.extend((1..=12_000).map(|index| sent(100, index)));
             }
@@ -259,6 +261,40 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             .run();
             assert!(report.failure.is_none() && report.quiesced);
             assert!(Instant::now() < limit, "{workers} workers, {slow}: the records came at the end alone");
+        }
+    }
+}
+
+/// A frame of the far future, in front of flows that go quiet: they end all the same while the port is open.
+#[test]
+fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
+    let sent = |host, index: u64| (START + index * SECOND / 100, frame(((host, 1), (5, 6), 9, false, false)));
+    for workers in [1, 2, 8] {
+        for wrong in [START + 400 * 86_400 * SECOND, START + 600 * SECOND, 0] {
+            let mut frames = vec![sent(100, 0), (wrong, sent(101, 0).1)];
+            frames.extend((2..40).map(|host| sent(host, 0)));
+            frames.extend((0..64).map(|_| sent(100, 6000)));
+            let mut queue = prepared(&frames, 8);
+            let (seen, limit) = (Arc::new(AtomicBool::new(false)), Instant::now() + Duration::from_secs(20));
+            queue.manner = Manner::Slow(Arc::clone(&seen), limit, false);
+            let mut ended = 0;
+            let report = Metering {
+                ports: vec![queue.into_port()],
+                selection: Selection::default(),
+                meters: Meters::new(&config(), workers),
+                records: &mut |flow: &Flow| {
+                    ended += u32::from(flow.packets() == 1 && flow.first() == Nanos(START));
+                    seen.fetch_or(ended == 39, Ordering::Relaxed);
+                },
+                waiting: Waiting::Sleep,
+                duration: None,
+                stop: Stop::new(),
+                progress: Progress::new(),
+            }
+            .run();
+            assert!(report.failure.is_none() && report.quiesced);
+            assert!(Instant::now() < limit, "{workers} workers, {wrong}: the records came at the end alone");
+            assert_eq!((report.counts.begun, report.time_jumps), (41, 0));
         }
     }
 }

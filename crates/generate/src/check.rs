@@ -50,7 +50,7 @@ use std::collections::BTreeMap;
 /// What to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The most streams with trailers that there is memory for, 2 KiB each.
+    /// The most streams with trailers that there is memory for: see [`Options::most_bytes`].
     pub streams: usize,
     /// Whether the checksums of frames with a trailer are verified too.
     pub verify: bool,
@@ -58,7 +58,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { streams: 1 << 20, verify: true }
+        Options { streams: 1 << 16, verify: true }
+    }
+}
+
+impl Options {
+    /// The most bytes of memory that the streams take: anybody can make trailers of any stream.
+    pub fn most_bytes(&self) -> usize {
+        streams::most_bytes(self.streams)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Records};
 use crate::key::Wide;
 use crate::meter::{Counted, Meter};
+use crate::record::{FIN, RST};
 
 impl Meter {
     /// Counts a packet that is not of the guessed flow; returns its record.
@@ -38,6 +39,13 @@ impl Meter {
             && let Some((originator, direction)) = facts.direction()
         {
             hot.set_direction(originator, direction as u8);
+        }
+        if facts.flags & (FIN | RST) != 0 {
+            if self.tcp.believes_end(record, facts) {
+                hot.note_end(facts.sides()[0], facts.flags);
+            } else {
+                self.cold[record as usize].note_doubt();
+            }
         }
         let clock = &self.clock;
         if let Some(stats) = &mut self.stats {

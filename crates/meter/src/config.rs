@@ -28,6 +28,8 @@ pub struct Config {
     pub aggregate: bool,
     /// The secret of the hash: random, wherever strangers send what is metered.
     pub seed: [u64; 2],
+    /// The secret of ids. Random, or [made of a text](Config::id_seed_of) that several sensors share, whose ids are then the same.
+    pub id_seed: [u64; 2],
 }
 
 /// How much is recorded of each flow.
@@ -100,6 +102,7 @@ impl Default for Config {
             checksums: false,
             aggregate: true,
             seed: [0x6c69_6e65_7261_7465, 0],
+            id_seed: Config::id_seed_of("linerate"),
         }
     }
 }
@@ -134,6 +137,26 @@ impl Config {
         .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
         .sum();
         [narrow, narrow + crate::record::WIDE_BYTES]
+    }
+
+    /// The most bytes of memory that a meter may take, whatever it is sent: for each flow all that few of them have, and what there is a
+    /// limited number of.
+    pub fn most_bytes(&self) -> usize {
+        let each: usize = [
+            (true, self.bytes_per_flow()[1] + crate::record::SPILL_BYTES + crate::encapsulation::RARE_BYTES + 1),
+            (self.level >= Level::Tcp, crate::tcp::TROUBLE_BYTES + crate::tcp::RARE_BYTES),
+            (self.level >= Level::Stats, crate::stats::records::CARRIED_BYTES),
+        ]
+        .iter()
+        .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
+        .sum();
+        // What there is in pages and chunks is there for so many flows at least.
+        each * self.max_flows.max(1).next_multiple_of(1024) + crate::fragments::BYTES + crate::flood::BYTES
+    }
+
+    /// A seed of ids that is the same wherever the text is.
+    pub fn id_seed_of(text: &str) -> [u64; 2] {
+        [1, 2].map(|number| crate::hash::mixed([number, text.len() as u64], crate::hash::words_of(text.as_bytes())))
     }
 
     /// Bytes more of a TCP flow in which something was lost, late, or sent again, from level `tcp` on.

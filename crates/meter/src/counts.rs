@@ -35,6 +35,8 @@ pub struct Counts {
     pub fragments_joined: u64,
     /// Later fragments whose first one was not seen.
     pub fragments_orphaned: u64,
+    /// Later fragments that were not held, or not for long, because too many were: they are among those without their first one.
+    pub fragments_no_room: u64,
 }
 
 impl Counts {
@@ -68,6 +70,7 @@ impl Counts {
         self.fragments_held += other.fragments_held;
         self.fragments_joined += other.fragments_joined;
         self.fragments_orphaned += other.fragments_orphaned;
+        self.fragments_no_room += other.fragments_no_room;
         self
     }
 }

@@ -1,16 +1,16 @@
 //! What few records say of the headers in front of their packets: MAC addresses, the inner VLAN, MPLS labels, TEIDs.
 //!
 //! Nothing of it is part of a key. It is noted of first packets alone, and lies beside the records: MAC addresses in an array,
-//! if they are asked for, the rest in a map that has an entry for each flow of such packets.
+//! if they are asked for, the rest in pages that are made where flows have such packets.
 
 use crate::config::Config;
 use crate::facts::Facts;
 use crate::flow::MPLS_LABELS;
 use crate::meter::Meter;
+use crate::pages::{self, Pages};
 use crate::record::Hot;
 use linerate_burst::resident;
 use linerate_wire::MacAddr;
-use std::collections::HashMap;
 
 /// Of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Encapsulation {
 pub(crate) struct Encapsulations {
     /// Room for all, if MAC addresses are asked for.
     macs: Option<Vec<Macs>>,
-    rare: HashMap<u32, Rare>,
+    rare: Pages<Rare>,
 }
 
 /// Those of the lower and the higher end.
@@ -61,6 +61,9 @@ struct Macs {
 pub(crate) const MAC_BYTES: usize = size_of::<Macs>();
 const _: () = assert!(MAC_BYTES == 16);
 
+/// The most bytes that the rest takes for each record.
+pub(crate) const RARE_BYTES: usize = pages::bytes::<Rare>();
+
 /// By end: what packets from the lower one had, and from the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
@@ -71,7 +74,7 @@ pub(crate) struct Rare {
 
 impl Encapsulations {
     pub fn new(config: &Config, max_flows: usize) -> Self {
-        Encapsulations { macs: config.macs.then(|| resident(max_flows)), rare: HashMap::new() }
+        Encapsulations { macs: config.macs.then(|| resident(max_flows)), rare: Pages::default() }
     }
 
     #[inline(always)]
@@ -89,7 +92,7 @@ impl Encapsulations {
             list[place] = Macs { ends, are_known: true };
         }
         if found.is_rare() && hot.is_one_packet_of(side) {
-            let rare = self.rare.entry(record).or_default();
+            let rare = self.rare.at(record);
             if begins {
                 rare.inner_vlan = found.inner_vlan;
             }
@@ -101,8 +104,7 @@ impl Encapsulations {
     /// What is known of a flow that ends; nothing of it stays. MAC addresses are those of the lower and the higher end.
     pub fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, Rare) {
         let macs = self.macs.as_mut().and_then(|list| list.get_mut(record as usize)).map(std::mem::take);
-        let rare = if self.rare.is_empty() { None } else { self.rare.remove(&record) };
-        (macs.filter(|macs| macs.are_known).map(|macs| macs.ends), rare.unwrap_or_default())
+        (macs.filter(|macs| macs.are_known).map(|macs| macs.ends), self.rare.take(record))
     }
 }
 

@@ -3,51 +3,56 @@
 //! Whether a packet still belongs to a flow is decided by its own time, when it comes: that is exact, and needs no timer. A
 //! hand that goes round all records about once a second of packet time exports those that no packet can belong to any more;
 //! it decides when a record is handed out, never what it says. So nothing is written for timers while packets are counted.
+//!
+//! What the hand costs follows packets: it passes over stretches without flows, looks at so many records for each frame, and
+//! a jump of the time ends every flow that it looks at, or finds it where the time is.
 
 use crate::config::Timeouts;
 use crate::facts::{Facts, Hint};
 use crate::flow::{EndReason, Records};
 use crate::meter::Meter;
 use crate::record::age;
-use linerate_burst::Nanos;
+use crate::time::{FAR, Moved, PacketTime, TICK};
+use linerate_burst::{Desc, Nanos};
+use std::ops::Range;
 
-/// Frames between looks at the time.
-const TICK: usize = 1024;
 /// The hand goes round in so many nanoseconds (a bit more than a second).
 const ROUND: u32 = 30;
 /// The hand looks at so many records at a time, or more: one after another they come fast.
 const AT_LEAST: u64 = 256;
-/// Of which so many are looked at before any of them ends: what that needs is asked for meanwhile. The bits of a word.
-const AT_A_TIME: usize = 64;
+/// Records of a stretch, of which all are looked at before any of them ends: what that needs is asked for meanwhile. The
+/// bits of a word.
+pub(crate) const STRETCH: usize = 64;
+/// Records that the hand looks at each time at most, beside a part of all that there are: 64 for each frame of a tick, or, where
+/// the time was told, which happens often where frames are rare, a few.
+pub(crate) const AT_TICK: usize = 64 * TICK;
+pub(crate) const WHEN_TOLD: usize = 4096;
+const PART: usize = 64;
 /// How much older than its predecessors a frame may be and still find its flow: a second.
 const TOLERANCE: u64 = 1_000_000_000;
-/// Times further apart than this, 16 hours, are told apart by whole times, not their lower 48 bits.
-const FAR: u64 = 16 * 3600 * 1_000_000_000;
 /// How often floods are exported: a minute.
 const FLOODS: u64 = 60_000_000_000;
+/// For how many rounds of the hand after the time went back flows are looked for that are of later: a whole one at least.
+const SETTLE: u8 = 2;
 
-/// Packet time.
+/// Packet time, and the hand.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// The greatest time so far.
-    pub latest: u64,
-    /// All frames of the last two ticks are as late as this or later; one frame of a wrong time does not count.
-    pub now: u64,
-    is_set: bool,
-    frames: usize,
-    least: u64,
-    least_before: u64,
+    pub time: PacketTime,
+    /// Whether time goes by what is told alone.
+    pub follows: bool,
     /// How many bits make a coarse unit, of which all timeouts have less than 126.
     shift: u32,
-    /// The latest time that was told without a frame.
-    told: u64,
-    /// Time of the last sweep, what it left over, where it stopped; time of the last flood exported.
+    /// Time of the last sweep, what it left over, where it stopped, when it was at the beginning; time of the last flood exported.
     swept: u64,
     left: u64,
     hand: usize,
+    round: u64,
     flooded: u64,
-    /// `now` is far from what it was.
-    has_jumped: bool,
+    /// For how many more rounds flows of later times end.
+    settling: u8,
+    /// Records that were looked at.
+    pub looked: u64,
 }
 
 /// When flows of a protocol end.
@@ -79,19 +84,16 @@ impl Clock {
         let longest = timeouts.iter().map(|one| one.idle.0 + one.active.0).max().unwrap_or(0);
         let shift = (0..).find(|shift| longest >> shift < 126).unwrap_or(0);
         Clock {
-            latest: 0,
-            now: 0,
-            is_set: false,
-            frames: 0,
-            least: u64::MAX,
-            least_before: u64::MAX,
+            time: PacketTime::default(),
+            follows: false,
             shift,
-            told: 0,
             swept: 0,
             left: 0,
             hand: 0,
+            round: 0,
             flooded: 0,
-            has_jumped: false,
+            settling: 0,
+            looked: 0,
         }
     }
 
@@ -104,65 +106,89 @@ impl Clock {
     /// Whether the lower 48 bits of this time say all.
     #[inline(always)]
     pub fn is_near(&self, time: u64) -> bool {
-        time.wrapping_sub(self.now).wrapping_add(FAR) < 2 * FAR
+        self.time.place(time) < 2 * FAR
     }
 
-    pub fn frames_to_tick(&self) -> usize {
-        TICK - self.frames
-    }
-
-    /// Takes the least and the greatest time of frames.
+    /// The first frame of all says what time it is until more is known, unless that is told.
     #[inline(always)]
-    pub fn see(&mut self, least: u64, latest: u64) {
-        self.latest = latest;
-        self.least = self.least.min(least);
-        if !self.is_set {
-            self.is_set = true;
-            (self.now, self.swept, self.flooded) = (least, least, least);
+    pub fn begin(&mut self, first: Nanos) {
+        if !self.follows {
+            self.set_out(first);
         }
     }
 
-    /// Counts frames; at every tick true, and `now` moves.
+    /// It is `now`; false if that is no news, or all that is known.
+    pub fn tell(&mut self, now: Nanos) -> bool {
+        if self.follows {
+            self.set_out(now);
+        }
+        self.time.tell(now)
+    }
+
+    /// Takes the times of frames, of which `ends` are the least and the greatest place.
+    #[inline(always)]
+    pub fn see(&mut self, descs: &[Desc], ends: (u64, u64)) {
+        if !self.follows {
+            self.time.see_all(descs, ends);
+        }
+    }
+
+    /// How many more frames there are before the time moves on.
+    pub fn frames_to_tick(&self) -> usize {
+        self.time.frames_to_tick()
+    }
+
+    /// Counts frames; true if the time may have moved on.
     pub fn tick(&mut self, frames: usize) -> bool {
-        self.frames += frames;
-        if self.frames < TICK {
-            return false;
-        }
-        let now = self.least.min(self.least_before).max(self.told);
-        (self.frames, self.least_before, self.least) = (0, self.least, u64::MAX);
-        self.set(now);
-        true
+        !self.follows && self.time.tick(frames)
     }
 
-    /// It is `now`, without a frame; false if that is no news.
-    pub fn advance(&mut self, now: u64) -> bool {
-        let is_later = self.is_set && now > self.now;
-        if is_later {
-            self.told = now;
-            self.set(now);
+    #[inline(always)]
+    fn set_out(&mut self, first: Nanos) {
+        if !self.time.is_set() {
+            self.time.begin(first);
+            self.start_at(first.0);
         }
-        is_later
     }
 
-    fn set(&mut self, now: u64) {
-        self.has_jumped = self.now.abs_diff(now) > FAR;
-        if self.has_jumped {
-            (self.swept, self.flooded) = (now, now);
-        }
-        self.now = now;
+    fn start_at_most(&mut self, now: u64) {
+        (self.flooded, self.round) = (self.flooded.min(now), self.round.min(now));
     }
 
-    /// How many of so many records to look at.
+    fn start_at(&mut self, now: u64) {
+        (self.swept, self.flooded, self.round) = (now, now, now);
+    }
+
+    /// Takes up that the time moved on or back; true if it jumped.
+    fn settle(&mut self) -> bool {
+        let (now, moved) = (self.time.now().0, self.time.moved());
+        if moved != Moved::On {
+            self.start_at(now);
+            self.settling = SETTLE;
+        }
+        moved == Moved::Far
+    }
+
+    /// How many of so many records the hand passes: all, or whole stretches.
     fn share(&mut self, records: usize) -> usize {
-        let passed = self.now.saturating_sub(self.swept).min(1 << ROUND);
-        self.swept = self.now;
-        self.left += passed * records as u64;
+        let now = self.time.now().0;
+        let passed = now.saturating_sub(self.swept).min(1 << ROUND);
+        // What the first frame said may have been too late.
+        self.start_at_most(now);
+        self.swept = now;
+        self.left = (self.left + passed * records as u64).min((records as u64) << ROUND);
         let share = self.left >> ROUND;
         if share < AT_LEAST.min(records as u64) {
             return 0;
         }
-        self.left &= (1 << ROUND) - 1;
-        records.min(share as usize)
+        let share = if share == records as u64 { share } else { share / STRETCH as u64 * STRETCH as u64 };
+        self.left -= share << ROUND;
+        share as usize
+    }
+
+    /// So many records were passed by after all.
+    fn owe(&mut self, records: usize) {
+        self.left += (records as u64) << ROUND;
     }
 }
 
@@ -191,40 +217,64 @@ impl Meter {
         if hot.has_ended() { Some(EndReason::End) } else { is_idle.then_some(EndReason::Idle) }
     }
 
-    /// Moves the hand on, as far as time has passed.
-    pub(crate) fn sweep(&mut self, records: &mut dyn Records) {
-        let now = self.clock.now.min(self.fragments.held_since()).saturating_sub(TOLERANCE);
-        if self.clock.has_jumped {
-            self.clock.has_jumped = false;
-            self.end_far(now, records);
+    /// Moves the hand on, as far as time has passed, but looks at no more than about `most` records.
+    pub(crate) fn sweep(&mut self, most: usize, records: &mut dyn Records) {
+        let time = self.clock.time.now().0;
+        if self.clock.settle() {
+            let mut ready = Vec::new();
+            self.fragments.finish(&mut ready);
+            self.account_all(&mut ready, records);
+            self.end_far(time, records);
         }
+        let now = time.min(self.fragments.held_since(time)).saturating_sub(TOLERANCE);
         let count = self.hot.len();
         let mut left = self.clock.share(count);
-        while left > 0 {
+        // Before times are so old that their lower bits do not tell, the hand has to have been everywhere.
+        let mut most = if time.saturating_sub(self.clock.round) > FAR { count } else { most + count / PART };
+        while left > 0 && most > 0 {
             // To the end of the records at the most.
-            let hand = self.clock.hand;
-            let some = hand..count.min(hand + left.min(AT_A_TIME));
-            left -= some.len();
-            self.clock.hand = if some.end == count { 0 } else { some.end };
-            let mut due = 0u64;
-            for (bit, record) in some.clone().enumerate() {
-                if self.is_quiet(record, now) {
-                    due |= 1 << bit;
-                    self.prefetch_bucket(record);
-                }
+            let stretch = self.clock.hand..count.min(self.clock.hand + STRETCH);
+            left = left.saturating_sub(stretch.len());
+            self.clock.hand = stretch.end;
+            if stretch.end == count {
+                (self.clock.hand, self.clock.round) = (0, time);
+                self.clock.settling = self.clock.settling.saturating_sub(1);
             }
-            while due != 0 {
-                let record = hand + due.trailing_zeros() as usize;
-                due &= due - 1;
-                let reason = if self.hot[record].has_ended() { EndReason::End } else { EndReason::Idle };
-                self.end(record as u32, reason, records);
+            if self.crowd[stretch.start / STRETCH] > 0 {
+                most = most.saturating_sub(stretch.len());
+                self.look_at(stretch, now, records);
             }
         }
+        self.clock.owe(left);
         self.expire_fragments(records);
-        if self.clock.now.saturating_sub(self.clock.flooded) > FLOODS {
-            self.clock.flooded = self.clock.now;
+        if time.saturating_sub(self.clock.flooded) > FLOODS {
+            self.clock.flooded = time;
             self.flood.flush(records);
         }
+    }
+
+    /// Ends the flows of a stretch that no packet can belong to any more.
+    #[inline]
+    fn look_at(&mut self, stretch: Range<usize>, now: u64, records: &mut dyn Records) {
+        self.clock.looked += stretch.len() as u64;
+        let is_settling = self.clock.settling > 0;
+        let (first, mut due) = (stretch.start, 0u64);
+        for (bit, record) in stretch.enumerate() {
+            if self.is_quiet(record, now) || is_settling && self.is_ahead(record, now) {
+                due |= 1 << bit;
+                self.prefetch_bucket(record);
+            }
+        }
+        while due != 0 {
+            let record = first + due.trailing_zeros() as usize;
+            due &= due - 1;
+            self.end_quiet(record, records);
+        }
+    }
+
+    fn end_quiet(&mut self, record: usize, records: &mut dyn Records) {
+        let reason = if self.hot[record].has_ended() { EndReason::End } else { EndReason::Idle };
+        self.end(record as u32, reason, records);
     }
 
     /// Whether there is a flow in this record to which no packet can belong any more.
@@ -236,42 +286,36 @@ impl Meter {
         quiet > (patience << 16) as i64 && !hot.is_free() && now.saturating_sub(self.cold[record].ended(hot)) > patience
     }
 
+    /// Whether there is a flow of so much later that no packet of now belongs to it.
+    fn is_ahead(&self, record: usize, now: u64) -> bool {
+        let hot = &self.hot[record];
+        let limit = &self.limits[usize::from(hot.words().protocol())];
+        let ahead = || self.cold[record].ended(hot).saturating_sub(now.saturating_add(2 * TOLERANCE));
+        !hot.is_free() && ahead() > limit.oldest
+    }
+
     /// Ends all flows that are not of about `now`: their times are not comparable any more.
     fn end_far(&mut self, now: u64, records: &mut dyn Records) {
-        for record in 0..self.hot.len() {
-            let hot = &self.hot[record];
-            if hot.is_free() {
+        for stretch in 0..self.crowd.len() {
+            if self.crowd[stretch] == 0 {
                 continue;
             }
-            if self.cold[record].ended(hot).abs_diff(now) > FAR / 2 {
-                let reason = if hot.has_ended() { EndReason::End } else { EndReason::Idle };
-                self.end(record as u32, reason, records);
+            let stretch = stretch * STRETCH..self.hot.len().min((stretch + 1) * STRETCH);
+            self.clock.looked += stretch.len() as u64;
+            for record in stretch {
+                let hot = &self.hot[record];
+                if !hot.is_free() && self.cold[record].ended(hot).abs_diff(now) > FAR / 2 {
+                    self.end_quiet(record, records);
+                }
             }
         }
     }
 
     fn expire_fragments(&mut self, records: &mut dyn Records) {
         let mut ready = Vec::new();
-        self.fragments.expire(self.clock.now, &mut ready);
+        self.fragments.expire(self.clock.time.now().0.saturating_sub(TOLERANCE), &mut ready);
         if !ready.is_empty() {
             self.account_all(&mut ready, records);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A meter that few frames come to is told what time it is by those of others.
-    #[test]
-    fn a_time_that_was_told_is_not_taken_back() {
-        let mut clock = Clock::new(&[Timeouts { idle: Nanos(1), active: Nanos(1) }]);
-        let (early, late) = (FAR, 3 * FAR);
-        clock.see(early, late);
-        assert!(clock.advance(late) && clock.has_jumped);
-        assert!(clock.tick(TICK));
-        assert_eq!(clock.now, late);
-        assert!(!clock.has_jumped, "flows that go on would end");
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use general::{Found, General, Packet};
 
 use crate::flow::Direction;
 use crate::key::{VLAN, WIDE, Wide, Words};
-use crate::record::{ACK, SYN};
+use crate::record::{ACK, FIN, RST, SYN};
 use crate::stats::options::kinds_of;
 use crate::tcp::Segment;
 use linerate_burst::{Desc, Flags};
@@ -229,7 +229,14 @@ fn transport(protocol: u8, offset: u8, ports: u32, outer: bool) -> Option<u32> {
 fn common(desc: &Desc, protocol: u8, flags: u8) -> Facts {
     let has_segment = protocol == registry::TCP;
     let flags = if has_segment { flags } else { 0 };
-    Facts { time: desc.time.0, frame: desc.wire, flags, has_segment, is_usual: flags & SYN == 0, ..Facts::NONE }
+    Facts {
+        time: desc.time.0,
+        frame: desc.wire,
+        flags,
+        has_segment,
+        is_usual: flags & (SYN | FIN | RST) == 0,
+        ..Facts::NONE
+    }
 }
 
 #[inline(always)]

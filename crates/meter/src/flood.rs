@@ -12,6 +12,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Targets with a record of their own.
 const TARGETS: usize = 256;
 
+/// The most memory for them: a tree has nodes that are half full at least.
+pub(crate) const BYTES: usize = TARGETS * 2 * size_of::<((End, u8), Flow)>();
+
 /// Floods that go on.
 #[derive(Default)]
 pub(crate) struct Flood(BTreeMap<(End, u8), Flow>);

@@ -22,7 +22,8 @@ impl<F: FnMut(&Flow)> Records for F {
 /// Both directions of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Made of the key alone: the same for all records of a conversation, on every machine.
+    /// Made of the key and a secret ([`Config::id_seed`](crate::Config::id_seed)): the same for all records of a conversation,
+    /// wherever that is the same.
     pub id: u64,
     /// The originator and the responder.
     pub ends: [End; 2],
@@ -260,9 +261,11 @@ impl Quality {
     pub const CONTINUED: Quality = Quality(1 << 9);
     /// The table was full: the record ended early, or stands for several flows.
     pub const EVICTED: Quality = Quality(1 << 10);
+    /// From level `tcp` on: a FIN or RST had a sequence number nowhere near what its side sends, or a wrong checksum, and ended nothing.
+    pub const DOUBTFUL_END: Quality = Quality(1 << 11);
 
     /// Each bit with its name in text and JSON.
-    pub const NAMES: [(Quality, &'static str); 11] = [
+    pub const NAMES: [(Quality, &'static str); 12] = [
         (Quality::TRUNCATED, "truncated"),
         (Quality::BAD_CHECKSUM, "bad_checksum"),
         (Quality::SENSOR_LOSS, "sensor_loss"),
@@ -274,6 +277,7 @@ impl Quality {
         (Quality::ONE_WAY, "one_way"),
         (Quality::CONTINUED, "continued"),
         (Quality::EVICTED, "evicted"),
+        (Quality::DOUBTFUL_END, "doubtful_end"),
     ];
 
     /// Whether every bit of `other` is set.

@@ -6,11 +6,20 @@
 use crate::facts::Packet;
 use std::collections::{HashMap, VecDeque};
 
-/// Packets of which fragments are remembered or held, and fragments held of each.
+/// Packets of which fragments are remembered or held, fragments held of each, and of all together.
 const PACKETS: usize = 4096;
-const HELD: usize = 64;
+const OF_EACH: usize = 64;
+const HELD: usize = 4096;
 /// How long, in nanoseconds of packet time: what RFC 8200 section 4.5 gives a packet to be put together, halved.
 const PATIENCE: u64 = 30_000_000_000;
+/// No fragment.
+const NONE: u32 = u32::MAX;
+
+/// The most memory there is for all of it: a hash table has room for up to 16 of 7, and half as much more while it grows; a list that is
+/// handed on doubles.
+pub(crate) const BYTES: usize = PACKETS * 4 * (size_of::<(Key, Entry)>() + 1)
+    + PACKETS * 2 * size_of::<(u64, u64, Key)>()
+    + HELD * (size_of::<Held>() + 2 * size_of::<Packet>());
 
 /// What all fragments of a packet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,21 +33,55 @@ struct Key {
     version: u8,
 }
 
+/// What is known of a packet.
+struct Entry {
+    /// Of the fragment that came first.
+    time: u64,
+    /// Tells it from an earlier one that was forgotten before its turn.
+    number: u64,
+    state: State,
+}
+
 enum State {
     /// The first fragment was seen: the ports, and the protocol.
     Known([u16; 2], u8),
-    /// It was not, and these wait.
-    Waiting(Vec<Packet>),
+    /// It was not, and these wait: the first and the last of them, and how many.
+    Waiting { first: u32, last: u32, count: u32 },
+}
+
+/// A place for a fragment, and the one behind it.
+struct Held {
+    packet: Packet,
+    next: u32,
 }
 
 /// What is known of packets in fragments.
-#[derive(Default)]
 pub(crate) struct Fragments {
-    packets: HashMap<Key, (u64, State)>,
-    /// In the order in which they came, with the time.
-    order: VecDeque<(u64, Key)>,
-    /// Packets of which fragments are held.
+    packets: HashMap<Key, Entry>,
+    /// In the order in which they came, with the time and number; one that was forgotten before its turn is still here.
+    order: VecDeque<(u64, u64, Key)>,
+    held: Vec<Held>,
+    /// The first place that is free and was used before.
+    free: u32,
+    /// Fragments that wait, and how many packets began so far.
     waiting: usize,
+    begun: u64,
+    /// Later fragments that went on without ports because there was no room.
+    pub no_room: u64,
+}
+
+impl Default for Fragments {
+    fn default() -> Self {
+        Fragments {
+            packets: HashMap::new(),
+            order: VecDeque::new(),
+            held: Vec::new(),
+            free: NONE,
+            waiting: 0,
+            begun: 0,
+            no_room: 0,
+        }
+    }
 }
 
 impl Fragments {
@@ -51,57 +94,47 @@ impl Fragments {
         };
         let is_first = packet.fragment.is_some_and(|fragment| fragment.is_first);
         // By its own time, and not by when it is looked for what has expired: that depends on other packets.
-        if self.packets.get(&key).is_some_and(|(time, _)| packet.facts.time.abs_diff(*time) > PATIENCE) {
-            while self.packets.contains_key(&key) {
-                self.forget_first(ready);
-            }
+        if self.packets.get(&key).is_some_and(|entry| packet.facts.time.abs_diff(entry.time) > PATIENCE) {
+            // With those that came before it, since all are to count in their order.
+            self.expire(packet.facts.time, ready);
+            self.forget(&key, ready);
         }
-        match self.packets.get_mut(&key).map(|(_, state)| state) {
+        match self.packets.get(&key).map(|entry| &entry.state) {
             Some(State::Known(ports, protocol)) if !is_first => ready.push(with(packet, *ports, *protocol)),
-            Some(State::Waiting(held)) if !is_first => {
-                if held.len() < HELD {
-                    held.push(packet);
-                    return true;
-                }
-                ready.push(packet);
+            Some(State::Waiting { last, count, .. }) if !is_first => {
+                let before = (*last, *count);
+                return self.hold_more(key, before, packet, ready);
             }
-            Some(state) => {
+            Some(_) => {
                 let (ports, protocol) = ([packet.source.1, packet.destination.1], packet.protocol);
-                let before = std::mem::replace(state, State::Known(ports, protocol));
                 ready.push(packet);
-                if let State::Waiting(held) = before {
-                    self.waiting -= 1;
-                    ready.extend(held.into_iter().map(|held| with(held, ports, protocol)));
-                }
+                let before = self.packets.get_mut(&key);
+                let before = before.map(|entry| std::mem::replace(&mut entry.state, State::Known(ports, protocol)));
+                let freed = ready.len();
+                self.let_go(before, ready);
+                ready[freed..].iter_mut().for_each(|held| *held = with(*held, ports, protocol));
             }
-            None => {
-                self.make_room(ready);
-                let time = packet.facts.time;
-                self.order.push_back((time, key));
-                self.waiting += usize::from(!is_first);
-                let state = if is_first {
-                    ready.push(packet);
-                    State::Known([packet.source.1, packet.destination.1], packet.protocol)
-                } else {
-                    State::Waiting(vec![packet])
-                };
-                self.packets.insert(key, (time, state));
-                return !is_first;
-            }
+            None => return self.begin(key, packet, ready),
         }
         false
     }
 
-    /// Gives up packets that began long before `now`, either way: what was held is appended to `ready`.
+    /// Gives up packets that began long before `now`: what was held is appended to `ready`.
     pub fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
-        while self.order.front().is_some_and(|(time, _)| now.abs_diff(*time) > PATIENCE) {
+        while self.order.front().is_some_and(|(time, number, key)| {
+            let is_there = self.packets.get(key).is_some_and(|entry| entry.number == *number);
+            !is_there || now.saturating_sub(*time) > PATIENCE
+        }) {
             self.forget_first(ready);
         }
     }
 
-    /// No fragment that is held is older than this: the flow that it may belong to is not over for want of packets since.
-    pub fn held_since(&self) -> u64 {
-        self.order.front().filter(|_| self.waiting > 0).map_or(u64::MAX, |(time, _)| *time)
+    /// No fragment that is held is older than this: the flow that it may belong to is not over for want of packets since. It is
+    /// `now`.
+    pub fn held_since(&self, now: u64) -> u64 {
+        let Some((first, ..)) = self.order.front().filter(|_| self.waiting > 0) else { return u64::MAX };
+        // They came in order of time, unless the first one has a wrong time.
+        if *first <= now { *first } else { self.order.iter().map(|(time, ..)| *time).min().unwrap_or(*first) }
     }
 
     /// Gives up all.
@@ -111,17 +144,90 @@ impl Fragments {
         }
     }
 
-    fn make_room(&mut self, ready: &mut Vec<Packet>) {
+    /// The first fragment that came of a packet; true if it is held.
+    fn begin(&mut self, key: Key, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         if self.order.len() >= PACKETS {
+            let before = ready.len();
             self.forget_first(ready);
+            self.no_room += (ready.len() - before) as u64;
         }
+        let time = packet.facts.time;
+        let state = if packet.fragment.is_some_and(|fragment| fragment.is_first) {
+            ready.push(packet);
+            State::Known([packet.source.1, packet.destination.1], packet.protocol)
+        } else {
+            let Some(place) = self.place(packet) else {
+                self.no_room += 1;
+                ready.push(packet);
+                return false;
+            };
+            State::Waiting { first: place, last: place, count: 1 }
+        };
+        let is_held = matches!(state, State::Waiting { .. });
+        self.begun += 1;
+        self.order.push_back((time, self.begun, key));
+        self.packets.insert(key, Entry { time, number: self.begun, state });
+        is_held
+    }
+
+    /// One more fragment behind the place `before`, where there are so many; false if there is no room.
+    fn hold_more(&mut self, key: Key, (before, count): (u32, u32), packet: Packet, ready: &mut Vec<Packet>) -> bool {
+        let place = if (count as usize) < OF_EACH { self.place(packet) } else { None };
+        let Some(place) = place else {
+            self.no_room += 1;
+            ready.push(packet);
+            return false;
+        };
+        self.held[before as usize].next = place;
+        if let Some(Entry { state: State::Waiting { last, count, .. }, .. }) = self.packets.get_mut(&key) {
+            (*last, *count) = (place, *count + 1);
+        }
+        true
+    }
+
+    /// A place for a fragment, if there is room.
+    fn place(&mut self, packet: Packet) -> Option<u32> {
+        let held = Held { packet, next: NONE };
+        if self.free != NONE {
+            let place = self.free;
+            self.free = std::mem::replace(&mut self.held[place as usize], held).next;
+            self.waiting += 1;
+            return Some(place);
+        }
+        if self.held.len() == HELD {
+            return None;
+        }
+        if self.held.is_empty() {
+            self.held.reserve_exact(HELD);
+        }
+        self.held.push(held);
+        self.waiting += 1;
+        Some(self.held.len() as u32 - 1)
+    }
+
+    /// What waited, in the order in which it came, is appended to `ready`.
+    fn let_go(&mut self, state: Option<State>, ready: &mut Vec<Packet>) {
+        let Some(State::Waiting { first, last, count }) = state else { return };
+        let mut place = first;
+        for _ in 0..count {
+            let held = &self.held[place as usize];
+            ready.push(held.packet);
+            place = held.next;
+        }
+        self.held[last as usize].next = self.free;
+        self.free = first;
+        self.waiting -= count as usize;
+    }
+
+    fn forget(&mut self, key: &Key, ready: &mut Vec<Packet>) {
+        let forgotten = self.packets.remove(key);
+        self.let_go(forgotten.map(|entry| entry.state), ready);
     }
 
     fn forget_first(&mut self, ready: &mut Vec<Packet>) {
-        let forgotten = self.order.pop_front().and_then(|(_, key)| self.packets.remove(&key));
-        if let Some((_, State::Waiting(held))) = forgotten {
-            self.waiting -= 1;
-            ready.extend(held);
+        let Some((_, number, key)) = self.order.pop_front() else { return };
+        if self.packets.get(&key).is_some_and(|entry| entry.number == number) {
+            self.forget(&key, ready);
         }
     }
 }

@@ -43,6 +43,51 @@ impl Keyed {
     }
 }
 
+/// Mixes words under a key so that nobody who does not know it finds two lists of words with the same result: SipHash-1-3
+/// (Aumasson, Bernstein 2012) of the words' bytes.
+pub(crate) fn mixed(key: [u64; 2], words: impl IntoIterator<Item = u64>) -> u64 {
+    let mut state = [
+        key[0] ^ 0x736f_6d65_7073_6575,
+        key[1] ^ 0x646f_7261_6e64_6f6d,
+        key[0] ^ 0x6c79_6765_6e65_7261,
+        key[1] ^ 0x7465_6462_7974_6573,
+    ];
+    let mut bytes = 0u64;
+    for word in words {
+        take(&mut state, word);
+        bytes += 8;
+    }
+    take(&mut state, bytes << 56);
+    state[2] ^= 0xff;
+    (0..3).for_each(|_| round(&mut state));
+    state[0] ^ state[1] ^ state[2] ^ state[3]
+}
+
+/// Bytes as words, the last one filled up with zeros.
+pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+}
+
+fn take(state: &mut [u64; 4], word: u64) {
+    state[3] ^= word;
+    round(state);
+    state[0] ^= word;
+}
+
+fn round(state: &mut [u64; 4]) {
+    let [a, b, c, d] = state;
+    *a = a.wrapping_add(*b);
+    *c = c.wrapping_add(*d);
+    *b = b.rotate_left(13) ^ *a;
+    *d = d.rotate_left(16) ^ *c;
+    *a = a.rotate_left(32);
+    *c = c.wrapping_add(*b);
+    *a = a.wrapping_add(*d);
+    *b = b.rotate_left(17) ^ *c;
+    *d = d.rotate_left(21) ^ *a;
+    *c = c.rotate_left(32);
+}
+
 /// SplitMix64 (Steele, Lea, Flood 2014).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -89,6 +134,18 @@ mod tests {
                 assert!(*loads.iter().max().unwrap() < 30, "seed {seed}: {:?}", loads.iter().max());
             }
         }
+    }
+
+    /// The standard library's hasher is SipHash-1-3 with a key of zeros.
+    #[test]
+    fn words_are_mixed_as_the_standard_library_does() {
+        use std::hash::{DefaultHasher, Hasher};
+        for words in [&[][..], &[0], &[1, 2], &[u64::MAX, 0, 7], &[3; 8]] {
+            let mut hasher = DefaultHasher::new();
+            words.iter().for_each(|word| hasher.write(&word.to_le_bytes()));
+            assert_eq!(mixed([0, 0], words.iter().copied()), hasher.finish(), "{words:?}");
+        }
+        assert_eq!(words_of(b"linerate!").collect::<Vec<_>>(), [u64::from_le_bytes(*b"linerate"), 0x21]);
     }
 
     #[test]

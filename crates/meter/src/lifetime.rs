@@ -1,5 +1,6 @@
 //! How a record begins, ends, or gives way to another.
 
+use crate::expire::STRETCH;
 use crate::facts::Facts;
 use crate::flow::{Direction, EndReason, Flow, Quality, Records};
 use crate::key::{Wide, is_icmp};
@@ -69,6 +70,7 @@ impl Meter {
         self.tcp.begin(record, before.and_then(|before| before.tcp));
         self.table.insert(facts.hash, record);
         self.flows += 1;
+        self.crowd[record as usize / STRETCH] += 1;
         self.counts.begun += 1;
         self.counts.most_flows = self.counts.most_flows.max(self.flows);
         record
@@ -89,9 +91,11 @@ impl Meter {
         let key = if words.is_wide() { self.wide[record as usize].key } else { Wide::default() };
         let hash = self.hash(words, &key);
         self.table.remove(hash, record);
+        self.spills.forget(record);
         self.hot[record as usize] = Hot::free(self.free);
         self.free = record;
         self.flows -= 1;
+        self.crowd[record as usize / STRETCH] -= 1;
     }
 
     /// Ends one flow for want of room: one of a single packet if there is one nearby, the one that is quiet for longest.
@@ -123,7 +127,7 @@ impl Meter {
         macs.iter_mut().for_each(|macs| macs.rotate_left(originator));
         rare.labels.rotate_left(originator);
         rare.teids.rotate_left(originator);
-        let mut sides = [0, 1].map(|side| cold.side(hot, side, &mut self.spills, record));
+        let mut sides = [0, 1].map(|side| cold.side(hot, side, &self.spills, record));
         let stats = self.stats.as_mut().map(|stats| stats.end(record, hot, &sides, cold.began()));
         sides.rotate_left(originator);
         let is_continued = hot.state() & CONTINUED != 0;

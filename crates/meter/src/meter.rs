@@ -8,7 +8,7 @@ mod unusual;
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
 use crate::counts::Counts;
 use crate::encapsulation::{Encapsulation, Encapsulations};
-use crate::expire::{Clock, Limit};
+use crate::expire::{AT_TICK, Clock, Limit, STRETCH, WHEN_TOLD};
 use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
 use crate::flow::{EndReason, Records};
@@ -20,6 +20,7 @@ use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
+use crate::time::PacketTime;
 use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
 use linerate_wire::Link;
 
@@ -29,6 +30,8 @@ pub struct Meter {
     pub(crate) cold: Vec<Cold>,
     /// Up to the last record that needs it.
     pub(crate) wide: Vec<WideRecord>,
+    /// How many flows there are in each stretch of records.
+    pub(crate) crowd: Vec<u8>,
     pub(crate) tcp: Connections,
     /// At level `stats`.
     pub(crate) stats: Option<StatsRecords>,
@@ -82,6 +85,7 @@ impl Meter {
             hot: resident(max_flows),
             cold: resident(max_flows),
             wide: Vec::new(),
+            crowd: vec![0; max_flows.div_ceil(STRETCH)],
             tcp: Connections::new(if config.level >= Level::Tcp { max_flows } else { 0 }),
             stats: (config.level == Level::Stats)
                 .then(|| StatsRecords::new(max_flows, config.packets.min(Config::MOST_PACKETS))),
@@ -114,17 +118,20 @@ impl Meter {
         let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
         let mut next = 0;
         while next < burst.len() {
-            let end = burst.len().min(next + self.clock.frames_to_tick());
+            let to_tick = self.clock.frames_to_tick();
+            let end = burst.len().min(next + to_tick);
             let frames = burst.slice(next..end);
             if has_detail {
                 self.take_frames::<true>(&mut pipeline, frames, links, records);
             } else {
                 self.take_frames::<false>(&mut pipeline, frames, links, records);
             }
-            if self.clock.tick(end - next) {
-                // What a sweep finds may not depend on where a burst ends.
+            if end - next == to_tick {
+                // What a sweep finds may not depend on where a burst ends, and packets count by the time before it.
                 self.drain(&mut pipeline, records);
-                self.sweep(records);
+            }
+            if self.clock.tick(end - next) {
+                self.sweep(AT_TICK, records);
             }
             next = end;
         }
@@ -132,11 +139,27 @@ impl Meter {
         self.pipeline = Some(pipeline);
     }
 
-    /// Ends flows that have been quiet for long, as far as packets say that it is now `now`.
+    /// It is `now`, as somebody knows who sees more than the frames of this meter, or a clock: ends flows that have been quiet
+    /// for long. It may be earlier than before.
     pub fn expire(&mut self, now: Nanos, records: &mut dyn Records) {
-        if self.clock.advance(now.0) {
-            self.sweep(records);
+        if self.clock.tell(now) {
+            self.sweep(WHEN_TOLD, records);
         }
+    }
+
+    /// From now on time is what [`Meter::expire`] says, whatever the frames of this meter have.
+    pub fn follow(&mut self) {
+        self.clock.follows = true;
+    }
+
+    /// What time it is.
+    pub fn time(&self) -> &PacketTime {
+        &self.clock.time
+    }
+
+    /// How many records were looked at so far for those that have ended.
+    pub fn looked_at(&self) -> u64 {
+        self.clock.looked
     }
 
     /// Ends all flows: `now` is the time of the last frame there is, of all meters of a run.
@@ -174,7 +197,7 @@ impl Meter {
 
     /// The greatest time of a frame so far.
     pub fn latest(&self) -> Nanos {
-        Nanos(self.clock.latest)
+        self.clock.time.latest()
     }
 
     /// The first step of each frame's packets, and the others of those before them.
@@ -185,16 +208,16 @@ impl Meter {
         links: &[Option<Link>],
         records: &mut dyn Records,
     ) {
-        let mut latest = self.clock.latest;
         if let Some(desc) = burst.descs().first() {
             // Counting wants to know roughly what time it is.
-            self.clock.see(desc.time.0, latest);
+            self.clock.begin(desc.time);
         }
-        let (mut bytes, mut least) = (0, u64::MAX);
+        let (mut bytes, mut least, mut most) = (0, u64::MAX, 0);
         for desc in burst.descs() {
+            let place = self.clock.time.place(desc.time.0);
             bytes += u64::from(desc.wire);
-            latest = latest.max(desc.time.0);
-            least = least.min(desc.time.0);
+            least = least.min(place);
+            most = most.max(place);
         }
         let mut frames = burst.iter();
         loop {
@@ -209,7 +232,7 @@ impl Meter {
         }
         self.counts.frames += burst.len() as u64;
         self.counts.bytes += bytes;
-        self.clock.see(least, latest);
+        self.clock.see(burst.descs(), (least, most));
     }
 
     /// Puts the packets of frames into a group until it is full, there are no more, or one is not like most, which is returned.

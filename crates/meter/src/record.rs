@@ -6,8 +6,8 @@
 use crate::facts::Facts;
 use crate::flow::{Quality, Side};
 use crate::key::{KEY_BITS, Words};
+use crate::pages::{self, Pages};
 use linerate_burst::Nanos;
-use std::collections::HashMap;
 
 /// Bytes of a record.
 pub(crate) const BYTES: usize = size_of::<Hot>() + size_of::<Cold>();
@@ -63,13 +63,17 @@ pub(crate) struct Cold {
 }
 
 /// In `Hot::state`: which end is the originator, how that is known (2 bits), whether this goes on from a record before, and
-/// whether it is free.
+/// which ends of TCP there were: a FIN of each end, a RST.
 const ORIGINATOR: u8 = 1;
 const DIRECTION: u32 = 1;
 pub(crate) const CONTINUED: u8 = 1 << 3;
+const HAD_FIN: u8 = 1 << 4;
+const HAD_FINS: u8 = HAD_FIN | HAD_FIN << 1;
+const HAD_RST: u8 = 1 << 6;
 const STATE: u32 = 56;
 
 /// In `Cold::marks`, shifted by the way: bits that are not qualities.
+const DOUBTFUL_END: u16 = 1 << 7;
 const DSCP_CHANGED: u16 = 1 << 10;
 const ECT: u16 = 1 << 12;
 const CE: u16 = 1 << 14;
@@ -126,20 +130,27 @@ impl Hot {
     }
 
     pub fn set_direction(&mut self, originator: usize, direction: u8) {
-        let state = self.state() & CONTINUED | state_of(originator, direction);
+        let state = self.state() & (CONTINUED | HAD_FINS | HAD_RST) | state_of(originator, direction);
         self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
     }
 
     /// Whether TCP has ended: FIN in both directions, or RST.
     #[inline(always)]
     pub fn has_ended(&self) -> bool {
-        let [one, other] = [self.ways[0].flags, self.ways[1].flags];
-        (one & other & FIN) | ((one | other) & RST) != 0
+        let state = self.state();
+        state & HAD_RST != 0 || state & HAD_FINS == HAD_FINS
+    }
+
+    /// Notes a FIN or RST that ends something.
+    pub fn note_end(&mut self, side: usize, flags: u8) {
+        let fin = if flags & FIN != 0 { HAD_FIN << (side & 1) } else { 0 };
+        let rst = if flags & RST != 0 { HAD_RST } else { 0 };
+        self.rest |= u64::from(fin | rst) << STATE;
     }
 
     /// Whether a SYN now is of another connection.
     pub fn is_closing(&self) -> bool {
-        (self.ways[0].flags | self.ways[1].flags) & (FIN | RST) != 0
+        self.state() & (HAD_FINS | HAD_RST) != 0
     }
 
     /// Whether no packet has gone this way.
@@ -222,7 +233,10 @@ impl Way {
 
 /// What did not fit into counters, by record and way: packets, packet bytes, payload bytes, excess.
 #[derive(Default)]
-pub(crate) struct Spills(HashMap<(u32, usize), [i64; 4]>);
+pub(crate) struct Spills(Pages<[[i64; 4]; 2]>);
+
+/// The most bytes that spills take for each record.
+pub(crate) const SPILL_BYTES: usize = pages::bytes::<[[i64; 4]; 2]>();
 
 impl Cold {
     pub const NONE: Cold =
@@ -256,7 +270,13 @@ impl Cold {
     }
 
     pub fn qualities(&self) -> u16 {
-        self.marks & QUALITIES
+        let doubtful = if self.marks & DOUBTFUL_END != 0 { Quality::DOUBTFUL_END.0 } else { 0 };
+        self.marks & QUALITIES | doubtful
+    }
+
+    /// Notes a FIN or RST that ends nothing.
+    pub fn note_doubt(&mut self) {
+        self.marks |= DOUBTFUL_END;
     }
 
     /// Counts any packet of the flow; `coarse` is what the beginning is in coarse units.
@@ -307,10 +327,10 @@ impl Cold {
         way.excess = kept[3] as i16;
     }
 
-    /// What the record says of a way; it is free afterwards, as far as spills go.
-    pub fn side(&self, hot: &Hot, side: usize, spills: &mut Spills, record: u32) -> Side {
+    /// What the record says of a way.
+    pub fn side(&self, hot: &Hot, side: usize, spills: &Spills, record: u32) -> Side {
         let way = &hot.ways[side];
-        let spilt = spills.take(record, side);
+        let spilt = spills.of(record, side);
         let packets = i64::from(way.packets) + spilt[0];
         if packets == 0 {
             return Side::default();
@@ -338,13 +358,18 @@ impl Spills {
     /// Takes all of it but two packets at most: what stays in the record shows that there were some, or more than one.
     fn carry(&mut self, record: u32, side: usize, sums: [i64; 4]) -> [i64; 4] {
         let kept = [sums[0].min(2), 0, 0, 0];
-        let spilt = self.0.entry((record, side)).or_default();
+        let spilt = &mut self.0.at(record)[side & 1];
         spilt.iter_mut().zip(sums).zip(kept).for_each(|((spilt, sum), kept)| *spilt += sum - kept);
         kept
     }
 
-    fn take(&mut self, record: u32, side: usize) -> [i64; 4] {
-        if self.0.is_empty() { [0; 4] } else { self.0.remove(&(record, side)).unwrap_or_default() }
+    fn of(&self, record: u32, side: usize) -> [i64; 4] {
+        self.0.get(record).map_or([0; 4], |spilt| spilt[side & 1])
+    }
+
+    /// A record has ended.
+    pub fn forget(&mut self, record: u32) {
+        self.0.take(record);
     }
 }
 

@@ -11,7 +11,7 @@ mod segment;
 mod state;
 mod trouble;
 
-pub(crate) use connections::{BYTES, Connections, TROUBLE_BYTES};
+pub(crate) use connections::{BYTES, Connections, RARE_BYTES, TROUBLE_BYTES};
 pub(crate) use record::Record;
 pub(crate) use segment::{Options, Segment};
 

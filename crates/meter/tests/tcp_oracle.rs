@@ -68,6 +68,8 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
             30..=31 => payload = 1,
             32 => flags = ACK | FIN,
             33 if step.number < 2 => (flags, payload) = (RST | ACK, step.length % 2),
+            // Of somebody who guesses.
+            33 if step.number < 6 => (sequence, flags, payload) = (step.number * 0x3000_0000, RST | ACK, 0),
             34 => (sequence, flags, payload) = (isns[side], SYN | (step.number as u8 % 2 * ACK), step.length % 2),
             35 if step.number < 3 => (sequence, flags) = (step.number.wrapping_mul(0x9000_0000), SYN | ACK),
             36 if step.number < 2 => flags = SYN | FIN | RST | ACK,
@@ -125,7 +127,7 @@ fn naive(segments: &[Segment]) -> Vec<Naive> {
             records.push(std::mem::take(&mut open));
             is_closing = false;
         }
-        is_closing |= one.flags & (FIN | RST) != 0;
+        is_closing |= one.flags & (FIN | RST) != 0 && open.believes_end(one);
         open.take(one);
         if index + 1 == segments.len() {
             records.push(std::mem::take(&mut open));

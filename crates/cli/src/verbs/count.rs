@@ -70,6 +70,11 @@ pub struct Args {
     /// With --check, how many streams to show, those with most losses first; or all
     #[arg(long, value_name = "N", requires = "check", default_value = "10", value_parser = check::rows)]
     streams: check::Rows,
+    /// With --check, the most streams that are told apart, 2 KiB each: frames of others are counted alone. Anybody can send
+    /// frames of any stream
+    #[arg(long, value_name = "N", requires = "check", default_value_t = 65_536,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_streams: u32,
     /// Do not ask interfaces for frames to other hosts
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
@@ -126,6 +131,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         announce(&subject, &notes);
     }
     if args.check {
+        if !args.quiet && !args.json {
+            check::announce(&args.check_options());
+        }
         return args.run_check(&asked, ports, stop);
     }
     let watch = Watch::new();
@@ -165,12 +173,16 @@ impl Args {
         Ok(asked.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
+    fn check_options(&self) -> Options {
+        Options { streams: self.max_streams as usize, ..Options::default() }
+    }
+
     fn run_check(&self, asked: &Asked, ports: Vec<RxPort>, stop: Stop) -> anyhow::Result<Exit> {
         let watch = CheckWatch::new();
         let live = check::start_live(self, asked.interval, &watch, &stop);
         let report = Checking {
             ports,
-            check: Check::new(self.key.unwrap_or_default(), Options::default()),
+            check: Check::new(self.key.unwrap_or_default(), self.check_options()),
             selection: Selection { filter: asked.filter.clone(), frames: self.count, ..Selection::default() },
             waiting: self.waiting(),
             duration: asked.duration,

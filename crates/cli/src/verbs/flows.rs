@@ -80,6 +80,10 @@ pub struct Args {
     /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
+    /// Ids of flows are made with this text, and are the same wherever it is (default: other ids in each run). Whoever knows it can
+    /// make flows that have the same id
+    #[arg(long, value_name = "TEXT")]
+    id_seed: Option<String>,
     /// Packets of different VLANs are of different flows
     #[arg(long)]
     vlans: bool,
@@ -164,7 +168,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
     args.check_place(&specs)?;
-    check_memory(&config)?;
+    let most = Meters::most_bytes_of(&config, args.workers);
+    let is_more_than_free = check_memory(&config, most)?;
     // Before ports open, as it may take seconds.
     let meters = Meters::new(&config, args.workers);
     let ports = args.open_ports(&specs, &filter)?;
@@ -180,7 +185,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
-        announce(&ports, &config, args.workers, &notes);
+        announce(&ports, &config, args.workers, most, &notes);
+    }
+    if let Some(free) = is_more_than_free.filter(|_| !args.quiet) {
+        warn_of_memory(most, free);
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
@@ -249,8 +257,8 @@ impl Args {
                 Which::Inner => Tunnels::Inner,
                 Which::Both => Tunnels::Both,
             },
-            // The standard library's own keys, which it asks the system for.
-            seed: [RandomState::new().hash_one(1), RandomState::new().hash_one(2)],
+            seed: secret(),
+            id_seed: self.id_seed.as_deref().map_or_else(secret, Config::id_seed_of),
             ..Config::default()
         };
         let idle = timeouts::parse("--idle", self.idle.as_deref())?;
@@ -307,8 +315,13 @@ impl Args {
     }
 }
 
-/// Refuses tables that this machine has no room for.
-fn check_memory(config: &Config) -> anyhow::Result<()> {
+/// The standard library's own keys, which it asks the system for.
+fn secret() -> [u64; 2] {
+    [1, 2].map(|number| RandomState::new().hash_one(number))
+}
+
+/// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
+fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
     let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
     let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -320,8 +333,17 @@ fn check_memory(config: &Config) -> anyhow::Result<()> {
             grouped(wanted >> 20),
             grouped(free >> 20)
         ))),
-        _ => Ok(()),
+        free => Ok(free.filter(|free| *free < most as u64)),
     }
+}
+
+fn warn_of_memory(most: usize, free: u64) {
+    let (most, free) = (grouped(mebibytes(most)), grouped(free >> 20));
+    fail(format_args!("flows may take up to {most} MiB, and {free} MiB are free: --max-flows bounds them"));
+}
+
+fn mebibytes(bytes: usize) -> u64 {
+    bytes.div_ceil(1 << 20) as u64
 }
 
 /// Says so if more is asked for than is written.
@@ -336,17 +358,20 @@ fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
     }
 }
 
-fn announce(ports: &[RxPort], config: &Config, workers: usize, notes: &[String]) {
+fn announce(ports: &[RxPort], config: &Config, workers: usize, most: usize, notes: &[String]) {
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let [narrow, wide] = config.bytes_per_flow();
-    let memory = |bytes: usize| (bytes * config.max_flows).div_ceil(1 << 20);
+    let memory = |bytes: usize| grouped(mebibytes(bytes * config.max_flows));
     let shared = if workers > 1 { format!(", in {workers} tables") } else { String::new() };
     tell(format_args!(
-        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}), {wide} bytes of IPv6 and in tunnels ({} MiB once there is one)\n",
+        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}),\n  \
+         {wide} bytes of IPv6 and in tunnels ({} MiB once there is one);\n  \
+         at most {} MiB with all that few flows have\n",
         shown(&names.join(", ")),
         grouped(config.max_flows as u64),
         memory(narrow),
         memory(wide),
+        grouped(mebibytes(most)),
     ));
     for port in ports {
         for note in &port.notes {

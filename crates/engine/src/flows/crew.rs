@@ -1,10 +1,9 @@
 //! Frames in their order, into a block for each worker.
 
 use super::meters::Meters;
-use super::time::PacketTime;
 use super::worker::{Hired, Load, Shared, Worker, block};
 use linerate_burst::{Block, Burst, Desc, Finish, Interface, Nanos, Pick};
-use linerate_meter::{Config, Counts, Records, Spread};
+use linerate_meter::{Config, Counts, PacketTime, Records, Spread};
 use linerate_wire::Link;
 use std::sync::Arc;
 use std::thread::Scope;
@@ -64,7 +63,7 @@ impl<'scope> Crew<'scope> {
     /// One worker, in this thread.
     pub fn own(meters: Meters, records: &'scope mut dyn Records) -> Self {
         let Meters { config, mut meters } = meters;
-        let hand = Hand::Own(Box::new(Worker::new(meters.remove(0))), records);
+        let hand = Hand::Own(Box::new(Worker::following(meters.remove(0))), records);
         Crew::new(vec![Place::new(hand, block())], &config)
     }
 
@@ -91,7 +90,7 @@ impl<'scope> Crew<'scope> {
         Crew {
             spread: Spread::new(config, workers.len()),
             workers,
-            time: PacketTime::new(),
+            time: PacketTime::default(),
             frames: 0,
             bytes: 0,
             links: Arc::new([]),
@@ -119,7 +118,7 @@ impl<'scope> Crew<'scope> {
         }
         for place in &mut self.workers {
             let has_waited = place.since.is_some_and(|since| now.since(since) >= PATIENCE || now < since);
-            if has_waited || self.time.now().since(place.told) >= TELL {
+            if has_waited || place.wants_to_know(self.time.now()) {
                 place.hand_over(&self.links, self.time.now());
             }
         }
@@ -128,13 +127,18 @@ impl<'scope> Crew<'scope> {
 
     /// No frame is there, and none that comes is older than `complete`: hands over what was copied.
     pub fn pause(&mut self, complete: Nanos) {
-        self.time.advance(complete);
+        self.time.tell(complete);
         let now = self.time.now();
         for place in &mut self.workers {
-            if !place.block.is_empty() || now.since(place.told) >= TELL {
+            if !place.block.is_empty() || place.wants_to_know(now) {
                 place.hand_over(&self.links, now);
             }
         }
+    }
+
+    /// What time it is by all frames.
+    pub fn time(&self) -> &PacketTime {
+        &self.time
     }
 
     /// Hands over all that was copied and ends all flows.
@@ -182,6 +186,11 @@ impl<'scope> Crew<'scope> {
 impl<'a> Place<'a> {
     fn new(hand: Hand<'a>, block: Block) -> Self {
         Place { hand, block, picks: Vec::with_capacity(CHUNK), since: None, told: Nanos::ZERO }
+    }
+
+    /// Whether the time went on, or back, since the worker was told.
+    fn wants_to_know(&self, now: Nanos) -> bool {
+        u128::from(now.0.abs_diff(self.told.0)) >= TELL.as_nanos()
     }
 
     /// Copies the frames of `picks`, handing over each block that is full.

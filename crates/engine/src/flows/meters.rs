@@ -4,6 +4,9 @@
 use linerate_meter::{Config, Meter, Spread};
 use std::thread;
 
+/// Blocks and records that go to and from a thread, and its stack.
+const WORKER_BYTES: usize = 4 << 20;
+
 /// A meter for each worker.
 pub struct Meters {
     pub(super) config: Config,
@@ -14,8 +17,7 @@ impl Meters {
     /// So many, from 1 to [`Spread::MOST`]; the most flows of `config` are divided among them.
     pub fn new(config: &Config, workers: usize) -> Self {
         let workers = workers.clamp(1, Spread::MOST);
-        let flows = |worker: usize| (config.max_flows + workers - 1 - worker) / workers;
-        let own = |worker: usize| Config { max_flows: flows(worker), ..config.clone() };
+        let own = |worker: usize| own(config, worker, workers);
         // Each in a thread of its own: pages are made by all processors at once.
         let meters = thread::scope(|scope| {
             let made: Vec<_> = (0..workers).map(|worker| scope.spawn(move || Meter::new(&own(worker)))).collect();
@@ -23,4 +25,21 @@ impl Meters {
         });
         Meters { config: config.clone(), meters }
     }
+
+    /// The most bytes of memory that so many meters take, with what they are handed frames in.
+    pub fn most_bytes_of(config: &Config, workers: usize) -> usize {
+        let workers = workers.clamp(1, Spread::MOST);
+        let beside = if workers > 1 { WORKER_BYTES } else { 0 };
+        (0..workers).map(|worker| own(config, worker, workers).most_bytes() + beside).sum()
+    }
+
+    /// The most bytes of memory that these take.
+    pub fn most_bytes(&self) -> usize {
+        Meters::most_bytes_of(&self.config, self.meters.len())
+    }
+}
+
+/// Part of the flows.
+fn own(config: &Config, worker: usize, workers: usize) -> Config {
+    Config { max_flows: (config.max_flows + workers - 1 - worker) / workers, ..config.clone() }
 }

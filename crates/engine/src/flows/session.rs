@@ -1,6 +1,7 @@
 //! The rounds of a run that meters.
 
 use super::crew::{Crew, Shelf};
+use super::time::Arrivals;
 use super::worker::{Load, Worker};
 use super::{Course, FlowsReport};
 use crate::capture::{CaptureError, learn};
@@ -32,6 +33,8 @@ pub(super) struct Session<'a> {
     selector: Selector,
     rounds: Rounds,
     meters: Hands<'a>,
+    /// When frames came.
+    arrivals: Arrivals,
     /// Frames handed to the meters, and their bytes.
     metered: (u64, u64),
     progress: Arc<Progress>,
@@ -57,6 +60,7 @@ impl<'a> Session<'a> {
             selector: Selector::new(Selection { slice: None, ..course.selection }),
             rounds: Rounds::new(course.waiting, course.duration, course.stop),
             meters,
+            arrivals: Arrivals::default(),
             metered: (0, 0),
             progress: course.progress,
             failure: None,
@@ -94,7 +98,7 @@ impl<'a> Session<'a> {
 
     /// One round of fill, order, select, meter, consume.
     fn take_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, selector, meters, links, picks, taken, metered, .. } = self;
+        let Session { lanes, merge, selector, meters, links, picks, taken, metered, arrivals, .. } = self;
         let mut shown = recycle(std::mem::take(&mut self.shown));
         let mut inputs = recycle(std::mem::take(&mut self.inputs));
         let mut bursts = recycle(std::mem::take(&mut self.bursts));
@@ -110,6 +114,13 @@ impl<'a> Session<'a> {
         order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
         let frames: usize = taken.iter().sum();
         if frames > 0 {
+            let elapsed = self.rounds.elapsed();
+            if let [head] = &shown[..] {
+                arrivals.note(head.burst.descs()[..frames].iter().rev().map(|desc| desc.time), elapsed);
+            } else {
+                let time = |pick: &Pick| bursts[pick.lane()].descs()[pick.index()].time;
+                arrivals.note(picks.iter().rev().map(time), elapsed);
+            }
             let (count, bytes) = match meters {
                 Hands::Here(worker, records) => {
                     meter(worker, selector, &table, &shown[0], &links[0], *records);
@@ -144,15 +155,23 @@ impl<'a> Session<'a> {
 
     /// No frame is there, and none that comes is older than `complete`.
     fn pause(&mut self, complete: Nanos) {
+        if complete == Nanos::MAX {
+            return;
+        }
+        let now = self.arrivals.bound(complete, self.rounds.elapsed());
         match &mut self.meters {
-            Hands::Here(worker, records) if complete != Nanos::MAX => worker.expire(complete, *records),
-            Hands::Here(..) => {}
-            Hands::Crew(crew) => crew.pause(complete),
+            Hands::Here(worker, records) => worker.expire(now, *records),
+            Hands::Crew(crew) => crew.pause(now),
         }
     }
 
     fn finish(mut self) -> FlowsReport {
         self.lanes.detach();
+        let time = match &self.meters {
+            Hands::Here(worker, _) => worker.time(),
+            Hands::Crew(crew) => crew.time(),
+        };
+        let (far_frames, time_jumps) = (time.far_frames(), time.jumps());
         let (counts, workers): (Counts, Vec<Load>) = match self.meters {
             Hands::Here(worker, records) => {
                 let last = worker.latest();
@@ -169,6 +188,8 @@ impl<'a> Session<'a> {
         self.selector.counters(ledger.account(Stage::Select, ""));
         FlowsReport {
             counts,
+            far_frames,
+            time_jumps,
             unknown_links: unknown_links(self.lanes.interfaces()),
             workers,
             elapsed: self.rounds.elapsed(),

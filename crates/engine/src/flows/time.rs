@@ -1,75 +1,70 @@
-//! What time it is by the frames of all workers.
+//! How far packet time may go while no frame comes.
 
 use linerate_burst::Nanos;
+use std::time::Duration;
 
-/// Frames of which the earliest counts.
-const FRAMES: usize = 1024;
+/// Frames whose times are compared with when they came.
+const FRAMES: usize = 16;
 
-/// The time that has come: all frames of the last two thousand or so are as late as this, so that one frame of a wrong time
-/// does not count. It is what a meter that sees all frames goes by.
-#[derive(Debug)]
-pub(super) struct PacketTime {
-    now: Nanos,
-    /// The greatest time of a frame.
-    latest: Nanos,
+/// When the last frames came, by a clock that nobody sets.
+///
+/// Where no frame comes a port says which time is over. Of an interface that is the clock; of a pipe it is the newest time that a frame
+/// had, which may be any. So it counts as far as time has passed since frames came, by the median of the last sixteen.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// By how much their times are beyond the time of the run then, in nanoseconds.
+    ahead: [i64; FRAMES],
     frames: usize,
-    least: Nanos,
-    least_before: Nanos,
 }
 
-impl PacketTime {
-    pub fn new() -> Self {
-        let least = Nanos::MAX;
-        PacketTime { now: Nanos::ZERO, latest: Nanos::ZERO, frames: 0, least, least_before: least }
-    }
-
-    /// A frame came.
-    #[inline(always)]
-    pub fn see(&mut self, time: Nanos) {
-        self.latest = self.latest.max(time);
-        self.least = self.least.min(time);
-        self.frames += 1;
-        if self.frames == FRAMES {
-            self.now = self.least.min(self.least_before);
-            (self.frames, self.least_before, self.least) = (0, self.least, Nanos::MAX);
+impl Arrivals {
+    /// Frames have come in a round, the last one first; the run lasts for `elapsed`.
+    pub fn note(&mut self, times: impl Iterator<Item = Nanos>, elapsed: Duration) {
+        for time in times.take(FRAMES) {
+            self.ahead[self.frames % FRAMES] = signed(time.0).saturating_sub(signed_of(elapsed));
+            self.frames += 1;
         }
     }
 
-    /// No frame that is still to come is older than this.
-    pub fn advance(&mut self, complete: Nanos) {
-        if complete != Nanos::MAX {
-            self.now = self.now.max(complete);
-        }
+    /// The time that has come by now, if the port says that it is `complete`.
+    pub fn bound(&self, complete: Nanos, elapsed: Duration) -> Nanos {
+        let mut ahead = self.ahead;
+        let ahead = &mut ahead[..self.frames.min(FRAMES)];
+        ahead.sort_unstable();
+        let Some(usual) = ahead.get(ahead.len().saturating_sub(1) / 2) else { return Nanos::ZERO };
+        complete.min(Nanos(usual.saturating_add(signed_of(elapsed)).max(0) as u64))
     }
+}
 
-    pub fn now(&self) -> Nanos {
-        self.now
-    }
+fn signed(nanos: u64) -> i64 {
+    i64::try_from(nanos).unwrap_or(i64::MAX)
+}
 
-    pub fn latest(&self) -> Nanos {
-        self.latest
-    }
+fn signed_of(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     #[test]
-    fn one_frame_of_a_wrong_time_moves_nothing() {
-        let mut time = PacketTime::new();
-        for second in 0..FRAMES as u64 {
-            time.see(Nanos(if second == 7 { 1 << 60 } else { 100 + second }));
+    fn time_goes_on_as_frames_and_clock_say() {
+        let (start, span) = (1_700_000_000 * SECOND, Duration::from_secs);
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.bound(Nanos(start), span(9)), Nanos::ZERO, "there was no frame");
+        arrivals.note([Nanos(start)].into_iter(), span(1));
+        assert_eq!(arrivals.bound(Nanos(start + 99 * SECOND), span(6)), Nanos(start + 5 * SECOND));
+        assert_eq!(arrivals.bound(Nanos(start + SECOND), span(6)), Nanos(start + SECOND), "as the port says");
+        for wrong in [u64::MAX, 0, start + 400 * 86_400 * SECOND, start - 86_400 * SECOND] {
+            arrivals.note((0..15).map(|_| Nanos(start)), span(1));
+            arrivals.note([Nanos(wrong)].into_iter(), span(1));
+            assert_eq!(arrivals.bound(Nanos(u64::MAX - 1), span(6)), Nanos(start + 5 * SECOND), "{wrong}");
         }
-        assert_eq!((time.now(), time.latest()), (Nanos(100), Nanos(1 << 60)));
-        for second in 0..2 * FRAMES as u64 {
-            time.see(Nanos(5000 + second));
-        }
-        assert_eq!(time.now(), Nanos(5000), "the earliest of the last two times {FRAMES}");
-        time.advance(Nanos(4000));
-        assert_eq!(time.now(), Nanos(5000));
-        time.advance(Nanos(9000));
-        time.advance(Nanos::MAX);
-        assert_eq!(time.now(), Nanos(9000));
+        // Many at a time: the last ones count.
+        arrivals.note((0..1000).map(|back| Nanos(start + (1000 - back) * SECOND)), span(2));
+        assert_eq!(arrivals.bound(Nanos(u64::MAX - 1), span(2)), Nanos(start + 992 * SECOND));
     }
 }

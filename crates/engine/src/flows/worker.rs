@@ -1,7 +1,7 @@
 //! A meter, and the thread that it may have of its own.
 
 use linerate_burst::{Block, Burst, Nanos};
-use linerate_meter::{Counts, Flow, Meter, Records};
+use linerate_meter::{Counts, Flow, Meter, PacketTime, Records};
 use linerate_wire::Link;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +32,12 @@ impl Worker {
         Worker { meter, busy: Duration::ZERO }
     }
 
+    /// One of several, or of one that does not see lanes: it is told what time it is.
+    pub fn following(mut meter: Meter) -> Self {
+        meter.follow();
+        Worker::new(meter)
+    }
+
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         self.timed(|meter| meter.take(burst, links, records));
     }
@@ -55,6 +61,11 @@ impl Worker {
 
     pub fn latest(&self) -> Nanos {
         self.meter.latest()
+    }
+
+    /// What time it is by its frames.
+    pub fn time(&self) -> &PacketTime {
+        self.meter.time()
     }
 
     fn timed(&mut self, work: impl FnOnce(&mut Meter)) {
@@ -112,7 +123,7 @@ impl<'scope> Hired<'scope> {
                 // Whoever waits for them is still there.
                 let _ = back.send(block());
             }
-            run(Worker::new(meter), &taken, &back, Batch { flows: Vec::with_capacity(RECORDS), records })
+            run(Worker::following(meter), &taken, &back, Batch { flows: Vec::with_capacity(RECORDS), records })
         };
         let thread = Builder::new().name("linerate-meter".into()).spawn_scoped(scope, work)?;
         Ok(Hired { jobs, empty, thread })

@@ -8,6 +8,17 @@ const CHUNK: usize = 1 << 14;
 /// In the index: no frame of this stream came yet.
 const NONE: u32 = u32::MAX;
 
+/// The list of places grows by so many at a time, a sixteenth of all.
+const GROWTH: usize = 1 << 20;
+/// All numbers that a stream can have.
+const NUMBERS: usize = 1 << 24;
+
+/// The most memory for so many streams: a list of their places grows to the greatest number there is.
+pub fn most_bytes(streams: usize) -> usize {
+    let streams = streams.min(NUMBERS);
+    streams * size_of::<Stream>() + if streams == 0 { 0 } else { NUMBERS * size_of::<u32>() }
+}
+
 /// Memory for a stream when its first frame comes, for so many at most.
 #[derive(Debug)]
 pub struct Streams {
@@ -47,6 +58,9 @@ impl Streams {
         self.chunks.last_mut()?.push(Stream::NEW);
         let id = id as usize;
         if id >= self.index.len() {
+            // Not twice as much: that may be a lot, for a number that a stranger made up.
+            let wanted = (id + 1).next_multiple_of(GROWTH);
+            self.index.reserve_exact(wanted.saturating_sub(self.index.len()));
             self.index.resize(id + 1, NONE);
         }
         self.index[id] = self.count as u32;

@@ -5,9 +5,9 @@ use super::{Facts, Hint};
 use crate::config::{Config, Tunnels};
 use crate::encapsulation::Encapsulation;
 use crate::flow::Quality;
-use crate::hash::Keyed;
+use crate::hash::mixed;
 use crate::key::{KEY_BITS, NARROW, VLAN, VLAN_BITS, WIDE, Wide, Words, icmp_pair, icmp_ports, is_icmp};
-use crate::record::SYN;
+use crate::record::{FIN, RST, SYN};
 use crate::stats::options::kinds_of;
 use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
@@ -59,7 +59,7 @@ pub(crate) struct General {
     macs: bool,
     checksums: bool,
     /// Makes ids.
-    public: Keyed,
+    id_seed: [u64; 2],
 }
 
 impl General {
@@ -70,7 +70,7 @@ impl General {
             vlans: config.vlans,
             macs: config.macs,
             checksums: config.checksums,
-            public: Keyed::new([0, 0]),
+            id_seed: config.id_seed,
         }
     }
 
@@ -110,7 +110,9 @@ impl General {
     pub fn id(&self, words: Words, wide: &Wide) -> u64 {
         let mask = if self.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS };
         let words = Words { rest: words.rest & mask, ..words };
-        if words.is_wide() { self.public.wide(words, wide) } else { self.public.narrow(words) }
+        let wide = if words.is_wide() { wide.words() } else { [0; 6] };
+        // 0 is no flow.
+        mixed(self.id_seed, [words.ends, words.rest].into_iter().chain(wide)).max(1)
     }
 
     fn id_of(&self, packet: &Packet) -> u64 {
@@ -260,7 +262,7 @@ impl Ip {
                 facts.segment = segment_of(message.bytes, self.identification);
             }
         }
-        facts.is_usual = facts.flags & SYN == 0;
+        facts.is_usual = facts.flags & (SYN | FIN | RST) == 0;
         for (is_so, quality) in [
             (is_cut, Quality::TRUNCATED),
             (self.is_damaged || desc.flags.contains(Flags::DAMAGED), Quality::BAD_CHECKSUM),

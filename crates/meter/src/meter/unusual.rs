@@ -48,6 +48,7 @@ impl Meter {
     fn take_fragment(&mut self, pipeline: &mut Pipeline, packet: Packet, records: &mut dyn Records) {
         let mut ready = std::mem::take(&mut self.ready);
         self.counts.fragments_held += u64::from(self.fragments.take(packet, &mut ready));
+        self.counts.fragments_no_room = self.fragments.no_room;
         for mut packet in ready.drain(..) {
             self.note_fragment(&mut packet);
             self.push_packet(pipeline, &packet, records);

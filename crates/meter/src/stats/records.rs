@@ -7,22 +7,24 @@ use super::packets::Packets;
 use crate::facts::Facts;
 use crate::flow::Side;
 use crate::key::is_icmp;
+use crate::pages::{self, Pages};
 use crate::record::{Hot, SYN};
 use linerate_burst::{prefetch_many, resident};
-use std::collections::HashMap;
 
 /// Bytes of a flow, with so many first packets.
 pub(crate) const fn bytes(packets: usize) -> usize {
     size_of::<[Line; 2]>() + size_of::<Rare>() + packets * size_of::<u64>()
 }
 
+/// The most bytes of what does not fit into lines, for each record.
+pub(crate) const CARRIED_BYTES: usize = pages::bytes::<[Carried; 2]>();
+
 /// Of all records, by their number.
 pub(crate) struct StatsRecords {
     lines: Vec<[Line; 2]>,
     rare: Vec<Rare>,
     packets: Packets,
-    /// By record and way.
-    carried: HashMap<(u32, usize), Carried>,
+    carried: Pages<[Carried; 2]>,
 }
 
 /// What the first packet of each way sets, and few others touch.
@@ -46,7 +48,7 @@ impl StatsRecords {
             lines: resident(records),
             rare: resident(records),
             packets: Packets::new(records, packets),
-            carried: HashMap::new(),
+            carried: Pages::default(),
         }
     }
 
@@ -81,7 +83,7 @@ impl StatsRecords {
     pub fn count(&mut self, record: u32, hot: &mut Hot, facts: &Facts, gap: Option<u64>) {
         let [side, _] = facts.sides();
         let line = &mut self.lines[record as usize][side];
-        line.count(facts, gap, || self.carried.entry((record, side)).or_default());
+        line.count(facts, gap, || &mut self.carried.at(record)[side]);
         if has_content(facts) {
             hot.set_listed(self.packets.list(record, hot.listed(), facts));
         }
@@ -106,15 +108,13 @@ impl StatsRecords {
     /// What a record says that ends; `sides` are its ways, `began` when it did, ns.
     pub fn end(&mut self, record: u32, hot: &Hot, sides: &[Side; 2], began: u64) -> Stats {
         let (lines, rare) = (&self.lines[record as usize], &self.rare[record as usize]);
-        let mut stats = [0, 1].map(|side| {
-            let carried = if self.carried.is_empty() { None } else { self.carried.remove(&(record, side)) };
-            super::StatsSide {
-                ip_flags: rare.ip_flags[side],
-                first_window: rare.windows[side],
-                tcp_options: rare.options[side],
-                syn_bytes: rare.syn_bytes[side],
-                ..lines[side].side(&carried.unwrap_or_default(), &sides[side])
-            }
+        let carried = self.carried.take(record);
+        let mut stats = [0, 1].map(|side| super::StatsSide {
+            ip_flags: rare.ip_flags[side],
+            first_window: rare.windows[side],
+            tcp_options: rare.options[side],
+            syn_bytes: rare.syn_bytes[side],
+            ..lines[side].side(&carried[side], &sides[side])
         });
         stats.rotate_left(hot.originator());
         Stats { sides: stats, packets: self.packets.of(record, hot.listed(), began, hot.originator()) }

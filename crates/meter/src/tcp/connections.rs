@@ -7,8 +7,8 @@ use super::state::{is_established, state_of};
 use super::trouble::{Side, Troubles};
 use super::{Retransmitted, Rtt, Tcp, TcpSide};
 use crate::facts::Facts;
+use crate::pages::{self, Pages};
 use linerate_burst::{prefetch_many, resident};
-use std::collections::HashMap;
 
 /// By the number of the flow's record; empty below level `tcp`.
 pub(crate) struct Connections {
@@ -27,6 +27,9 @@ pub(super) struct Beside {
 /// Bytes of a flow, and more of one that saw trouble.
 pub(crate) const BYTES: usize = size_of::<Record>();
 pub(crate) const TROUBLE_BYTES: usize = size_of::<super::trouble::Trouble>();
+
+/// The most bytes that few flows have beside, trouble apart.
+pub(crate) const RARE_BYTES: usize = super::history::RARE_BYTES + pages::bytes::<[Sums; 2]>();
 
 const _: () = assert!(TROUBLE_BYTES <= 320);
 
@@ -75,6 +78,11 @@ impl Connections {
         Some(carried)
     }
 
+    /// Whether a FIN or RST is one that the other end would believe; where sequence numbers are not known it is.
+    pub fn believes_end(&self, number: u32, facts: &Facts) -> bool {
+        self.records.get(number as usize).is_none_or(|record| record.believes_end(facts))
+    }
+
     /// Takes a packet with a TCP header.
     #[inline(always)]
     pub fn take(&mut self, number: u32, facts: &Facts) {
@@ -98,8 +106,9 @@ impl Connections {
         let Record { hot, cold } = *self.records.get(number as usize)?;
         let troubles = self.beside.troubles.take(hot.trouble).map(|trouble| trouble.sides).unwrap_or_default();
         let is_scaled = hot.scale(0).is_some() && hot.scale(1).is_some();
+        let carried = self.beside.round_trips.0.take(number);
         let mut sides = [0, 1].map(|side| {
-            let rtt = self.beside.round_trips.take(number, side, &cold.sides[side]);
+            let rtt = carried[side].with(&cold.sides[side]);
             side_of(&hot, side, &cold.sides[side], &troubles[side], is_scaled, rtt)
         });
         sides.rotate_left(originator);
@@ -145,9 +154,9 @@ fn side_of(hot: &Hot, side: usize, cold: &ColdSide, trouble: &Side, is_scaled: b
     }
 }
 
-/// Round trips that found no room in their record, by record and side.
+/// Round trips that found no room in their record.
 #[derive(Default)]
-pub(super) struct RoundTrips(HashMap<(u32, usize), Sums>);
+pub(super) struct RoundTrips(Pages<[Sums; 2]>);
 
 /// Count, sum, sum of squares.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,12 +169,15 @@ struct Sums {
 impl RoundTrips {
     /// Takes the sums of a side, not its extremes.
     pub fn carry(&mut self, number: u32, side: usize, cold: &mut ColdSide) {
-        self.0.entry((number, side)).or_default().add(cold);
+        self.0.at(number)[side & 1].add(cold);
         (cold.count, cold.sum, cold.squares) = (0, 0, 0);
     }
+}
 
-    fn take(&mut self, number: u32, side: usize, cold: &ColdSide) -> Rtt {
-        let mut sums = if self.0.is_empty() { None } else { self.0.remove(&(number, side)) }.unwrap_or_default();
+impl Sums {
+    /// All of a side, of which these are a part.
+    fn with(mut self, cold: &ColdSide) -> Rtt {
+        let sums = &mut self;
         sums.add(cold);
         if sums.count == 0 {
             return Rtt::default();
@@ -181,9 +193,7 @@ impl RoundTrips {
             deviation: (spread as f64).sqrt() / count as f64 * 1024.0,
         }
     }
-}
 
-impl Sums {
     fn add(&mut self, cold: &ColdSide) {
         self.count += u64::from(cold.count);
         self.sum += u64::from(cold.sum);

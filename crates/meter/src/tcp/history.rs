@@ -1,7 +1,7 @@
 //! Letters of what happened, packed.
 
 use super::History;
-use std::collections::HashMap;
+use crate::pages::{self, Pages};
 
 /// What has a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,35 @@ const ROOM: u32 = 12;
 const BITS: u32 = 5;
 const SIDE: u8 = 16;
 
+/// All letters there can be but those in the record: of each side eight that stand once, and four that stand at each power
+/// of ten of a counter.
+const MORE: usize = 2 * (8 + 4 * 10) - ROOM as usize;
+
 /// Letters that found no room in their record.
 #[derive(Default)]
-pub(crate) struct Histories(HashMap<u32, Vec<u8>>);
+pub(crate) struct Histories(Pages<More>);
+
+/// Of one record.
+#[derive(Clone)]
+struct More {
+    count: u8,
+    codes: [u8; MORE],
+}
+
+/// The most bytes that they take for each record.
+pub(crate) const RARE_BYTES: usize = pages::bytes::<More>();
+
+impl Default for More {
+    fn default() -> Self {
+        More { count: 0, codes: [0; MORE] }
+    }
+}
+
+impl More {
+    fn codes(&self) -> &[u8] {
+        &self.codes[..usize::from(self.count)]
+    }
+}
 
 impl Histories {
     /// Adds a letter, whether or not it is there.
@@ -40,14 +66,18 @@ impl Histories {
         if count < ROOM {
             *packed |= u64::from(code) << (count * BITS);
         } else {
-            self.0.entry(record).or_default().push(code);
+            let more = self.0.at(record);
+            if let Some(place) = more.codes.get_mut(usize::from(more.count)) {
+                *place = code;
+                more.count += 1;
+            }
         }
     }
 
     /// Adds a letter that stands once for each side.
     pub fn add_once(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
         let code = letter as u8 | if side == 1 { SIDE } else { 0 };
-        let more = self.0.get(&record).is_some_and(|more| more.contains(&code));
+        let more = self.0.get(record).is_some_and(|more| more.codes().contains(&code));
         if !more && !codes(*packed).any(|found| found == code) {
             self.add(record, packed, side, letter);
         }
@@ -55,13 +85,13 @@ impl Histories {
 
     /// All letters, those of the side `originator` in upper case; they are forgotten.
     pub fn take(&mut self, record: u32, packed: u64, originator: usize) -> History {
-        let more = if self.0.is_empty() { None } else { self.0.remove(&record) };
+        let more = self.0.take(record);
         let letter = |code: u8| {
             let letter = LETTERS[usize::from(code & !SIDE) % LETTERS.len()];
             let is_originator = usize::from(code & SIDE != 0) == originator;
             char::from(if is_originator { letter.to_ascii_uppercase() } else { letter })
         };
-        History(codes(packed).chain(more.unwrap_or_default()).map(letter).collect())
+        History(codes(packed).chain(more.codes().iter().copied()).map(letter).collect())
     }
 }
 
@@ -89,7 +119,11 @@ mod tests {
         histories.add_once(7, &mut packed, 0, Letter::Rst);
         let all = histories.take(7, packed, 1).0;
         assert_eq!((all.len(), &all[..4], &all[30..]), (32, "qRQq", "Qr"));
-        assert!(histories.0.is_empty());
+        assert_eq!(histories.take(7, 0, 1).0, "");
+        for times in 0..200 {
+            histories.add(8, &mut packed, times % 2, Letter::Gap);
+        }
+        assert_eq!(histories.take(8, packed, 0).0.len(), ROOM as usize + MORE, "there are no more");
     }
 
     #[test]

@@ -25,12 +25,15 @@ pub(super) struct Rare<'a> {
     pub facts: &'a Facts,
     side: usize,
     other: usize,
+    /// A FIN or RST ends something.
+    is_end: bool,
 }
 
 impl<'a> Rare<'a> {
     pub fn new(number: u32, record: &'a mut Record, beside: &'a mut Beside, facts: &'a Facts) -> Self {
         let [side, other] = facts.sides();
-        Rare { number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other }
+        let is_end = facts.flags & (FIN | RST) != 0 && record.believes_end(facts);
+        Rare { is_end, number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other }
     }
 
     pub fn take(&mut self) {
@@ -56,17 +59,21 @@ impl<'a> Rare<'a> {
                 self.take_window();
             }
             if flags & FIN != 0 {
-                self.mark(mark::FIN);
+                if self.is_end {
+                    self.mark(mark::FIN);
+                }
                 self.tell_once(Letter::Fin);
             }
         }
     }
 
     fn reset(&mut self) {
-        if (self.hot.marks[0] | self.hot.marks[1]) & mark::RST == 0 && self.side == 1 {
-            self.hot.trouble |= HIGHER_RESET;
+        if self.is_end {
+            if (self.hot.marks[0] | self.hot.marks[1]) & mark::RST == 0 && self.side == 1 {
+                self.hot.trouble |= HIGHER_RESET;
+            }
+            self.mark(mark::RST);
         }
-        self.mark(mark::RST);
         if self.facts.flags & FIN != 0 {
             self.tell_once(Letter::FinRst);
         }

@@ -5,6 +5,7 @@
 use super::rare::{MUCH, crosses};
 use super::segment::Options;
 use crate::facts::Facts;
+use crate::flow::Quality;
 use crate::record::{ACK, FIN, RST, SYN};
 
 /// Of one flow.
@@ -100,6 +101,12 @@ pub(crate) const HIGHER_RESET: u32 = 1 << 28;
 /// The number of a trouble, and what says that there is none.
 pub(crate) const TROUBLE: u32 = (1 << 24) - 1;
 
+/// How far a FIN or RST may be from what its side sends next: no less, and no more. And by how much windows are scaled where no
+/// handshake said it.
+const LEAST_REACH: u32 = 1 << 16;
+const MOST_REACH: u32 = (1 << 30) - 1;
+const UNKNOWN_SCALE: u8 = 8;
+
 /// Not measured.
 pub(crate) const NO_TIME: u32 = u32::MAX;
 
@@ -131,6 +138,36 @@ impl Record {
         },
         cold: Cold { sides: [ColdSide::NEW; 2] },
     };
+
+    /// Whether a FIN or RST begins near what its side sends next, or, if it is the first packet of its side, acknowledges
+    /// about what the other one sends next: no further away than a window reaches.
+    pub fn believes_end(&self, facts: &Facts) -> bool {
+        let hot = &self.hot;
+        let ([side, other], segment) = (facts.sides(), &facts.segment);
+        let reach = self.reach(other);
+        let is_near = |number: u32, next: u32| beyond(number, next).unsigned_abs() <= reach;
+        if facts.quality & Quality::BAD_CHECKSUM.0 != 0 {
+            false
+        } else if hot.marks[side] & mark::NEXT != 0 {
+            is_near(segment.sequence, hot.next[side])
+        } else if hot.marks[other] & mark::NEXT != 0 && facts.flags & ACK != 0 {
+            is_near(segment.acknowledgement, hot.next[other])
+        } else {
+            true
+        }
+    }
+
+    /// How far beyond what is acknowledged the other end of `side` may send, as far as windows say.
+    fn reach(&self, side: usize) -> u32 {
+        let hot = &self.hot;
+        let opened = mark::SYN | mark::SYN_ACK;
+        let shift = match [0, 1].map(|side| hot.scale(side)) {
+            [Some(_), Some(_)] => hot.scale(side).unwrap_or(0),
+            _ if hot.marks.iter().all(|marks| marks & opened != 0) => 0,
+            _ => UNKNOWN_SCALE,
+        };
+        (u32::from(self.cold.sides[side].windows[1]) << shift).clamp(LEAST_REACH, MOST_REACH)
+    }
 
     /// Takes a packet as most are: its side sent such before and the same window, it begins where the last one ended and acknowledges
     /// what was sent and not less than before. Of any other packet nothing is taken, and false.

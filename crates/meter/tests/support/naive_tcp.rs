@@ -89,17 +89,20 @@ impl Naive {
             if has(FIN) {
                 self.tell_once(one.side, 'i');
             }
-            self.resets.push(one.side);
+            if self.believes_end(one) {
+                self.resets.push(one.side);
+            }
             self.tell_once(one.side, 'r');
             return;
         }
+        let is_end = has(FIN) && self.believes_end(one);
         if has(SYN) {
             self.tell_once(one.side, if has(ACK) { 'h' } else { 's' });
         }
         if has(ACK) {
             self.acknowledge(one);
         }
-        self.segment(one);
+        self.segment(one, is_end);
         if !has(SYN) {
             let me = &mut self.sides[one.side];
             me.window = Some(one.window);
@@ -156,7 +159,27 @@ impl Naive {
         }
     }
 
-    fn segment(&mut self, one: &Segment) {
+    /// Whether a FIN or RST is no further than a window from what its side sends next, or acknowledges.
+    pub fn believes_end(&self, one: &Segment) -> bool {
+        let (me, peer) = (&self.sides[one.side], &self.sides[1 - one.side]);
+        let scales = [me, peer].map(|side| side.found.window_scale);
+        let shift = match scales {
+            [Some(_), Some(scale)] => scale,
+            _ if me.isn.is_some() && peer.isn.is_some() => 0,
+            _ => 8,
+        };
+        let window = i64::from(peer.windows.iter().copied().max().unwrap_or(0)) << shift;
+        let reach = window.clamp(1 << 16, (1 << 30) - 1);
+        let is_near = |number: u32, next: i64| (near(number, Some(next)) - next).abs() <= reach;
+        match (me.next, peer.next) {
+            _ if one.is_bad => false,
+            (Some(next), _) => is_near(one.sequence, next),
+            (None, Some(next)) if one.flags & ACK != 0 => is_near(one.acknowledgement, next),
+            _ => true,
+        }
+    }
+
+    fn segment(&mut self, one: &Segment, is_end: bool) {
         let (syn, fin) = (i64::from(one.flags & SYN != 0), i64::from(one.flags & FIN != 0));
         let length = syn + fin + one.payload as i64;
         let other_is_shut = self.sides[1 - one.side].window == Some(0);
@@ -272,7 +295,7 @@ impl Naive {
         if one.payload > 0 {
             self.tell_once(one.side, 'd');
         }
-        if fin == 1 {
+        if is_end {
             self.sides[one.side].sent.push('f');
         }
     }

@@ -23,7 +23,8 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 }
 
 fn measure(streams: usize, effort: Effort) -> anyhow::Result<Row> {
-    let (mut check, mut traffic) = (Check::new(Key::default(), Options::default()), Traffic::new(streams)?);
+    let (mut check, mut traffic) =
+        (Check::new(Key::default(), Options { streams, ..Options::default() }), Traffic::new(streams)?);
     let bursts = effort.of(1000).max(streams.div_ceil(BURST));
     let (mut ours, mut limit) = (Rounds::default(), Rounds::default());
     // The first time memory is allocated.

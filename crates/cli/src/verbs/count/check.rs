@@ -9,7 +9,7 @@ use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{fail, show, show_line, shown, tell};
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
-use linerate_generate::check::{Report, StreamRow, Summary, Totals};
+use linerate_generate::check::{Options, Report, StreamRow, Summary, Totals};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -29,6 +29,16 @@ pub(super) fn rows(text: &str) -> Result<Rows, String> {
         "all" => Ok(Rows::All),
         number => number.parse().map(Rows::First).map_err(|_| "a number of streams, or all".to_owned()),
     }
+}
+
+/// Says how much memory streams may take.
+pub(super) fn announce(options: &Options) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "  up to {} streams are told apart (--max-streams), in at most {} MiB",
+        grouped(options.streams as u64),
+        grouped(options.most_bytes().div_ceil(1 << 20) as u64)
+    );
 }
 
 /// Shows what has happened in each interval.

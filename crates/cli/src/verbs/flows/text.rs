@@ -40,6 +40,9 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
         (counts.aggregated, "one-packet flows were put together for want of room (--max-flows)"),
         (counts.fragments_joined, "later fragments joined the flow of their first"),
         (counts.fragments_orphaned, "later fragments have no first, and no ports"),
+        (counts.fragments_no_room, "of them for want of room: too many were held"),
+        (report.far_frames, "frames were 16 hours and more from the time of all others"),
+        (report.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
     ] {
         if count > 0 {
             text += &format!("  {} {what}\n", grouped(count));

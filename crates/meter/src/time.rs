@@ -1,0 +1,350 @@
+//! What time it is by frames.
+//!
+//! A frame may have any time: one that a card stamped wrongly, or of a clock that was set meanwhile. So packet time goes by what many agree on.
+//! It is as late as *all* frames of the last two thousand or so that are near it, and one that is far from it (16 hours) counts
+//! for nothing alone: only when most frames have been of about the same other time, packet time jumps there.
+
+use linerate_burst::{Desc, Nanos};
+
+/// Frames of which the earliest counts.
+pub(crate) const TICK: usize = 1024;
+/// Times further apart than this, 16 hours, have nothing to do with each other: they are told apart by whole times, not their
+/// lower 48 bits.
+pub(crate) const FAR: u64 = 16 * 3600 * 1_000_000_000;
+/// So many more frames of another time than of this one make packet time jump there.
+const MANY: usize = TICK / 2;
+/// By how much packet time goes back when all frames of a tick are older than it; by less it does not. A minute.
+const BACK: u64 = 60_000_000_000;
+
+/// What time it is by the frames that were seen.
+#[derive(Clone, Debug)]
+pub struct PacketTime {
+    now: u64,
+    /// Where the times begin that are near: [`FAR`] before now.
+    near: u64,
+    /// The greatest time of a frame.
+    latest: u64,
+    is_set: bool,
+    /// Whether there were ticks.
+    is_sure: bool,
+    /// Frames since the last tick, and the least and the greatest of their times that are near.
+    frames: usize,
+    least: u64,
+    most: u64,
+    /// The least of the tick before.
+    least_before: u64,
+    /// The far time that most votes are for, how many more these are than those against it, and the least time near it.
+    rival: u64,
+    votes: usize,
+    rival_least: u64,
+    far_frames: u64,
+    jumps: u64,
+    moved: Moved,
+}
+
+/// What has become of packet time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moved {
+    /// It went on, or stayed.
+    #[default]
+    On,
+    /// It went back, not far.
+    Back,
+    /// It is far from what it was.
+    Far,
+}
+
+impl Default for PacketTime {
+    fn default() -> Self {
+        PacketTime {
+            now: 0,
+            near: 0,
+            latest: 0,
+            is_set: false,
+            is_sure: false,
+            frames: 0,
+            least: u64::MAX,
+            most: 0,
+            least_before: u64::MAX,
+            rival: 0,
+            votes: 0,
+            rival_least: 0,
+            far_frames: 0,
+            jumps: 0,
+            moved: Moved::On,
+        }
+    }
+}
+
+impl PacketTime {
+    /// The time that has come.
+    #[inline(always)]
+    pub fn now(&self) -> Nanos {
+        Nanos(self.now)
+    }
+
+    /// The greatest time of a frame.
+    pub fn latest(&self) -> Nanos {
+        Nanos(self.latest)
+    }
+
+    /// How often most frames were suddenly of another time, 16 hours and more away.
+    pub fn jumps(&self) -> u64 {
+        self.jumps
+    }
+
+    /// Frames of a time that was 16 hours and more away.
+    pub fn far_frames(&self) -> u64 {
+        self.far_frames
+    }
+
+    /// A frame came; true if that may have moved the time on.
+    #[inline(always)]
+    pub fn see(&mut self, time: Nanos) -> bool {
+        self.begin(time);
+        let place = self.place(time.0);
+        self.latest = self.latest.max(time.0);
+        if place >= 2 * FAR || self.votes > 0 {
+            self.vote(time.0);
+        }
+        if place < 2 * FAR {
+            self.least = self.least.min(time.0);
+            self.most = self.most.max(time.0);
+        }
+        self.tick(1)
+    }
+
+    /// The first frame says what time it is until more is known.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, time: Nanos) {
+        if !self.is_set {
+            self.is_set = true;
+            self.set(time.0);
+        }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set
+    }
+
+    /// How far a time is from the beginning of those that are near: less than two times [`FAR`] if it is.
+    #[inline(always)]
+    pub(crate) fn place(&self, time: u64) -> u64 {
+        time.wrapping_sub(self.near)
+    }
+
+    /// Takes frames that do not go beyond a tick, of which `least` and `most` are the least and the greatest [`PacketTime::place`].
+    #[inline(always)]
+    pub(crate) fn see_all(&mut self, descs: &[Desc], (least, most): (u64, u64)) {
+        if most >= 2 * FAR || self.votes > 0 {
+            return self.see_each(descs);
+        }
+        let (least, most) = (self.near.saturating_add(least), self.near + most);
+        self.least = self.least.min(least);
+        self.most = self.most.max(most);
+        self.latest = self.latest.max(most);
+    }
+
+    pub(crate) fn frames_to_tick(&self) -> usize {
+        TICK - self.frames
+    }
+
+    /// Counts frames that were seen; at every tick true, and the time moves.
+    #[inline(always)]
+    pub(crate) fn tick(&mut self, frames: usize) -> bool {
+        self.frames += frames;
+        if self.frames < TICK {
+            return false;
+        }
+        self.frames = 0;
+        self.conclude();
+        true
+    }
+
+    /// It is `now`, as somebody knows who sees more than these frames; false if that is no news.
+    pub fn tell(&mut self, now: Nanos) -> bool {
+        let is_news = self.is_set && now.0 != self.now;
+        if is_news && self.place(now.0) >= 2 * FAR {
+            self.jump(now.0);
+        } else if is_news && now.0.saturating_add(BACK) < self.now {
+            self.go_back(now.0);
+        } else if is_news && (now.0 > self.now || !self.is_sure) {
+            self.set(now.0);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// What has become of it since this was asked last.
+    pub fn moved(&mut self) -> Moved {
+        std::mem::take(&mut self.moved)
+    }
+
+    #[inline(never)]
+    fn conclude(&mut self) {
+        let has_near = self.least != u64::MAX;
+        let (least, most) = (self.least, self.most);
+        let earliest = least.min(self.least_before);
+        (self.least, self.most, self.least_before) = (u64::MAX, 0, least);
+        let was_sure = std::mem::replace(&mut self.is_sure, true);
+        if self.votes >= MANY {
+            self.jump(self.rival_least);
+        } else if has_near && was_sure && most.saturating_add(BACK) < self.now {
+            self.go_back(least);
+        } else if earliest != u64::MAX && (earliest > self.now || !was_sure) {
+            self.set(earliest);
+        }
+    }
+
+    /// Frames of which some are far, or after such.
+    #[cold]
+    #[inline(never)]
+    fn see_each(&mut self, descs: &[Desc]) {
+        for Desc { time, .. } in descs {
+            self.latest = self.latest.max(time.0);
+            self.vote(time.0);
+            let place = self.place(time.0);
+            if place < 2 * FAR {
+                self.least = self.least.min(time.0);
+                self.most = self.most.max(time.0);
+            }
+        }
+    }
+
+    /// For which other time most frames are: the vote of Boyer and Moore (1981), where frames near the time that it is are against all others.
+    #[cold]
+    #[inline(never)]
+    fn vote(&mut self, time: u64) {
+        let is_near = self.place(time) < 2 * FAR;
+        self.far_frames += u64::from(!is_near);
+        if !is_near && self.votes == 0 {
+            (self.rival, self.rival_least, self.votes) = (time, time, 1);
+        } else if !is_near && self.rival.abs_diff(time) < FAR {
+            self.votes = self.votes.saturating_add(1);
+            self.rival_least = self.rival_least.min(time);
+        } else {
+            self.votes = self.votes.saturating_sub(1);
+        }
+    }
+
+    fn jump(&mut self, now: u64) {
+        self.restart(now);
+        self.jumps += 1;
+        self.moved = Moved::Far;
+    }
+
+    fn go_back(&mut self, now: u64) {
+        self.restart(now);
+        if self.moved == Moved::On {
+            self.moved = Moved::Back;
+        }
+    }
+
+    fn restart(&mut self, now: u64) {
+        self.set(now);
+        self.votes = 0;
+        (self.least, self.most, self.least_before) = (u64::MAX, 0, u64::MAX);
+    }
+
+    fn set(&mut self, now: u64) {
+        (self.now, self.near) = (now, now.saturating_sub(FAR));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600 * 1_000_000_000;
+    const START: u64 = 1000 * 24 * HOUR;
+
+    /// Frames a nanosecond apart, but for those of other times.
+    fn seen(time: &mut PacketTime, frames: usize, from: u64, other: impl Fn(usize) -> Option<u64>) {
+        for frame in 0..frames {
+            time.see(Nanos(other(frame).unwrap_or(from + frame as u64)));
+        }
+    }
+
+    #[test]
+    fn one_frame_of_a_wrong_time_moves_nothing() {
+        for wrong in [0, 1, START - 17 * HOUR, START + HOUR, START + 400 * 24 * HOUR, u64::MAX] {
+            for place in [0, 1, 700, 1023] {
+                let mut time = PacketTime::default();
+                seen(&mut time, TICK, START, |frame| (frame == place).then_some(wrong));
+                seen(&mut time, 4 * TICK, START + HOUR, |_| None);
+                let late = START + HOUR + 2 * TICK as u64;
+                assert_eq!(time.now().0, late, "{wrong} at {place}: the earliest of the last two ticks");
+                assert_eq!(time.jumps(), u64::from(place == 0 && wrong.abs_diff(START) > FAR), "but as the first");
+            }
+        }
+    }
+
+    #[test]
+    fn what_most_frames_say_is_the_time_and_back() {
+        let mut time = PacketTime::default();
+        seen(&mut time, 2 * TICK, START, |_| None);
+        let far = START + 400 * 24 * HOUR;
+        // A third of the frames, in any order of blocks, is not most of them.
+        seen(&mut time, 9 * TICK, START, |frame| (frame / 100 % 3 == 0).then_some(far));
+        assert_eq!((time.jumps(), time.moved()), (0, Moved::On));
+        seen(&mut time, 2 * TICK, far, |_| None);
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (1, Moved::Far, far / HOUR));
+        seen(&mut time, 2 * TICK, START, |_| None);
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Far, START / HOUR));
+        // By an hour, as a clock that is set.
+        seen(&mut time, 2 * TICK, START + HOUR, |_| None);
+        seen(&mut time, 3 * TICK, START, |_| None);
+        assert_eq!((time.jumps(), time.moved(), time.now().0 / HOUR), (2, Moved::Back, START / HOUR));
+        // Some seconds are nothing.
+        let now = time.now();
+        seen(&mut time, 3 * TICK, START - 10_000_000_000, |_| None);
+        assert_eq!((time.moved(), time.now()), (Moved::On, now));
+    }
+
+    /// However the frames are handed over.
+    #[test]
+    fn frames_count_alike_one_by_one_and_together() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let (mut one, mut other) = (PacketTime::default(), PacketTime::default());
+        let mut base = START;
+        for _ in 0..2000 {
+            if random() % 50 == 0 {
+                base = [START, START + HOUR, START + 20 * HOUR, 7][random() as usize % 4];
+            }
+            let count = (random() as usize % 90 + 1).min(other.frames_to_tick());
+            let descs: Vec<Desc> = (0..count)
+                .map(|_| {
+                    let wrong = [0, u64::MAX, base + 5 * HOUR].get(random() as usize % 40).copied();
+                    Desc::new(Nanos(wrong.unwrap_or(base + random() % 1000)), 0, 60)
+                })
+                .collect();
+            descs.iter().for_each(|desc| _ = one.see(desc.time));
+            other.begin(descs[0].time);
+            let places = || descs.iter().map(|desc| other.place(desc.time.0));
+            let ends = (places().min().unwrap(), places().max().unwrap());
+            other.see_all(&descs, ends);
+            other.tick(count);
+            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        }
+        assert!(one.jumps() > 10, "{one:?}");
+    }
+
+    #[test]
+    fn who_sees_more_is_believed() {
+        let mut time = PacketTime::default();
+        assert!(!time.tell(Nanos(7)), "there is no frame");
+        time.see(Nanos(START));
+        assert!(time.tell(Nanos(START - 1)) && time.tell(Nanos(START + HOUR)));
+        assert!(!time.tell(Nanos(START + HOUR)), "no news");
+        assert_eq!(time.moved(), Moved::On);
+        assert!(time.tell(Nanos(START + 20 * HOUR)));
+        assert_eq!((time.moved(), time.jumps()), (Moved::Far, 1));
+        assert!(time.tell(Nanos(START + 18 * HOUR)));
+        assert_eq!((time.moved(), time.now().0), (Moved::Back, START + 18 * HOUR));
+    }
+}
