@@ -229,6 +229,8 @@ counters! {
     WriteFailed = Write, Lost, "write_failed";
     /// Frames whose link type a pcap file cannot hold beside the one it began with; pcapng holds any.
     LinkTypeMixed = Write, Lost, "link_type_mixed";
+    /// Frames for an output that had died of a bug of this program, or was about to.
+    OutputDied = Write, Lost, "output_died";
 
     /// Frames handed to the queue.
     SendReceived = Send, Received, "received";

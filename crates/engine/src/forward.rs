@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::control::{Progress, Stop};
+use crate::died::survive;
 use crate::lanes::recycle;
 use crate::lanes::{Lanes, Shown};
 use crate::wait::{Awaited, Idler, Waiting};
@@ -82,7 +83,9 @@ impl Forward {
             events: Vec::new(),
             failure: None,
         };
-        while session.round() {}
+        if let Err(died) = survive(|| while session.round() {}) {
+            session.failure.get_or_insert(died.at(&session.name));
+        }
         session.finish()
     }
 }
