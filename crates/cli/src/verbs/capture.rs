@@ -12,6 +12,7 @@ use self::share::ShareArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, drop_to};
 use crate::signals::stop_on_signals;
+use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
 use anyhow::Context;
@@ -268,7 +269,7 @@ impl Args {
             } else {
                 show_document(&document)?;
             }
-        } else if !self.quiet {
+        } else if !self.quiet && !is_void(&report.ledger, report.failure.as_ref()) {
             tell(summary(report));
         }
         if let Some(failure) = &report.failure {
