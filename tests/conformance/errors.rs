@@ -19,7 +19,7 @@ pub fn assert_refused(text: &str, send: bool, parts: &[&str]) {
         }
     });
     let error = opened.expect_err(text);
-    assert!(matches!(error, PortError::Broken { .. }), "{text}: {error:?}");
+    assert!(matches!(error, PortError::Broken { .. } | PortError::Wrong { .. }), "{text}: {error:?}");
     assert_says(text, &error.to_string(), parts);
 }
 

@@ -40,6 +40,61 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
 }
 
 #[test]
+fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
+    let receive = [
+        "packet:lo?nope=1",
+        "packet:lo?ring=much",
+        "packet:lo?direction=up",
+        "packet:lo?offset=soon",
+        "packet:lo@0-1",
+        "packet:lo@x",
+        "xdp:lo?mode=fast",
+        "xdp:lo?copy=never",
+        "xdp-live:lo",
+        "mem:x?blocks=few",
+        "mem:x@0-99",
+        "shm:x?mode=quick",
+        "shm:x@1",
+        "pcap:x?nope=1",
+        "faulty:packet:lo?drop=lots",
+        "nosuch:x",
+        "packet:",
+    ];
+    let send = [
+        "packet:lo?ring=1MiB",
+        "xdp:lo?nope=1",
+        "xdp-live:lo@1",
+        "xdp-live:lo?nope=1",
+        "mem:x?stamp=soon",
+        "shm:x?memory=much",
+        "shm:x@1",
+        "pcap:x?nope=1",
+        "faulty:mem:x?drop=lots",
+        "nosuch:x",
+        "packet:lo@x",
+    ];
+    let udp = ["--udp", "--count", "1"];
+    let mut all: Vec<Vec<&str>> = Vec::new();
+    for port in receive {
+        all.extend([vec!["capture", port], vec!["capture", "-i", port], vec!["count", "-i", port]]);
+        all.extend([vec!["flows", "-i", port], vec!["count", "--check", "-i", port]]);
+        all.push([&["generate", "--to", "mem:y", "--check", port], &udp[..]].concat());
+    }
+    for port in send {
+        all.push([&["generate", "--to", port], &udp[..]].concat());
+        all.push(vec!["generate", "--to", port, "--replay", "/dev/null"]);
+    }
+    for port in ["packet:lo?nope=1", "nosuch:x", "packet:lo@x"] {
+        all.extend([vec!["wire", port, "packet:nosuch0"], vec!["wire", "--yes", port, "packet:nosuch0"]]);
+    }
+    for arguments in all {
+        let ended = run(&arguments);
+        assert_eq!((ended.status, ended.output.as_str()), (2, ""), "{arguments:?}: {}", ended.errors);
+        assert_eq!(ended.errors.lines().count(), 1, "{arguments:?}: {}", ended.errors);
+    }
+}
+
+#[test]
 fn what_cannot_be_opened_ends_with_1_and_is_named() {
     let scratch = Scratch::new();
     let (missing, garbage) = (scratch.file("missing.pcap"), scratch.file("garbage.pcap"));
@@ -58,6 +113,12 @@ fn what_cannot_be_opened_ends_with_1_and_is_named() {
     ];
     for (arguments, text) in cases {
         run(arguments).with_status(1).says(text);
+    }
+    for verb in ["capture", "count", "flows"] {
+        let ended = run(&[verb, "-r", &garbage]).with_status(1);
+        let told = format!("{}{}", ended.output, ended.errors);
+        assert_eq!(told.matches("not a pcap").count(), 1, "{told}");
+        assert!(!told.contains("accounted for"), "of nothing: {told}");
     }
     assert_eq!(scratch.names(), ["garbage.pcap", "sample.pcap"]);
 }

@@ -243,6 +243,8 @@ counters! {
     TimeBeyond = Write, Note, "time_beyond";
     /// Frames whose comments were forgotten before they could be written: more than 65,535 frames with comments, or 64 MiB of these, were on their way.
     CommentsForgotten = Write, Note, "comments_forgotten";
+    /// Frames for an output that had died of a bug of this program, or was about to.
+    OutputDied = Write, Lost, "output_died";
 
     /// Frames handed to the queue.
     SendReceived = Send, Received, "received";

@@ -5,6 +5,7 @@
 //! nobody uses the work any more. Nothing is allocated, and nobody enters the kernel while one call follows the other.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::hint::spin_loop;
@@ -12,7 +13,7 @@ use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
 /// The side that has work to be done.
@@ -35,6 +36,8 @@ struct Meeting {
     work: UnsafeCell<Option<*mut Work>>,
     /// Who is to be woken; set before it sleeps.
     thread: OnceLock<Thread>,
+    /// Why the worker panicked.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 type Work = dyn FnMut() + Send;
@@ -73,7 +76,7 @@ impl Helper {
     /// A helper, and what its thread is to run.
     pub fn new() -> (Helper, Worker) {
         let (state, work) = (AtomicU32::new(IDLE), UnsafeCell::new(None));
-        let meeting = Arc::new(Meeting { state, work, thread: OnceLock::new() });
+        let meeting = Arc::new(Meeting { state, work, thread: OnceLock::new(), panic: Mutex::default() });
         (Helper { meeting: Arc::clone(&meeting), here: WHOLE / 2 }, Worker { meeting })
     }
 
@@ -103,7 +106,7 @@ impl Helper {
         self.here = if was_done { self.here - 1 } else { self.here + 1 }.clamp(LEAST, MOST);
         match pending.settle() {
             DONE => {}
-            FAILED => panic!("the helping thread panicked"),
+            FAILED => panic!("the helping thread panicked: {}", self.meeting.reason()),
             _ => there(),
         }
     }
@@ -131,7 +134,11 @@ impl Worker {
                     // SAFETY: the work was put there before it was READY, and stays until its end is told below; what
                     // the pointer leads to is borrowed by the caller meanwhile, for the worker alone.
                     let end = unsafe { (*meeting.work.get()).map(|work| catch_unwind(AssertUnwindSafe(|| (*work)()))) };
-                    meeting.state.store(if matches!(end, Some(Ok(()))) { DONE } else { FAILED }, Release);
+                    let is_done = matches!(end, Some(Ok(())));
+                    if let Some(Err(panic)) = end {
+                        *meeting.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                    }
+                    meeting.state.store(if is_done { DONE } else { FAILED }, Release);
                     looks = 0;
                 }
                 ASLEEP => thread::park(),
@@ -151,6 +158,14 @@ impl Worker {
 impl Meeting {
     fn change(&self, from: u32, to: u32) -> bool {
         self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
+    }
+
+    fn reason(&self) -> String {
+        let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let text = panic.as_ref().and_then(|panic| {
+            panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        });
+        text.unwrap_or_default()
     }
 
     fn wake(&self) {

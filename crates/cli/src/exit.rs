@@ -1,5 +1,6 @@
 //! Exit statuses.
 
+use linerate_port::PortError;
 use std::process::ExitCode;
 
 /// What the program ends with.
@@ -19,7 +20,10 @@ pub enum Exit {
 impl Exit {
     /// The status for an error: wrong usage where it says so, else failed.
     pub fn of(error: &anyhow::Error) -> Exit {
-        if error.is::<WrongUsage>() { Exit::Usage } else { Exit::Failed }
+        let is_usage = error
+            .chain()
+            .any(|cause| cause.is::<WrongUsage>() || matches!(cause.downcast_ref(), Some(PortError::Wrong { .. })));
+        if is_usage { Exit::Usage } else { Exit::Failed }
     }
 }
 

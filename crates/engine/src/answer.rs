@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::control::Stop;
+use crate::died::survive;
 use crate::lanes::{Lanes, Shown, recycle};
 use crate::wait::{Awaited, Idler, Waiting};
 use linerate_burst::{Ledger, Nanos, Stage};
@@ -123,6 +124,13 @@ impl Answering {
     }
 
     fn run(mut self, stop: &Stop) -> AnsweringReport {
+        if let Err(died) = survive(|| self.answer(stop)) {
+            self.failure.get_or_insert(died.at(&self.to.name));
+        }
+        self.report()
+    }
+
+    fn answer(&mut self, stop: &Stop) {
         let mut detached: Option<Instant> = None;
         loop {
             if detached.is_none() && (stop.is_requested() || self.failure.is_some()) {
@@ -132,7 +140,7 @@ impl Answering {
             let now = clock::now();
             let round = self.round(now);
             if (round.over && round.flushed) || detached.is_some_and(|since| since.elapsed() > STOP_LIMIT) {
-                return self.report();
+                return;
             }
             self.rest(&round, now);
         }

@@ -7,6 +7,7 @@ use crate::clock::{Clock, System};
 use crate::complete::{Complete, Locator, Select};
 use crate::control::{Progress, Stop};
 use crate::copier::Copier;
+use crate::died::{Died, survive};
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::output::Output;
 use crate::rounds::{Round, Rounds};
@@ -91,6 +92,9 @@ pub enum CaptureError {
     /// The thread that lets readers in.
     #[error("sharing: no thread can be started: {0}")]
     Door(std::io::Error),
+    /// A bug of this program.
+    #[error(transparent)]
+    Died(#[from] Died),
     /// A thread of a worker.
     #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
     Worker(std::io::Error),
@@ -108,7 +112,9 @@ impl Capture {
     /// Captures until every port has ended, a limit is reached, or stopping is requested.
     pub fn run(self) -> CaptureReport {
         let mut session = Session::new(self);
-        while session.round() {}
+        if let Err(died) = survive(|| while session.round() {}) {
+            session.output.die(died);
+        }
         session.finish()
     }
 }

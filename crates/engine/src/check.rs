@@ -5,6 +5,7 @@
 
 use crate::capture::{CaptureError, learn};
 use crate::control::Stop;
+use crate::died::survive;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
@@ -120,7 +121,9 @@ impl Checking {
     /// Checks until every port has ended, a limit is reached, or stopping is requested.
     pub fn run(self) -> CheckReport {
         let mut session = Session::new(self);
-        while session.round() {}
+        if let Err(died) = survive(|| while session.round() {}) {
+            session.failure.get_or_insert(died.into());
+        }
         session.finish()
     }
 }
@@ -168,6 +171,7 @@ impl Checker {
             }
         }
         self.stop.request();
+        // What can panic there is survived there.
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

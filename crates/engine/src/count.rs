@@ -12,6 +12,7 @@ pub use self::traffic::{Peak, Sizes, Traffic};
 use self::traffic::Tally;
 use crate::capture::{CaptureError, learn};
 use crate::control::Stop;
+use crate::died::survive;
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
@@ -126,7 +127,9 @@ impl Counting {
     /// Counts until every port has ended, a limit is reached, or stopping is requested.
     pub fn run(self) -> CountReport {
         let mut session = Session::new(self);
-        while session.round() {}
+        if let Err(died) = survive(|| while session.round() {}) {
+            session.failure.get_or_insert(died.into());
+        }
         session.finish()
     }
 }

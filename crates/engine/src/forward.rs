@@ -4,6 +4,7 @@
 //! a frame waits for no more than the burst in front of it.
 
 use crate::control::{Progress, Stop};
+use crate::died::survive;
 use crate::lanes::recycle;
 use crate::lanes::{Lanes, Shown};
 use crate::wait::{Awaited, Idler, Waiting};
@@ -81,7 +82,9 @@ impl Forward {
             events: Vec::new(),
             failure: None,
         };
-        while session.round() {}
+        if let Err(died) = survive(|| while session.round() {}) {
+            session.failure.get_or_insert(died.at(&session.name));
+        }
         session.finish()
     }
 }

@@ -1,5 +1,6 @@
 //! Watching a port that makes frames itself.
 
+use crate::died::Died;
 use linerate_port::{LiveControl, PortError, Sent, TxQueue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -33,7 +34,7 @@ pub(crate) fn run(
                 control.stop();
             }
         }
-        let result = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let result = sender.join().unwrap_or_else(|panic| Err(Died::of("linerate-live", &*panic).at("generate")));
         show(control.progress().sent);
         result
     })

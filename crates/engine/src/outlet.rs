@@ -3,12 +3,16 @@
 //! A thread of their own lets a slow moment of a disk, or compression, pass by without holding up the lanes, and
 //! overlaps reading with writing. Blocks travel to it and come back empty; there are a bounded number of them.
 
-use linerate_burst::{Block, Interface, Sink, SinkError};
+use crate::capture::CaptureError;
+use crate::died::{Died, survive};
+use linerate_burst::{Block, Count, Interface, Kind, Ledger, Sink, SinkError, Stage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+/// The thread.
+const NAME: &str = "linerate-sinks";
 /// Blocks that may be on their way to the sinks: 64 MiB.
 const BLOCKS: usize = 64;
 
@@ -23,23 +27,84 @@ pub(crate) enum Outlet {
 /// Hands blocks to sinks one after the other.
 #[derive(Default)]
 pub(crate) struct Taker {
-    pub sinks: Vec<Box<dyn Sink>>,
+    seats: Vec<Seat>,
     /// The first failure; later blocks are handed over all the same, so that every frame is accounted for.
-    pub failure: Option<SinkError>,
+    pub failure: Option<CaptureError>,
+}
+
+/// A sink.
+struct Seat {
+    sink: Box<dyn Sink>,
+    /// It panicked: it is left as it is, and every frame for it is lost.
+    is_dead: bool,
+    /// Frames for it.
+    shown: u64,
 }
 
 impl Taker {
+    pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
+        let seats = sinks.into_iter().map(|sink| Seat { sink, is_dead: false, shown: 0 }).collect();
+        Taker { seats, failure: None }
+    }
+
     /// Shows the frames from `first` on; with `flush`, the sinks pass on what they hold.
     pub fn take(&mut self, block: &Block, first: usize, interfaces: &[Interface], flush: bool) {
-        for sink in &mut self.sinks {
-            let mut result = sink.accept(block.view(first, interfaces));
-            if flush {
-                result = result.and_then(|()| sink.flush());
-            }
+        for seat in &mut self.seats {
+            seat.shown += (block.len() - first) as u64;
+            let result = seat.ask(|sink| {
+                sink.accept(block.view(first, interfaces))?;
+                if flush { sink.flush() } else { Ok(()) }
+            });
             if let Err(error) = result {
                 self.failure.get_or_insert(error);
             }
         }
+    }
+
+    /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
+    /// did. What went wrong, if anything.
+    pub fn finish(mut self, missing: u64, ledger: &mut Ledger) -> Option<CaptureError> {
+        for seat in &mut self.seats {
+            seat.shown += missing;
+            if let Err(error) = seat.ask(|sink| sink.finish(ledger)) {
+                self.failure.get_or_insert(error);
+            }
+        }
+        for seat in &mut self.seats {
+            seat.counters(missing > 0, ledger);
+        }
+        self.failure
+    }
+}
+
+impl Seat {
+    /// Does something with the sink, unless it is dead.
+    fn ask(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) -> Result<(), CaptureError> {
+        if self.is_dead {
+            return Ok(());
+        }
+        match survive(|| work(&mut *self.sink)) {
+            Ok(result) => Ok(result?),
+            Err(died) => {
+                self.is_dead = true;
+                Err(died.into())
+            }
+        }
+    }
+
+    /// What became of the frames for it.
+    fn counters(&mut self, are_missing: bool, ledger: &mut Ledger) {
+        let mut own = Ledger::new();
+        let was_told = survive(|| self.sink.counters(&mut own)).is_ok();
+        if self.is_dead || are_missing || !was_told {
+            let name = own.accounts().iter().find(|account| account.stage == Stage::Write);
+            let name = name.map_or_else(|| "an output".to_owned(), |account| account.subject.clone());
+            let account = own.account(Stage::Write, &name);
+            let known = account.sum(Kind::Delivered) + account.sum(Kind::Refused) + account.sum(Kind::Lost);
+            let unseen = self.shown.saturating_sub(account.sum(Kind::Received));
+            account.add(Count::WriteReceived, unseen).add(Count::OutputDied, self.shown.saturating_sub(known));
+        }
+        ledger.add_all(&own);
     }
 }
 
@@ -65,8 +130,8 @@ impl Outlet {
     /// Sinks that get a thread of their own where there are sinks, and a processor to run it.
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let taker = Taker { sinks, failure: None };
-        if taker.sinks.is_empty() || processors < 2 {
+        let taker = Taker::new(sinks);
+        if taker.seats.is_empty() || processors < 2 {
             return Outlet::Here(taker);
         }
         Apart::start(taker).map_or_else(Outlet::Here, Outlet::Apart)
@@ -120,7 +185,7 @@ impl Apart {
             }
             taker
         };
-        match std::thread::Builder::new().name("linerate-sinks".into()).spawn(run) {
+        match std::thread::Builder::new().name(NAME.into()).spawn(run) {
             Ok(thread) => Ok(Apart { jobs, empty, thread, made: 1, failed, interfaces: Arc::new([]) }),
             Err(_) => Err(place.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()),
         }
@@ -139,8 +204,11 @@ impl Apart {
             // All are on their way: the sinks are slower than the lanes, which wait and count what they lose.
             Err(_) => self.empty.recv().ok(),
         };
-        // The thread ends after this value alone, unless a sink panicked; `join` tells then.
-        let Some(empty) = empty else { return block.clear() };
+        // The thread ends after this value alone, unless it died; `join` tells then.
+        let Some(empty) = empty else {
+            self.failed.store(true, Ordering::Relaxed);
+            return block.clear();
+        };
         let full = std::mem::replace(block, empty);
         let _ = self.jobs.send(Job { block: full, interfaces: Arc::clone(&self.interfaces), flush });
     }
@@ -150,7 +218,7 @@ impl Apart {
         drop(self.empty);
         match self.thread.join() {
             Ok(taker) => taker,
-            Err(panic) => std::panic::resume_unwind(panic),
+            Err(panic) => Taker { seats: Vec::new(), failure: Some(Died::of(NAME, &*panic).into()) },
         }
     }
 }

@@ -3,9 +3,10 @@
 use crate::capture::CaptureError;
 use crate::complete::Totals;
 use crate::control::Progress;
+use crate::died::Died;
 use crate::outlet::{Outlet, Taker};
 use crate::share::Shared;
-use linerate_burst::{Block, Committed, Desc, Flags, Interface, Ledger, Nanos, Pick, Sink};
+use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
 use std::sync::Arc;
 
 /// Frames are gathered into blocks of this size.
@@ -20,6 +21,8 @@ pub(crate) struct Output {
     /// Those of `totals` that `progress` knows of.
     told: Totals,
     failure: Option<CaptureError>,
+    /// Frames may be missing that were selected.
+    is_dead: bool,
 }
 
 /// Where the blocks are.
@@ -34,9 +37,9 @@ impl Output {
     pub fn new(sinks: Vec<Box<dyn Sink>>, ring: Option<Shared>, progress: Arc<Progress>) -> Self {
         let store = match ring {
             None => Store::Private { block: new_block(), outlet: Outlet::new(sinks) },
-            Some(ring) => Store::Shared { ring: Box::new(ring), taker: Taker { sinks, failure: None }, seen: 0 },
+            Some(ring) => Store::Shared { ring: Box::new(ring), taker: Taker::new(sinks), seen: 0 },
         };
-        Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None }
+        Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false }
     }
 
     /// Hands full blocks on while `copy` fills them with the frames that `picks` name: it says how many of them it has dealt
@@ -138,7 +141,7 @@ impl Output {
     pub fn has_failed(&self) -> bool {
         let sinks_have = match &self.store {
             Store::Private { outlet, .. } => outlet.has_failed(),
-            Store::Shared { taker, .. } => taker.failure.is_some(),
+            Store::Shared { ring, taker, .. } => taker.failure.is_some() || ring.has_failed(),
         };
         self.failure.is_some() || sinks_have
     }
@@ -150,20 +153,23 @@ impl Output {
     /// Ends ring and sinks, with the ledger of all before them, and adds their counters to it. Returns what was
     /// noteworthy, and what went wrong, if anything.
     pub fn finish(self, ledger: &mut Ledger) -> (Vec<String>, Option<CaptureError>) {
-        let (mut taker, events) = match self.store {
-            Store::Private { outlet, .. } => (outlet.into_taker(), Vec::new()),
-            Store::Shared { ring, taker, .. } => (taker, ring.finish(ledger)),
-        };
-        let mut failure = self.failure.or(taker.failure.take().map(CaptureError::Sink));
-        for sink in &mut taker.sinks {
-            if let Err(error) = sink.finish(ledger) {
-                failure.get_or_insert(error.into());
+        let missing = ledger.sum(Stage::Select, Kind::Delivered).saturating_sub(self.totals.frames);
+        let missing = if self.is_dead { missing } else { 0 };
+        let (taker, events, ring) = match self.store {
+            Store::Private { outlet, .. } => (outlet.into_taker(), Vec::new(), None),
+            Store::Shared { ring, taker, .. } => {
+                let (events, failure) = ring.finish(ledger);
+                (taker, events, failure)
             }
-        }
-        for sink in &taker.sinks {
-            sink.counters(ledger);
-        }
-        (events, failure)
+        };
+        let sinks = taker.finish(missing, ledger);
+        (events, self.failure.or(ring).or(sinks))
+    }
+
+    /// The thread that fills the block panicked over it.
+    pub fn die(&mut self, died: Died) {
+        self.is_dead = true;
+        self.fail_if(Err(died.into()));
     }
 
     pub fn fail_if(&mut self, result: Result<(), CaptureError>) {

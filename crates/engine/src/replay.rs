@@ -124,13 +124,13 @@ impl Replay {
         let most = match self.memory {
             Memory::IfSmall => SMALL,
             Memory::Whole => available_memory() / 2,
-            Memory::Ahead => return Ok(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
+            Memory::Ahead => return begin(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
         };
         let each_pass_differs = self.edits.rewriting.shift.is_some() && self.loops != 1;
         let mut keeping = Prepare::keeping();
         let holding = if each_pass_differs { &mut keeping } else { &mut prepare };
         match feed::hold(&mut self.open, holding, most, &self.stop)? {
-            Some(batches) if each_pass_differs => Ok(feed::start(Stock::Held(batches), prepare, self.loops)),
+            Some(batches) if each_pass_differs => begin(feed::start(Stock::Held(batches), prepare, self.loops)),
             Some(batches) => Ok(Feed::Held { batches, at: 0, passes: Passes::new(self.loops) }),
             None if self.memory == Memory::Whole => Err(PortError::broken(
                 "replay",
@@ -139,13 +139,18 @@ impl Replay {
                     most >> 20
                 ),
             )),
-            None => Ok(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
+            None => begin(feed::start(Stock::File(self.take_open()), prepare, self.loops)),
         }
     }
 
     fn take_open(&mut self) -> Open {
         std::mem::replace(&mut self.open, Box::new(|| Err(PortError::broken("replay", "is open already"))))
     }
+}
+
+/// A feed that has a thread of its own.
+fn begin(feed: std::io::Result<Feed>) -> Result<Feed, PortError> {
+    feed.map_err(|error| PortError::broken("replay", format!("no thread can be started to read ahead: {error}")))
 }
 
 /// Memory that can be used without pushing others out (`MemAvailable` of proc_meminfo(5)); all there is where nothing says.

@@ -3,8 +3,10 @@
 mod accounts;
 
 use self::accounts::Accounts;
+use crate::capture::CaptureError;
 use crate::clock;
 use crate::control::Stop;
+use crate::died::{Died, survive};
 use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
 use linerate_share::{Access, Door, Error, Visitor, Writer};
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct Sharing {
     door: Door,
 }
 
+/// The thread of the door.
+const DOOR: &str = "linerate-door";
 /// How long the door waits for somebody before it looks whether it should close.
 const DOOR_NAP: Duration = Duration::from_millis(20);
 /// How long those wait who come while more knock than the door deals with at once, so that strangers do not decide how much of
@@ -92,16 +96,25 @@ pub(crate) struct Shared {
 
 struct DoorThread {
     close: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<(), Died>>>,
+}
+
+impl DoorThread {
+    /// Whether the thread is gone, though nobody closed the door.
+    fn is_dead(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Nobody comes in any more; of what the thread had died, if it had.
+    fn close(&mut self) -> Option<Died> {
+        self.close.store(true, Ordering::Relaxed);
+        self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(DOOR, &*panic))).err()
+    }
 }
 
 impl Drop for DoorThread {
     fn drop(&mut self) {
-        self.close.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic there was told already, and concerns nobody else.
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 
@@ -112,7 +125,7 @@ impl Shared {
         let (let_in, visitors) = channel();
         let close = Arc::new(AtomicBool::new(false));
         let closed = Arc::clone(&close);
-        let watch = move || {
+        let mut watch = move || {
             while !closed.load(Ordering::Relaxed) {
                 door.wait(DOOR_NAP);
                 for visitor in door.step(clock::now()) {
@@ -124,7 +137,7 @@ impl Shared {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("linerate-door".into()).spawn(watch)?;
+        let thread = std::thread::Builder::new().name(DOOR.into()).spawn(move || survive(&mut watch))?;
         let mut shared = Shared {
             name: options.name,
             writer,
@@ -138,12 +151,17 @@ impl Shared {
             tired: false,
             accounts: Accounts::default(),
         };
-        while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() {
+        while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() && !shared.has_failed() {
             std::thread::sleep(HOLD_NAP);
             shared.tick(clock::now());
         }
         shared.until = duration.map(|duration| Instant::now() + duration);
         Ok(shared)
+    }
+
+    /// Whether nobody is let in any more, by a bug.
+    pub fn has_failed(&self) -> bool {
+        self.door.is_dead()
     }
 
     /// The block to fill, with what is said about it; `None` when every block is in use.
@@ -230,18 +248,17 @@ impl Shared {
         self.accounts.lost_meanwhile(new);
     }
 
-    /// Ends the stream; readers have a while to finish. Adds what was counted.
-    pub fn finish(mut self, ledger: &mut Ledger) -> Vec<String> {
+    /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
+    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<CaptureError>) {
         self.writer.close_block();
         let committed = self.writer.committed();
         let account = ledger.account(Stage::Share, &self.name);
         account.add(Count::ShareReceived, committed + self.no_block).add(Count::Shared, committed);
         account.add(Count::NoBlock, self.no_block);
-        // Nobody comes in any more.
-        self.door = DoorThread { close: Arc::new(AtomicBool::new(true)), thread: None };
+        let died = self.door.close();
         self.writer.end();
         self.say_farewell();
-        self.accounts.close(&self.writer.readers(), ledger)
+        (self.accounts.close(&self.writer.readers(), ledger), died.map(CaptureError::Died))
     }
 
     /// Waits until readers have finished what was promised to them, or seem not to.

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::control::{Progress, Stop};
+use crate::died::survive;
 use crate::sender::{Account, Limits, Sender, Timing};
 use linerate_burst::{Count, Ledger, Nanos};
 use linerate_generate::stream::{Mark, StreamSet, Wrong};
@@ -204,7 +205,8 @@ impl Work {
         if due >= self.end {
             return Ok(false);
         }
-        let burst = self.traffic.offer((now.0 - start.0).min(self.end - 1), now);
+        let offered = self.traffic.offer((now.0 - start.0).min(self.end - 1), now);
+        let burst = offered.map_err(|bug| PortError::broken("generate", format!("a frame cannot be made: {bug}")))?;
         let done = sender.send(0, burst, now)?;
         if self.paced {
             let late = burst.descs()[..done].iter().map(|desc| now.0.saturating_sub(desc.time.0 + self.put_off));
@@ -233,11 +235,14 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
         let mut work =
             Work { traffic: part, start, put_off: 0, end, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
         std::thread::sleep(start.since(clock::now()));
-        let result = sender.run(
-            &mut work,
-            |sender, work| work.step(sender, &run.watch),
-            |work, span| work.put_off += span.as_nanos() as u64,
-        );
+        let sending = || {
+            sender.run(
+                &mut work,
+                |sender, work| work.step(sender, &run.watch),
+                |work, span| work.put_off += span.as_nanos() as u64,
+            )
+        };
+        let result = survive(sending).unwrap_or_else(|died| Err(died.at("generate")));
         if result.is_err() {
             // The others would go on alone.
             run.stop.request();

@@ -18,7 +18,7 @@ use crate::{Part, Run, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
-use linerate_burst::{Burst, Desc, Nanos};
+use linerate_burst::{Burst, Desc, Misplaced, Nanos};
 
 /// What one sender of a set of streams has to send.
 ///
@@ -30,7 +30,7 @@ use linerate_burst::{Burst, Desc, Nanos};
 /// #     shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
 /// let mut traffic = Traffic::new(&set, Part::WHOLE)?;
-/// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000));
+/// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000)).unwrap();
 /// assert_eq!(burst.len(), 3, "a frame each microsecond, the first one at 0");
 /// traffic.consume(3);
 /// assert_eq!((traffic.next_due(), traffic.sent_per_stream()), (Some(3_000), &[3][..]));
@@ -110,7 +110,10 @@ impl Traffic {
 
     /// The frames that are due `elapsed` nanoseconds after the start, or the first of them, at `now` (UTC). What was offered and
     /// not consumed is offered again as it was. Trailers say `now`; descs say when the frame is due, or `now` at top speed.
-    pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Burst<'_> {
+    ///
+    /// # Errors
+    /// A frame was made where there is no memory for it: a bug here. It will not go away by asking again.
+    pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Result<Burst<'_>, Misplaced> {
         if self.consumed == self.made {
             self.refill(elapsed, now);
         }
@@ -118,7 +121,9 @@ impl Traffic {
             Source::Fresh(fresh) => fresh.memory(),
             Source::Kept(kept) => kept.memory(),
         };
-        Burst::over(memory, &self.descs[self.consumed..self.made]).unwrap_or(Burst::EMPTY)
+        let burst = Burst::over(memory, &self.descs[self.consumed..self.made]);
+        debug_assert!(burst.is_ok(), "{burst:?} of {} bytes", memory.len());
+        burst
     }
 
     /// The first `frames` of what was offered last were sent.
@@ -176,5 +181,36 @@ impl Traffic {
         } else {
             descs.iter_mut().for_each(|desc| desc.time = now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rate;
+    use crate::stream::{Mark, Next, Order, Selector, Shape, Stream, Variant};
+    use crate::trailer::Key;
+
+    #[test]
+    fn a_frame_without_memory_is_an_error_and_not_nothing_to_send() {
+        let stream = Stream {
+            name: "one".into(),
+            id: 0,
+            variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
+            size: Selector::ONE,
+            selectors: Vec::new(),
+            rate: Rate::Frames(1e6),
+            shape: Shape::Even,
+            count: Some(10),
+            next: Next::Following,
+            mark: Mark::None,
+        };
+        let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
+        let mut traffic = Traffic::new(&set, Part::WHOLE).unwrap();
+        assert_eq!(traffic.offer(2_000, Nanos(1)).unwrap().len(), 3);
+        traffic.descs[1].offset = u32::MAX - 60;
+        let offered = std::panic::catch_unwind(move || traffic.offer(2_000, Nanos(1)).map(|burst| burst.len()));
+        // Where bugs are looked for it is a panic.
+        assert!(if cfg!(debug_assertions) { offered.is_err() } else { offered.unwrap().is_err() });
     }
 }

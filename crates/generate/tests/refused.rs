@@ -152,7 +152,7 @@ proptest! {
         if set.check().is_ok() {
             let mut traffic = Traffic::new(&set, Part::WHOLE).unwrap();
             for _ in 0..3 {
-                let shown = traffic.offer(u64::MAX >> dice.below(64), linerate_burst::Nanos(dice.roll())).len();
+                let shown = traffic.offer(u64::MAX >> dice.below(64), linerate_burst::Nanos(dice.roll())).unwrap().len();
                 traffic.consume(shown);
             }
             for stream in &set.streams {

@@ -42,7 +42,7 @@ fn compare(
             elapsed += dice.below(100_000);
             made = START + elapsed;
         }
-        let burst = traffic.offer(elapsed, Nanos(START + elapsed));
+        let burst = traffic.offer(elapsed, Nanos(START + elapsed)).unwrap();
         let due = slots[done..].iter().take_while(|slot| slot.due <= elapsed).count();
         let shown = burst.len();
         prop_assert!(shown <= due && (due == 0 || shown > 0) && (left == 0 || shown == left));

@@ -191,6 +191,14 @@ pub enum PortError {
         /// What failed and what to do about it.
         reason: String,
     },
+    /// What was asked for is nothing that a port can be: nothing was opened.
+    #[error("{port}: {reason}")]
+    Wrong {
+        /// Which port, as the user wrote it.
+        port: String,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
     /// The port does not make these frames itself.
     #[error("{port}: {reason}")]
     Unable {
@@ -205,5 +213,10 @@ impl PortError {
     /// A [`PortError::Broken`].
     pub fn broken(port: impl Into<String>, reason: impl Into<String>) -> Self {
         PortError::Broken { port: port.into(), reason: reason.into() }
+    }
+
+    /// A [`PortError::Wrong`].
+    pub fn wrong(port: impl Into<String>, reason: impl Into<String>) -> Self {
+        PortError::Wrong { port: port.into(), reason: reason.into() }
     }
 }

@@ -93,7 +93,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     let Some(text) = spec.option("offset") else { return (backend.open_rx)(spec, options) };
     let offset_ns = parse_offset(text).ok_or_else(|| {
         let reason = format!("offset={text} is no span of time (as in 250, -1.5us, 3ms; nanoseconds where no unit is)");
-        PortError::broken(spec.to_string(), reason)
+        PortError::wrong(spec.to_string(), reason)
     })?;
     let mut spec = spec.clone();
     spec.options.retain(|(key, _)| key != "offset");
@@ -121,6 +121,6 @@ pub fn sends_into_interface(scheme: &str) -> bool {
 fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {
     BACKENDS.iter().find(|backend| backend.scheme == spec.scheme).ok_or_else(|| {
         let known: Vec<&str> = BACKENDS.iter().map(|backend| backend.scheme).collect();
-        PortError::broken(spec.to_string(), format!("no backend {:?}; there are {}", spec.scheme, known.join(", ")))
+        PortError::wrong(spec.to_string(), format!("no backend {:?}; there are {}", spec.scheme, known.join(", ")))
     })
 }

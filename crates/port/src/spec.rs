@@ -41,7 +41,7 @@ impl Spec {
             _ => (target, None),
         };
         if target.is_empty() {
-            return Err(PortError::broken(text, "a port is scheme:target, and nothing stands behind the colon"));
+            return Err(PortError::wrong(text, "a port is scheme:target, and nothing stands behind the colon"));
         }
         Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues, options })
     }
@@ -74,7 +74,7 @@ impl Spec {
             Some((key, _)) => {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 let reason = format!("no option {key:?}; the {} backend has: {known}", self.scheme);
-                Err(PortError::broken(self.to_string(), reason))
+                Err(PortError::wrong(self.to_string(), reason))
             }
         }
     }
@@ -84,7 +84,7 @@ impl Spec {
         self.option(key).map_or(Ok(default), |text| {
             parse_size(text).ok_or_else(|| {
                 let reason = format!("{key}={text} is not a number (as in 4096, 64KiB, 64MiB)");
-                PortError::broken(self.to_string(), reason)
+                PortError::wrong(self.to_string(), reason)
             })
         })
     }
@@ -161,7 +161,7 @@ fn parse_options(port: &str, text: &str) -> Result<Vec<(String, String)>, PortEr
     text.split('&')
         .map(|pair| match pair.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            _ => Err(PortError::broken(port, format!("{pair:?} is not key=value"))),
+            _ => Err(PortError::wrong(port, format!("{pair:?} is not key=value"))),
         })
         .collect()
 }
@@ -170,7 +170,7 @@ fn parse_queues(port: &str, text: &str) -> Result<(u32, u32), PortError> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-        _ => Err(PortError::broken(port, format!("queues are @N or @FIRST-LAST, not @{text}"))),
+        _ => Err(PortError::wrong(port, format!("queues are @N or @FIRST-LAST, not @{text}"))),
     }
 }
 

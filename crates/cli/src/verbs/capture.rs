@@ -13,6 +13,7 @@ use super::inputs::{are_live, check_output, is_file};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
+use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
 use anyhow::Context;
@@ -267,7 +268,7 @@ impl Args {
             } else {
                 show_document(&document)?;
             }
-        } else if !self.quiet {
+        } else if !self.quiet && !is_void(&report.ledger, report.failure.as_ref()) {
             tell(summary(report));
         }
         if let Some(failure) = &report.failure {

@@ -13,6 +13,7 @@ use super::inputs::are_live;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
+use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_line, shown, tell};
 use linerate_engine::{CheckWatch, Checking, CountReport, Counting, Selection, Stop, Waiting, Watch};
@@ -216,7 +217,7 @@ impl Args {
     fn conclude(&self, asked: &Asked, subject: &Subject, report: &CountReport) -> anyhow::Result<Exit> {
         if self.json {
             show_line(&SummaryJson::new(subject, &asked.filter, self.protocols, report))?;
-        } else {
+        } else if !is_void(&report.ledger, report.failure.as_ref()) {
             show(text::summary(subject, self.protocols, report));
         }
         if let Some(failure) = &report.failure {

@@ -18,6 +18,7 @@ use super::inputs::{are_live, check_output};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
+use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
@@ -216,7 +217,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         } else {
             show_line(&document)?;
         }
-    } else {
+    } else if !is_void(&report.ledger, report.failure.as_ref()) {
         let text = text::summary(&report, &totals) + &totals.told();
         if is_mixed {
             tell(text);

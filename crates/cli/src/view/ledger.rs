@@ -75,6 +75,18 @@ impl LedgerJson {
     }
 }
 
+/// What was noteworthy, a line each. What ended the run has a line of its own, behind all others.
+pub fn events(events: &[String], failure: Option<&impl ToString>) -> String {
+    let failure = failure.map(ToString::to_string);
+    let told = events.iter().filter(|event| Some(*event) != failure.as_ref());
+    told.map(|event| format!("  {}\n", shown(event))).collect()
+}
+
+/// Whether the run failed before there was a frame: then why says it all.
+pub fn is_void(ledger: &Ledger, failure: Option<&impl ToString>) -> bool {
+    failure.is_some() && ledger.accounts().iter().all(|account| account.sum(Kind::Received) == 0)
+}
+
 /// The ledger as lines for people: a table, then what explains it.
 pub fn print(ledger: &Ledger, quiesced: bool) -> String {
     let mut rows = table(&["stage", "of", "received", "delivered", "refused", "lost", ""], 2);

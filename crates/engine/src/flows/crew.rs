@@ -2,10 +2,12 @@
 
 use super::meters::Meters;
 use super::worker::{Hired, Load, Shared, Worker, block};
+use crate::died::{Died, survive};
 use linerate_burst::{Block, Burst, Desc, Finish, Interface, Nanos, Pick};
 use linerate_meter::{Config, Counts, PacketTime, Records, Spread};
 use linerate_wire::Link;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(super) struct Crew<'a> {
     links: Arc<[Option<Link>]>,
     /// Whether whole frames count.
     whole: bool,
+    /// Whether a worker is no more.
+    failed: Arc<AtomicBool>,
 }
 
 struct Place<'a> {
@@ -64,7 +68,7 @@ impl<'scope> Crew<'scope> {
     pub fn own(meters: Meters, records: &'scope mut dyn Records) -> Self {
         let Meters { config, mut meters } = meters;
         let hand = Hand::Own(Box::new(Worker::following(meters.remove(0))), records);
-        Crew::new(vec![Place::new(hand, block())], &config)
+        Crew::new(vec![Place::new(hand, block())], &config, Arc::default())
     }
 
     /// A worker for each meter, ready for frames, each in a thread of its own.
@@ -77,16 +81,17 @@ impl<'scope> Crew<'scope> {
         records: &'env Shared<'_>,
     ) -> std::io::Result<Self> {
         let Meters { config, meters } = meters;
+        let failed = Arc::default();
         let hired: std::io::Result<Vec<Hired<'scope>>> =
-            meters.into_iter().map(|meter| Hired::start(scope, meter, records)).collect();
+            meters.into_iter().map(|meter| Hired::start(scope, meter, records, &failed)).collect();
         let place = |worker: Hired<'scope>| {
             let block = worker.block().unwrap_or_else(block);
             Place::new(Hand::Hired(worker), block)
         };
-        Ok(Crew::new(hired?.into_iter().map(place).collect(), &config))
+        Ok(Crew::new(hired?.into_iter().map(place).collect(), &config, failed))
     }
 
-    fn new(workers: Vec<Place<'scope>>, config: &Config) -> Self {
+    fn new(workers: Vec<Place<'scope>>, config: &Config, failed: Arc<AtomicBool>) -> Self {
         Crew {
             spread: Spread::new(config, workers.len()),
             workers,
@@ -95,7 +100,13 @@ impl<'scope> Crew<'scope> {
             bytes: 0,
             links: Arc::new([]),
             whole: config.checksums,
+            failed,
         }
+    }
+
+    /// Whether frames of a worker go nowhere any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Takes up interfaces that are new.
@@ -141,22 +152,24 @@ impl<'scope> Crew<'scope> {
         &self.time
     }
 
-    /// Hands over all that was copied and ends all flows.
-    pub fn finish(mut self) -> (Counts, Vec<Load>) {
-        for place in &mut self.workers {
-            place.hand_over(&self.links, self.time.now());
-        }
+    /// Hands over all that was copied and ends all flows, unless this thread `died` over them.
+    pub fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
+        let died = died.or_else(|| {
+            let rest = || self.workers.iter_mut().for_each(|place| place.hand_over(&self.links, self.time.now()));
+            survive(rest).err()
+        });
         let last = self.time.latest();
-        let (mut counts, mut loads) = (Counts::default(), Vec::new());
+        let (mut counts, mut loads, mut first) = (Counts::default(), Vec::new(), died.clone());
         for place in self.workers {
-            let (own, load) = match place.hand {
-                Hand::Own(worker, records) => worker.finish(last, records),
+            let done = match place.hand {
+                Hand::Own(worker, records) => worker.finish(last, records, died.clone()),
                 Hand::Hired(worker) => worker.finish(last),
             };
-            counts = counts.plus(&own);
-            loads.push(load);
+            counts = counts.plus(&done.counts);
+            loads.push(done.load);
+            first = first.or(done.died);
         }
-        (counts, loads)
+        (counts, loads, first)
     }
 
     /// Finds the worker of each frame.

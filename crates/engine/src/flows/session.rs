@@ -6,10 +6,11 @@ use super::worker::{Load, Worker};
 use super::{Course, FlowsReport};
 use crate::capture::{CaptureError, learn};
 use crate::control::Progress;
+use crate::died::{Died, survive};
 use crate::lanes::{Lanes, Shown, Table, recycle};
 use crate::rounds::{Round, Rounds};
 use crate::select::{Selection, Selector};
-use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick, Stage};
+use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_meter::{Counts, Records};
 use linerate_wire::Link;
@@ -74,13 +75,14 @@ impl<'a> Session<'a> {
     }
 
     pub fn run(mut self) -> FlowsReport {
-        while self.round() {}
-        self.finish()
+        let died = survive(|| while self.round() {}).err();
+        self.finish(died)
     }
 
     /// Takes what is ready; false when there is nothing more to come.
     fn round(&mut self) -> bool {
-        let enough = self.failure.is_some() || self.selector.is_full();
+        let has_failed = matches!(&self.meters, Hands::Crew(crew) if crew.has_failed());
+        let enough = self.failure.is_some() || has_failed || self.selector.is_full();
         self.rounds.detach_if(enough, &mut self.lanes);
         let now = self.lanes.look_at_clock();
         let round = self.take_frames(now);
@@ -165,20 +167,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn finish(mut self) -> FlowsReport {
+    fn finish(mut self, died: Option<Died>) -> FlowsReport {
         self.lanes.detach();
         let time = match &self.meters {
             Hands::Here(worker, _) => worker.time(),
             Hands::Crew(crew) => crew.time(),
         };
         let (far_frames, time_jumps) = (time.far_frames(), time.jumps());
-        let (counts, workers): (Counts, Vec<Load>) = match self.meters {
+        let (counts, workers, died): (Counts, Vec<Load>, Option<Died>) = match self.meters {
             Hands::Here(worker, records) => {
                 let last = worker.latest();
-                let (counts, load) = worker.finish(last, records);
-                (counts, vec![load])
+                let done = worker.finish(last, records, died);
+                (done.counts, vec![done.load], done.died)
             }
-            Hands::Crew(crew) => crew.finish(),
+            Hands::Crew(crew) => crew.finish(died),
         };
         let mut ledger = Ledger::new();
         self.lanes.counters(&mut ledger);
@@ -186,6 +188,13 @@ impl<'a> Session<'a> {
             self.lanes.merge_counters(merge, &mut ledger);
         }
         self.selector.counters(ledger.account(Stage::Select, ""));
+        if let Some(died) = died {
+            let selected = ledger.sum(Stage::Select, Kind::Delivered);
+            let account = ledger.account(Stage::Write, "flows");
+            account.add(Count::WriteReceived, selected).add(Count::Written, counts.frames.min(selected));
+            account.add(Count::OutputDied, selected.saturating_sub(counts.frames));
+            self.failure.get_or_insert(died.into());
+        }
         FlowsReport {
             counts,
             far_frames,

@@ -1,8 +1,10 @@
 //! A meter, and the thread that it may have of its own.
 
+use crate::died::{Died, survive};
 use linerate_burst::{Block, Burst, Nanos};
 use linerate_meter::{Counts, Flow, Meter, PacketTime, Records};
 use linerate_wire::Link;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -51,12 +53,13 @@ impl Worker {
         self.meter.counts()
     }
 
-    /// Ends all flows; `last` is the time of the last frame of the run.
-    pub fn finish(mut self, last: Nanos, records: &mut dyn Records) -> (Counts, Load) {
-        self.timed(|meter| meter.finish(last, records));
+    /// Ends all flows, unless it `died` before; `last` is the time of the last frame of the run.
+    pub fn finish(mut self, last: Nanos, records: &mut dyn Records, died: Option<Died>) -> Done {
+        let end = || self.timed(|meter| meter.finish(last, records));
+        let died = if died.is_none() { survive(end).err() } else { died };
         let counts = *self.counts();
         let Counts { frames, bytes, begun: flows, .. } = counts;
-        (counts, Load { frames, bytes, flows, busy: self.busy })
+        Done { counts, load: Load { frames, bytes, flows, busy: self.busy }, died }
     }
 
     pub fn latest(&self) -> Nanos {
@@ -75,6 +78,8 @@ impl Worker {
     }
 }
 
+/// The threads.
+const NAME: &str = "linerate-meter";
 /// Blocks that go round between a worker and whoever fills them. More of them would bear longer pauses, and lie outside
 /// of the caches.
 const BLOCKS: usize = 6;
@@ -91,7 +96,16 @@ pub(super) type Shared<'a> = Mutex<&'a mut (dyn Records + Send)>;
 pub(super) struct Hired<'scope> {
     jobs: SyncSender<Job>,
     empty: Receiver<Block>,
-    thread: ScopedJoinHandle<'scope, (Counts, Load)>,
+    thread: ScopedJoinHandle<'scope, Done>,
+    failed: Arc<AtomicBool>,
+}
+
+/// What a worker leaves.
+pub(super) struct Done {
+    pub counts: Counts,
+    pub load: Load,
+    /// Of what it died, if it did; the counts are those of before.
+    pub died: Option<Died>,
 }
 
 enum Job {
@@ -115,23 +129,30 @@ impl<'scope> Hired<'scope> {
         scope: &'scope Scope<'scope, 'env>,
         meter: Meter,
         records: &'env Shared<'_>,
+        failed: &Arc<AtomicBool>,
     ) -> std::io::Result<Self> {
         let (jobs, taken) = sync_channel(BLOCKS + 1);
+        let has_failed = Arc::clone(failed);
         let (back, empty) = sync_channel(BLOCKS);
         let work = move || {
             for _ in 0..BLOCKS {
                 // Whoever waits for them is still there.
                 let _ = back.send(block());
             }
-            run(Worker::following(meter), &taken, &back, Batch { flows: Vec::with_capacity(RECORDS), records })
+            let batch = Batch { flows: Vec::with_capacity(RECORDS), records };
+            run(Worker::following(meter), &taken, &back, batch, &has_failed)
         };
-        let thread = Builder::new().name("linerate-meter".into()).spawn_scoped(scope, work)?;
-        Ok(Hired { jobs, empty, thread })
+        let thread = Builder::new().name(NAME.into()).spawn_scoped(scope, work)?;
+        Ok(Hired { jobs, empty, thread, failed: Arc::clone(failed) })
     }
 
     /// Waits for an empty block; `None` if the worker is gone, which happens in a panic alone.
     pub fn block(&self) -> Option<Block> {
-        self.empty.recv().ok()
+        let block = self.empty.recv().ok();
+        if block.is_none() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        block
     }
 
     /// Hands frames over.
@@ -141,22 +162,39 @@ impl<'scope> Hired<'scope> {
     }
 
     /// Waits until all frames are metered, and ends all flows.
-    pub fn finish(self, last: Nanos) -> (Counts, Load) {
+    pub fn finish(self, last: Nanos) -> Done {
         let _ = self.jobs.send(Job::End(last));
         drop((self.jobs, self.empty));
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.thread.join().unwrap_or_else(|panic| Done {
+            counts: Counts::default(),
+            load: Load::default(),
+            died: Some(Died::of(NAME, &*panic)),
+        })
     }
 }
 
-/// What a thread does.
-fn run(mut worker: Worker, jobs: &Receiver<Job>, back: &SyncSender<Block>, mut batch: Batch<'_, '_>) -> (Counts, Load) {
+/// What a thread does. Once it has died it gives blocks back as they come: the run is about to end, and counts their frames.
+fn run(
+    mut worker: Worker,
+    jobs: &Receiver<Job>,
+    back: &SyncSender<Block>,
+    mut batch: Batch<'_, '_>,
+    has_failed: &AtomicBool,
+) -> Done {
     let mut last = worker.latest();
+    let mut died = None;
     for job in jobs {
         match job {
             Job::Frames(mut block, links, now) => {
-                worker.take(block.burst(), &links, &mut batch);
-                worker.expire(now, &mut batch);
-                batch.hand_over();
+                if died.is_none() {
+                    let meter = || {
+                        worker.take(block.burst(), &links, &mut batch);
+                        worker.expire(now, &mut batch);
+                        batch.hand_over();
+                    };
+                    died = survive(meter).err();
+                    has_failed.fetch_or(died.is_some(), Ordering::Relaxed);
+                }
                 block.clear();
                 // At the end nobody wants it back.
                 let _ = back.send(block);
@@ -164,9 +202,11 @@ fn run(mut worker: Worker, jobs: &Receiver<Job>, back: &SyncSender<Block>, mut b
             Job::End(time) => last = time,
         }
     }
-    let result = worker.finish(last, &mut batch);
-    batch.hand_over();
-    result
+    let mut done = worker.finish(last, &mut batch, died);
+    if done.died.is_none() {
+        done.died = survive(|| batch.hand_over()).err();
+    }
+    done
 }
 
 /// Keeps a few records, so that workers seldom meet where they hand them over.

@@ -3,6 +3,7 @@
 use super::Open;
 use super::prepare::{Batch, Prepare};
 use crate::control::Stop;
+use crate::died::survive;
 use crate::wait::wait_for;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_port::{PortError, RxPort, RxQueue};
@@ -143,7 +144,10 @@ pub(super) enum Stock {
 }
 
 /// Starts a thread that makes batches, `loops` times (0: without end) from the beginning.
-pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> Feed {
+///
+/// # Errors
+/// If there can be no more threads.
+pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Result<Feed> {
     let (sender, batches) = sync_channel(AHEAD);
     let (spare, spares) = channel();
     let (filled, over) = (Arc::new(AtomicBool::new(false)), Stop::new());
@@ -157,8 +161,16 @@ pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> Feed {
         filled: Arc::clone(&filled),
         over: over.clone(),
     };
-    std::thread::spawn(move || maker.run(stock, Passes::new(loops)));
-    Feed::Ahead(Box::new(Ahead { batches, current: None, spare, filled, over }))
+    let (tell, done) = (maker.sender.clone(), Arc::clone(&filled));
+    let make = move || {
+        if let Err(died) = survive(|| maker.run(stock, Passes::new(loops))) {
+            done.store(true, Ordering::Relaxed);
+            // Whoever sends may have ended before.
+            let _ = tell.send(Err(died.at("replay")));
+        }
+    };
+    std::thread::Builder::new().name("linerate-ahead".into()).spawn(make)?;
+    Ok(Feed::Ahead(Box::new(Ahead { batches, current: None, spare, filled, over })))
 }
 
 /// Reads a recording into memory; `None` if that takes more than `most` bytes.

@@ -6,6 +6,7 @@
 use super::feed::{Feed, Turn};
 use super::{Replay, ReplayReport};
 use crate::clock;
+use crate::died::survive;
 use crate::sender::{Limits, Sender};
 use linerate_burst::{Count, Nanos};
 use linerate_generate::{Pacing, Rate, Schedule};
@@ -55,7 +56,8 @@ impl Session {
         let mut sender = Sender::new(replay.ports, limits);
         let failure = failed.or_else(|| {
             let put_off = |session: &mut Session, span| session.schedule.put_off(span);
-            sender.run(&mut session, |sender, session| session.go_on(sender), put_off).err()
+            let run = || sender.run(&mut session, |sender, session| session.go_on(sender), put_off).err();
+            survive(run).unwrap_or_else(|died| Some(died.at("replay")))
         });
         session.report(sender, failure)
     }

@@ -79,13 +79,13 @@ fn split(spec: &Spec) -> Result<(Faults, Spec), PortError> {
     for (key, value) in &spec.options {
         match key.strip_prefix(FOR_PORT) {
             Some(key) => rest.push((key.to_owned(), value.clone())),
-            None if faults.set(key, value).map_err(|reason| PortError::broken(spec.to_string(), reason))? => {}
+            None if faults.set(key, value).map_err(|reason| PortError::wrong(spec.to_string(), reason))? => {}
             None => rest.push((key.clone(), value.clone())),
         }
     }
     let inner = spec.wrapped(rest);
     if inner.target.is_empty() {
-        return Err(PortError::broken(spec.to_string(), "which port? as in faulty:packet:eth0?drop=1%"));
+        return Err(PortError::wrong(spec.to_string(), "which port? as in faulty:packet:eth0?drop=1%"));
     }
     Ok((faults, inner))
 }

@@ -85,7 +85,7 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
         None | Some("keep") => false,
         Some("now") => true,
         Some(other) => {
-            return Err(PortError::broken(spec.to_string(), format!("stamp={other}: it is keep or now")));
+            return Err(PortError::wrong(spec.to_string(), format!("stamp={other}: it is keep or now")));
         }
     };
     let queues = wires(spec)?.into_iter().map(|wire| {
@@ -264,7 +264,7 @@ fn wires(spec: &Spec) -> Result<Vec<Arc<Wire>>, PortError> {
     spec.allow_options(OPTIONS)?;
     let (first, last) = spec.queues.unwrap_or((0, 0));
     if last >= MAX_QUEUES {
-        return Err(PortError::broken(spec.to_string(), format!("memory ports have at most {MAX_QUEUES} queues")));
+        return Err(PortError::wrong(spec.to_string(), format!("memory ports have at most {MAX_QUEUES} queues")));
     }
     let blocks = spec.number("blocks", BLOCKS)?.clamp(1, 1024) as usize;
     let mut open = WIRES.lock().unwrap_or_else(PoisonError::into_inner);

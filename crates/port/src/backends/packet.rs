@@ -129,12 +129,12 @@ impl Wanted {
             None | Some("in") => false,
             Some("inout") => true,
             Some(other) => {
-                return Err(PortError::broken(spec.to_string(), format!("direction={other}: it is in or inout")));
+                return Err(PortError::wrong(spec.to_string(), format!("direction={other}: it is in or inout")));
             }
         };
         if let Some((first, last)) = spec.queues {
             let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
-            return Err(PortError::broken(spec.to_string(), reason));
+            return Err(PortError::wrong(spec.to_string(), reason));
         }
         Ok(Wanted {
             lanes: lanes as u32,

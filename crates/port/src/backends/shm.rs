@@ -24,24 +24,24 @@ const MOST: usize = 1024;
 pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     spec.allow_options(&["mode", "slots", "trust"])?;
     let name = spec.to_string();
-    let broken = |reason: String| PortError::broken(&name, reason);
+    let wrong = |reason: String| PortError::wrong(&name, reason);
     let lossless = match spec.option("mode") {
         None => options.lossless,
         Some("lossless") => true,
         Some("lossy") => false,
-        Some(other) => return Err(broken(format!("mode={other}: it is lossless or lossy"))),
+        Some(other) => return Err(wrong(format!("mode={other}: it is lossless or lossy"))),
     };
     let trust = match spec.option("trust") {
         None | Some("no") => false,
         Some("yes") => true,
-        Some(other) => return Err(broken(format!("trust={other}: it is yes or no"))),
+        Some(other) => return Err(wrong(format!("trust={other}: it is yes or no"))),
     };
     if spec.queues.is_some() {
-        return Err(broken("a ring has one queue: leave @ out".into()));
+        return Err(wrong("a ring has one queue: leave @ out".into()));
     }
     let quota = u32::try_from(spec.number("slots", 0)?).unwrap_or(u32::MAX);
     let attach = Attach { lossless, quota, trust, name: "linerate".into(), ..Attach::default() };
-    let reader = attach.to(&spec.target).map_err(|error| broken(error.to_string()))?;
+    let reader = attach.to(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
     let notes = vec![format!(
         "attached to pid {}, {}",
         reader.writer(),

@@ -68,7 +68,7 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
 /// Refuses: this backend only sends.
 pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
     let reason = format!("xdp-live only sends; receive with xdp:{0} or packet:{0}", spec.target);
-    Err(PortError::broken(spec.to_string(), reason))
+    Err(PortError::wrong(spec.to_string(), reason))
 }
 
 /// Opens an interface to send to.
@@ -76,7 +76,7 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
     spec.allow_options(OPTIONS)?;
     if spec.queues.is_some() {
         let reason = "the kernel sends from the processor that the thread runs on; leave the @ out";
-        return Err(PortError::broken(spec.to_string(), reason));
+        return Err(PortError::wrong(spec.to_string(), reason));
     }
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;

@@ -82,7 +82,7 @@ fn measure(effort: Effort, case: &str, mut traffic: Traffic, bytes: f64) -> Row 
 fn make(traffic: &mut Traffic, frames: usize) -> u64 {
     let mut made = 0;
     while made < frames {
-        let burst = traffic.offer(0, Nanos(made as u64));
+        let burst = traffic.offer(0, Nanos(made as u64)).expect("frames lie in their memory");
         let shown = black_box(burst).len();
         traffic.consume(shown);
         made += shown;

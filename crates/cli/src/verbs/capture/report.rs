@@ -4,7 +4,6 @@ use super::Asked;
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::{Rates, frames_per_second, grouped};
-use crate::view::terminal::shown;
 use linerate_burst::{Kind, Stage};
 use linerate_engine::CaptureReport;
 use linerate_engine::select::imbalance;
@@ -14,10 +13,7 @@ use serde::Serialize;
 pub fn summary(report: &CaptureReport) -> String {
     let seconds = report.elapsed.as_secs_f64();
     let rates = Rates::new(report.frames, report.wire_bytes, seconds);
-    let mut text = String::new();
-    for event in &report.events {
-        text += &format!("  {}\n", shown(event));
-    }
+    let mut text = ledger::events(&report.events, report.failure.as_ref());
     text += &format!(
         "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",
         grouped(report.frames),

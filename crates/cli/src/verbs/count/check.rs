@@ -6,7 +6,7 @@ use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::streams::{self as view, ClockJson};
-use crate::view::terminal::{fail, show, show_line, shown, tell};
+use crate::view::terminal::{fail, show, show_line, tell};
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{Options, Report, StreamRow, Summary, Totals};
@@ -69,7 +69,7 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
     let streams = report.check.report(None);
     if args.json {
         print_json(args, report, &streams)?;
-    } else {
+    } else if !ledger::is_void(&report.ledger, report.failure.as_ref()) {
         show(text(args, report, &streams));
     }
     if let Some(failure) = &report.failure {
@@ -191,7 +191,7 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 }
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
-    let mut text: String = report.events.iter().map(|event| format!("  {}\n", shown(event))).collect();
+    let mut text = ledger::events(&report.events, report.failure.as_ref());
     let summary = streams.summary();
     text += &view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
     text + &view::remarks(&report.interfaces, &report.ledger, &summary)

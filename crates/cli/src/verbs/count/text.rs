@@ -4,7 +4,6 @@ use super::rows::{Place, Subject};
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
-use crate::view::terminal::shown;
 use linerate_engine::CountReport;
 use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
 use linerate_generate::rate::FCS;
@@ -12,7 +11,7 @@ use linerate_generate::rate::FCS;
 /// The summary at the end.
 pub(super) fn summary(subject: &Subject, protocols: bool, report: &CountReport) -> String {
     let counts = &report.counts;
-    let mut text: String = report.events.iter().map(|event| format!("  {}\n", shown(event))).collect();
+    let mut text = ledger::events(&report.events, report.failure.as_ref());
     text += &totals(subject, counts);
     text += &sizes(subject, counts);
     if protocols {

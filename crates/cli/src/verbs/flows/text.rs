@@ -5,7 +5,6 @@ use super::workers;
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
-use crate::view::terminal::shown;
 use linerate_engine::FlowsReport;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
@@ -15,10 +14,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     let counts = &report.counts;
     let seconds = report.elapsed.as_secs_f64();
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
-    let mut text = String::new();
-    for event in &report.events {
-        text += &format!("  {}\n", shown(event));
-    }
+    let mut text = ledger::events(&report.events, report.failure.as_ref());
     text += &format!(
         "{} flows of {} frames, {} bytes in {seconds:.3} s: {}\n",
         grouped(totals.flows),

@@ -32,7 +32,7 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let no_span = || PortError::broken(&name, format!("patience={patience}: it is a number of seconds"));
     let patience = span.ok_or_else(no_span)?;
     if spec.queues.is_some() || options.queues > 1 {
-        return Err(PortError::broken(&name, "a ring is written by one queue: leave @ and --threads out"));
+        return Err(PortError::wrong(&name, "a ring is written by one queue: leave @ and --threads out"));
     }
     let shape = Options::default();
     let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);

@@ -58,7 +58,7 @@ impl Wanted {
     /// Reads the options of a port.
     pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         spec.allow_options(OPTIONS)?;
-        let refuse = |reason: String| Err(PortError::broken(spec.to_string(), reason));
+        let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let mode = match spec.option("mode") {
             None | Some("auto") => None,
             Some("native") => Some(Mode::Native),

@@ -4,7 +4,7 @@
 //! counted there.
 
 use super::place::Place;
-use linerate_engine::Stop;
+use linerate_engine::{Stop, survive};
 use linerate_meter::Flow;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -100,7 +100,8 @@ impl Queue {
         let theirs = Arc::clone(&shared);
         let write = move || {
             let gone = Gone(&theirs);
-            let result = gone.0.write_all(&mut place, demand);
+            let writing = || gone.0.write_all(&mut place, demand);
+            let result = survive(writing).unwrap_or_else(|died| Err(io::Error::other(died)));
             if result.is_err() {
                 stop.request();
             }
@@ -143,6 +144,7 @@ impl Queue {
         self.shared.work.notify_one();
         let (place, result) = match self.thread.join() {
             Ok(end) => end,
+            // What can panic there is survived there.
             Err(panic) => std::panic::resume_unwind(panic),
         };
         if has_failed && self.taken == 0 {
