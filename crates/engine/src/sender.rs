@@ -1,7 +1,7 @@
 //! What every sender does beside making frames: waiting until one is due, queues that are full, interfaces that go down, the
 //! end of a run, and the account of it.
 
-use crate::clock;
+use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
 use crate::outlets::Outlets;
@@ -77,6 +77,7 @@ impl Limits {
 pub(crate) struct Sender {
     outlets: Outlets,
     limits: Limits,
+    time: Time,
     started: Instant,
     timing: Timing,
     /// Since when a queue has taken nothing.
@@ -98,7 +99,13 @@ pub(crate) struct Account {
 
 impl Sender {
     pub fn new(ports: Vec<TxPort>, limits: Limits) -> Self {
+        Sender::with(ports, limits, Box::new(System))
+    }
+
+    /// A sender that has its time from there.
+    fn with(ports: Vec<TxPort>, limits: Limits, clock: Box<dyn Clock>) -> Self {
         Sender {
+            time: Time::new(clock),
             outlets: Outlets::new(ports),
             limits,
             started: Instant::now(),
@@ -156,6 +163,14 @@ impl Sender {
         self.limits.are_reached(self.started)
     }
 
+    /// What time it is, and by how many nanoseconds somebody has set the clock since this was last asked: schedules follow it, so
+    /// that frames keep their gaps and nothing waits until the clock is there again.
+    #[inline]
+    pub fn look_at_clock(&mut self) -> (Nanos, i64) {
+        let (now, step) = self.time.look();
+        (now, step.unwrap_or(0))
+    }
+
     /// How far from the schedule frames left.
     pub fn timing(&mut self) -> &mut Timing {
         &mut self.timing
@@ -170,7 +185,7 @@ impl Sender {
             return Ok(0);
         }
         (self.stuck, self.down) = (None, false);
-        if now.since(self.flushed) >= FLUSH_EVERY {
+        if now.since(self.flushed) >= FLUSH_EVERY || now < self.flushed {
             self.flush(now)?;
         }
         Ok(done)
@@ -182,12 +197,13 @@ impl Sender {
             // An idle sender still says how far it is complete.
             self.flush(now)?;
         }
-        let left = due.since(clock::now());
+        let left = due.since(self.time.utc());
         if left > SLEEP_ERROR {
             std::thread::sleep((left - SLEEP_ERROR).min(NAP_LIMIT));
             return Ok(());
         }
-        while clock::now() < due {
+        let began = Instant::now();
+        while began.elapsed() < left {
             std::hint::spin_loop();
         }
         Ok(())
@@ -265,4 +281,50 @@ fn show(progress: &Progress, shown: &mut Sent, sent: Sent) {
     let (frames, bytes) = (sent.frames.max(shown.frames), sent.bytes.max(shown.bytes));
     progress.add(frames - shown.frames, bytes - shown.bytes, bytes - shown.bytes);
     *shown = Sent { frames, bytes };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Desc;
+    use linerate_generate::{Pacing, Schedule};
+    use std::sync::atomic::AtomicI64;
+
+    /// The clocks of this machine, of which UTC is set by so many nanoseconds.
+    struct Set(Arc<AtomicI64>);
+
+    impl Clock for Set {
+        fn utc(&self) -> Nanos {
+            System.utc().shifted(self.0.load(Ordering::Relaxed))
+        }
+
+        fn steady(&self) -> Nanos {
+            System.steady()
+        }
+    }
+
+    /// A hundred frames, 2 ms apart; the clock is set by 100 s on the way, back and forward.
+    #[test]
+    fn a_schedule_goes_on_while_somebody_sets_the_clock() {
+        let set = Arc::new(AtomicI64::new(0));
+        let limits = Limits { duration: None, stop: Stop::new(), progress: Progress::new() };
+        let mut sender = Sender::with(Vec::new(), limits, Box::new(Set(Arc::clone(&set))));
+        let mut schedule = Schedule::new(Pacing::Recorded(1.0));
+        let (began, mut sent) = (Instant::now(), 0);
+        while sent < 100 {
+            set.store([0, -100_000_000_000, 100_000_000_000][sent as usize / 20 % 3], Ordering::Relaxed);
+            let (now, step) = sender.look_at_clock();
+            schedule.follow(step);
+            let desc = Desc::new(Nanos(sent * 2_000_000), 0, 60);
+            let due = schedule.due_at(&desc, now);
+            if due > now {
+                assert!(sender.wait(due, now).is_ok());
+                continue;
+            }
+            assert!(began.elapsed() >= Duration::from_millis((2 * sent).saturating_sub(1)), "too early");
+            schedule.advance(&[desc]);
+            sent += 1;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "it waited for the clock");
+    }
 }

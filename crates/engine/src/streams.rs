@@ -185,6 +185,8 @@ struct Work {
     start: Nanos,
     /// For how long interfaces were down.
     put_off: u64,
+    /// By how much somebody has set the clock since the start.
+    set: i64,
     /// Frames that are due so long after the start are not sent any more, in nanoseconds.
     end: u64,
     paced: bool,
@@ -196,7 +198,10 @@ impl Work {
     /// Sends what is due; false behind the last frame.
     fn step(&mut self, sender: &mut Sender, watch: &StreamWatch) -> Result<bool, PortError> {
         let Some(due) = self.traffic.next_due() else { return Ok(false) };
-        let (now, start) = (clock::now(), self.start.after(Duration::from_nanos(self.put_off)));
+        let (now, step) = sender.look_at_clock();
+        self.set = self.set.saturating_add(step);
+        let (put_off, set) = (Duration::from_nanos(self.put_off), self.set);
+        let start = self.start.after(put_off).shifted(set);
         let due_at = start.after(Duration::from_nanos(due.min(self.end)));
         if due_at > now {
             sender.wait(due_at, now)?;
@@ -209,11 +214,11 @@ impl Work {
         let burst = offered.map_err(|bug| PortError::broken("generate", format!("a frame cannot be made: {bug}")))?;
         let done = sender.send(0, burst, now)?;
         if self.paced {
-            let late = burst.descs()[..done].iter().map(|desc| now.0.saturating_sub(desc.time.0 + self.put_off));
-            late.for_each(|late| sender.timing().add(late));
+            let due = burst.descs()[..done].iter().map(|desc| desc.time.after(put_off).shifted(set));
+            due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
         }
         self.traffic.consume(done);
-        if now.since(self.shown_at) >= SHOW_EVERY {
+        if now.since(self.shown_at) >= SHOW_EVERY || now < self.shown_at {
             self.shown_at = now;
             watch.add(self.traffic.sent_per_stream(), &mut self.shown, false);
         }
@@ -232,8 +237,16 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
             limits.duration = limits.duration.map(|span| span + OVERTIME);
         }
         let mut sender = Sender::new(vec![port], limits);
-        let mut work =
-            Work { traffic: part, start, put_off: 0, end, paced, shown: vec![0; streams], shown_at: Nanos::ZERO };
+        let mut work = Work {
+            traffic: part,
+            start,
+            put_off: 0,
+            set: 0,
+            end,
+            paced,
+            shown: vec![0; streams],
+            shown_at: Nanos::ZERO,
+        };
         std::thread::sleep(start.since(clock::now()));
         let sending = || {
             sender.run(

@@ -98,6 +98,11 @@ impl Schedule {
         self.start = self.start.map(|start| start.after(span));
     }
 
+    /// Somebody set the clock that `now` is of: forward by so many nanoseconds, or back. What is due stays as far away.
+    pub fn follow(&mut self, step: i64) {
+        self.start = self.start.map(|start| start.shifted(step));
+    }
+
     /// When a frame is due that comes next, and begins if none did before `now`; at top speed that is the start.
     pub fn due_at(&mut self, desc: &Desc, now: Nanos) -> Nanos {
         let start = *self.start.get_or_insert(now);

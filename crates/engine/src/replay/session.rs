@@ -87,7 +87,8 @@ impl Session {
             return Ok(true);
         }
         let descs = &batch.block.descs()[self.at..];
-        let now = clock::now();
+        let (now, step) = sender.look_at_clock();
+        self.schedule.follow(step);
         let due = self.schedule.due_at(&descs[0], now);
         if due > now {
             return sender.wait(due, now).map(|()| true);
