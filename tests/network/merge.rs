@@ -2,10 +2,13 @@
 
 use linerate_tests::support::Scratch;
 use linerate_tests::support::may_make_labs;
-use linerate_tests::support::program::{Ended, linerate, start};
+use linerate_tests::support::program::{Ended, linerate, spawn, start};
 use linerate_tests::support::records;
-use linerate_tests::support::wire::Wire;
+use linerate_tests::support::wire::{Wire, numbered, settle};
+use rustix::process::Signal;
+use std::io::Write;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 const FRAMES: u64 = 150_000;
 /// With FCS; the size of a frame says which sender made it.
@@ -52,4 +55,47 @@ fn two_ports_at_top_speed_become_one_file_with_every_frame_in_its_place() {
     }
     let alternations = all.windows(2).filter(|pair| pair[0].bytes.len() != pair[1].bytes.len()).count();
     assert!(alternations > 100, "{alternations}: the senders did not send at the same time");
+}
+
+/// Whoever shares a ring is stopped, and nobody writes into a pipe: the live port beside them goes on. Its ring holds less than
+/// what comes meanwhile.
+#[test]
+fn a_stopped_sharer_and_a_silent_pipe_hold_up_no_live_port() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let (sent, file) = (scratch.file("sent.pcap"), scratch.file("got.pcap"));
+    let frames = numbered(60_000);
+    records::write(&sent, &frames);
+    let name = format!("tests-merge-{}", std::process::id());
+    let (idle, port) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", "&lanes=1&ring=16MiB&block=128KiB"));
+    let sharer = start(&["capture", "-i", &idle, "--share", &name, "--json"]);
+    let ring = format!("shm:{name}");
+    let mut command = linerate(&["capture", "-i", &port, "-i", &ring, "-r", "-", "-w", &file, "--json"]);
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    running.wait_until_open();
+    let pipe = running.take_input().expect("a pipe");
+    sharer.signal(Signal::STOP);
+    wire.send(&["--replay", &sent, "--rate", "20kpps"]);
+    settle(&file, &frames);
+    let got = records::read(&file).len();
+    sharer.signal(Signal::CONT);
+    assert_eq!(got, frames.len(), "what came while the sharer was stopped");
+    // Frames out of the past into the pipe come late.
+    let mut pipe = pipe;
+    pipe.write_all(&[records::header(), records::body(&frames[..10])].concat()).expect("a running program");
+    drop(pipe);
+    std::thread::sleep(Duration::from_millis(300));
+    let ended = running.interrupt().good();
+    let json = ended.json();
+    sharer.interrupt().good();
+    let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} in {json:#}"));
+    assert_eq!((number("lost"), number("frames"), number("late")), (0, 60_010, 10), "{json:#}");
+    let events: Vec<&str> = json["events"].as_array().unwrap().iter().map(|event| event.as_str().unwrap()).collect();
+    let said = |port: &str, what: &str| events.iter().filter(|one| one.starts_with(port) && one.contains(what)).count();
+    assert_eq!((said("pcap:-: ", "behind the clock"), said("pcap:-: ", "again")), (1, 0), "{events:?}");
+    assert!(said(&ring, "behind the clock") >= 1 && said(&ring, "with the clock again") >= 1, "{events:?}");
+    let merge = json["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "merge").unwrap();
+    assert!(merge["notes"]["stalls"].as_u64().unwrap() >= 2, "{merge:#}");
 }

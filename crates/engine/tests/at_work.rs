@@ -4,7 +4,7 @@
 use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
 use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Replay, Selection, Stop, Waiting, Watch};
 use linerate_generate::{Pacing, Rate};
-use linerate_port::{Head, PortError, RxPort, RxQueue, Spec, TxOptions, open_tx};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions, open_tx};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ fn busy(looks: usize) -> RxPort {
 fn busy_with(looks: usize, interfaces: usize) -> RxPort {
     let interfaces = vec![Interface::new("busy", LinkType::ETHERNET, StampSource::File); interfaces];
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Busy { left: looks, interfaces })];
-    RxPort { name: "busy".into(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    let name = "busy".into();
+    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
 }
 
 impl RxQueue for Busy {

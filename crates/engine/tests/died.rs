@@ -7,7 +7,7 @@ use linerate_engine::{Capture, CaptureReport, Metering, Meters, Progress, Replay
 use linerate_engine::{Edits, Memory};
 use linerate_generate::{Pacing, Rate};
 use linerate_meter::{Config, Flow, Records};
-use linerate_port::{Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, open_rx, open_tx};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,8 @@ impl Endless {
         let interfaces = [Interface::new("endless", LinkType::ETHERNET, StampSource::User)];
         let queues: Vec<Box<dyn RxQueue>> =
             vec![Box::new(Endless { block, interfaces, taken: 0, detached: false, most })];
-        RxPort { name: "endless".into(), queues, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+        let name = "endless".into();
+        RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
     }
 }
 

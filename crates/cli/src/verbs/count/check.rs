@@ -33,12 +33,11 @@ pub(super) fn rows(text: &str) -> Result<Rows, String> {
 
 /// Says how much memory streams may take.
 pub(super) fn announce(options: &Options) {
-    let _ = writeln!(
-        std::io::stderr(),
-        "  up to {} streams are told apart (--max-streams), in at most {} MiB",
+    tell(format_args!(
+        "  up to {} streams are told apart (--max-streams), in at most {} MiB\n",
         grouped(options.streams as u64),
         grouped(options.most_bytes().div_ceil(1 << 20) as u64)
-    );
+    ));
 }
 
 /// Shows what has happened in each interval.
