@@ -3,6 +3,7 @@
 //! who broke the protocol is put out.
 #![no_main]
 
+use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use linerate_share::Reader;
 use raw::{Map, RawReader, control};
@@ -11,6 +12,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{LazyLock, Mutex};
 use support::Ring;
 
+#[path = "../src/bytes.rs"]
+mod bytes;
 #[path = "../../crates/share/tests/support/raw.rs"]
 mod raw;
 #[path = "../../crates/share/tests/support/mod.rs"]
@@ -198,30 +201,4 @@ fn leave(ring: &mut Ring, stranger: Stranger) {
     assert_eq!(gone.len(), 1);
     support::assert_balanced(&gone[0].report.tally);
     assert!(gone[0].put_out.as_ref().is_none_or(|reason| reason.contains("it broke the protocol")));
-}
-
-/// What is left of the input; zeros behind its end.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn byte(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or_default()
-    }
-
-    fn long(&mut self) -> u64 {
-        let count = usize::from(self.byte() % 9);
-        self.take(count).iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
-    }
-
-    /// So many bytes as the first of them says, at most `most`.
-    fn some(&mut self, most: usize) -> &'a [u8] {
-        let count = usize::from(self.byte()) % (most + 1);
-        self.take(count)
-    }
-
-    fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
 }

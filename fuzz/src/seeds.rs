@@ -1,5 +1,7 @@
 //! What the fuzz targets begin with: `seeds FOLDER [CORPUS]` writes frames into `FOLDER/frames` and capture files into
-//! `FOLDER/captures`, from the samples of the tests and, where there is one, from a corpus of captures.
+//! `FOLDER/captures`, from the samples of the tests and, where there is one, from a corpus of captures; texts of packets
+//! into `FOLDER/texts`, files of streams into `FOLDER/streams` and words of both into `FOLDER/words`, from these frames and
+//! from the documentation.
 
 use libfuzzer_sys as _;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../crates/wire/tests/samples/mod.rs"]
 mod samples;
+mod texts;
 
 /// Of each capture; a conversation differs in its first frames most.
 const FRAMES_OF_EACH: usize = 6;
@@ -31,6 +34,7 @@ fn main() -> Done {
     }
     let built = sample_frames()?;
     write_captures(&captures, &built)?;
+    texts::write(&folder, &built)?;
     let mut found: BTreeSet<Vec<u8>> = built.into_iter().collect();
     for (number, path) in files(arguments.next())?.iter().enumerate() {
         found.extend(first_frames(path));

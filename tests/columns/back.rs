@@ -1,5 +1,6 @@
 //! Any flow -> Parquet -> the same flow; any flow -> JSON, which says the same.
 
+pub use super::rows::flat;
 use super::rows::{Row, read};
 use linerate::verbs::flows::encode;
 use linerate_burst::Nanos;
@@ -30,48 +31,6 @@ proptest! {
         let text = std::fs::read_to_string(&json).unwrap();
         let lines: Vec<Row> = text.lines().map(|line| flat(&serde_json::from_str(line).unwrap())).collect();
         prop_assert_eq!(lines, rows);
-    }
-}
-
-/// A line of JSON as the row that says the same.
-pub fn flat(line: &Value) -> Row {
-    let mut row = Row::new();
-    flatten("", line, &mut row);
-    assert_eq!(row.remove("schema"), Some("linerate/flow/1".into()));
-    for name in ["id", "tunnel_parent"] {
-        if let Some(id) = row.get_mut(name) {
-            *id = u64::from_str_radix(id.as_str().unwrap(), 16).unwrap().into();
-        }
-    }
-    for prefix in ["", "orig_", "resp_"] {
-        for name in ["first_time", "last_time"] {
-            if let Some(time) = row.remove(&format!("{prefix}{name}_ns")) {
-                row.insert(format!("{prefix}{name}"), time);
-            }
-        }
-    }
-    let quality = line["quality"].as_array().unwrap();
-    for (_, name) in Quality::NAMES {
-        row.insert(format!("quality_{name}"), quality.contains(&name.into()).into());
-    }
-    row.remove("quality");
-    row
-}
-
-fn flatten(path: &str, value: &Value, row: &mut Row) {
-    match value {
-        Value::Null => {}
-        Value::Array(list) if list.is_empty() => {}
-        Value::String(text) if text.is_empty() => {}
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}_{name}") };
-                flatten(&path, value, row);
-            }
-        }
-        value => {
-            row.insert(path.to_owned(), value.clone());
-        }
     }
 }
 

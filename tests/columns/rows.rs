@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
+use linerate_meter::Quality;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,6 +33,48 @@ pub fn count(path: &Path) -> usize {
 pub fn groups(path: &Path) -> Vec<i64> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
     reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
+}
+
+/// A line of JSON as the row that says the same.
+pub fn flat(line: &Value) -> Row {
+    let mut row = Row::new();
+    flatten("", line, &mut row);
+    assert_eq!(row.remove("schema"), Some("linerate/flow/1".into()));
+    for name in ["id", "tunnel_parent"] {
+        if let Some(id) = row.get_mut(name) {
+            *id = u64::from_str_radix(id.as_str().unwrap(), 16).unwrap().into();
+        }
+    }
+    for prefix in ["", "orig_", "resp_"] {
+        for name in ["first_time", "last_time"] {
+            if let Some(time) = row.remove(&format!("{prefix}{name}_ns")) {
+                row.insert(format!("{prefix}{name}"), time);
+            }
+        }
+    }
+    let quality = line["quality"].as_array().unwrap();
+    for (_, name) in Quality::NAMES {
+        row.insert(format!("quality_{name}"), quality.contains(&name.into()).into());
+    }
+    row.remove("quality");
+    row
+}
+
+fn flatten(path: &str, value: &Value, row: &mut Row) {
+    match value {
+        Value::Null => {}
+        Value::Array(list) if list.is_empty() => {}
+        Value::String(text) if text.is_empty() => {}
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}_{name}") };
+                flatten(&path, value, row);
+            }
+        }
+        value => {
+            row.insert(path.to_owned(), value.clone());
+        }
+    }
 }
 
 fn one(batch: &RecordBatch, row: usize) -> Row {

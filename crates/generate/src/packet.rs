@@ -30,6 +30,7 @@ use crate::rate::FCS;
 use crate::stream::{Checksum, ChecksumKind, Fill, Mark, Selector, Variant};
 use crate::trailer;
 use crate::wrong::Wrong;
+use linerate_burst::MAX_FRAME;
 use linerate_wire::build::Frame;
 use linerate_wire::cover::{self, Coverage, Kind, Placed};
 use linerate_wire::{Layers, Link, dissect};
@@ -90,6 +91,9 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     if sizes.iter().sum::<usize>() > MOST_BYTES {
         let what = format!("these are {} sizes, {MOST_BYTES} bytes in all at most: write a step", sizes.len());
         return Err(Wrong::at(text, text, what));
+    }
+    if let Some(length) = sizes.iter().find(|length| !(1..=MAX_FRAME).contains(*length)) {
+        return Err(Wrong::at(text, text, format!("a frame has 1 to {MAX_FRAME} bytes, and this one {length}")));
     }
     let first = maker.build(&bare, sizes.first().copied().unwrap_or(length))?;
     maker.places = Places::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;

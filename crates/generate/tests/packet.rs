@@ -210,6 +210,7 @@ fn wrong_packets_say_where_and_what_is_right() {
         ("udplite(coverage=8..20)", &exact(), "8..20", "one number"),
         ("udp/payload(\"abc\")/ip", &exact(), "payload", "nothing but padding"),
         ("ip(pattern=maesh)", &exact(), "maesh", "mesh, lockstep"),
+        ("raw", &exact(), "raw", "1 to 262144 bytes, and this one 0"),
         ("udp/payload(\"a\", +9:8=1)", &exact(), "+9:8", "beyond the end"),
         ("ip(src&0.255.0.255=1)", &exact(), "src&0.255.0.255", "one run of bits"),
     ] {

@@ -1,0 +1,76 @@
+//! Any text is read as a packet: into frames that are those of the model when they are made fast, that are described, and
+//! told as text which makes the same frame again; or into what is wrong, and where in the text. Sizes, rules, rates and
+//! shifts are read or refused in words.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_generate::packet::{Setup, Sizes, express, frames, sizes};
+use linerate_generate::rate::Asked;
+use linerate_generate::rewrite::{Rule, Shift};
+use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use linerate_generate::trailer::Key;
+use linerate_generate::{Rate, Wrong, describe};
+use linerate_wire::Link;
+
+#[path = "../src/model.rs"]
+mod model;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    read_others(text);
+    // The length chooses, so that a change of bytes alone never changes what is done with them.
+    let mark = [Mark::None, Mark::Trailer, Mark::Count][bytes.len() % 3];
+    let least = [0, 64, 300][bytes.len() / 3 % 3];
+    let made = match frames(text, &Setup { mark, sizes: Sizes::Natural(least), ..Setup::default() }) {
+        Ok(made) => made,
+        Err(wrong) => return check(text, &wrong),
+    };
+    let stream = Stream {
+        name: "fuzz".to_owned(),
+        id: 7,
+        variants: made.variants,
+        size: made.size,
+        selectors: made.selectors,
+        rate: Rate::Top,
+        shape: Shape::Even,
+        count: None,
+        next: Next::Following,
+        mark,
+    };
+    for number in [0, 1, u64::MAX] {
+        let frame = stream.frame(number, 5, &Key::default());
+        assert!(frame.len() + 4 >= least || text.contains("raw") || text.contains("file"));
+        assert!(!describe(Link::Ethernet, &stream, number, 5, &Key::default()).is_empty());
+        if mark == Mark::None {
+            assert_eq!(again(&frame), frame, "{}", express(Link::Ethernet, &frame));
+        }
+    }
+    model::compare(&StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() });
+});
+
+/// The frame that the text of a frame makes.
+fn again(frame: &[u8]) -> Vec<u8> {
+    let text = express(Link::Ethernet, frame);
+    match frames(&text, &Setup { sizes: Sizes::Natural(0), ..Setup::default() }) {
+        Ok(mut made) => made.variants.remove(0).frame,
+        Err(wrong) => panic!("{text}: {wrong}"),
+    }
+}
+
+/// What is wrong is told, and lies in the text.
+fn check(text: &str, wrong: &Wrong) {
+    assert!(!wrong.what.is_empty() && text.get(wrong.at.clone()).is_some(), "{wrong:?}");
+}
+
+fn read_others(text: &str) {
+    if let Err(wrong) = sizes(text, 1) {
+        check(text, &wrong);
+    }
+    if let Err(wrong) = text.parse::<Rule>() {
+        assert!(wrong.rule == text && !wrong.wanted.is_empty());
+    }
+    if let Err(wrong) = text.parse::<Asked>() {
+        assert!(!wrong.to_string().is_empty());
+    }
+    let _ = text.parse::<Shift>().map_err(|wrong| assert!(!wrong.to_string().is_empty()));
+}

@@ -1,0 +1,100 @@
+//! Any frame is rewritten by any rules without a panic. What the rules do not speak of stays: the payload, the length,
+//! checksums that were right are right again, and those that were wrong are still wrong unless they are to be mended.
+//! Mending twice is mending once.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_generate::rewrite::{Rewriter, Rewriting, Rule};
+use linerate_wire::cover::{Coverage, checksums, placed};
+use linerate_wire::{Layers, Link, Protocol, dissect};
+
+/// Those that leave the layers of a frame as they are come first.
+const RULES: [&str; 20] = [
+    "ip=10.0.0.0/8:192.168.0.0/16",
+    "ip=0.0.0.0/0:172.16.0.0/12",
+    "src-ip=::/0=fd00::/8",
+    "dst-ip=::/0=2001:db8::/32",
+    "ip=0.0.0.0/0:10.9.8.7",
+    "src-mac=02:00:00:00:09:01",
+    "dst-mac=02:00:00:00:09:02",
+    "mac=ff:ff:ff:ff:ff:ff:02:00:00:00:00:07",
+    "ttl=-3",
+    "ttl=+200",
+    "ttl=floor:64",
+    "src-port=0-65535:0-65535",
+    "dst-port=53:54",
+    "port=1-1000:40001-41000",
+    "dst-port=0-65535:4789",
+    "vlan=push:7:3",
+    "vlan=pop",
+    "vlan=set:4095",
+    "vlan=1:2",
+    "vlan=priority:5",
+];
+const TAGS: usize = 15;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((frame, &[first, second, third, choice])) = bytes.split_last_chunk::<4>() else { return };
+    let indices = [first, second, third].map(|byte| usize::from(byte) % (RULES.len() + 1));
+    let rules: Vec<Rule> =
+        indices.iter().filter_map(|index| RULES.get(*index)).map(|rule| rule.parse().unwrap()).collect();
+    let has_tags = indices.iter().any(|index| (TAGS..RULES.len()).contains(index));
+    let plain = Rewriting { rules, shift: None, inner: choice & 1 != 0, fix_checksums: false };
+    let shift = (choice & 2 != 0).then(|| "77/20".parse().unwrap());
+    let rewriting = Rewriting { shift, ..plain.clone() };
+    let (turn, is_cut) = (u64::from(choice >> 4), choice & 4 != 0);
+
+    let moved = rewritten(&rewriting, frame, turn, is_cut);
+    assert!(moved == rewritten(&rewriting, frame, turn, is_cut), "chance is in it");
+    let nothing = Rewriting { rules: Vec::new(), ..rewriting.clone() };
+    assert!(turn > 0 || rewritten(&nothing, frame, turn, is_cut) == frame, "nothing was to be changed");
+    if !has_tags {
+        check(frame, &moved, is_cut);
+    }
+
+    let mending = Rewriting { fix_checksums: true, rules: Vec::new(), ..plain };
+    let mended = rewritten(&mending, frame, 0, is_cut);
+    assert_eq!(mended.len(), frame.len());
+    if layers(&mended) == layers(frame) {
+        assert!(rewritten(&mending, &mended, 0, is_cut) == mended, "it was not mended");
+    }
+});
+
+fn rewritten(rewriting: &Rewriting, frame: &[u8], turn: u64, is_cut: bool) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    Rewriter::new(rewriting.clone()).rewrite(&mut frame, turn, is_cut);
+    frame
+}
+
+/// Other ports may say that something else is behind them; where that is not so, all but fields is the same.
+fn check(frame: &[u8], moved: &[u8], is_cut: bool) {
+    assert_eq!(frame.len(), moved.len());
+    let (before, after) = (layers(frame), layers(moved));
+    if before != after {
+        return;
+    }
+    let mut found = Layers::new();
+    dissect(Link::Ethernet, frame, &mut found);
+    assert!(found.payload(frame) == found.payload(moved) || after.contains(&Protocol::Icmpv6));
+    let sums = checksums(frame, &placed(frame, &found));
+    let others = checksums(moved, &placed(moved, &found));
+    if is_cut || sums.len() != others.len() || before.contains(&Protocol::Routing) {
+        return;
+    }
+    let all = sums.iter().all(|sum| is_right(sum, frame));
+    for (sum, other) in sums.iter().zip(&others).filter(|_| all) {
+        assert!(is_right(other, moved), "the checksum at {} was right", sum.offset);
+    }
+}
+
+fn layers(frame: &[u8]) -> Vec<Protocol> {
+    let mut layers = Layers::new();
+    dissect(Link::Ethernet, frame, &mut layers);
+    layers.as_slice().iter().map(|layer| layer.protocol).collect()
+}
+
+fn is_right(sum: &Coverage, frame: &[u8]) -> bool {
+    let mut filled = frame.to_vec();
+    sum.fill(&mut filled);
+    filled == frame
+}

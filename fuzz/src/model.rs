@@ -1,0 +1,38 @@
+//! What is sent beside the model of it.
+
+use linerate_burst::Nanos;
+use linerate_generate::stream::StreamSet;
+use linerate_generate::timeline::Slot;
+use linerate_generate::{Part, Run, Timeline, Traffic};
+
+/// Frames that are compared.
+const COMPARED: usize = 40;
+/// UTC nanoseconds at the start of a run.
+const START: u64 = 1_700_000_000_123_456_789;
+
+/// Whoever has read a set of streams says that it is right: it is, and the frames made fast are those of the model.
+pub fn compare(set: &StreamSet) {
+    if let Err(wrong) = set.check() {
+        panic!("{wrong}");
+    }
+    let mut runs = Vec::new();
+    Timeline::new(set, Part::WHOLE).unwrap().take(u64::MAX, COMPARED, &mut runs);
+    let slots: Vec<Slot> = runs.into_iter().flat_map(Run::slots).collect();
+    let mut traffic = Traffic::new(set, Part::WHOLE).unwrap();
+    let (mut done, mut elapsed) = (0, 0);
+    while done < slots.len() {
+        let due = traffic.next_due().expect("as many frames as the model has");
+        assert!(due == slots[done].due && due >= elapsed);
+        elapsed = due;
+        let now = Nanos(START.wrapping_add(elapsed));
+        let burst = traffic.offer(elapsed, now);
+        assert!(!burst.is_empty());
+        for ((_, frame), slot) in burst.iter().zip(&slots[done..]) {
+            let stream = &set.streams[slot.stream as usize];
+            assert!(frame == stream.frame(slot.number, now.0, &set.key), "{slot:?} of {stream:?}");
+        }
+        let shown = burst.len();
+        traffic.consume(shown);
+        done += shown;
+    }
+}
