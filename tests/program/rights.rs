@@ -29,7 +29,7 @@ fn of_nobody(path: &str) -> String {
 }
 
 /// Every way to write a file, to these names.
-fn writers<'a>(file: &'a str, to: &'a str) -> [Vec<String>; 5] {
+fn writers(file: &str, to: &str) -> [Vec<String>; 5] {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     [
         words(&["capture", "-r", file, "-w", to]),
@@ -72,10 +72,9 @@ fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
         assert_eq!(fs::read_dir(&mine).unwrap().count(), 2, "{to}");
     }
     // Sockets too.
-    for words in [["capture", "-r", &file, "--share", &format!("{folder}/ring")]] {
-        for mut command in as_nobody(&words.map(str::to_owned)) {
-            Ended::of(command.output().unwrap()).with_status(1).says("goes on as nobody");
-        }
+    let words = ["capture", "-r", &file, "--share", &format!("{folder}/ring")].map(str::to_owned);
+    for mut command in as_nobody(&words) {
+        Ended::of(command.output().unwrap()).with_status(1).says("goes on as nobody");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }

@@ -1,5 +1,5 @@
 //! Giving privileges up: ports are opened, then the program becomes somebody else, then that user opens what is
-//! written, then ([`confine`]) the program keeps no more of the kernel than a run needs.
+//! written, then ([`confine()`]) the program keeps no more of the kernel than a run needs.
 
 mod calls;
 mod confine;
@@ -19,7 +19,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 pub struct Identity {
     /// `None`: the same user as before.
     user: Option<User>,
-    /// Whether nobody asked for that user.
+    /// Whether nobody asked for it, and it is not the caller.
     is_default: bool,
 }
 
@@ -40,7 +40,10 @@ impl Identity {
         }
         Ok(match users::caller()? {
             Some(user) => asked(Some(user)),
-            None if is_live && may_change_users() => Identity { user: Some(users::unprivileged()?), is_default: true },
+            None if is_live => {
+                let user = may_change_users().then(users::unprivileged).transpose()?;
+                Identity { user, is_default: true }
+            }
             None => asked(None),
         })
     }
@@ -52,8 +55,11 @@ impl Identity {
 
     /// What those should know who asked for no user.
     pub fn note(&self) -> Option<String> {
-        let name = &self.user.as_ref().filter(|_| self.is_default)?.name;
-        Some(format!("goes on as {name}; -Z USER names another, -Z root stays root"))
+        Some(match &self.user {
+            _ if !self.is_default => return None,
+            Some(User { name, .. }) => format!("goes on as {name}; -Z USER names another, -Z root stays root"),
+            None => "stays root, which may not become another user here".to_owned(),
+        })
     }
 
     /// Drops every capability of this thread and of threads it starts from now on, and becomes that user. Call it while

@@ -127,6 +127,7 @@ const OLD: &[c_long] = &[libc::SYS_renameat];
 const OLD: &[c_long] = &[];
 
 /// Requests to devices: sizes of terminals, what an interface is and has counted.
+#[allow(clippy::unnecessary_cast, reason = "not every C library has them as numbers of 64 bits")]
 const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
