@@ -42,6 +42,63 @@ fn other_users_come_in_if_they_are_named() {
     assert!(attach(Access { users: vec![], groups: vec![4321], ..Access::default() }));
 }
 
+/// Another user leaves numbers to root and the one who shares, and does not come more often than can be borne.
+#[test]
+fn another_user_takes_neither_all_seats_nor_all_time() {
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: other users: needs root and setpriv");
+        return;
+    }
+    let access = Access { users: vec![65_534], ..Access::default() };
+    let mut ring = Ring::with(&unique(), access, 4).unwrap();
+    let mut child = Command::new("setpriv");
+    child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+    child.args(["--exact", "attach_as_often_as_can_be", "--ignored"]).env("LINERATE_RING", &ring.name);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut root, mut ticks) = (None, 0);
+    let status = loop {
+        let visitors = ring.door.step(ring.now);
+        if ring.door.refused() == 0 {
+            visitors.into_iter().for_each(|visitor| ring.writer.admit(visitor));
+        } else {
+            // Whoever is not admitted gives its seat back at once.
+            drop(visitors);
+            root.get_or_insert_with(|| ring.lossy(2));
+            // Less than a second passes, by what this test says the time is.
+            if ticks < 20 && ring.writer.readers().len() > 1 {
+                ring.tick();
+                ticks += 1;
+            }
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(status.success() && root.is_some());
+}
+
+#[test]
+#[ignore = "run by another_user_takes_neither_all_seats_nor_all_time, as another user"]
+fn attach_as_often_as_can_be() {
+    let Ok(name) = std::env::var("LINERATE_RING") else { return };
+    let mut readers = Vec::new();
+    let refused = loop {
+        match Attach::default().to(&name) {
+            Ok(reader) => readers.push(reader),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(readers.len() == 48 && refused.contains("48 readers are attached"), "{} {refused}", readers.len());
+    drop(readers);
+    loop {
+        match Attach::default().to(&name) {
+            Err(error) if error.to_string().contains("100 times a second at most") => return,
+            _ => {}
+        }
+    }
+}
+
 /// Memory that is not all there would be filled with this process's own, which its writer has no right to.
 #[test]
 fn memory_with_holes_is_not_taken_from_another_user() {
