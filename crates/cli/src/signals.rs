@@ -13,8 +13,7 @@ use linerate_engine::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
-use std::io::Read;
-use std::os::unix::net::UnixStream;
+use std::io::{PipeReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ const ONE_REPEAT: Duration = Duration::from_millis(100);
 /// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
 /// privileges gone.
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
-    let (told, tells) = UnixStream::pair().context("cannot handle signals")?;
+    let (told, tells) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         if signal == SIGHUP && is_ignored(SIGHUP) {
@@ -44,7 +43,7 @@ pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
 }
 
 /// Waits for signals to the end of the program.
-fn watch(mut told: UnixStream, last: &AtomicUsize) {
+fn watch(mut told: PipeReader, last: &AtomicUsize) {
     let mut requests = Requests::default();
     // Signals that come together are one.
     let mut together = [0; 64];
