@@ -30,6 +30,8 @@ pub struct Program {
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]
+// It is made once.
+#[allow(clippy::large_enum_variant)]
 pub enum Verb {
     /// Show the main job, on this machine, with no network card: send, capture, merge, compare
     Demo(demo::Args),

@@ -34,7 +34,9 @@ impl Plan {
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let mut plan: Self = toml::from_str(text).map_err(|error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
-            PlanError::Toml(format!("line {}: {}", before.matches('\n').count() + 1, error.message().trim_end()))
+            let number = before.matches('\n').count() + 1;
+            let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+            PlanError::Toml(format!("line {number}, {line}: {}", error.message().trim_end()))
         })?;
         plan.complete();
         plan.validate()?;

@@ -51,8 +51,8 @@ fn errors_name_line_field_and_what_is_legal() {
     let cases = [
         ("queues = 4", "queues = 0", vec!["line 11", "queues", "1 to 64"]),
         ("queues = 4", "queues = 65", vec!["line 11", "queues", "1 to 64"]),
-        ("mtu = 22000", "mtu = 67", vec!["line 12", "MTU", "68 to 65535"]),
-        ("mtu = 22000", "mtu = 65536", vec!["line 12", "MTU", "68 to 65535"]),
+        ("mtu = 22000", "mtu = 67", vec!["line 12", "mtu", "68 to 65535"]),
+        ("mtu = 22000", "mtu = 65536", vec!["line 12", "mtu", "68 to 65535"]),
         ("mtu = 22000", "mtu = 1279", vec!["links[0].mtu", "IPv6", "1280"]),
         ("mtu = 22000", "mut = 22000", vec!["line 12", "mut", "`mtu`", "`queues`"]),
         ("offloads = false", "offloads = 1", vec!["line 13", "offloads", "boolean"]),
