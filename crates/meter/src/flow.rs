@@ -83,12 +83,12 @@ impl Flow {
 
     /// Packets of both directions.
     pub fn packets(&self) -> u64 {
-        self.sides.iter().map(|side| side.packets).sum()
+        self.sides.iter().fold(0, |sum: u64, side| sum.saturating_add(side.packets))
     }
 
     /// Bytes of both directions, whole frames without FCS.
     pub fn frame_bytes(&self) -> u64 {
-        self.sides.iter().map(|side| side.frame_bytes).sum()
+        self.sides.iter().fold(0, |sum: u64, side| sum.saturating_add(side.frame_bytes))
     }
 
     /// Adds the record that goes on ([`Quality::CONTINUED`]) where this one ended by the active timeout. What levels beyond
