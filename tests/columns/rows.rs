@@ -64,7 +64,6 @@ fn flatten(path: &str, value: &Value, row: &mut Row) {
     match value {
         Value::Null => {}
         Value::Array(list) if list.is_empty() => {}
-        Value::String(text) if text.is_empty() => {}
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}_{name}") };

@@ -160,7 +160,7 @@ fn number() -> impl Strategy<Value = f64> {
 
 fn tcp() -> impl Strategy<Value = Tcp> {
     let times = (option::of(any::<u64>()), option::of(any::<u64>()));
-    (0..ConnState::ALL.len(), "[A-Za-z^]{1,12}", times, [tcp_side(), tcp_side()]).prop_map(
+    (0..ConnState::ALL.len(), "[A-Za-z^]{0,2}|[A-Za-z^]{1,12}", times, [tcp_side(), tcp_side()]).prop_map(
         |(state, history, (syn_to_syn_ack, syn_ack_to_ack), sides)| Tcp {
             state: ConnState::ALL[state],
             history: History(history),

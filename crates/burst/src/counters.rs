@@ -168,7 +168,7 @@ counters! {
     MergeReceived = Merge, Received, "received";
     /// Frames emitted in time order.
     MergeDelivered = Merge, Delivered, "delivered";
-    /// Frames out of their order, most of them older than what was already emitted; they are emitted at once and flagged, not dropped.
+    /// Frames out of their order, most of them older than what was already emitted, also by one of the same port; they are emitted at once and flagged, not dropped.
     Late = Merge, Note, "late";
     /// Late frames whose time was ahead of the clock of this machine, beside live ports: of a wrong time, or from before the clock went back.
     Ahead = Merge, Note, "ahead";
@@ -185,7 +185,7 @@ counters! {
     Filtered = Select, Refused, "filtered";
     /// Frames that belong to another shard than the one asked for.
     OtherShard = Select, Refused, "other_shard";
-    /// Frames equal to one that was kept within the window of deduplication.
+    /// Frames equal to one that was kept within the window of deduplication. Those that are `late` are compared with what was kept in the window up to the latest time alone, so copies of them may be delivered.
     Duplicate = Select, Refused, "duplicate";
     /// Frames beyond the count or time asked for.
     PastLimit = Select, Refused, "past_limit";

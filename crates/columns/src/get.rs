@@ -19,8 +19,8 @@ pub(crate) enum Get<T: 'static> {
     Time(fn(&T) -> Option<Nanos>),
     /// One of a few words.
     Name(fn(&T) -> Option<&'static str>),
-    /// Whatever is appended; null if nothing is.
-    Text(fn(&T, &mut String)),
+    /// Whatever is appended; null if false.
+    Text(fn(&T, &mut String) -> bool),
     List(fn(&T, &mut Vec<u64>)),
 }
 
@@ -65,7 +65,7 @@ impl<T: 'static> Get<T> {
     }
 }
 
-/// Parquet's times are signed and end in the year 2262.
+/// Parquet's times are signed and end in the year 2262: what is later stands for the last moment (docs/flows.md).
 fn signed(time: Nanos) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
@@ -74,14 +74,15 @@ fn item() -> Field {
     Field::new("element", DataType::UInt64, false)
 }
 
-fn texts<'a, T: 'a>(get: fn(&T, &mut String), rows: impl Iterator<Item = Option<&'a T>>) -> arrow_array::StringArray {
+fn texts<'a, T: 'a>(
+    get: fn(&T, &mut String) -> bool,
+    rows: impl Iterator<Item = Option<&'a T>>,
+) -> arrow_array::StringArray {
     let (mut texts, mut text) = (StringBuilder::new(), String::new());
     for row in rows {
         text.clear();
-        if let Some(row) = row {
-            get(row, &mut text);
-        }
-        texts.append_option(Some(&text).filter(|text| !text.is_empty()));
+        let is_there = row.is_some_and(|row| get(row, &mut text));
+        texts.append_option(is_there.then_some(&text));
     }
     texts.finish()
 }

@@ -84,7 +84,7 @@ fn add<T>(
 
 const FLOW: &[Row<Flow>] = &[
     always("id", Get::U64(|flow| Some(flow.id))),
-    always("community_id", Get::Text(|flow, text| text.push_str(&flow.community_id(0)))),
+    always("community_id", Get::Text(|flow, text| write!(text, "{}", flow.community_id(0)).is_ok())),
     always("first_time", Get::Time(|flow| Some(flow.first()))),
     always("last_time", Get::Time(|flow| Some(flow.last()))),
     always("duration_ns", Get::U64(|flow| Some(flow.last().0.saturating_sub(flow.first().0)))),
@@ -118,15 +118,12 @@ const ENDS: [&[Row<Flow>]; 2] = [
     ],
 ];
 
-fn address(flow: &Flow, side: usize, text: &mut String) {
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{}", flow.ends[side].address);
+fn address(flow: &Flow, side: usize, text: &mut String) -> bool {
+    write!(text, "{}", flow.ends[side].address).is_ok()
 }
 
-fn mac(flow: &Flow, side: usize, text: &mut String) {
-    if let Some(macs) = &flow.macs {
-        let _ = write!(text, "{}", macs[side]);
-    }
+fn mac(flow: &Flow, side: usize, text: &mut String) -> bool {
+    flow.macs.is_some_and(|macs| write!(text, "{}", macs[side]).is_ok())
 }
 
 fn labels(flow: &Flow, side: usize, list: &mut Vec<u64>) {
@@ -166,7 +163,7 @@ const QUALITY: &[Row<Flow>] = &[
 
 const TCP: &[Row<Tcp>] = &[
     maybe("state", Get::Name(|tcp| Some(tcp.state.name()))),
-    maybe("history", Get::Text(|tcp, text| text.push_str(&tcp.history.0))),
+    maybe("history", Get::Text(|tcp, text| write!(text, "{}", tcp.history.0).is_ok())),
     maybe("syn_to_syn_ack_ns", Get::U64(|tcp| tcp.syn_to_syn_ack)),
     maybe("syn_ack_to_ack_ns", Get::U64(|tcp| tcp.syn_ack_to_ack)),
 ];

@@ -3,6 +3,7 @@
 //! Spelled out for TCP and UDP in IPv4 or IPv6 behind Ethernet and at most one tag; `general` for anything else. Both agree,
 //! which a property tests.
 
+mod checksums;
 mod front;
 mod general;
 

@@ -18,6 +18,8 @@ const CANDIDATES: usize = 32;
 pub(crate) struct Before {
     originator: usize,
     direction: u8,
+    /// FIN and RST, as bits of the state: what closed the connection then has closed it still.
+    ends: u8,
     tcp: Option<tcp::Record>,
 }
 
@@ -26,7 +28,8 @@ impl Meter {
     pub(crate) fn before(&self, record: u32) -> Before {
         let hot = &self.hot[record as usize];
         let originator = hot.originator();
-        Before { originator, direction: hot.direction(), tcp: self.tcp.carried(record, originator) }
+        let (direction, ends) = (hot.direction(), hot.ends_seen());
+        Before { originator, direction, ends, tcp: self.tcp.carried(record, originator) }
     }
 
     /// A record for the flow of this packet, which is not counted in it yet.
@@ -38,7 +41,7 @@ impl Meter {
         records: &mut dyn Records,
     ) -> u32 {
         let state = match before {
-            Some(Before { originator, direction, .. }) => state_of(originator, direction) | CONTINUED,
+            Some(Before { originator, direction, ends, .. }) => state_of(originator, direction) | CONTINUED | ends,
             None => state_of(facts.sides()[0], 0),
         };
         if self.free == NONE && self.hot.len() == self.max_flows {

@@ -130,7 +130,7 @@ impl Hot {
     }
 
     pub fn set_direction(&mut self, originator: usize, direction: u8) {
-        let state = self.state() & (CONTINUED | HAD_FINS | HAD_RST) | state_of(originator, direction);
+        let state = self.state() & CONTINUED | self.ends_seen() | state_of(originator, direction);
         self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
     }
 
@@ -139,6 +139,11 @@ impl Hot {
     pub fn has_ended(&self) -> bool {
         let state = self.state();
         state & HAD_RST != 0 || state & HAD_FINS == HAD_FINS
+    }
+
+    /// Which ends of TCP there were, as bits of the state.
+    pub fn ends_seen(&self) -> u8 {
+        self.state() & (HAD_FINS | HAD_RST)
     }
 
     /// Notes a FIN or RST that ends something.
@@ -150,7 +155,7 @@ impl Hot {
 
     /// Whether a SYN now is of another connection.
     pub fn is_closing(&self) -> bool {
-        self.state() & (HAD_FINS | HAD_RST) != 0
+        self.ends_seen() != 0
     }
 
     /// Whether no packet has gone this way.

@@ -78,8 +78,15 @@ fn sent() -> impl Strategy<Value = Vec<Sent>> {
     })
 }
 
-/// The packets of an open record, whether it goes on from one before, and that one's originator and how it was known.
-type Open<'a> = (Vec<&'a Sent>, bool, Option<(bool, Direction)>);
+/// The packets of an open record, and what it goes on from.
+type Open<'a> = (Vec<&'a Sent>, Option<Before>);
+
+/// Of the record before: its originator and how it was known, and the ends that there were (FIN of each side, RST).
+#[derive(Clone, Copy)]
+struct Before {
+    direction: (bool, Direction),
+    ends: [bool; 3],
+}
 
 /// A metering that could not be simpler: for each key the packets of its open record.
 fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
@@ -91,24 +98,27 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
         1 | 58 => 2,
         _ => 3,
     };
-    let has_ended = |packets: &[&Sent]| {
+    let ends = |packets: &[&Sent], before: &Option<Before>| {
         let fin = |higher| packets.iter().any(|one| one.flags & 1 != 0 && one.is_higher() == higher);
-        (fin(false) && fin(true)) || packets.iter().any(|one| one.flags & 4 != 0)
+        let mut ends = [fin(false), fin(true), packets.iter().any(|one| one.flags & 4 != 0)];
+        ends.iter_mut().zip(before.map_or([false; 3], |before| before.ends)).for_each(|(end, had)| *end |= had);
+        ends
     };
+    let has_ended = |ends: [bool; 3]| ends[2] || ends[0] && ends[1];
     for one in sent {
         let key = one.key(config.vlans);
         let timeouts = config.timeouts[class(one.protocol)];
         let mut continued = None;
-        if let Some((packets, was_continued, direction)) = open.get(&key) {
+        if let Some((packets, before)) = open.get(&key) {
             let last = packets.iter().map(|one| one.time).max().unwrap();
             let first = packets.iter().map(|one| one.time).min().unwrap();
-            let is_closing = packets.iter().any(|one| one.flags & 5 != 0);
+            let had = ends(packets, before);
             let is_new = one.protocol == 6 && one.flags & 18 == 2;
-            let patience = if has_ended(packets) { config.linger.min(timeouts.idle) } else { timeouts.idle };
+            let patience = if has_ended(had) { config.linger.min(timeouts.idle) } else { timeouts.idle };
             let oldest = (timeouts.idle.0 + timeouts.active.0).min(16 * HOUR);
             let reason = if one.time.saturating_sub(last) > patience.0 || last.saturating_sub(one.time) > oldest {
-                Some(if has_ended(packets) { EndReason::End } else { EndReason::Idle })
-            } else if is_new && is_closing {
+                Some(if has_ended(had) { EndReason::End } else { EndReason::Idle })
+            } else if is_new && had.contains(&true) {
                 Some(EndReason::End)
             } else if one.time.saturating_sub(first) >= timeouts.active.0 {
                 Some(EndReason::Active)
@@ -116,38 +126,34 @@ fn naive(sent: &[Sent], config: &Config) -> Vec<Flow> {
                 None
             };
             if let Some(reason) = reason {
-                let (flow, known) = record(packets, reason, *was_continued, *direction);
+                let (flow, direction) = record(packets, reason, before);
                 flows.push(flow);
-                continued = (reason == EndReason::Active).then_some(known);
+                continued = (reason == EndReason::Active).then_some(Before { direction, ends: had });
                 open.remove(&key);
             }
         }
-        open.entry(key).or_insert((Vec::new(), continued.is_some(), continued)).0.push(one);
+        open.entry(key).or_insert((Vec::new(), continued)).0.push(one);
     }
     let now = sent.iter().map(|one| one.time).max().unwrap();
-    for (packets, was_continued, direction) in open.values() {
+    for (packets, before) in open.values() {
         let last = packets.iter().map(|one| one.time).max().unwrap();
         let idle = config.timeouts[class(packets[0].protocol)].idle.0;
-        let reason = if has_ended(packets) {
+        let reason = if has_ended(ends(packets, before)) {
             EndReason::End
         } else if now - last > idle {
             EndReason::Idle
         } else {
             EndReason::Forced
         };
-        flows.push(record(packets, reason, *was_continued, *direction).0);
+        flows.push(record(packets, reason, before).0);
     }
     flows
 }
 
 /// And whether the originator is the higher end, and how that is known.
-fn record(
-    packets: &[&Sent],
-    end: EndReason,
-    continued: bool,
-    before: Option<(bool, Direction)>,
-) -> (Flow, (bool, Direction)) {
-    let mut direction = before.unwrap_or((packets[0].is_higher(), Direction::FirstPacket));
+fn record(packets: &[&Sent], end: EndReason, before: &Option<Before>) -> (Flow, (bool, Direction)) {
+    let continued = before.is_some();
+    let mut direction = before.map_or((packets[0].is_higher(), Direction::FirstPacket), |before| before.direction);
     for one in packets {
         if direction.1 == Direction::FirstPacket {
             direction = match (one.protocol, one.flags & 18) {

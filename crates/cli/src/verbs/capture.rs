@@ -79,7 +79,8 @@ pub struct Args {
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
     /// How long after its time stamp a frame may show up, in milliseconds; greater means fewer late frames. Live ports wait
-    /// as long, and at least 50 ms, for a pipe or a ring that brings nothing; what comes from it after that is late
+    /// as long, and at least 50 ms, for a pipe or a ring that brings nothing; what comes from it after that is late. It is
+    /// between live ports: files are merged as they lie, and frames of one file that are out of order stay so (late)
     #[arg(long, value_name = "MS")]
     lag: Option<f64>,
     /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes

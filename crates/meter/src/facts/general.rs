@@ -1,5 +1,6 @@
 //! Any frame, header by header: tunnels, extension headers, fragments, what is cut off.
 
+use super::checksums;
 use super::front::{Front, Through};
 use super::{Facts, Hint};
 use crate::config::{Config, Tunnels};
@@ -11,9 +12,7 @@ use crate::record::{FIN, RST, SYN};
 use crate::stats::options::kinds_of;
 use crate::tcp::{Options, Segment};
 use linerate_burst::{Desc, Flags};
-use linerate_wire::{
-    Layer, Layers, Link, Protocol, Role, Stop, dissect, icmp, icmpv6, ipv4, ipv6, ipv6_fragment, registry, tcp, udp,
-};
+use linerate_wire::{Layer, Layers, Link, Protocol, Role, Stop, dissect, ipv4, ipv6, ipv6_fragment, registry, tcp};
 
 /// What is found in a frame.
 #[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
@@ -167,6 +166,7 @@ impl General {
             length: (header.offset + length).saturating_sub(start),
             is_cut: ip.length.is_some_and(|length| length > room),
         };
+        let behind = message.bytes;
         let mut packet = ip.packet(desc, length, message);
         let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
         packet.vlan = front.vlans[0];
@@ -179,34 +179,25 @@ impl General {
         };
         packet.facts.extensions = extensions.iter().fold(0, |bits, layer| bits | extension(layer.protocol));
         packet.facts.is_usual &= packet.facts.extensions == 0;
-        if self.checksums && self.is_wrong(desc, header, bytes, &packet) {
-            packet.facts.note(Quality::BAD_CHECKSUM);
+        if let Some(cut) = self.cut_extension(network + 1 + extensions.len()) {
+            packet.facts.extensions |= extension(cut);
+            packet.facts.note(Quality::TRUNCATED);
+        }
+        if self.checksums {
+            let is_whole = header.offset + packet.facts.packet <= desc.captured && packet.fragment.is_none();
+            let is_known = is_whole && !desc.flags.contains(Flags::CHECKSUM_PARTIAL);
+            if is_known && checksums::is_wrong(frame, header, extensions, (packet.protocol, behind)) {
+                packet.facts.note(Quality::BAD_CHECKSUM);
+            }
         }
         Some(packet)
     }
 
-    /// Whether the checksum of a transport that is there whole is wrong.
-    fn is_wrong(&self, desc: &Desc, header: &Layer, bytes: &[u8], packet: &Packet) -> bool {
-        let is_whole = header.offset + packet.facts.packet <= desc.captured && packet.fragment.is_none();
-        if !is_whole || desc.flags.contains(Flags::CHECKSUM_PARTIAL) || packet.facts.extensions != 0 {
-            return false;
-        }
-        let (message, pseudo) = if header.protocol == Protocol::Ipv4 {
-            let Ok(view) = ipv4::View::parse(bytes) else { return false };
-            (view.payload(), view.pseudo())
-        } else {
-            let Ok(view) = ipv6::View::parse(bytes) else { return false };
-            (view.payload(), view.pseudo())
-        };
-        match packet.protocol {
-            registry::TCP => tcp::View::parse(message).is_ok_and(|view| !view.is_checksum_right(&pseudo)),
-            registry::UDP => {
-                udp::View::parse(message).is_ok_and(|view| view.checksum() != 0 && !view.is_checksum_right(&pseudo))
-            }
-            registry::ICMP => icmp::View::parse(message).is_ok_and(|view| !view.is_checksum_right()),
-            registry::ICMPV6 => icmpv6::View::parse(message).is_ok_and(|view| !view.is_checksum_right(&pseudo)),
-            _ => false,
-        }
+    /// The extension header at which taking apart came to its end, if it is the layer of this number: it is cut off, or longer
+    /// than its packet.
+    fn cut_extension(&self, number: usize) -> Option<Protocol> {
+        let (Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) = self.layers.stop() else { return None };
+        (number == self.layers.as_slice().len() && protocol.role() == Role::Extension).then_some(protocol)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::history::Histories;
 use super::rare::Rare;
-use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, mark};
+use super::record::{ColdSide, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS};
 use super::state::{is_established, state_of};
 use super::trouble::{Side, Troubles};
 use super::{Retransmitted, Rtt, Tcp, TcpSide};
@@ -72,8 +72,7 @@ impl Connections {
         let mut carried = Record { hot: hot.carried(), ..Record::NEW };
         carried.cold.sides = [0, 1].map(|side| cold.sides[side].carried());
         if is_established([hot.marks[originator], hot.marks[originator ^ 1]]) {
-            carried.hot.marks[originator] |= mark::SYN;
-            carried.hot.marks[originator ^ 1] |= mark::SYN_ACK;
+            carried.hot.note_opened(originator);
         }
         Some(carried)
     }
@@ -125,11 +124,10 @@ impl Connections {
 }
 
 fn side_of(hot: &Hot, side: usize, cold: &ColdSide, trouble: &Side, is_scaled: bool, rtt: Rtt) -> TcpSide {
-    let has_syn = hot.marks[side] & (mark::SYN | mark::SYN_ACK) != 0;
     let shift = if is_scaled { hot.scale(side).unwrap_or(0) } else { 0 };
     let windows = if cold.windows[0] > cold.windows[1] { [0; 2] } else { cold.windows };
     TcpSide {
-        isn: has_syn.then_some(cold.isn),
+        isn: hot.has_seen_syn(side).then_some(cold.isn),
         mss: Some(cold.mss).filter(|mss| *mss != 0),
         window_scale: hot.scale(side),
         sack_permitted: hot.trouble & SACK << side != 0,

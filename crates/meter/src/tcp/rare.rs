@@ -3,7 +3,7 @@
 
 use super::connections::Beside;
 use super::history::{Letter, is_told};
-use super::record::{Cold, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, beyond, mark, units};
+use super::record::{Cold, HIGHER_RESET, Hot, NO_TIME, Record, SACK, TIMESTAMPS, UNSEEN_SYN, beyond, mark, units};
 use super::trouble::{Side, is_prompt};
 use crate::facts::Facts;
 use crate::flow::Quality;
@@ -153,7 +153,7 @@ impl<'a> Rare<'a> {
             return;
         }
         let ahead = beyond(start, self.hot.next[side]);
-        let is_known_syn = self.has(side, mark::SYN | mark::SYN_ACK) && start == self.cold.sides[side].isn;
+        let is_known_syn = self.hot.has_seen_syn(side) && start == self.cold.sides[side].isn;
         if !self.has(side, mark::NEXT) || (syn != 0 && !is_known_syn) || !(-FAR..FAR).contains(&ahead) {
             self.begin(end);
         } else if ahead > 0 {
@@ -274,10 +274,11 @@ impl<'a> Rare<'a> {
         let (side, segment) = (self.side, self.facts.segment);
         let kind = if self.facts.flags & ACK != 0 { mark::SYN_ACK } else { mark::SYN };
         let end = segment.sequence.wrapping_add(1);
-        let is_new = !self.has(side, mark::SYN | mark::SYN_ACK) || self.cold.sides[side].isn != segment.sequence;
+        let is_new = !self.hot.has_seen_syn(side) || self.cold.sides[side].isn != segment.sequence;
         let options = segment.options;
         if is_new {
             self.cold.sides[side].isn = segment.sequence;
+            self.hot.trouble &= !(UNSEEN_SYN << side);
             self.cold.sides[side].mss = options.mss();
             self.hot.marks[side] =
                 self.hot.marks[side] & !(15 << mark::SCALE) | u16::from(options.scale()) << mark::SCALE;

@@ -98,6 +98,8 @@ pub(crate) const SACK: u32 = 1 << 24;
 pub(crate) const TIMESTAMPS: u32 = 1 << 26;
 /// The first RST was sent by the higher end.
 pub(crate) const HIGHER_RESET: u32 = 1 << 28;
+/// Shifted by the side: it opened the connection in a record before, and its SYN was never seen.
+pub(crate) const UNSEEN_SYN: u32 = 1 << 29;
 /// The number of a trouble, and what says that there is none.
 pub(crate) const TROUBLE: u32 = (1 << 24) - 1;
 
@@ -160,10 +162,9 @@ impl Record {
     /// How far beyond what is acknowledged the other end of `side` may send, as far as windows say.
     fn reach(&self, side: usize) -> u32 {
         let hot = &self.hot;
-        let opened = mark::SYN | mark::SYN_ACK;
         let shift = match [0, 1].map(|side| hot.scale(side)) {
             [Some(_), Some(_)] => hot.scale(side).unwrap_or(0),
-            _ if hot.marks.iter().all(|marks| marks & opened != 0) => 0,
+            _ if hot.has_seen_syn(0) && hot.has_seen_syn(1) => 0,
             _ => UNKNOWN_SCALE,
         };
         (u32::from(self.cold.sides[side].windows[1]) << shift).clamp(LEAST_REACH, MOST_REACH)
@@ -227,6 +228,21 @@ impl Hot {
     pub fn carried(&self) -> Hot {
         let marks = self.marks.map(|marks| marks & !(mark::ACK | mark::DATA));
         Hot { marks, trouble: self.trouble | TROUBLE, history: 0, ..*self }
+    }
+
+    /// The handshake is over, whoever of the two was seen to open it.
+    pub fn note_opened(&mut self, originator: usize) {
+        for (side, mark) in [(originator, mark::SYN), (originator ^ 1, mark::SYN_ACK)] {
+            if !self.has_seen_syn(side) {
+                self.trouble |= UNSEEN_SYN << side;
+            }
+            self.marks[side] |= mark;
+        }
+    }
+
+    /// Whether a SYN of this side was seen, so that its number is known.
+    pub fn has_seen_syn(&self, side: usize) -> bool {
+        self.marks[side] & (mark::SYN | mark::SYN_ACK) != 0 && self.trouble & UNSEEN_SYN << side == 0
     }
 
     pub fn scale(&self, side: usize) -> Option<u8> {

@@ -11,18 +11,19 @@ pub(super) struct SelectionArgs {
     #[arg(short = 's', long = "snap", value_name = "BYTES", default_value_t = 0)]
     snap: u32,
     /// Keep this many bytes of a frame, or up to the end of a header of the outermost packet: l2 (link), l3 (IP with
-    /// extensions), l4 (transport); l4+64 keeps 64 bytes more
+    /// extensions, also AH behind IPv4), l4 (transport: of ICMP, IGMP and ESP 8 bytes, of ICMPv6 4, none of what has no
+    /// header that is known, as DCCP or OSPF); l4+64 keeps 64 bytes more
     #[arg(long, value_name = "BYTES|l2|l3|l4[+BYTES]", conflicts_with = "snap")]
     slice: Option<Slice>,
     /// Keep part I of N equal parts, counted from 1: whole flows, both directions of each, fragments by their
-    /// addresses; others are counted as other_shard
+    /// addresses, what is not IP by its MAC addresses, if it has any; others are counted as other_shard
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Tell flows in tunnels apart by the innermost packet
     #[arg(long, requires = "shard")]
     shard_inner: bool,
     /// Leave out frames that equal one kept within MS milliseconds (10 unless given), as taps and mirror ports
-    /// that see both sides make them
+    /// that see both sides make them. Late frames are compared with those of MS up to the latest time alone
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true)]
     dedup: Option<Option<f64>>,
 }

@@ -2,7 +2,7 @@
 
 use super::form::Encode;
 use super::jsonl::{Lines, id};
-use linerate_meter::{EndReason, Flow, Quality};
+use linerate_meter::{ConnState, EndReason, Flow, Quality};
 use linerate_wire::registry;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -67,7 +67,7 @@ impl<'a> ConnJson<'a> {
             resp_h: flow.ends[1].address,
             resp_p: flow.ends[1].port,
             proto: proto(flow.protocol),
-            duration: Some(span).filter(|span| *span > 0).map(seconds),
+            duration: Some(seconds(span)).filter(|span| *span > 0.0),
             orig_bytes: sequence_bytes(flow, 0),
             resp_bytes: sequence_bytes(flow, 1),
             conn_state: conn_state(flow),
@@ -158,7 +158,9 @@ fn sequence_bytes(flow: &Flow, side: usize) -> u64 {
 /// Of what has no state Zeek tells who sent packets.
 fn conn_state(flow: &Flow) -> Option<&'static str> {
     if flow.protocol == registry::TCP {
-        return flow.tcp.as_ref().map(|tcp| tcp.state.name());
+        // Of a header that was not seen no level tells anything.
+        let is_unseen = flow.quality.contains(Quality::TRUNCATED) && flow.sides.iter().all(|side| side.tcp_flags == 0);
+        return flow.tcp.as_ref().map(|tcp| tcp.state).or(is_unseen.then_some(ConnState::Oth)).map(ConnState::name);
     }
     Some(match flow.sides.map(|side| side.packets > 0) {
         [true, true] => "SF",
