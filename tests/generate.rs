@@ -4,9 +4,12 @@
 //! - `checked`: what a wire does to frames is what the receiver reports;
 //! - `receivers`: sockets, bridges, routers and counters of the kernel agree;
 //! - `counts`: as many frames as asked for, in the time they should take;
+//! - `at_once`: files are not waited for;
 //! - `options`: what options promise;
 //! - `endings`: what is refused, and what is told when a run ends early.
 
+#[path = "generate/at_once.rs"]
+mod at_once;
 #[path = "generate/checked.rs"]
 mod checked;
 #[path = "generate/counts.rs"]

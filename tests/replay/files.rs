@@ -5,6 +5,7 @@ use linerate_tests::support::records::{self, Record, assert_same_frames};
 use linerate_tests::support::wire::numbered;
 use linerate_tests::support::{Scratch, frames};
 use std::fs::File;
+use std::time::Instant;
 
 #[test]
 fn held_in_memory_or_read_ahead_it_is_the_same() {
@@ -100,4 +101,45 @@ fn what_cannot_be_is_said() {
         run(&[&["generate", "--to", &to, "--replay", &file][..], arguments].concat()).with_status(2).says(says);
     }
     run(&["generate", "--to", &to, "--udp", "--pad"]).with_status(2).says("--pad");
+}
+
+/// Files are not the wire: hours are written at once, and stamps say what was asked for.
+#[test]
+fn hours_are_replayed_into_a_file_at_once() {
+    const SECOND: u64 = 1_000_000_000;
+    let (scratch, mut all) = (Scratch::new(), numbered(200));
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    // An hour and more, with gaps of their own, and one that goes back.
+    all.iter_mut().enumerate().for_each(|(at, record)| record.time = 77 * SECOND + (at * at) as u64 * SECOND / 10);
+    all[100].time -= 30 * SECOND;
+    records::write(&file, &all);
+    let to = format!("pcap:{output}");
+    let replayed = |arguments: &[&str]| {
+        let began = Instant::now();
+        let json = run(&[&["generate", "--json", "--to", &to, "--replay", &file], arguments].concat()).good().json();
+        assert!(began.elapsed().as_secs() < 40, "{arguments:?} took {:?}", began.elapsed());
+        assert!(json["behind_max_us"].is_null() && json["written_at_once"] == true, "{json}");
+        let got = records::read(&output);
+        (got.iter().map(|record| record.time - 77 * SECOND).collect::<Vec<_>>(), json, got)
+    };
+    let recorded: Vec<u64> = all.iter().map(|record| record.time - 77 * SECOND).collect();
+    let mut due = recorded.clone();
+    due[100] = due[99];
+    let last = due[199];
+
+    let (_, json, got) = replayed(&[]);
+    assert!(got == all, "as recorded");
+    assert_eq!(json["seconds"].as_f64(), Some(last as f64 / 1e9), "{json}");
+
+    assert_eq!(replayed(&["--speed", "2"]).0, due.iter().map(|due| due / 2).collect::<Vec<_>>());
+    assert_eq!(replayed(&["--rate", "1pps"]).0, (0..200).map(|at| at * SECOND).collect::<Vec<_>>());
+
+    let (times, json, _) = replayed(&["--loops", "3", "--loop-delay", "100s"]);
+    let pass = |turn: u64| due.iter().map(move |due| due + turn * (last + 100 * SECOND));
+    assert_eq!(times, (0..3).flat_map(pass).collect::<Vec<_>>());
+    assert_eq!(json["loops"], 3, "{json}");
+
+    let (times, json, _) = replayed(&["--rate", "1pps", "--loops", "0", "--seconds", "5000"]);
+    assert_eq!(times, (0..5000).map(|at| at * SECOND).collect::<Vec<_>>());
+    assert_eq!(json["seconds"].as_f64(), Some(5000.0), "{json}");
 }

@@ -46,6 +46,9 @@ pub struct Replay {
     pub ports: Vec<TxPort>,
     /// When each is due.
     pub pacing: Pacing,
+    /// Nobody waits for frames to be due: for ports that frames do not leave from when they are sent. They get the times they
+    /// are due at, counted from that of the first one, and the run is as long as those say.
+    pub at_once: bool,
     /// After how long to stop.
     pub duration: Option<Duration>,
     /// Ends the run when requested.
@@ -94,8 +97,10 @@ pub struct ReplayReport {
     pub sent: Sent,
     /// By port.
     pub ports: Vec<(String, Sent)>,
-    /// From the first frame to the last.
+    /// From the first frame to the last; by their times where nobody waited for them.
     pub elapsed: Duration,
+    /// Whether nobody waited.
+    pub at_once: bool,
     /// How far from the schedule frames left.
     pub timing: Timing,
     /// Passes over the recording that were finished.

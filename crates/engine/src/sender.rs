@@ -25,6 +25,8 @@ const SHORT_NAP: Duration = Duration::from_micros(50);
 const DOWN_NAP: Duration = Duration::from_millis(10);
 /// Whatever is due, what was taken gets on its way so often.
 const FLUSH_EVERY: Duration = Duration::from_millis(1);
+/// How far time goes where nobody waits for it and a port takes nothing: it may hold frames until then.
+pub(crate) const FULL_STEP: Duration = Duration::from_millis(1);
 /// A queue that takes nothing for so long is given up.
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
 /// How long what was taken may take to leave once stopping is requested.
@@ -65,6 +67,8 @@ pub(crate) struct Limits {
     pub stop: Stop,
     /// What the run has done so far.
     pub progress: Arc<Progress>,
+    /// Nobody waits for frames to be due: the time is the one that whoever sends says.
+    pub at_once: bool,
 }
 
 impl Limits {
@@ -235,7 +239,10 @@ impl Sender {
 
     fn drain(&mut self) -> Result<(), PortError> {
         self.stuck = None;
-        while !self.flush(clock::now())? {
+        let (mut then, mut step) = (self.flushed, NAP_LIMIT);
+        while !self.flush(if self.limits.at_once { then } else { clock::now() })? {
+            // What a port holds back goes when it is told that its time has come.
+            (then, step) = (then.after(step), step.saturating_mul(2));
             self.give_up_if_stuck(0)?;
             let since = self.stuck.unwrap_or_else(Instant::now);
             if self.limits.stop.is_requested() && since.elapsed() > STOP_LIMIT {
@@ -307,7 +314,7 @@ mod tests {
     #[test]
     fn a_schedule_goes_on_while_somebody_sets_the_clock() {
         let set = Arc::new(AtomicI64::new(0));
-        let limits = Limits { duration: None, stop: Stop::new(), progress: Progress::new() };
+        let limits = Limits { duration: None, stop: Stop::new(), progress: Progress::new(), at_once: false };
         let mut sender = Sender::with(Vec::new(), limits, Box::new(Set(Arc::clone(&set))));
         let mut schedule = Schedule::new(Pacing::Recorded(1.0));
         let (began, mut sent) = (Instant::now(), 0);

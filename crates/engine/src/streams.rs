@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::control::{Progress, Stop};
 use crate::died::survive;
-use crate::sender::{Account, Limits, Sender, Timing};
+use crate::sender::{Account, FULL_STEP, Limits, Sender, Timing};
 use linerate_burst::{Count, Ledger, Nanos};
 use linerate_generate::stream::{Mark, StreamSet, Wrong};
 use linerate_generate::{Part, Traffic};
@@ -48,6 +48,9 @@ pub struct Run {
     pub progress: Arc<Progress>,
     /// And each stream.
     pub watch: StreamWatch,
+    /// Nobody waits for frames to be due: for ports that frames do not leave from when they are sent. They are sent as fast
+    /// as they are taken, and the run is as long as their times say.
+    pub at_once: bool,
 }
 
 /// What became of streams.
@@ -59,7 +62,7 @@ pub struct StreamsReport {
     pub sent: Sent,
     /// Frames that each stream handed to the port, in the order of the set.
     pub per_stream: Vec<u64>,
-    /// From the first frame to the last.
+    /// From the first frame to the last; by their times where nobody waited for them.
     pub elapsed: Duration,
     /// How far from the schedule frames left, where this process made them.
     pub timing: Timing,
@@ -168,7 +171,8 @@ impl Streams {
 
 impl Run {
     fn limits(&self) -> Limits {
-        Limits { duration: self.duration, stop: self.stop.clone(), progress: Arc::clone(&self.progress) }
+        let (stop, progress) = (self.stop.clone(), Arc::clone(&self.progress));
+        Limits { duration: self.duration, stop, progress, at_once: self.at_once }
     }
 }
 
@@ -190,6 +194,10 @@ struct Work {
     /// Frames that are due so long after the start are not sent any more, in nanoseconds.
     end: u64,
     paced: bool,
+    /// Where nobody waits, the time that frames are at.
+    then: Option<Nanos>,
+    /// How much of the schedule is done, in nanoseconds.
+    done: u64,
     shown: Vec<u64>,
     shown_at: Nanos,
 }
@@ -198,8 +206,7 @@ impl Work {
     /// Sends what is due; false behind the last frame.
     fn step(&mut self, sender: &mut Sender, watch: &StreamWatch) -> Result<bool, PortError> {
         let Some(due) = self.traffic.next_due() else { return Ok(false) };
-        let (now, step) = sender.look_at_clock();
-        self.set = self.set.saturating_add(step);
+        let now = self.now(due, sender)?;
         let (put_off, set) = (Duration::from_nanos(self.put_off), self.set);
         let start = self.start.after(put_off).shifted(set);
         let due_at = start.after(Duration::from_nanos(due.min(self.end)));
@@ -207,13 +214,17 @@ impl Work {
             sender.wait(due_at, now)?;
             return Ok(true);
         }
+        self.done = due.min(self.end);
         if due >= self.end {
             return Ok(false);
         }
         let offered = self.traffic.offer((now.0 - start.0).min(self.end - 1), now);
         let burst = offered.map_err(|bug| PortError::broken("generate", format!("a frame cannot be made: {bug}")))?;
         let done = sender.send(0, burst, now)?;
-        if self.paced {
+        if let Some(then) = self.then.as_mut().filter(|_| done == 0) {
+            *then = then.after(FULL_STEP);
+        }
+        if self.paced && self.then.is_none() {
             let due = burst.descs()[..done].iter().map(|desc| desc.time.after(put_off).shifted(set));
             due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
         }
@@ -224,6 +235,22 @@ impl Work {
         }
         Ok(true)
     }
+
+    /// What time it is, to send what is due so long after the start.
+    fn now(&mut self, due: u64, sender: &mut Sender) -> Result<Nanos, PortError> {
+        let Some(then) = &mut self.then else {
+            let (now, step) = sender.look_at_clock();
+            self.set = self.set.saturating_add(step);
+            return Ok(now);
+        };
+        let due = due.min(self.end);
+        let at = self.start.0.checked_add(due).ok_or_else(|| {
+            let years = due / (365 * 24 * 3600 * 1_000_000_000);
+            PortError::broken("generate", format!("a frame is due in {years} years, later than any time of a frame"))
+        })?;
+        *then = (*then).max(Nanos(at));
+        Ok(*then)
+    }
 }
 
 fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> StreamsReport {
@@ -232,9 +259,11 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
     let send = |(part, port): (Traffic, TxPort)| {
         let paced = part.is_paced();
         let mut limits = run.limits();
+        limits.at_once &= paced;
+        let then = limits.at_once.then_some(start);
         if paced {
             // The schedule ends the run; a sender that falls behind it ends soon after.
-            limits.duration = limits.duration.map(|span| span + OVERTIME);
+            limits.duration = limits.duration.filter(|_| then.is_none()).map(|span| span + OVERTIME);
         }
         let mut sender = Sender::new(vec![port], limits);
         let mut work = Work {
@@ -244,10 +273,14 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
             set: 0,
             end,
             paced,
+            then,
+            done: 0,
             shown: vec![0; streams],
             shown_at: Nanos::ZERO,
         };
-        std::thread::sleep(start.since(clock::now()));
+        if then.is_none() {
+            std::thread::sleep(start.since(clock::now()));
+        }
         let sending = || {
             sender.run(
                 &mut work,
@@ -261,7 +294,11 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
             run.stop.request();
         }
         run.watch.add(work.traffic.sent_per_stream(), &mut work.shown, true);
-        (sender.finish(0), work.traffic.sent_per_stream().to_vec(), result.err())
+        let mut account = sender.finish(0);
+        if then.is_some() {
+            account.elapsed = Duration::from_nanos(work.done);
+        }
+        (account, work.traffic.sent_per_stream().to_vec(), result.err())
     };
     let work = parts.into_iter().zip(by_queue(port));
     let done: Vec<_> = std::thread::scope(|scope| {

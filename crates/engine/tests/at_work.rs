@@ -125,6 +125,7 @@ fn a_replay_reads_on_at_once() {
             edits: Edits::default(),
             ports: vec![open_tx(&Spec::file("/dev/null"), &TxOptions::default()).unwrap()],
             pacing: Pacing::Fixed(Rate::Top),
+            at_once: false,
             duration: None,
             stop: Stop::new(),
             progress: Progress::new(),

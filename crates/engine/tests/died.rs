@@ -202,6 +202,7 @@ fn a_recording_whose_reader_dies_ends_the_replay_with_a_failure() {
         edits: Edits::default(),
         ports: vec![open_tx(&spec, &TxOptions::default()).unwrap()],
         pacing: Pacing::Fixed(Rate::Top),
+        at_once: false,
         duration: Some(LIMIT),
         stop: Stop::new(),
         progress: Progress::new(),

@@ -24,6 +24,9 @@ pub struct Backend {
     /// Whether it works on an interface of this machine, and if not, why; `None` for backends that have
     /// nothing to do with interfaces.
     pub on_interface: Option<Judge>,
+    /// Whether frames leave at the moment they are sent. Where they do not, as in a file, they lie there with the times
+    /// they have, and nobody need wait until those come.
+    pub leaves_when_sent: fn(&Spec) -> bool,
 }
 
 /// Every backend there is.
@@ -35,6 +38,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: packet::open_rx,
         open_tx: packet::open_tx,
         on_interface: Some(packet::on_interface),
+        leaves_when_sent: |_| true,
     },
     Backend {
         scheme: "xdp",
@@ -43,6 +47,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: xdp::open_rx,
         open_tx: xdp::open_tx,
         on_interface: Some(xdp::on_interface),
+        leaves_when_sent: |_| true,
     },
     Backend {
         scheme: "xdp-live",
@@ -51,6 +56,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: xdp_live::open_rx,
         open_tx: xdp_live::open_tx,
         on_interface: Some(xdp_live::on_interface),
+        leaves_when_sent: |_| true,
     },
     Backend {
         scheme: "pcap",
@@ -59,6 +65,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: pcap::open_rx,
         open_tx: pcap::open_tx,
         on_interface: None,
+        leaves_when_sent: |_| false,
     },
     Backend {
         scheme: "mem",
@@ -67,6 +74,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: mem::open_rx,
         open_tx: mem::open_tx,
         on_interface: None,
+        leaves_when_sent: |spec| spec.option("stamp") == Some("now"),
     },
     Backend {
         scheme: "shm",
@@ -75,6 +83,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: shm::open_rx,
         open_tx: shm::open_tx,
         on_interface: None,
+        leaves_when_sent: |_| true,
     },
     Backend {
         scheme: "faulty",
@@ -83,6 +92,7 @@ pub const BACKENDS: &[Backend] = &[
         open_rx: faulty::open_rx,
         open_tx: faulty::open_tx,
         on_interface: None,
+        leaves_when_sent: faulty::leaves_when_sent,
     },
 ];
 
@@ -111,6 +121,11 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
 /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
 pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
     BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
+}
+
+/// Whether frames sent to a port leave at that moment; those sent to a file or to memory lie there with their times.
+pub fn leaves_when_sent(spec: &Spec) -> bool {
+    backend(spec).map_or(true, |backend| (backend.leaves_when_sent)(spec))
 }
 
 /// Whether frames sent to ports of this scheme leave through an interface of this machine.

@@ -155,6 +155,7 @@ fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) ->
         edits: Edits { split: Split { index: part as u32, of: PARTS as u32 }, ..Edits::default() },
         ports: vec![open_tx(spec, &TxOptions::default())?],
         pacing: act.pacing,
+        at_once: false,
         duration: None,
         stop: stop.clone(),
         progress: Progress::new(),

@@ -44,7 +44,7 @@ Rules to rewrite with; of several for one field the first that fits counts, chec
   vlan=push:ID[:PRIORITY]  pop  set:ID  OLD:NEW  priority:PRIORITY    the outermost tag
   ttl=N  ttl=+N  ttl=-N  ttl=floor:N        hop limits too")]
 pub struct Args {
-    /// The port to send to
+    /// The port to send to; files, and pipes as in pcap:-, are written as fast as they can be: the rate is that of the stamps
     #[arg(long, value_name = "PORT")]
     to: String,
     /// Send at this rate: 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1, 50% of the line, top; several packets share it
@@ -54,7 +54,7 @@ pub struct Args {
     /// The line that percent refer to, as in 10gbps [default: the speed of the link]
     #[arg(long, value_name = "RATE", value_parser = line)]
     line: Option<f64>,
-    /// Stop after this many seconds
+    /// Stop after this many seconds; in a file, by its stamps
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     /// Receive on this port, and account for every frame of every stream

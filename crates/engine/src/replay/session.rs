@@ -1,14 +1,15 @@
 //! When each frame leaves.
 //!
 //! Frames that are due go to their queue at once; only those that are due already go together. Before the next one is
-//! due the thread sleeps as long as sleeping is exact enough, then looks at the clock until it is time.
+//! due the thread sleeps as long as sleeping is exact enough, then looks at the clock until it is time. Where
+//! nobody waits, time is what frames say: it begins with the first one's, and goes to when the next one is due.
 
 use super::feed::{Feed, Turn};
 use super::{Replay, ReplayReport};
 use crate::clock;
 use crate::died::survive;
-use crate::sender::{Limits, Sender};
-use linerate_burst::{Count, Nanos};
+use crate::sender::{FULL_STEP, Limits, Sender};
+use linerate_burst::{Burst, Count, Desc, Nanos};
 use linerate_generate::{Pacing, Rate, Schedule};
 use linerate_port::{PortError, Sent};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(super) struct Session {
     at: usize,
     /// When the frames at hand are due.
     dues: Vec<Nanos>,
+    /// Where nobody waits.
+    at_once: Option<AtOnce>,
     truncated: u64,
     padded: u64,
     passes: u64,
@@ -39,6 +42,15 @@ impl Session {
     /// Sends all of `feed`, unless something failed before.
     pub fn run(replay: Replay, feed: Feed, failed: Option<PortError>) -> ReplayReport {
         feed.fill_up(&replay.stop);
+        let is_timed = replay.pacing != Pacing::Fixed(Rate::Top);
+        let at_once = (replay.at_once && is_timed).then(|| AtOnce {
+            restamp: replay.pacing != Pacing::Recorded(1.0) || replay.loops != 1,
+            end: replay.duration.unwrap_or(Duration::MAX),
+            ..AtOnce::default()
+        });
+        let duration = replay.duration.filter(|_| at_once.is_none());
+        let (stop, progress) = (replay.stop, Arc::clone(&replay.progress));
+        let limits = Limits { duration, stop, progress, at_once: at_once.is_some() };
         let mut session = Session {
             feed,
             schedule: Schedule::new(replay.pacing),
@@ -46,13 +58,13 @@ impl Session {
             loop_gap: replay.loop_gap,
             at: 0,
             dues: Vec::with_capacity(TOP_RUN),
+            at_once,
             truncated: 0,
             padded: 0,
             passes: 0,
             starved: 0,
             is_starved: false,
         };
-        let limits = Limits { duration: replay.duration, stop: replay.stop, progress: Arc::clone(&replay.progress) };
         let mut sender = Sender::new(replay.ports, limits);
         let failure = failed.or_else(|| {
             let put_off = |session: &mut Session, span| session.schedule.put_off(span);
@@ -68,9 +80,9 @@ impl Session {
             Turn::Batch(batch) => batch,
             Turn::Nothing => {
                 // Whoever reads the recording is waited for.
-                self.starved += u64::from(!self.is_starved);
+                self.starved += u64::from(!self.is_starved && self.at_once.is_none());
                 self.is_starved = true;
-                return sender.nap(clock::now()).map(|()| true);
+                return sender.nap(self.at_once.as_ref().map_or_else(clock::now, |time| time.now)).map(|()| true);
             }
             Turn::Ended => return Ok(false),
         };
@@ -87,9 +99,17 @@ impl Session {
             return Ok(true);
         }
         let descs = &batch.block.descs()[self.at..];
-        let (now, step) = sender.look_at_clock();
-        self.schedule.follow(step);
-        let due = self.schedule.due_at(&descs[0], now);
+        let (now, due) = match &mut self.at_once {
+            Some(time) => time.go_to(&descs[0], &mut self.schedule),
+            None => {
+                let (now, step) = sender.look_at_clock();
+                self.schedule.follow(step);
+                (now, self.schedule.due_at(&descs[0], now))
+            }
+        };
+        if self.at_once.as_ref().is_some_and(AtOnce::is_over) {
+            return Ok(false);
+        }
         if due > now {
             return sender.wait(due, now).map(|()| true);
         }
@@ -106,10 +126,13 @@ impl Session {
             ahead.advance(&descs[index..=index]);
         }
         let burst = batch.block.burst().slice(self.at..self.at + self.dues.len());
-        let done = sender.send(outlet, burst, now)?;
+        let done = match &mut self.at_once {
+            Some(time) => time.send(sender, outlet, burst, due)?,
+            None => sender.send(outlet, burst, now)?,
+        };
         self.schedule.advance(&descs[..done]);
         self.at += done;
-        if !is_top {
+        if !is_top && self.at_once.is_none() {
             self.dues[..done].iter().for_each(|due| sender.timing().add(now.0 - due.0));
         }
         Ok(true)
@@ -130,12 +153,59 @@ impl Session {
             sent: Sent { frames: account.ledger.total(Count::Sent), bytes },
             ledger: account.ledger,
             ports: account.ports,
-            elapsed: account.elapsed,
+            elapsed: self.at_once.as_ref().map_or(account.elapsed, |time| time.done),
+            at_once: self.at_once.is_some(),
             timing: account.timing,
             passes: self.passes,
             padded: self.padded,
             starved: self.starved,
             failure,
         }
+    }
+}
+
+/// The time where nobody waits for it.
+#[derive(Default)]
+struct AtOnce {
+    /// Frames get times anew; those that go once and as they were recorded keep theirs.
+    restamp: bool,
+    /// That of the first frame of all.
+    first: Option<Nanos>,
+    now: Nanos,
+    /// Frames that are due so long after the first do not go any more.
+    end: Duration,
+    /// So long after the first the frames at hand are due.
+    done: Duration,
+    restamped: Vec<Desc>,
+}
+
+impl AtOnce {
+    /// Goes to where a frame is due that comes next; says what time it is, and when it is due.
+    fn go_to(&mut self, desc: &Desc, schedule: &mut Schedule) -> (Nanos, Nanos) {
+        let first = *self.first.get_or_insert(desc.time);
+        self.now = self.now.max(first);
+        let due = schedule.due_at(desc, self.now);
+        self.done = due.since(first).min(self.end);
+        self.now = self.now.max(due);
+        (self.now, due)
+    }
+
+    fn is_over(&self) -> bool {
+        self.done >= self.end
+    }
+
+    /// Sends frames of which the first is due at `due`, alone where frames get times anew.
+    fn send(&mut self, sender: &mut Sender, outlet: usize, burst: Burst<'_>, due: Nanos) -> Result<usize, PortError> {
+        let done = if self.restamp {
+            let one = burst.slice(0..1);
+            let offset = due.0.wrapping_sub(one.descs()[0].time.0) as i64;
+            sender.send(outlet, one.shifted(offset, &mut self.restamped), self.now)?
+        } else {
+            sender.send(outlet, burst, self.now)?
+        };
+        if done == 0 {
+            self.now = self.now.after(FULL_STEP);
+        }
+        Ok(done)
     }
 }

@@ -138,6 +138,7 @@ fn replay(frames: u32, queues: &[usize], log: &Log) -> Replay {
         edits: Edits::default(),
         ports: ports(queues, log),
         pacing: Pacing::Fixed(Rate::Top),
+        at_once: false,
         duration: None,
         stop: Stop::new(),
         progress: Progress::new(),

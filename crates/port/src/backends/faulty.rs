@@ -56,6 +56,11 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     Ok(TxPort { name: spec.to_string(), queues, ..port })
 }
 
+/// As the wrapped port does; what is wrong is found when it is opened.
+pub fn leaves_when_sent(spec: &Spec) -> bool {
+    split(spec).map_or(true, |(_, inner)| registry::leaves_when_sent(&inner))
+}
+
 /// An open port behind a line with these faults, under a name of its own.
 pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
     let wrap =

@@ -145,6 +145,7 @@ fn send(lab: &TemporaryLab, scheme: &str, path: &Path) -> anyhow::Result<()> {
         edits: Edits::default(),
         ports: vec![open_tx(&spec, &TxOptions::default())?],
         pacing: Pacing::Recorded(SPEED),
+        at_once: false,
         duration: None,
         stop: Stop::new(),
         progress: Progress::new(),

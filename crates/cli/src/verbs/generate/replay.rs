@@ -1,6 +1,6 @@
 //! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
 
-use super::report::{self, micros};
+use super::report::{self, WRITTEN_AT_ONCE, micros};
 use super::{Args, guard};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
@@ -15,6 +15,7 @@ use linerate_generate::rate::Asked;
 use linerate_generate::rewrite::{Rule, Shift};
 use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
 use linerate_port::backends::pcap::Recording;
+use linerate_port::registry::leaves_when_sent;
 use linerate_port::{Spec, TxOptions, open_tx};
 use serde::Serialize;
 use std::time::Duration;
@@ -102,6 +103,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         edits: recorded.edits(),
         ports,
         pacing,
+        at_once: !specs.iter().any(leaves_when_sent),
         duration,
         stop,
         progress,
@@ -186,7 +188,9 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport) -> String {
     if replayed.starved > 0 {
         text += &format!("  {} times nothing was there to be sent: reading was too slow\n", grouped(replayed.starved));
     }
-    if pacing != Pacing::Fixed(Rate::Top) {
+    if replayed.at_once {
+        text += WRITTEN_AT_ONCE;
+    } else if pacing != Pacing::Fixed(Rate::Top) {
         text += &report::timing(&replayed.timing.behind, &replayed.timing.gap_error);
     }
     text
@@ -206,13 +210,15 @@ struct ReplayJson {
     loops: u64,
     padded: u64,
     starved: u64,
-    behind_mean_us: f64,
-    behind_p50_us: f64,
-    behind_p99_us: f64,
-    behind_max_us: f64,
-    gap_error_p50_us: f64,
-    gap_error_p99_us: f64,
-    gap_error_max_us: f64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    written_at_once: bool,
+    behind_mean_us: Option<f64>,
+    behind_p50_us: Option<f64>,
+    behind_p99_us: Option<f64>,
+    behind_max_us: Option<f64>,
+    gap_error_p50_us: Option<f64>,
+    gap_error_p99_us: Option<f64>,
+    gap_error_max_us: Option<f64>,
     failure: Option<String>,
     #[serde(flatten)]
     ledger: LedgerJson,
@@ -230,6 +236,7 @@ impl ReplayJson {
     fn new(specs: &[Spec], report: &ReplayReport) -> Self {
         let seconds = report.elapsed.as_secs_f64();
         let (behind, gap) = (&report.timing.behind, &report.timing.gap_error);
+        let timed = |span| (!report.at_once).then(|| micros(span));
         let port = |(spec, (_, sent)): (&Spec, &(String, linerate_port::Sent))| PortJson {
             port: spec.to_string(),
             frames: sent.frames,
@@ -246,13 +253,14 @@ impl ReplayJson {
             loops: report.passes,
             padded: report.padded,
             starved: report.starved,
-            behind_mean_us: micros(behind.mean()),
-            behind_p50_us: micros(behind.quantile(0.5)),
-            behind_p99_us: micros(behind.quantile(0.99)),
-            behind_max_us: micros(behind.max()),
-            gap_error_p50_us: micros(gap.quantile(0.5)),
-            gap_error_p99_us: micros(gap.quantile(0.99)),
-            gap_error_max_us: micros(gap.max()),
+            written_at_once: report.at_once,
+            behind_mean_us: timed(behind.mean()),
+            behind_p50_us: timed(behind.quantile(0.5)),
+            behind_p99_us: timed(behind.quantile(0.99)),
+            behind_max_us: timed(behind.max()),
+            gap_error_p50_us: timed(gap.quantile(0.5)),
+            gap_error_p99_us: timed(gap.quantile(0.99)),
+            gap_error_max_us: timed(gap.max()),
             failure: report.failure.as_ref().map(ToString::to_string),
             ledger: LedgerJson::new(&report.ledger),
         }

@@ -23,6 +23,9 @@ use std::time::Duration;
 /// Streams that are shown by name; of more, those that lost most.
 const SHOWN: usize = 16;
 
+/// What is said of frames that nobody waited for.
+pub const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of the frames' stamps\n";
+
 /// The names of streams, in the order of their set.
 #[derive(Clone, Debug)]
 pub struct Names(Arc<[String]>);
@@ -60,6 +63,8 @@ pub struct Outcome<'a> {
     pub answers: AnsweringReport,
     /// Whether the port made the frames.
     pub live: bool,
+    /// Whether nobody waited for frames to be due.
+    pub at_once: bool,
 }
 
 impl Outcome<'_> {
@@ -94,6 +99,11 @@ impl Outcome<'_> {
         self.set.rate.map_or(!top, |rate| rate != Rate::Top)
     }
 
+    /// Whether frames have times that nobody waited for.
+    fn is_at_once(&self) -> bool {
+        self.is_paced() && self.at_once
+    }
+
     /// The rate that was asked for in all, in frames per second, where that is one number.
     fn asked(&self) -> Option<f64> {
         let one = |rate: Rate, bytes: f64| match rate.exact_nanos(1_000_000_000, (bytes * 1e9) as u64) {
@@ -110,7 +120,9 @@ impl Outcome<'_> {
 
     fn text(&self, checked: Option<&Checked>) -> String {
         let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger);
-        if self.is_paced() {
+        if self.is_at_once() {
+            text += WRITTEN_AT_ONCE;
+        } else if self.is_paced() {
             text += &self.timing();
         }
         match checked {
@@ -144,7 +156,9 @@ impl Outcome<'_> {
         let sent = &self.sent;
         let seconds = sent.elapsed.as_secs_f64();
         let (max, mean) = sent.behind;
-        let quantile = |delays: &Delays, part| (!self.live && self.is_paced()).then(|| micros(delays.quantile(part)));
+        let quantile = |delays: &Delays, part| {
+            (!self.live && self.is_paced() && !self.at_once).then(|| micros(delays.quantile(part)))
+        };
         let rows: HashMap<u32, &StreamRow> =
             checked.iter().flat_map(|checked| &checked.rows).map(|row| (row.stream, row)).collect();
         let stream = |(place, sent): (usize, &u64)| StreamJson {
@@ -163,8 +177,9 @@ impl Outcome<'_> {
             rates: Rates::new(sent.sent.frames, sent.sent.bytes, seconds),
             asked_mpps: self.asked().map(|asked| asked / 1e6),
             made_by: if self.live { "port" } else { "process" },
-            behind_mean_us: micros(mean),
-            behind_max_us: micros(max),
+            written_at_once: self.is_at_once(),
+            behind_mean_us: (!self.is_at_once()).then(|| micros(mean)),
+            behind_max_us: (!self.is_at_once()).then(|| micros(max)),
             behind_p50_us: quantile(&sent.timing.behind, 0.5),
             behind_p99_us: quantile(&sent.timing.behind, 0.99),
             gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
@@ -274,8 +289,10 @@ struct GenerateJson<'a> {
     rates: Rates,
     asked_mpps: Option<f64>,
     made_by: &'static str,
-    behind_mean_us: f64,
-    behind_max_us: f64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    written_at_once: bool,
+    behind_mean_us: Option<f64>,
+    behind_max_us: Option<f64>,
     behind_p50_us: Option<f64>,
     behind_p99_us: Option<f64>,
     gap_error_p50_us: Option<f64>,

@@ -14,6 +14,7 @@ use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
+use linerate_port::registry::leaves_when_sent;
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use linerate_wire::Link;
 use std::time::Duration;
@@ -44,8 +45,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let identity = args.identity(check_from.iter().chain([spec]))?;
     let answering = answer(args, spec, &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
+    let to = stamped(spec, args.check.is_some());
     let open = || -> anyhow::Result<Streams> {
-        let to = stamped(spec, args.check.is_some());
         let port = open_tx(&to, &TxOptions { queues: args.threads, owner: identity.owner() });
         let port = port.map_err(|error| identity.explain(error))?;
         if port.queues.len() < args.threads && !args.end.quiet {
@@ -66,7 +67,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
 
     let answering = answering.map(Answering::start).transpose()?;
     let checker = receiving.map(|port| Checker::start(Checking::port(port, check(&set)))).transpose()?;
-    let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default() };
+    let at_once = !leaves_when_sent(&to);
+    let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set);
     let live = match args.end.interval()? {
         Some(interval) => {
@@ -80,7 +82,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE));
     drop(live);
     let answers = answer::finish(answering);
-    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made };
+    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made, at_once };
     outcome.tell(args)
 }
 
