@@ -44,10 +44,10 @@ fn streams_without_end_need_a_time() {
 #[test]
 fn a_port_that_takes_no_streams_names_those_that_do() {
     run(&["generate", "--to", "shm:feed", "--threads", "2", "-k", "udp"])
-        .with_status(1)
+        .with_status(2)
         .says("one queue")
         .says("--threads");
-    run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(1).says("no backend \"smh\"").says("xdp-live");
+    run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(2).says("no backend \"smh\"").says("xdp-live");
 }
 
 #[test]

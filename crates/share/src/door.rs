@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// How long a reader has to say hello.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a lossless reader for whom there is no room waits for another one to be noticed to have gone.
+const SETTLING: Duration = Duration::from_millis(100);
 /// Readers that may be at the door at a time.
 const WAITING: usize = 16;
 /// Whoever comes in one step: what a step costs is bounded, however many there are.
@@ -139,12 +141,13 @@ pub struct Door {
     refused: u64,
 }
 
-/// A reader that has not said hello.
+/// A reader that has not said hello, or waits for a place that another one is about to leave.
 #[derive(Debug)]
 struct Waiting {
     socket: OwnedFd,
     peer: Peer,
     since: Nanos,
+    hello: Option<Hello>,
 }
 
 impl Door {
@@ -212,8 +215,11 @@ impl Door {
     /// Lets in, or sends away, whoever has said something or has waited too long.
     fn hear_all(&mut self, now: Nanos) -> Vec<Visitor> {
         let mut visitors = Vec::new();
-        for one in std::mem::take(&mut self.waiting) {
-            match hear(one.socket.as_fd()) {
+        for mut one in std::mem::take(&mut self.waiting) {
+            match one.hello.take().map_or_else(|| hear(one.socket.as_fd()), Heard::Hello) {
+                Heard::Hello(hello) if self.may_find_room(&one, &hello, now) => {
+                    self.waiting.push(Waiting { hello: Some(hello), ..one });
+                }
                 Heard::Nothing if now.since(one.since) < PATIENCE && now >= one.since => self.waiting.push(one),
                 Heard::Nothing | Heard::Gone => self.refused += 1,
                 Heard::Noise(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
@@ -229,6 +235,13 @@ impl Door {
             }
         }
         visitors
+    }
+
+    /// Whether there is no room for this lossless reader, but may be in a moment: that another one has gone shows a little
+    /// later than that the next one comes, where it is started again.
+    fn may_find_room(&self, one: &Waiting, hello: &Hello, now: Nanos) -> bool {
+        let is_full = self.seats.lossless() >= lossless_readers(self.shape.slots);
+        hello.lossless && self.access.lossless && is_full && now.since(one.since) < SETTLING && now >= one.since
     }
 
     fn accept(&mut self, now: Nanos) {
@@ -255,7 +268,7 @@ impl Door {
         if self.waiting.len() == WAITING {
             self.make_room();
         }
-        self.waiting.push(Waiting { socket, peer, since: now });
+        self.waiting.push(Waiting { socket, peer, since: now, hello: None });
     }
 
     /// Sends away who has waited longest, of the user who has most at the door.
