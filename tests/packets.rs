@@ -31,7 +31,8 @@ fn frames_of_real_captures_are_expressed_and_made_again() {
     let (mut all, mut in_headers) = (0, 0);
     for batch in batches(&folder) {
         let setup = Setup { link: batch.link, sizes: Sizes::Natural(0), ..Setup::default() };
-        for frame in batch.frames.iter().step_by(STEP).filter(|frame| frame.bytes.len() < MOST_BYTES / 4) {
+        for frame in batch.frames.iter().step_by(STEP).filter(|frame| (1..MOST_BYTES / 4).contains(&frame.bytes.len()))
+        {
             let text = express(batch.link, &frame.bytes);
             all += 1;
             in_headers += usize::from(!text.starts_with("raw("));

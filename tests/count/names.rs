@@ -98,7 +98,7 @@ fn mistakes_end_with_2_and_failures_with_1() {
         (&["count", "x0", "tcp", "or"], 2, "syntax error"),
         (&["count", "-f", "tcp", "x0", "udp"], 2, "given twice"),
         (&["count", "--spin", "--sleep", "x0"], 2, "--sleep"),
-        (&["count", "nosuch:x0"], 1, "no backend"),
+        (&["count", "nosuch:x0"], 2, "no backend"),
         (&["count", "packet:nosuch0"], 1, "nosuch0"),
         (&["count", "-r", &missing], 1, &missing),
         (&["count", "-r", &garbage], 1, &garbage),

@@ -123,11 +123,9 @@ fn before_anything_is_open_one_signal_ends() {
     mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
     records::write(&sample, &frames::sample());
     let to = format!("pcap:{fifo}");
-    let cases: [&[&str]; 6] = [
-        &["capture", "-r", &fifo],
+    // To be read a FIFO is opened without waiting (odd.rs).
+    let cases: [&[&str]; 3] = [
         &["capture", "-r", &sample, "-w", &fifo],
-        &["count", "-r", &fifo],
-        &["flows", "-r", &fifo, "--write", "null"],
         &["flows", "-r", &sample, "--write", &fifo],
         &["generate", "--to", &to, "--udp"],
     ];
