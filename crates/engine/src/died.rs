@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn the_thread_and_its_reason_are_named() {
         let dead = thread::Builder::new().name("one".into()).spawn(|| survive(|| panic!("at {}", 7))).unwrap();
-        let died: Died = dead.join().unwrap().map(|()| ()).unwrap_err();
+        let died: Died = dead.join().unwrap().unwrap_err();
         let text = died.to_string();
         assert!(text.starts_with("thread one died: at 7;"), "{text}");
         assert!(survive(|| 5) == Ok(5));

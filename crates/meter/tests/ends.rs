@@ -44,7 +44,7 @@ fn an_end_that_is_nowhere_near_ends_nothing() {
             back(9, 0x9000_0000, 101).flags(FIN | ACK),
             Segment { is_bad: true, ..there(9, 201, 501).flags(RST) },
         ] {
-            let found = metered(&around(&[guess.clone()]), level);
+            let found = metered(&around(std::slice::from_ref(&guess)), level);
             assert_eq!(found.len(), 1, "{guess:?}: one record");
             let tcp = found[0].tcp.as_ref().unwrap();
             assert_eq!((tcp.state, found[0].end), (ConnState::Sf, EndReason::End), "{guess:?}");
@@ -64,7 +64,7 @@ fn an_end_within_a_window_ends_the_record() {
         there(9, 201 + 799_000, 501).flags(RST),
         there(9, 201u32.wrapping_sub(60_000), 501).flags(RST | ACK),
     ] {
-        let found = metered(&around(&[real.clone()]), Level::Tcp);
+        let found = metered(&around(std::slice::from_ref(&real)), Level::Tcp);
         assert!(found.len() > 1, "{real:?}: stragglers come after 5 s of silence");
         assert_eq!(found[0].tcp.as_ref().unwrap().state, ConnState::Rsto, "{real:?}");
         assert!(!found[0].quality.contains(Quality::DOUBTFUL_END));

@@ -161,8 +161,8 @@ impl Machine {
             }
             for lane in 0..self.lanes.len() {
                 // Some lanes have hardly a frame.
-                let rests = (lane as u64 + busy) % 3 == 0 && self.random.below(50) > 0;
-                if brings && !rests && (part as usize + lane) % 2 == 0 {
+                let rests = (lane as u64 + busy).is_multiple_of(3) && self.random.below(50) > 0;
+                if brings && !rests && (part as usize + lane).is_multiple_of(2) {
                     self.bring(lane);
                 }
             }
