@@ -25,7 +25,7 @@ pub fn compare(set: &StreamSet) {
         assert!(due == slots[done].due && due >= elapsed);
         elapsed = due;
         let now = Nanos(START.wrapping_add(elapsed));
-        let burst = traffic.offer(elapsed, now);
+        let burst = traffic.offer(elapsed, now).expect("frames lie where they should");
         assert!(!burst.is_empty());
         for ((_, frame), slot) in burst.iter().zip(&slots[done..]) {
             let stream = &set.streams[slot.stream as usize];

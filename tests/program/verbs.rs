@@ -57,20 +57,10 @@ fn replays_repeat_and_split() {
 }
 
 #[test]
-fn a_rate_and_a_recorded_time_take_their_time() {
+fn an_endless_replay_at_top_speed_ends_in_time() {
     let scratch = Scratch::new();
-    let started = Instant::now();
-    run(&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "1000pps", "--count", "300"]).good();
-    assert!(started.elapsed().as_secs_f64() >= 0.29);
-
     let file = scratch.file("sample.pcap");
-    let sample = frames::sample();
-    records::write(&file, &sample);
-    let span = (sample.last().unwrap().time - sample[0].time) as f64 / 1e9;
-    let started = Instant::now();
-    run(&["generate", "--to", "pcap:/dev/null", "--replay", &file, "--speed", "0.5"]).good();
-    assert!(started.elapsed().as_secs_f64() >= 2.0 * span);
-
+    records::write(&file, &frames::sample());
     let started = Instant::now();
     let endless =
         ["generate", "--to", "pcap:/dev/null", "--replay", &file, "--rate", "top", "--loops", "0", "--seconds", "0.3"];
