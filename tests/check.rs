@@ -1,7 +1,7 @@
 //! The receiver behind a faulty wire: what was done to the frames is what it reports.
 
 use linerate::burst::{Block, Count, Desc, Nanos};
-use linerate::engine::{CheckReport, Checker, Checking, clock::now};
+use linerate::engine::{CheckReport, Checker, Checking, Receive, Selection, clock::now};
 use linerate::generate::Check;
 use linerate::generate::check::{Options, Summary};
 use linerate::generate::trailer::{Key, Trailer};
@@ -49,19 +49,23 @@ fn send(mut port: TxPort, streams: u64, flight: u64) {
     }
 }
 
-fn open(name: &str, faults: &str) -> (Checking, TxPort) {
+fn checking() -> Checking {
+    Checking::new(Check::new(Key::default(), Options::default()), Selection::default())
+}
+
+fn open(name: &str, faults: &str) -> (Receive, TxPort) {
     let spec = |text: String| Spec::parse(&text).unwrap();
     let rx = open_rx(&spec(format!("faulty:mem:check-{name}{faults}")), &RxOptions::default()).unwrap();
     let tx = open_tx(&spec(format!("mem:check-{name}")), &TxOptions::default()).unwrap();
-    (Checking::port(rx, Check::new(Key::default(), Options::default())), tx)
+    (Receive::all(vec![rx]), tx)
 }
 
 fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, Summary) {
-    let (checking, tx) = open(name, faults);
+    let (receive, tx) = open(name, faults);
     let sender = thread::spawn(move || send(tx, streams, 1000));
-    let report = checking.run();
+    let report = checking().run(receive);
     sender.join().unwrap();
-    assert!(report.quiesced && report.failure.is_none(), "{:?}", report.failure);
+    assert!(report.run.quiesced && report.run.failure.is_none(), "{:?}", report.run.failure);
     let sent = vec![FRAMES / streams; streams as usize];
     let summary = report.check.report(Some(&sent)).summary();
     assert_eq!((summary.streams, summary.fate.sent, summary.foreign), (streams, Some(FRAMES), 0), "{faults}");
@@ -92,7 +96,7 @@ fn each_fault_is_reported_exactly() {
             ("long", "pad=2%x9", 10, Count::FaultPadded),
         ] {
             let (report, summary) = run(&format!("{name}-{seed}"), &format!("?{faults}&seed={seed}"), streams);
-            let planned = report.ledger.total(count);
+            let planned = report.run.ledger.total(count);
             assert!(planned > 100, "{faults}: {planned} frames alone");
             let fate = summary.fate;
             let found = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted, summary.damaged];
@@ -131,7 +135,7 @@ fn delay_is_in_the_latencies() {
 fn all_faults_together_add_up() {
     let faults = "?drop=1%&repeat=1%&reorder=1%x3&corrupt=1%x1@42-43&pad=1%&seed=9";
     let (report, summary) = run("all", faults, 100);
-    let (fate, ledger) = (summary.fate, &report.ledger);
+    let (fate, ledger) = (summary.fate, &report.run.ledger);
     assert_eq!(fate.lost, ledger.total(Count::FaultDropped));
     assert_eq!(fate.duplicated, ledger.total(Count::FaultRepeated));
     assert_eq!(fate.received, FRAMES - fate.lost + fate.duplicated);
@@ -141,8 +145,8 @@ fn all_faults_together_add_up() {
 
 #[test]
 fn a_checker_beside_the_sender_ends_when_all_came() {
-    let (checking, tx) = open("beside", "?drop=1%&seed=2");
-    let checker = Checker::start(checking).unwrap();
+    let (receive, tx) = open("beside", "?drop=1%&seed=2");
+    let checker = Checker::start(checking(), receive).unwrap();
     let sender = thread::spawn(move || {
         send(tx, 4, 0);
         thread::sleep(Duration::from_secs(2));
@@ -153,7 +157,7 @@ fn a_checker_beside_the_sender_ends_when_all_came() {
         thread::sleep(Duration::from_millis(1));
     }
     let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10));
-    let dropped = report.ledger.total(Count::FaultDropped);
+    let dropped = report.run.ledger.total(Count::FaultDropped);
     assert_eq!(report.check.report(Some(&[FRAMES / 4; 4])).summary().fate.lost, dropped);
     assert!(dropped > 0 && started.elapsed() < Duration::from_secs(5));
     sender.join().unwrap();
@@ -183,7 +187,7 @@ fn queues_of_a_port_are_no_reordering() {
             }
         }
     });
-    let report = Checking::port(rx, Check::new(Key::default(), Options::default())).run();
+    let report = checking().run(Receive::all(vec![rx]));
     sender.join().unwrap();
     let fate = report.check.report(None).summary().fate;
     assert_eq!((fate.received, fate.lost, fate.reordered, fate.stale), (FRAMES, 0, 0, 0));

@@ -3,7 +3,7 @@
 //! The corpus is found through `LINERATE_CORPUS`; without it these tests say that they are skipped.
 
 use linerate::burst::{Count, Ledger, Sink, SinkError, block::View};
-use linerate::engine::{Capture, Progress, Selection, Stop, Waiting};
+use linerate::engine::{Capture, Receive, Selection};
 use linerate::port::{RxOptions, Spec, open_rx};
 use linerate::record::{ReadError, Reader};
 use linerate::wire::{Layers, Link, Stop as Why, dissect};
@@ -56,22 +56,13 @@ fn a_capture_run_over_each_file_accounts_for_every_frame() {
         }
         let port = open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default()).expect("the file opens");
         let seen = Arc::new(Mutex::new(0));
-        let report = Capture {
-            ports: vec![port],
-            selection: Selection::default(),
-            sinks: vec![Box::new(Counter(Arc::clone(&seen)))],
-            share: None,
-            copy_by_two: false,
-            waiting: Waiting::default(),
-            duration: None,
-            stop: Stop::new(),
-            progress: Progress::new(),
-        }
-        .run();
+        let mut capture = Capture::new(Selection::default(), vec![Box::new(Counter(Arc::clone(&seen)))]);
+        let report = Receive::all(vec![port]).run(&mut [&mut capture]);
+        let captured = capture.done().frames;
         let name = path.display();
         assert!(report.quiesced, "{name}");
         assert_eq!(report.ledger.imbalances(), [], "{name}");
-        assert_eq!((report.frames, *seen.lock().unwrap(), report.ledger.lost()), (frames, frames, 0), "{name}");
+        assert_eq!((captured, *seen.lock().unwrap(), report.ledger.lost()), (frames, frames, 0), "{name}");
         assert_eq!(report.failure.is_some(), error.is_some(), "{name}: {:?} and {error:?}", report.failure);
         assert!(report.ledger.total(Count::Late) <= frames);
         runs += 1;

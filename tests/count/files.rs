@@ -1,7 +1,7 @@
 //! Counting capture files.
 
 use super::{assert_row, expected, lines};
-use linerate::engine::{Counting, Selection, Stop, Waiting, Watch};
+use linerate::engine::{Counting, Receive, Selection};
 use linerate::port::{RxOptions, Spec, open_rx};
 use linerate_tests::support::filters::{FILTERS, select};
 use linerate_tests::support::program::run;
@@ -159,17 +159,10 @@ fn totals_of_real_captures_are_those_of_capinfos() {
     for line in String::from_utf8_lossy(&said.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, .., frames, bytes] = fields[..] else { panic!("{line}") };
-        let report = Counting {
-            ports: vec![open_rx(&Spec::file(name), &RxOptions::default()).unwrap()],
-            selection: Selection::default(),
-            protocols: true,
-            waiting: Waiting::default(),
-            duration: None,
-            stop: Stop::new(),
-            watch: Watch::new(),
-        }
-        .run();
-        let traffic = report.counts.all.traffic;
+        let mut counting = Counting::new(Selection::default(), true);
+        let port = open_rx(&Spec::file(name), &RxOptions::default()).unwrap();
+        let report = Receive::all(vec![port]).run(&mut [&mut counting]);
+        let traffic = counting.done().all.traffic;
         assert_eq!((traffic.frames.to_string(), traffic.bytes.to_string()), (frames.into(), bytes.into()), "{name}");
         assert_eq!((report.ledger.imbalances(), report.ledger.lost(), report.quiesced), (vec![], 0, true), "{name}");
         assert_eq!(traffic.sizes.buckets().map(|bucket| bucket.2).sum::<u64>(), traffic.frames, "{name}");

@@ -18,6 +18,10 @@ pub enum Stage {
     Share,
     /// One process that reads the block ring.
     Reader,
+    /// The records of flows.
+    Meter,
+    /// The account of streams with trailers.
+    Check,
     /// From one port to another.
     Forward,
     /// A file or other output.
@@ -38,6 +42,8 @@ impl Stage {
             Stage::Select => "select",
             Stage::Share => "share",
             Stage::Reader => "reader",
+            Stage::Meter => "meter",
+            Stage::Check => "check",
             Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Send => "send",
@@ -193,6 +199,8 @@ counters! {
     Sliced = Select, Note, "sliced";
     /// Frames that deduplication forgot before their time, because too many came within the window: copies of them are delivered.
     DedupForgotten = Select, Note, "dedup_forgotten";
+    /// Frames for a consumer that had died of a bug of this program, or was about to.
+    SelectDied = Select, Lost, "consumer_died";
 
     /// Frames for the block ring.
     ShareReceived = Share, Received, "received";
@@ -217,6 +225,34 @@ counters! {
     ReaderWaitedUs = Reader, Note, "waited_us";
     /// Frames lost in front of the ring while everybody waited for the reader; looked up ten times a second.
     ReaderLost = Reader, Note, "lost_meanwhile";
+
+    /// Frames handed to the meters.
+    MeterReceived = Meter, Received, "received";
+    /// Frames that are in a record.
+    Metered = Meter, Delivered, "metered";
+    /// Frames of interfaces whose link type is not known, so that nobody can say what is in them.
+    MeterUnknownLink = Meter, Refused, "unknown_link";
+    /// Frames without an IP packet.
+    MeterNotIp = Meter, Refused, "not_ip";
+    /// Frames that announce an IP packet whose header is cut off or contradicts itself.
+    MeterMalformed = Meter, Refused, "malformed";
+    /// Frames for a meter that had died of a bug of this program, or was about to.
+    MeterDied = Meter, Lost, "meter_died";
+
+    /// Frames looked at for trailers.
+    CheckReceived = Check, Received, "received";
+    /// Frames with trailers, or of streams that are known.
+    Checked = Check, Delivered, "checked";
+    /// Frames that lost their trailer.
+    CheckDamaged = Check, Refused, "damaged";
+    /// Frames whose end was not captured.
+    CheckCut = Check, Refused, "cut";
+    /// Frames with a trailer, of streams that there was no memory for.
+    CheckOverLimit = Check, Refused, "over_limit";
+    /// Frames of somebody else.
+    CheckForeign = Check, Refused, "foreign";
+    /// Frames for a check that had died of a bug of this program, or was about to.
+    CheckDied = Check, Lost, "check_died";
 
     /// Frames taken from the queues of one port.
     ForwardReceived = Forward, Received, "received";

@@ -13,6 +13,8 @@ use std::fmt;
 pub struct Account {
     /// The owner stage.
     pub stage: Stage,
+    /// Which of several consumers of the same frames it belongs to; empty of what all share, and where there is only one.
+    pub branch: String,
     /// Whose counters these are: a port, a queue, a file.
     pub subject: String,
     counts: BTreeMap<Count, u64>,
@@ -73,6 +75,8 @@ pub struct Detail {
 pub struct Ledger {
     accounts: Vec<Account>,
     details: Vec<Detail>,
+    /// Which branch accounts are opened of.
+    branch: String,
 }
 
 /// A place where the ledger does not add up.
@@ -119,11 +123,19 @@ impl Ledger {
         Self::default()
     }
 
+    /// From now on accounts are those of this consumer, until another is named; of an empty name they are of what all share.
+    pub fn set_branch(&mut self, branch: &str) {
+        branch.clone_into(&mut self.branch);
+    }
+
     /// The account of a stage of a subject, opened where there is none yet.
     pub fn account(&mut self, stage: Stage, subject: &str) -> &mut Account {
-        let found = self.accounts.iter().position(|account| account.stage == stage && account.subject == subject);
-        let index = found.unwrap_or_else(|| {
-            self.accounts.push(Account { stage, subject: subject.to_owned(), counts: BTreeMap::new() });
+        let Ledger { accounts, branch, .. } = self;
+        let is_it =
+            |account: &Account| account.stage == stage && account.branch == *branch && account.subject == subject;
+        let index = accounts.iter().position(is_it).unwrap_or_else(|| {
+            let (branch, subject) = (self.branch.clone(), subject.to_owned());
+            self.accounts.push(Account { stage, branch, subject, counts: BTreeMap::new() });
             self.accounts.len() - 1
         });
         &mut self.accounts[index]
@@ -136,11 +148,16 @@ impl Ledger {
 
     /// Adds all that another ledger holds.
     pub fn add_all(&mut self, other: &Ledger) {
+        let branch = self.branch.clone();
         for account in &other.accounts {
+            if !account.branch.is_empty() {
+                self.set_branch(&account.branch);
+            }
             let own = self.account(account.stage, &account.subject);
             for (count, frames) in account.counts() {
                 own.add(count, frames);
             }
+            self.set_branch(&branch);
         }
         self.details.extend_from_slice(&other.details);
     }
@@ -182,8 +199,8 @@ impl Ledger {
         losses
     }
 
-    /// Where the identity does not hold: within accounts, and between a stage and the next one that has
-    /// accounts. `Write` and `Share` accounts each receive all that was selected. Exact once the run has quiesced.
+    /// Where the identity does not hold: within accounts, and between a stage and the next one that has accounts. Each
+    /// consumer receives all that was ordered, and each of its outputs all that it selected. Exact once the run has quiesced.
     pub fn imbalances(&self) -> Vec<Imbalance> {
         let within = self.accounts.iter().filter(|account| account.unaccounted() != 0).map(|account| {
             Imbalance::Within { stage: account.stage, subject: account.subject.clone(), frames: account.unaccounted() }
@@ -192,29 +209,35 @@ impl Ledger {
     }
 
     fn imbalances_between(&self) -> Vec<Imbalance> {
-        let path = [Stage::Receive, Stage::Merge, Stage::Select];
-        let present: Vec<Stage> =
-            path.into_iter().filter(|stage| self.accounts.iter().any(|account| account.stage == *stage)).collect();
         let mut found = Vec::new();
-        let mut compare = |from, to, delivered, received| {
+        let mut compare = |from, delivered, to, received| {
             if delivered != received {
                 found.push(Imbalance::Between { from, to, delivered, received });
             }
         };
-        for pair in present.windows(2) {
-            compare(pair[0], pair[1], self.sum(pair[0], Kind::Delivered), self.sum(pair[1], Kind::Received));
+        let of = |stage| self.accounts.iter().filter(move |account| account.stage == stage);
+        let mut last = of(Stage::Receive).next().map(|_| (Stage::Receive, self.sum(Stage::Receive, Kind::Delivered)));
+        if of(Stage::Merge).next().is_some() {
+            if let Some((from, delivered)) = last {
+                compare(from, delivered, Stage::Merge, self.sum(Stage::Merge, Kind::Received));
+            }
+            last = Some((Stage::Merge, self.sum(Stage::Merge, Kind::Delivered)));
         }
-        if self.accounts.iter().any(|account| account.stage == Stage::Forward) {
+        for (select, (from, delivered)) in of(Stage::Select).filter_map(|select| Some((select, last?))) {
+            compare(from, delivered, Stage::Select, select.sum(Kind::Received));
+        }
+        for end in [Stage::Share, Stage::Write, Stage::Meter, Stage::Check].into_iter().flat_map(of) {
+            let select = of(Stage::Select).find(|select| select.branch == end.branch);
+            let before = select.map(|select| (Stage::Select, select.sum(Kind::Delivered))).or(last);
+            if let Some((from, delivered)) = before {
+                compare(from, delivered, end.stage, end.sum(Kind::Received));
+            }
+        }
+        if of(Stage::Forward).next().is_some() {
             let sum = |stage, kind| self.sum(stage, kind);
             let (taken, handed) = (sum(Stage::Forward, Kind::Received), sum(Stage::Forward, Kind::Delivered));
-            compare(Stage::Receive, Stage::Forward, sum(Stage::Receive, Kind::Delivered), taken);
-            compare(Stage::Forward, Stage::Send, handed, sum(Stage::Send, Kind::Received));
-        }
-        if let Some(last) = present.last() {
-            let is_end = |account: &&Account| matches!(account.stage, Stage::Write | Stage::Share);
-            for account in self.accounts.iter().filter(is_end) {
-                compare(*last, account.stage, self.sum(*last, Kind::Delivered), account.sum(Kind::Received));
-            }
+            compare(Stage::Receive, sum(Stage::Receive, Kind::Delivered), Stage::Forward, taken);
+            compare(Stage::Forward, handed, Stage::Send, sum(Stage::Send, Kind::Received));
         }
         found
     }
@@ -259,6 +282,31 @@ mod tests {
         ledger.account(Stage::Receive, "a").add(Count::Delivered, 1);
         let between = Imbalance::Between { from: Stage::Receive, to: Stage::Merge, delivered: 9, received: 8 };
         assert_eq!(ledger.imbalances(), [between]);
+    }
+
+    #[test]
+    fn each_of_several_consumers_receives_everything() {
+        let run = |file: u64, flows: u64| {
+            let mut ledger = Ledger::new();
+            ledger.account(Stage::Receive, "a").add(Count::Received, 8).add(Count::Delivered, 8);
+            ledger.account(Stage::Merge, "").add(Count::MergeReceived, 8).add(Count::MergeDelivered, 8);
+            ledger.set_branch("capture");
+            let select = ledger.account(Stage::Select, "");
+            select.add(Count::SelectReceived, 8).add(Count::SelectDelivered, 5).add(Count::Filtered, 3);
+            ledger.account(Stage::Write, "f").add(Count::WriteReceived, file).add(Count::Written, file);
+            ledger.set_branch("flows");
+            ledger.account(Stage::Select, "").add(Count::SelectReceived, 8).add(Count::SelectDelivered, 8);
+            ledger.account(Stage::Meter, "").add(Count::MeterReceived, flows).add(Count::Metered, flows);
+            ledger
+        };
+        assert_eq!(run(5, 8).imbalances(), []);
+        for (file, flows) in [(8, 8), (5, 5)] {
+            assert_eq!(run(file, flows).imbalances().len(), 1, "{file} {flows}");
+        }
+        let mut twice = Ledger::new();
+        twice.add_all(&run(5, 8));
+        twice.add_all(&run(5, 8));
+        assert_eq!((twice.accounts().len(), twice.imbalances()), (6, vec![]));
     }
 
     #[test]

@@ -2,23 +2,13 @@
 //!
 //! ```no_run
 //! use linerate::burst::{Ledger, Sink};
-//! use linerate::engine::{Capture, Progress, Selection, Stop, Waiting};
+//! use linerate::engine::{Capture, Receive, Selection};
 //! use linerate::port::{RxOptions, Spec, open_rx};
 //!
 //! let port = open_rx(&Spec::parse("pcap:trace.pcap").unwrap(), &RxOptions::default()).unwrap();
-//! let report = Capture {
-//!     ports: vec![port],
-//!     selection: Selection { filter: "udp port 53".into(), ..Selection::default() },
-//!     sinks: Vec::new(),
-//!     share: None,
-//!     copy_by_two: false,
-//!     waiting: Waiting::default(),
-//!     duration: None,
-//!     stop: Stop::new(),
-//!     progress: Progress::new(),
-//! }
-//! .run();
-//! println!("{} frames, {} lost", report.frames, report.ledger.lost());
+//! let mut capture = Capture::new(Selection { filter: "udp port 53".into(), ..Selection::default() }, Vec::new());
+//! let run = Receive::all(vec![port]).run(&mut [&mut capture]);
+//! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
 //! ```
 #![forbid(unsafe_code)]
 

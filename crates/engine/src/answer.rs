@@ -4,32 +4,34 @@
 //! frames for this come by a port of their own, which takes nothing away from anybody: `packet`, with a filter in the kernel.
 
 use crate::clock;
+use crate::consumer::{Consumer, Demand, End, Order, Round};
 use crate::control::Stop;
 use crate::died::survive;
-use crate::lanes::{Lanes, Shown, recycle};
-use crate::wait::{Awaited, Idler, Waiting};
+use crate::receive::wait::Waiting;
+use crate::receive::{Receive, ReceiveError, Receiver};
 use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
 use linerate_port::{PortError, RxPort, TxPort};
 use linerate_wire::MacAddr;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The longest wait for input, so that stop requests are seen and questions leave in time.
-const NAP_LIMIT: Duration = Duration::from_millis(10);
-/// How long the ports may take to run dry at the end.
+/// How long what is to be sent may stay at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Answers on one interface: a receiving and a sending port of it.
 pub struct Answering {
-    lanes: Lanes,
+    receiver: Receiver,
+    answers: Answers,
+    stop: Stop,
+}
+
+/// What comes is looked at, and what is to be sent is sent.
+struct Answers {
     to: TxPort,
     answerer: Answerer,
-    idler: Idler,
     /// How many of the frames to be sent are sent.
     sent: usize,
-    /// What each lane shows in a round; empty between rounds.
-    shown: Vec<Shown<'static>>,
     failure: Option<PortError>,
 }
 
@@ -48,7 +50,7 @@ pub struct AnsweringReport {
     /// What was noteworthy, in order.
     pub events: Vec<String>,
     /// What went wrong, if anything.
-    pub failure: Option<PortError>,
+    pub failure: Option<ReceiveError>,
 }
 
 /// Why the MAC address of a next hop is not known.
@@ -70,45 +72,45 @@ pub enum Unresolved {
     Stopped(std::net::IpAddr),
     /// A port does not work.
     #[error(transparent)]
-    Port(PortError),
+    Port(ReceiveError),
 }
 
 impl Answering {
     /// Answers what comes from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
-        let lanes = Lanes::new(vec![from]);
-        let idler = Idler::new(Waiting::Sleep);
-        Answering { lanes, to, answerer, idler, sent: 0, shown: Vec::new(), failure: None }
+        let mut answers = Answers { to, answerer, sent: 0, failure: None };
+        let stop = Stop::new();
+        let receive = Receive { ports: vec![from], waiting: Waiting::Sleep, duration: None, stop: stop.clone() };
+        Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
     }
 
     /// Asks for the MAC addresses of all these next hops at once, in this thread, and waits for them, at most
     /// [`TRIES`] times [`RETRY`]; answers others meanwhile.
     pub fn resolve(&mut self, hops: &[Hop], stop: &Stop) -> Result<Vec<MacAddr>, Unresolved> {
         let now = clock::now();
-        hops.iter().for_each(|hop| self.answerer.resolve(*hop, now));
+        hops.iter().for_each(|hop| self.answers.answerer.resolve(*hop, now));
         loop {
-            let now = clock::now();
-            let round = self.round(now);
-            let states = hops.iter().map(|hop| (hop, self.answerer.resolution(hop)));
+            self.receiver.round(&mut [&mut self.answers]);
+            let states = hops.iter().map(|hop| (hop, self.answers.answerer.resolution(hop)));
             let mut found = Vec::with_capacity(hops.len());
             let mut asking = None;
             for (hop, state) in states {
                 match state {
                     Some(Resolution::At(mac)) => found.push(mac),
                     Some(Resolution::Silent) => {
-                        return Err(Unresolved::Silent { hop: *hop, port: self.to.name.clone() });
+                        return Err(Unresolved::Silent { hop: *hop, port: self.answers.to.name.clone() });
                     }
                     Some(Resolution::Asking) | None => asking = asking.or(Some(hop.target())),
                 }
             }
             let Some(asking) = asking else { return Ok(found) };
-            if let Some(failure) = self.failure.take().or(self.lanes.failure.take()) {
+            let own = self.answers.failure.take().map(ReceiveError::Port);
+            if let Some(failure) = own.or(self.receiver.take_failure()) {
                 return Err(Unresolved::Port(failure));
             }
             if stop.is_requested() {
                 return Err(Unresolved::Stopped(asking));
             }
-            self.rest(&round, now);
         }
     }
 
@@ -117,58 +119,34 @@ impl Answering {
     /// # Errors
     /// If the system starts no more threads.
     pub fn start(self) -> std::io::Result<Running> {
-        let stop = Stop::new();
-        let asked = stop.clone();
-        let thread = std::thread::Builder::new().name("answer".into()).spawn(move || self.run(&asked))?;
+        let stop = self.stop.clone();
+        let thread = std::thread::Builder::new().name("answer".into()).spawn(move || self.run())?;
         Ok(Running { thread, stop })
     }
 
-    fn run(mut self, stop: &Stop) -> AnsweringReport {
-        if let Err(died) = survive(|| self.answer(stop)) {
-            self.failure.get_or_insert(died.at(&self.to.name));
-        }
-        self.report()
-    }
-
-    fn answer(&mut self, stop: &Stop) {
-        let mut detached: Option<Instant> = None;
-        loop {
-            if detached.is_none() && (stop.is_requested() || self.failure.is_some()) {
-                self.lanes.detach();
-                detached = Some(Instant::now());
+    fn run(self) -> AnsweringReport {
+        let Answering { mut receiver, mut answers, .. } = self;
+        let died = survive(|| while receiver.round(&mut [&mut answers]) {}).err();
+        let received = receiver.finish(&mut [&mut answers], died);
+        // The frames sent meanwhile have accounts of the same names.
+        let mut ledger = Ledger::new();
+        for account in received.ledger.accounts() {
+            let subject = match account.stage {
+                Stage::Answer => account.subject.clone(),
+                // Cards are asked by whoever sends.
+                Stage::Nic => continue,
+                _ => format!("{} (answering)", account.subject),
+            };
+            let own = ledger.account(account.stage, &subject);
+            for (count, frames) in account.counts() {
+                own.add(count, frames);
             }
-            let now = clock::now();
-            let round = self.round(now);
-            if (round.over && round.flushed) || detached.is_some_and(|since| since.elapsed() > STOP_LIMIT) {
-                return;
-            }
-            self.rest(&round, now);
         }
+        AnsweringReport { ledger, events: received.events, failure: received.failure }
     }
+}
 
-    /// Looks at what has come, and sends what is to be sent.
-    fn round(&mut self, now: Nanos) -> Round {
-        let mut shown = recycle(std::mem::take(&mut self.shown));
-        self.lanes.fill(now, &mut shown);
-        let mut taken = Vec::with_capacity(shown.len());
-        for lane in &shown {
-            for (desc, frame) in lane.burst.iter() {
-                if desc.is_truncated() {
-                    self.answerer.receive_truncated();
-                } else {
-                    self.answerer.receive(frame, now);
-                }
-            }
-            taken.push(lane.burst.len());
-        }
-        let over = shown.iter().all(Shown::is_over);
-        self.shown = recycle(shown);
-        taken.iter().enumerate().for_each(|(lane, frames)| self.lanes.consume(lane, *frames));
-        self.answerer.tick(now);
-        let flushed = self.send(now);
-        Round { moved: taken.iter().any(|frames| *frames > 0), over, flushed }
-    }
-
+impl Answers {
     /// Hands on what is to be sent; true if nothing is left in hand.
     fn send(&mut self, now: Nanos) -> bool {
         let queue = &mut self.to.queues[0];
@@ -199,34 +177,44 @@ impl Answering {
         self.answerer.clear(unsent);
         self.sent = 0;
     }
+}
 
-    fn rest(&mut self, round: &Round, now: Nanos) {
-        let lanes = &self.lanes;
-        if round.moved {
-            self.idler.busy(now);
-        } else if round.flushed {
-            self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes());
-        } else {
-            self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || None);
-        }
+impl Consumer for Answers {
+    fn name(&self) -> &'static str {
+        "answer"
     }
 
-    fn report(mut self) -> AnsweringReport {
-        let left = self.answerer.frames().len() - self.sent;
-        self.forget(left);
-        let mut plain = Ledger::new();
-        self.lanes.queue_counters(&mut plain);
-        self.to.queues.iter().for_each(|queue| queue.counters(&mut plain));
-        // The frames sent meanwhile have accounts of the same names.
-        let mut ledger = Ledger::new();
-        for account in plain.accounts() {
-            let own = ledger.account(account.stage, &format!("{} (answering)", account.subject));
-            for (count, frames) in account.counts() {
-                own.add(count, frames);
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        for (desc, frame) in round.bursts.iter().flat_map(|burst| burst.iter()) {
+            if desc.is_truncated() {
+                self.answerer.receive_truncated();
+            } else {
+                self.answerer.receive(frame, round.now);
             }
         }
-        self.answerer.counters(ledger.account(Stage::Answer, &self.to.name));
-        AnsweringReport { ledger, events: self.lanes.events, failure: self.failure.or(self.lanes.failure) }
+        self.answerer.tick(round.now);
+        if !self.send(round.now) && round.draining.is_none_or(|since| since < STOP_LIMIT) {
+            round.keep_busy();
+        }
+        Ok(())
+    }
+
+    fn demand(&self) -> Demand {
+        if self.failure.is_some() { Demand::Failed } else { Demand::More }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        let left = self.answerer.frames().len() - self.sent;
+        self.forget(left);
+        self.to.queues.iter().for_each(|queue| queue.counters(end.ledger));
+        self.answerer.counters(end.ledger.account(Stage::Answer, &self.to.name));
+        if let Some(failure) = self.failure.take() {
+            end.fail(failure);
+        }
     }
 }
 
@@ -236,16 +224,6 @@ impl Running {
         self.stop.request();
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
-}
-
-/// What came of one round.
-struct Round {
-    /// Frames came.
-    moved: bool,
-    /// No more will come.
-    over: bool,
-    /// All answers are on their way.
-    flushed: bool,
 }
 
 #[cfg(test)]

@@ -1,58 +1,50 @@
-//! Ports -> merge -> select -> block -> sinks, in one thread.
+//! Frames in the order of time, copied once into blocks: for files, and for other processes.
 //!
-//! The kernel fills the receive rings on its own; what is left for this thread is to order, judge and copy
-//! each frame once. A round takes what every lane has ready; virtual calls are paid per round.
+//! ```text
+//!            ┌─ Block ──> sinks (a thread)      nobody shares
+//!  picks ──> copy: complete, select
+//!            └─ ring of blocks ──> readers      shared; sinks see the same memory
+//! ```
+//!
+//! `complete`: what is done with each desc while its frame is copied; `copier`: a second thread that copies; `output`: the
+//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read.
 
-use crate::clock::{Clock, System};
-use crate::complete::{Complete, Locator, Select};
-use crate::control::{Progress, Stop};
-use crate::copier::Copier;
-use crate::died::{Died, survive};
-use crate::lanes::{Lanes, Shown, Table, recycle};
-use crate::output::Output;
-use crate::rounds::{Round, Rounds};
+mod complete;
+mod copier;
+mod output;
+pub mod share;
+mod sinks;
+
+use self::complete::{Complete, Locator, Select};
+use self::copier::Copier;
+use self::output::Output;
+use self::share::{Shared, Sharing};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Progress;
+use crate::receive::ReceiveError;
 use crate::select::{Selection, Selector};
-use crate::share::{Shared, Sharing};
-use crate::wait::Waiting;
-use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick, Sink, SinkError, Stage};
-use linerate_merge::{Input, Merge};
-use linerate_port::{PortError, RxPort};
+use linerate_burst::{Nanos, Sink, Stage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-/// What to capture, from where to where.
+/// Copies what is selected into blocks, in order, and hands these on.
 pub struct Capture {
-    /// Where frames come from; their queues are the lanes of the merge.
-    pub ports: Vec<RxPort>,
-    /// Which frames to keep.
-    pub selection: Selection,
-    /// Where frames go, all of them to each.
-    pub sinks: Vec<Box<dyn Sink>>,
-    /// A ring in shared memory for other processes to read, if there is to be one.
-    pub share: Option<Sharing>,
-    /// Whether a second thread copies, where every frame is kept as it is: up to twice as fast, for a processor that
-    /// does nothing else meanwhile.
-    pub copy_by_two: bool,
-    /// How to wait for frames.
-    pub waiting: Waiting,
-    /// After how long to stop.
-    pub duration: Option<Duration>,
-    /// Ends the run when requested.
-    pub stop: Stop,
-    /// What the run has done so far.
-    pub progress: Arc<Progress>,
+    /// What is wanted once the run begins.
+    share: Option<Sharing>,
+    copy_by_two: bool,
+    note: Option<String>,
+    selector: Selector,
+    /// Finds headers and flows, for whoever reads the ring.
+    locator: Option<Locator>,
+    output: Output,
+    copier: Option<Copier>,
+    progress: Arc<Progress>,
+    done: Captured,
 }
 
-/// What a capture did.
-#[derive(Debug)]
-pub struct CaptureReport {
-    /// Every frame accounted for.
-    pub ledger: Ledger,
-    /// Whether all lanes ran dry, so that the ledger is exact.
-    pub quiesced: bool,
-    /// The interfaces frames came from.
-    pub interfaces: Vec<Interface>,
+/// What was captured.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
     /// Frames handed to the outputs.
     pub frames: u64,
     /// Their captured bytes.
@@ -63,246 +55,144 @@ pub struct CaptureReport {
     pub shards: Vec<u64>,
     /// The least and the greatest time among the frames handed to the outputs.
     pub span: Option<(Nanos, Nanos)>,
-    /// How long the run took.
-    pub elapsed: Duration,
-    /// What was noteworthy, in order.
-    pub events: Vec<String>,
-    /// What went wrong, if anything; what was captured before is complete in the outputs.
-    pub failure: Option<CaptureError>,
-}
-
-/// Why a capture failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// An input.
-    #[error(transparent)]
-    Port(#[from] PortError),
-    /// An output.
-    #[error(transparent)]
-    Sink(#[from] SinkError),
-    /// More lanes than can be merged.
-    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
-    Lanes {
-        /// How many there are.
-        found: usize,
-    },
-    /// The ring.
-    #[error("sharing: {0}")]
-    Share(#[from] linerate_share::Error),
-    /// The thread that lets readers in.
-    #[error("sharing: no thread can be started: {0}")]
-    Door(std::io::Error),
-    /// A bug of this program.
-    #[error(transparent)]
-    Died(#[from] Died),
-    /// A thread of a worker.
-    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
-    Worker(std::io::Error),
-    /// The filter text does not fit the link type of an interface.
-    #[error("interface {interface:?}: {reason}; none of its frames was selected")]
-    Filter {
-        /// Which interface.
-        interface: String,
-        /// What is wrong.
-        reason: String,
-    },
 }
 
 impl Capture {
-    /// Captures until every port has ended, a limit is reached, or stopping is requested.
-    pub fn run(self) -> CaptureReport {
-        let mut session = Session::new(self);
-        if let Err(died) = survive(|| while session.round() {}) {
-            session.output.die(died);
-        }
-        session.finish()
-    }
-}
-
-struct Session {
-    lanes: Lanes,
-    merge: Merge,
-    picks: Vec<Pick>,
-    selector: Selector,
-    /// Finds headers and flows, for whoever reads the ring.
-    locator: Option<Locator>,
-    output: Output,
-    copier: Option<Copier>,
-    rounds: Rounds,
-    progress: Arc<Progress>,
-    /// Empty between rounds; their memory is kept.
-    shown: Vec<Shown<'static>>,
-    inputs: Vec<Input<'static>>,
-    bursts: Vec<Burst<'static>>,
-    maps: Vec<&'static [u16]>,
-    filtered: Vec<bool>,
-}
-
-impl Session {
-    fn new(capture: Capture) -> Self {
-        Session::with(capture, Box::new(System))
-    }
-
-    /// A session that has its time from there.
-    fn with(capture: Capture, clock: Box<dyn Clock>) -> Self {
-        let mut lanes = Lanes::with(capture.ports, true, clock);
-        let mut failure = None;
-        if lanes.len() > Pick::MAX_LANES {
-            let found = lanes.len();
-            failure = Some(CaptureError::Lanes { found });
-            lanes.keep(Pick::MAX_LANES);
-        }
-        let mut ring = None;
-        if let Some(sharing) = capture.share {
-            match Shared::open(sharing, capture.stop.clone(), capture.duration) {
-                Ok(open) => ring = Some(open),
-                Err(error) => failure = failure.or(Some(CaptureError::Door(error))),
-            }
-        }
-        let mut output = Output::new(capture.sinks, ring, Arc::clone(&capture.progress));
-        output.fail_if(failure.map_or(Ok(()), Err));
-        let copier = capture.copy_by_two.then(Copier::start).transpose().unwrap_or_else(|error| {
-            lanes.events.push(format!("one thread copies: no other can be started: {error}"));
-            None
-        });
-        Session {
-            merge: Merge::new(lanes.len()),
-            lanes,
-            picks: Vec::new(),
-            selector: Selector::new(capture.selection),
-            locator: output.is_shared().then(Locator::default),
-            output,
-            copier,
-            progress: capture.progress,
-            rounds: Rounds::new(capture.waiting, capture.duration, capture.stop),
-            shown: Vec::new(),
-            inputs: Vec::new(),
-            bursts: Vec::new(),
-            maps: Vec::new(),
-            filtered: Vec::new(),
+    /// All frames that are selected go to each of the sinks.
+    pub fn new(selection: Selection, sinks: Vec<Box<dyn Sink>>) -> Self {
+        let progress = Progress::new();
+        Capture {
+            share: None,
+            copy_by_two: false,
+            note: None,
+            selector: Selector::new(selection),
+            locator: None,
+            output: Output::new(sinks, Arc::clone(&progress)),
+            copier: None,
+            progress,
+            done: Captured::default(),
         }
     }
 
-    /// Takes what is ready; false when there is nothing more to come.
-    fn round(&mut self) -> bool {
-        let enough = self.output.has_failed() || self.selector.is_full();
-        self.rounds.detach_if(enough, &mut self.lanes);
-        let now = self.lanes.look_at_clock();
-        let round = self.move_frames(now);
-        if matches!(round, Round::Nothing | Round::Held) {
-            self.output.pass_on(self.lanes.interfaces(), true);
-        }
-        if self.rounds.is_time_to_look() {
-            self.look_at_losses();
-        }
-        self.rounds.go_on(round, now, &self.lanes)
+    /// Other processes read them too, from this ring.
+    pub fn share(mut self, sharing: Option<Sharing>) -> Self {
+        self.share = sharing;
+        self
     }
 
-    /// One round of fill, order, select, copy, consume.
-    fn move_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, picks, selector, locator, output, copier, filtered, .. } = self;
-        let mut shown = recycle(std::mem::take(&mut self.shown));
-        let mut inputs = recycle(std::mem::take(&mut self.inputs));
-        let mut bursts = recycle(std::mem::take(&mut self.bursts));
-        let mut maps = recycle(std::mem::take(&mut self.maps));
-        let mut table = lanes.fill(now, &mut shown);
-        output.fail_if(learn(&mut table, &shown, selector).map_or(Ok(()), Err));
-        inputs.extend(shown.iter().map(Shown::input));
-        bursts.extend(shown.iter().map(|lane| lane.burst));
-        picks.clear();
-        merge.set_ceiling(table.ceiling());
-        merge.order(&inputs, picks);
-        let all = table.interfaces();
+    /// A second thread copies, where every frame is kept as it is: up to twice as fast, for a processor that does nothing
+    /// else meanwhile.
+    pub fn copy_by_two(mut self, by_two: bool) -> Self {
+        self.copy_by_two = by_two;
+        self
+    }
+
+    /// Says there what it has done so far.
+    pub fn progress(mut self, progress: Arc<Progress>) -> Self {
+        self.output.set_progress(Arc::clone(&progress));
+        self.progress = progress;
+        self
+    }
+
+    /// What was captured, once the run is over.
+    pub fn done(self) -> Captured {
+        self.done
+    }
+
+    /// Copies what is selected of a round.
+    fn copy(&mut self, round: &Round<'_>) {
+        let Capture { selector, locator, output, copier, .. } = self;
+        let Round { picks, bursts, maps, filtered, .. } = *round;
+        let all = round.interfaces;
         if let Some(locator) = locator {
             locator.learn(all);
         }
-        maps.extend(shown.iter().map(|lane| table.map(lane)));
-        let mut complete = Complete { maps: &maps, locator: locator.as_ref() };
+        let mut complete = Complete { maps, locator: locator.as_ref() };
         if selector.take_all(picks.len()) {
             match copier.as_mut().and_then(|copier| copier.for_frames(picks.len())) {
                 Some(helper) => {
-                    output.gather(picks, all, |to, picks| to.gather_beside(helper, &bursts, picks, &complete))
+                    output.gather(picks, all, |to, picks| to.gather_beside(helper, bursts, picks, &complete))
                 }
-                None => output.gather(picks, all, |to, picks| to.gather(&bursts, picks, &mut complete)),
+                None => output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut complete)),
             }
         } else {
-            filtered.clear();
-            filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
             let before = selector.duplicates();
             let mut select = Select { complete, selector, filtered };
-            output.gather(picks, all, |to, picks| to.gather(&bursts, picks, &mut select));
+            output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut select));
             output.leave_out(selector.duplicates() - before);
         }
-        let horizon = shown.iter().enumerate().map(|(lane, shown)| shown.bound(merge.taken(lane))).min();
-        output.commit(all, horizon.unwrap_or(Nanos::MAX));
-        output.tick(now);
-        let over = shown.iter().all(Shown::is_over);
-        let held = shown.iter().any(|lane| !lane.burst.is_empty());
-        self.inputs = recycle(inputs);
-        self.shown = recycle(shown);
-        self.bursts = recycle(bursts);
-        self.maps = recycle(maps);
-        for lane in 0..self.lanes.len() {
-            self.lanes.consume(lane, self.merge.taken(lane));
+    }
+}
+
+impl Consumer for Capture {
+    fn name(&self) -> &'static str {
+        "capture"
+    }
+
+    fn order(&self) -> Order {
+        Order::Checked
+    }
+
+    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        if self.copy_by_two {
+            match Copier::start() {
+                Ok(copier) => self.copier = Some(copier),
+                Err(error) => self.note = Some(format!("one thread copies: no other can be started: {error}")),
+            }
         }
-        self.progress.late.store(self.merge.late(), Ordering::Relaxed);
-        match (over, self.picks.is_empty(), held) {
-            (true, ..) => Round::Over,
-            (_, false, _) => Round::Moved,
-            (_, true, true) => Round::Held,
-            (_, true, false) => Round::Nothing,
+        let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Door);
+        let ring = self.share.take().map(open).transpose()?;
+        self.locator = ring.is_some().then(Locator::default);
+        self.output.begin(ring);
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        self.copy(round);
+        self.output.commit(round.interfaces, round.complete);
+        self.output.tick(round.now);
+        if round.picks.is_empty() {
+            self.output.pass_on(round.interfaces, true);
+        }
+        self.progress.late.store(round.late, Ordering::Relaxed);
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        let lost = look.queues().lost();
+        self.progress.lost.store(lost, Ordering::Relaxed);
+        self.output.look_at_losses(lost);
+    }
+
+    fn demand(&self) -> Demand {
+        match () {
+            () if self.output.has_failed() => Demand::Failed,
+            () if self.selector.is_full() => Demand::Enough,
+            () => Demand::More,
         }
     }
 
-    fn look_at_losses(&mut self) {
-        let mut ledger = Ledger::new();
-        self.lanes.queue_counters(&mut ledger);
-        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
-        self.output.look_at_losses(ledger.lost());
-    }
-
-    fn finish(mut self) -> CaptureReport {
-        self.lanes.detach();
-        self.output.pass_on(self.lanes.interfaces(), true);
-        let elapsed = self.rounds.elapsed();
-        let mut ledger = Ledger::new();
-        self.lanes.counters(&mut ledger);
-        self.lanes.merge_counters(&self.merge, &mut ledger);
-        self.selector.counters(ledger.account(Stage::Select, ""));
+    fn finish(&mut self, end: &mut End<'_>) {
+        end.events.extend(self.note.take());
+        if let Some(died) = end.died.take() {
+            self.output.die(died);
+        }
+        self.output.pass_on(end.interfaces, true);
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
         let totals = self.output.totals();
-        let (events, failure) = self.output.finish(&mut ledger);
-        self.lanes.events.extend(events);
-        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
-        let failure = failure.or(self.lanes.failure.take().map(CaptureError::Port));
-        CaptureReport {
-            ledger,
-            quiesced: self.rounds.quiesced(),
-            interfaces: self.lanes.interfaces().to_vec(),
+        let (events, failure) = self.output.finish(end.ledger);
+        end.events.extend(events);
+        if let Some(failure) = failure {
+            end.fail(failure);
+        }
+        self.progress.lost.store(end.ledger.lost(), Ordering::Relaxed);
+        self.done = Captured {
             frames: totals.frames,
             bytes: totals.bytes,
             wire_bytes: totals.wire_bytes,
             shards: self.selector.shards().to_vec(),
             span: totals.span(),
-            elapsed,
-            events: self.lanes.events,
-            failure,
-        }
+        };
     }
 }
-
-/// Takes up the interfaces that lanes show for the first time; the first that the filter text does not fit.
-pub(crate) fn learn(table: &mut Table<'_>, shown: &[Shown<'_>], selector: &mut Selector) -> Option<CaptureError> {
-    let mut failure = None;
-    for lane in shown {
-        for interface in table.learn(lane) {
-            if let Err(error) = selector.add_interface(interface) {
-                let (interface, reason) = (interface.name.clone(), error.to_string());
-                failure.get_or_insert(CaptureError::Filter { interface, reason });
-            }
-        }
-    }
-    failure
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,60 +1,31 @@
-//! Ports -> order -> the account of streams with trailers, in one thread.
-//!
-//! Nothing is copied. One lane is taken as it shows its frames. Several lanes are merged by time first, or the order in which they
-//! are looked at would pass for reordering on the way.
+//! The account of streams with trailers: what came of them, out of what was sent. Nothing is copied.
 
-use crate::capture::{CaptureError, learn};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
 use crate::control::Stop;
-use crate::died::survive;
-use crate::lanes::{Lanes, Shown, Table, recycle};
-use crate::rounds::{Round, Rounds};
+use crate::receive::{Receive, ReceiveError, Received};
 use crate::select::{Selection, Selector};
-use crate::wait::Waiting;
-use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick, Stage};
+use linerate_burst::{Count, Pick, Stage};
 use linerate_generate::check::{Check, Totals};
-use linerate_merge::{Input, Merge};
-use linerate_port::RxPort;
-use linerate_wire::Link;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What to check.
+/// Accounts for streams.
 pub struct Checking {
-    /// Where frames come from.
-    pub ports: Vec<RxPort>,
-    /// The account, empty or not.
-    pub check: Check,
-    /// Which frames to look at; the slice means nothing here.
-    pub selection: Selection,
-    /// How to wait for frames.
-    pub waiting: Waiting,
-    /// After how long to stop.
-    pub duration: Option<Duration>,
-    /// Ends the run when requested.
-    pub stop: Stop,
-    /// What was counted so far.
-    pub watch: CheckWatch,
+    check: Check,
+    selector: Selector,
+    watch: CheckWatch,
+    picks: Vec<Pick>,
 }
 
-/// What a run has seen.
+/// What came of a check in a thread of its own.
 #[derive(Debug)]
 pub struct CheckReport {
     /// The account of streams.
     pub check: Check,
-    /// Every frame of the ports accounted for: what they lost themselves was not lost on the way.
-    pub ledger: Ledger,
-    /// The interfaces, which say who took the times of frames.
-    pub interfaces: Vec<Interface>,
-    /// How long the run took.
-    pub elapsed: Duration,
-    /// Whether all queues ran dry, so that all is exact.
-    pub quiesced: bool,
-    /// What was noteworthy, in order.
-    pub events: Vec<String>,
-    /// What went wrong, if anything; what was counted before is complete.
-    pub failure: Option<CaptureError>,
+    /// The rest; what its ports lost themselves was not lost on the way.
+    pub run: Received,
 }
 
 /// A look at a run.
@@ -105,26 +76,80 @@ impl CheckWatch {
 }
 
 impl Checking {
-    /// Checks one port until somebody stops it, all frames.
-    pub fn port(port: RxPort, check: Check) -> Self {
+    /// Goes on with an account, empty or not, by frames that are selected; the slice means nothing here.
+    pub fn new(check: Check, selection: Selection) -> Self {
         Checking {
-            ports: vec![port],
             check,
-            selection: Selection::default(),
-            waiting: Waiting::Adaptive,
-            duration: None,
-            stop: Stop::new(),
+            selector: Selector::new(Selection { slice: None, ..selection }),
             watch: CheckWatch::new(),
+            picks: Vec::new(),
         }
     }
 
-    /// Checks until every port has ended, a limit is reached, or stopping is requested.
-    pub fn run(self) -> CheckReport {
-        let mut session = Session::new(self);
-        if let Err(died) = survive(|| while session.round() {}) {
-            session.failure.get_or_insert(died.into());
+    /// Says there what was counted so far.
+    pub fn watch(mut self, watch: CheckWatch) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// The account of streams.
+    pub fn done(self) -> Check {
+        self.check
+    }
+
+    /// Checks what these ports bring.
+    pub fn run(mut self, receive: Receive) -> CheckReport {
+        let run = receive.run(&mut [&mut self]);
+        CheckReport { check: self.check, run }
+    }
+
+    fn show(&self, look: &Look<'_>) {
+        self.watch.show(CheckLook {
+            elapsed: look.elapsed,
+            totals: self.check.totals(),
+            streams: self.check.streams() as u64,
+            lost_by_port: look.queues().lost(),
+        });
+    }
+}
+
+impl Consumer for Checking {
+    fn name(&self) -> &'static str {
+        "check"
+    }
+
+    /// The order in which several lanes are looked at would pass for reordering on the way.
+    fn order(&self) -> Order {
+        Order::Merged
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        let Checking { check, selector, picks, watch } = self;
+        match (round.bursts, round.links) {
+            ([burst], [links]) if selector.take_all(burst.len()) => check.take(*burst, links),
+            _ => check.take_picks(round.bursts, selector.choose(round, picks), round.links),
         }
-        session.finish()
+        watch.0.ours.store(check.ours(), Ordering::Relaxed);
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        self.show(look);
+    }
+
+    fn demand(&self) -> Demand {
+        if self.selector.is_full() { Demand::Enough } else { Demand::More }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        self.show(end.look());
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
+        let totals = self.check.totals();
+        let account = end.ledger.account(Stage::Check, "");
+        account.add(Count::CheckReceived, totals.frames).add(Count::Checked, self.check.ours());
+        account.add(Count::CheckForeign, totals.foreign()).add(Count::CheckDamaged, totals.damaged);
+        account.add(Count::CheckCut, totals.cut).add(Count::CheckOverLimit, totals.over_limit);
     }
 }
 
@@ -144,9 +169,9 @@ impl Checker {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn start(checking: Checking) -> std::io::Result<Self> {
-        let (stop, watch) = (checking.stop.clone(), checking.watch.clone());
-        let thread = thread::Builder::new().name("check".into()).spawn(move || checking.run())?;
+    pub fn start(checking: Checking, receive: Receive) -> std::io::Result<Self> {
+        let (stop, watch) = (receive.stop.clone(), checking.watch.clone());
+        let thread = thread::Builder::new().name("check".into()).spawn(move || checking.run(receive))?;
         Ok(Checker { stop, watch, thread })
     }
 
@@ -173,171 +198,5 @@ impl Checker {
         self.stop.request();
         // What can panic there is survived there.
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-struct Session {
-    lanes: Lanes,
-    /// Where there are several lanes.
-    merge: Option<Merge>,
-    selector: Selector,
-    rounds: Rounds,
-    check: Check,
-    watch: CheckWatch,
-    failure: Option<CaptureError>,
-    picks: Vec<Pick>,
-    /// How the frames of each interface of each lane begin.
-    links: Vec<Vec<Option<Link>>>,
-    /// Frames of each lane that the round has taken.
-    taken: Vec<usize>,
-    /// Empty between rounds; their memory is kept.
-    shown: Vec<Shown<'static>>,
-    inputs: Vec<Input<'static>>,
-    bursts: Vec<Burst<'static>>,
-}
-
-impl Session {
-    fn new(checking: Checking) -> Self {
-        let mut lanes = Lanes::merged(checking.ports);
-        let found = lanes.len();
-        let failure = (found > Pick::MAX_LANES).then_some(CaptureError::Lanes { found });
-        lanes.keep(Pick::MAX_LANES);
-        Session {
-            merge: (lanes.len() > 1).then(|| Merge::new(lanes.len())),
-            links: vec![Vec::new(); lanes.len()],
-            lanes,
-            selector: Selector::new(Selection { slice: None, ..checking.selection }),
-            rounds: Rounds::new(checking.waiting, checking.duration, checking.stop),
-            check: checking.check,
-            watch: checking.watch,
-            failure,
-            picks: Vec::new(),
-            taken: Vec::new(),
-            shown: Vec::new(),
-            inputs: Vec::new(),
-            bursts: Vec::new(),
-        }
-    }
-
-    /// Takes what is ready; false when there is nothing more to come.
-    fn round(&mut self) -> bool {
-        let enough = self.failure.is_some() || self.selector.is_full();
-        self.rounds.detach_if(enough, &mut self.lanes);
-        let now = self.lanes.look_at_clock();
-        let round = self.check_frames(now);
-        self.watch.0.ours.store(self.check.ours(), Ordering::Relaxed);
-        if self.rounds.is_time_to_look() {
-            self.look();
-        }
-        self.rounds.go_on(round, now, &self.lanes)
-    }
-
-    /// One round of fill, order, select, check, consume.
-    fn check_frames(&mut self, now: Nanos) -> Round {
-        let Session { lanes, merge, selector, check, picks, links, taken, .. } = self;
-        let mut shown = recycle(std::mem::take(&mut self.shown));
-        let mut inputs = recycle(std::mem::take(&mut self.inputs));
-        let mut bursts = recycle(std::mem::take(&mut self.bursts));
-        let mut table = lanes.fill(now, &mut shown);
-        if let Some(error) = learn(&mut table, &shown, selector) {
-            self.failure.get_or_insert(error);
-        }
-        learn_links(&table, &shown, links);
-        inputs.extend(shown.iter().map(Shown::input));
-        bursts.extend(shown.iter().map(|head| head.burst));
-        order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
-        let frames: usize = taken.iter().sum();
-        let all = selector.take_all(frames);
-        if let (true, [burst], [links]) = (all, bursts.as_slice(), links.as_slice()) {
-            check.take(burst.slice(0..frames), links);
-        } else {
-            if merge.is_none() {
-                picks.extend((0..frames).map(|index| Pick::new(0, index)));
-            }
-            if !all {
-                picks.retain(|pick| {
-                    let head = &shown[pick.lane()];
-                    let mut desc = head.burst.descs()[pick.index()];
-                    table.place(head, &mut desc);
-                    selector.select(&desc, head.burst.frame(pick.index()), table.is_filtered(head)).is_some()
-                });
-            }
-            check.take_picks(&bursts, picks, links);
-        }
-        let over = shown.iter().all(Shown::is_over);
-        let held = shown.iter().any(|head| !head.burst.is_empty());
-        self.inputs = recycle(inputs);
-        self.bursts = recycle(bursts);
-        self.shown = recycle(shown);
-        for (lane, frames) in self.taken.iter().enumerate() {
-            self.lanes.consume(lane, *frames);
-        }
-        match (over, frames > 0, held) {
-            (true, ..) => Round::Over,
-            (_, true, _) => Round::Moved,
-            (_, false, true) => Round::Held,
-            (_, false, false) => Round::Nothing,
-        }
-    }
-
-    /// Shows how far the run is.
-    fn look(&mut self) {
-        let mut ledger = Ledger::new();
-        self.lanes.queue_counters(&mut ledger);
-        self.watch.show(CheckLook {
-            elapsed: self.rounds.elapsed(),
-            totals: self.check.totals(),
-            streams: self.check.streams() as u64,
-            lost_by_port: ledger.lost(),
-        });
-    }
-
-    fn finish(mut self) -> CheckReport {
-        self.lanes.detach();
-        self.look();
-        let mut ledger = Ledger::new();
-        self.lanes.counters(&mut ledger);
-        if let Some(merge) = &self.merge {
-            self.lanes.merge_counters(merge, &mut ledger);
-        }
-        self.selector.counters(ledger.account(Stage::Select, ""));
-        CheckReport {
-            interfaces: self.lanes.interfaces().to_vec(),
-            check: self.check,
-            ledger,
-            elapsed: self.rounds.elapsed(),
-            quiesced: self.rounds.quiesced(),
-            events: std::mem::take(&mut self.lanes.events),
-            failure: self.failure.or(self.lanes.failure.take().map(CaptureError::Port)),
-        }
-    }
-}
-
-/// How the frames of interfaces begin that a lane shows for the first time.
-fn learn_links(table: &Table<'_>, shown: &[Shown<'_>], links: &mut [Vec<Option<Link>>]) {
-    for (lane, links) in shown.iter().zip(links) {
-        for number in links.len()..table.map(lane).len() {
-            links.push(table.interface(lane, number).and_then(|interface| Link::from_linktype(interface.link.0)));
-        }
-    }
-}
-
-/// How many frames of each lane come next, and in which order where there are several.
-fn order(
-    merge: Option<&mut Merge>,
-    ceiling: Nanos,
-    inputs: &[Input<'_>],
-    picks: &mut Vec<Pick>,
-    taken: &mut Vec<usize>,
-) {
-    picks.clear();
-    taken.clear();
-    match merge {
-        Some(merge) => {
-            merge.set_ceiling(ceiling);
-            merge.order(inputs, picks);
-            taken.extend((0..inputs.len()).map(|lane| merge.taken(lane)));
-        }
-        None => taken.extend(inputs.iter().map(|input| input.descs.len().min(Pick::MAX_FRAMES))),
     }
 }

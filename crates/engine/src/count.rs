@@ -1,4 +1,4 @@
-//! Ports -> select -> counts, in one thread.
+//! Counts of frames, sizes and protocols.
 //!
 //! Nothing is ordered, and no frame is copied or, without a filter, looked at: one pass over the descs of each
 //! burst as the port shows it.
@@ -10,50 +10,23 @@ pub use self::mix::Mix;
 pub use self::traffic::{Peak, Sizes, Traffic};
 
 use self::traffic::Tally;
-use crate::capture::{CaptureError, learn};
-use crate::control::Stop;
-use crate::died::survive;
-use crate::lanes::{Lanes, Shown, Table, recycle};
-use crate::rounds::{Round, Rounds};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::receive::ReceiveError;
 use crate::select::{Selection, Selector};
-use crate::wait::Waiting;
-use linerate_burst::{Count, Desc, Kind, Ledger, Nanos, Stage};
-use linerate_port::RxPort;
+use linerate_burst::{Count, Desc, Kind, Stage};
 use linerate_wire::Layers;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// What to count.
+/// Counts what is selected.
 pub struct Counting {
-    /// Where frames come from.
-    pub ports: Vec<RxPort>,
-    /// Which frames to count; the slice means nothing here.
-    pub selection: Selection,
-    /// Whether to look into the frames for their protocols.
-    pub protocols: bool,
-    /// How to wait for frames.
-    pub waiting: Waiting,
-    /// After how long to stop.
-    pub duration: Option<Duration>,
-    /// Ends the run when requested.
-    pub stop: Stop,
-    /// What was counted so far.
-    pub watch: Watch,
-}
-
-/// What a run has counted.
-#[derive(Debug)]
-pub struct CountReport {
-    /// The counts.
-    pub counts: Counts,
-    /// Every frame accounted for.
-    pub ledger: Ledger,
-    /// Whether all queues ran dry, so that the ledger is exact.
-    pub quiesced: bool,
-    /// What was noteworthy, in order.
-    pub events: Vec<String>,
-    /// What went wrong, if anything; what was counted before is complete.
-    pub failure: Option<CaptureError>,
+    selector: Selector,
+    /// For taking frames apart, if that is asked for.
+    layers: Option<Layers>,
+    watch: Watch,
+    counts: Counts,
+    /// The descs that were selected of a burst.
+    chosen: Vec<Desc>,
 }
 
 /// Everything counted up to one moment.
@@ -124,110 +97,38 @@ impl Watch {
 }
 
 impl Counting {
-    /// Counts until every port has ended, a limit is reached, or stopping is requested.
-    pub fn run(self) -> CountReport {
-        let mut session = Session::new(self);
-        if let Err(died) = survive(|| while session.round() {}) {
-            session.failure.get_or_insert(died.into());
-        }
-        session.finish()
-    }
-}
-
-struct Session {
-    lanes: Lanes,
-    selector: Selector,
-    rounds: Rounds,
-    counts: Counts,
-    /// For taking frames apart, if that is asked for.
-    layers: Option<Layers>,
-    watch: Watch,
-    failure: Option<CaptureError>,
-    /// The descs that were selected of a burst.
-    chosen: Vec<Desc>,
-    /// Frames of each lane that the round has taken.
-    taken: Vec<usize>,
-    /// Empty between rounds; its memory is kept.
-    shown: Vec<Shown<'static>>,
-}
-
-impl Session {
-    fn new(counting: Counting) -> Self {
-        let ports = counting.ports.len();
-        let lanes = Lanes::new(counting.ports);
-        let counts = Counts::of(ports, lanes.places());
-        counting.watch.show(&counts);
-        Session {
-            lanes,
-            selector: Selector::new(Selection { slice: None, ..counting.selection }),
-            rounds: Rounds::new(counting.waiting, counting.duration, counting.stop),
-            counts,
-            layers: counting.protocols.then(Layers::new),
-            watch: counting.watch,
-            failure: None,
+    /// Counts frames, of which the slice means nothing, and looks into them if `protocols` are to be counted too.
+    pub fn new(selection: Selection, protocols: bool) -> Self {
+        Counting {
+            selector: Selector::new(Selection { slice: None, ..selection }),
+            layers: protocols.then(Layers::new),
+            watch: Watch::new(),
+            counts: Counts::default(),
             chosen: Vec::new(),
-            taken: Vec::new(),
-            shown: Vec::new(),
         }
     }
 
-    /// Takes what is ready; false when there is nothing more to come.
-    fn round(&mut self) -> bool {
-        let enough = self.failure.is_some() || self.selector.is_full();
-        self.rounds.detach_if(enough, &mut self.lanes);
-        let now = self.lanes.look_at_clock();
-        let round = self.count_frames(now);
-        if self.rounds.is_time_to_look() {
-            self.look_at_queues();
-            self.watch.show(&self.counts);
-        }
-        self.rounds.go_on(round, now, &self.lanes)
+    /// Says there what was counted so far.
+    pub fn watch(mut self, watch: Watch) -> Self {
+        self.watch = watch;
+        self
     }
 
-    /// One round of fill, select, count, consume.
-    fn count_frames(&mut self, now: Nanos) -> Round {
-        let mut shown = recycle(std::mem::take(&mut self.shown));
-        let mut table = self.lanes.fill(now, &mut shown);
-        if let Some(error) = learn(&mut table, &shown, &mut self.selector) {
-            self.failure.get_or_insert(error);
-        }
-        self.taken.clear();
-        for (lane, head) in shown.iter().enumerate() {
-            self.taken.push(head.burst.len());
-            if head.burst.is_empty() {
-                continue;
-            }
-            let queue = &mut self.counts.queues[lane];
-            let mix = self.layers.as_mut().map(|layers| (&mut queue.mix, layers));
-            let descs = choose(&mut self.selector, &table, head, mix, &mut self.chosen);
-            let tally = Tally::of(descs);
-            queue.traffic.add(descs, &tally);
-            self.counts.ports[self.counts.places[lane].0].traffic.add(descs, &tally);
-            self.counts.all.traffic.add(descs, &tally);
-        }
-        let over = shown.iter().all(Shown::is_over);
-        self.shown = recycle(shown);
-        for (lane, frames) in self.taken.iter().enumerate() {
-            self.lanes.consume(lane, *frames);
-        }
-        match (over, self.taken.iter().any(|frames| *frames > 0)) {
-            (true, _) => Round::Over,
-            (_, true) => Round::Moved,
-            (_, false) => Round::Nothing,
-        }
+    /// What was counted, once the run is over.
+    pub fn done(self) -> Counts {
+        self.counts
     }
 
     /// Brings what the queues themselves count up to date.
-    fn look_at_queues(&mut self) {
-        let Counts { elapsed, all, ports, queues, places } = &mut self.counts;
-        *elapsed = self.rounds.elapsed();
+    fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
+        let Counts { elapsed: known, all, ports, queues, places } = &mut self.counts;
+        *known = elapsed;
         for sum in std::iter::once(&mut *all).chain(ports.iter_mut()) {
             sum.received = 0;
             sum.lost.clear();
         }
         for (lane, queue) in queues.iter_mut().enumerate() {
-            let mut ledger = Ledger::new();
-            self.lanes.lane_counters(lane, &mut ledger);
+            let ledger = look.queue(lane);
             queue.received = ledger.sum(Stage::Receive, Kind::Received);
             queue.lost = ledger.losses();
             for sum in [&mut *all, &mut ports[places[lane].0]] {
@@ -236,48 +137,80 @@ impl Session {
             }
         }
     }
+}
 
-    fn finish(mut self) -> CountReport {
-        self.lanes.detach();
-        self.look_at_queues();
+impl Consumer for Counting {
+    fn name(&self) -> &'static str {
+        "count"
+    }
+
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        self.counts = Counts::of(start.ports, start.lanes.clone());
+        self.watch.show(&self.counts);
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        let Counting { selector, layers, counts, chosen, .. } = self;
+        for lane in 0..round.bursts.len() {
+            if round.bursts[lane].is_empty() {
+                continue;
+            }
+            let queue = &mut counts.queues[lane];
+            let mix = layers.as_mut().map(|layers| (&mut queue.mix, layers));
+            let descs = choose(selector, round, lane, mix, chosen);
+            let tally = Tally::of(descs);
+            queue.traffic.add(descs, &tally);
+            counts.ports[counts.places[lane].0].traffic.add(descs, &tally);
+            counts.all.traffic.add(descs, &tally);
+        }
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        self.look_at_queues(look, look.elapsed);
+        self.watch.show(&self.counts);
+    }
+
+    fn demand(&self) -> Demand {
+        if self.selector.is_full() { Demand::Enough } else { Demand::More }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        self.look_at_queues(end.look(), end.elapsed());
         let Counts { all, ports, queues, places, .. } = &mut self.counts;
         for (queue, (port, _)) in queues.iter().zip(places) {
             all.mix.add(&queue.mix);
             ports[*port].mix.add(&queue.mix);
         }
-        let mut ledger = Ledger::new();
-        self.lanes.counters(&mut ledger);
-        self.selector.counters(ledger.account(Stage::Select, ""));
-        CountReport {
-            counts: self.counts,
-            ledger,
-            quiesced: self.rounds.quiesced(),
-            events: std::mem::take(&mut self.lanes.events),
-            failure: self.failure.or(self.lanes.failure.take().map(CaptureError::Port)),
-        }
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
     }
 }
 
-/// The descs of the frames that count, which `mix` gets to see.
+/// The descs of the frames of a lane that count, which `mix` gets to see.
 fn choose<'a>(
     selector: &mut Selector,
-    table: &Table<'_>,
-    head: &Shown<'a>,
+    round: &Round<'a>,
+    lane: usize,
     mut mix: Option<(&mut Mix, &mut Layers)>,
     chosen: &'a mut Vec<Desc>,
 ) -> &'a [Desc] {
-    let selects_all = selector.take_all(head.burst.len());
+    let burst = round.bursts[lane];
+    let selects_all = selector.take_all(burst.len());
     if selects_all && mix.is_none() {
-        return head.burst.descs();
+        return burst.descs();
     }
-    let judged = table.is_filtered(head);
     chosen.clear();
-    for (desc, frame) in head.burst.iter() {
-        let mut desc = *desc;
-        table.place(head, &mut desc);
-        if selects_all || selector.select(&desc, frame, judged).is_some() {
+    for (desc, frame) in burst.iter() {
+        let desc = round.placed(lane, desc);
+        if selects_all || selector.select(&desc, frame, round.filtered[lane]).is_some() {
             if let Some((mix, layers)) = &mut mix {
-                mix.look_at(table.interfaces()[usize::from(desc.interface)].link, frame, layers);
+                mix.look_at(round.interfaces[usize::from(desc.interface)].link, frame, layers);
             }
             chosen.push(desc);
         }

@@ -1,58 +1,65 @@
-//! Ports -> select -> flow records.
+//! Flow records.
 //!
 //! One lane and one worker: each burst goes to the meter as its queue shows it, and nothing is copied. Several lanes are put in
 //! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
-//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker ([`Spread`](linerate_meter::Spread)).
+//! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker
+//! ([`Spread`](linerate_meter::Spread)). Beside other consumers a single worker has a thread of its own too.
 //!
-//! `worker`: a meter and its thread; `crew`: all of them, and the block that is filled for each; `time`: how far
-//! time goes while no frame comes; `session`: the rounds.
+//! `worker`: a meter at work; `dispatch`: all of them, and the block that is filled for each; `time`: how far
+//! time goes while no frame comes; `meters`: made before ports open.
 
-mod crew;
+mod dispatch;
 mod meters;
-mod session;
 mod time;
 mod worker;
 
 pub use self::meters::Meters;
 pub use self::worker::Load;
 
-use self::crew::Crew;
-use self::session::{Hands, Session};
-use self::worker::{Shared, Worker};
-use crate::capture::CaptureError;
-use crate::control::{Progress, Stop};
-use crate::lanes::Lanes;
-use crate::select::Selection;
-use crate::wait::Waiting;
-use linerate_burst::{Ledger, Pick};
+use self::dispatch::Dispatch;
+use self::time::Arrivals;
+use self::worker::{Shared, finish};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Progress;
+use crate::receive::ReceiveError;
+use crate::select::{Selection, Selector};
+use linerate_burst::{Count, Interface, Kind, Nanos, Pick, Stage};
 use linerate_meter::{Counts, Records};
-use linerate_port::RxPort;
-use std::sync::{Arc, Mutex};
+use linerate_wire::Link;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What to meter.
-pub struct Metering<'a> {
-    /// Where frames come from.
-    pub ports: Vec<RxPort>,
-    /// Which frames to meter; the slice means nothing here.
-    pub selection: Selection,
-    /// What meters. More than one have a thread each, beside the thread of the run.
-    pub meters: Meters,
-    /// What takes finished flows, from one worker at a time.
-    pub records: &'a mut (dyn Records + Send),
-    /// How to wait for frames.
-    pub waiting: Waiting,
-    /// After how long to stop.
-    pub duration: Option<Duration>,
-    /// Ends the run when requested.
-    pub stop: Stop,
-    /// What was done so far.
-    pub progress: Arc<Progress>,
+/// Meters what is selected.
+pub struct Metering<R: Records + Send + 'static> {
+    selector: Selector,
+    /// Before the run.
+    meters: Option<Meters>,
+    work: Work<R>,
+    records: Shared<R>,
+    /// When frames came.
+    arrivals: Arrivals,
+    /// Frames handed to the meters, and their bytes.
+    handed: (u64, u64),
+    progress: Arc<Progress>,
+    picks: Vec<Pick>,
+    done: Metered,
 }
 
-/// What came of a run.
-#[derive(Debug, Default)]
-pub struct FlowsReport {
+/// Who meters.
+enum Work<R: Records + Send + 'static> {
+    /// Nobody, before and after the run.
+    None,
+    /// This thread, the frames of one lane where they lie.
+    InPlace(Box<worker::Metering<R>>),
+    /// Workers with blocks, of frames in order.
+    Dispatch(Box<Dispatch<R>>),
+}
+
+/// What was metered.
+#[derive(Clone, Debug, Default)]
+pub struct Metered {
     /// What was counted beside the flows.
     pub counts: Counts,
     /// Numbers of the link types that are not known, of the interfaces there were
@@ -68,52 +75,176 @@ pub struct FlowsReport {
     pub most_bytes: usize,
     /// What each worker has done.
     pub workers: Vec<Load>,
-    /// How long it took.
+    /// How long it took, up to the last record.
     pub elapsed: Duration,
-    /// Every frame accounted for.
-    pub ledger: Ledger,
-    /// Whether all queues ran dry, so that the ledger is exact.
-    pub quiesced: bool,
-    /// What was noteworthy, in order.
-    pub events: Vec<String>,
-    /// What went wrong, if anything; the records before that are complete.
-    pub failure: Option<CaptureError>,
 }
 
-/// How a run goes on and ends.
-struct Course {
-    selection: Selection,
-    waiting: Waiting,
-    duration: Option<Duration>,
-    stop: Stop,
-    progress: Arc<Progress>,
-}
-
-impl Metering<'_> {
-    /// Meters until every port has ended, a limit is reached, or stopping is requested; then ends all flows.
-    pub fn run(self) -> FlowsReport {
-        let Metering { ports, selection, mut meters, records, waiting, duration, stop, progress } = self;
-        let course = Course { selection, waiting, duration, stop, progress };
-        let lanes = Lanes::merged(ports);
-        let found = lanes.len();
-        if found > Pick::MAX_LANES {
-            return FlowsReport { failure: Some(CaptureError::Lanes { found }), ..FlowsReport::default() };
-        }
-        let (bytes_per_flow, most_bytes) = (meters.config.bytes_per_flow(), meters.most_bytes());
-        let report = match (meters.meters.len(), found) {
-            (1, 1) => {
-                let worker = Worker::new(meters.meters.remove(0));
-                Session::new(lanes, Hands::Here(Box::new(worker), records), course).run()
-            }
-            (1, _) => Session::new(lanes, Hands::Crew(Box::new(Crew::own(meters, records))), course).run(),
-            _ => {
-                let records: Shared<'_> = Mutex::new(records);
-                std::thread::scope(|scope| match Crew::hire(scope, meters, &records) {
-                    Ok(crew) => Session::new(lanes, Hands::Crew(Box::new(crew)), course).run(),
-                    Err(error) => FlowsReport { failure: Some(CaptureError::Worker(error)), ..FlowsReport::default() },
-                })
-            }
+impl<R: Records + Send + 'static> Metering<R> {
+    /// Meters frames that are selected, whole ones, with a worker for each meter; `records` takes finished flows.
+    pub fn new(meters: Meters, selection: Selection, records: R) -> Self {
+        let done = Metered {
+            bytes_per_flow: meters.config.bytes_per_flow(),
+            most_bytes: meters.most_bytes(),
+            ..Metered::default()
         };
-        FlowsReport { bytes_per_flow, most_bytes, ..report }
+        Metering {
+            selector: Selector::new(Selection { slice: None, ..selection }),
+            meters: Some(meters),
+            work: Work::None,
+            records: Arc::new(Mutex::new(records)),
+            arrivals: Arrivals::default(),
+            handed: (0, 0),
+            progress: Progress::new(),
+            picks: Vec::new(),
+            done,
+        }
     }
+
+    /// Says there what it has done so far.
+    pub fn progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// What was metered, once the run is over, and what took the records.
+    ///
+    /// # Panics
+    /// If a worker is still there: the run is not over.
+    pub fn done(self) -> (Metered, R) {
+        let records = Arc::into_inner(self.records).expect("all workers have ended");
+        (self.done, records.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn hand(&mut self, round: &Round<'_>) {
+        let Metering { selector, work, picks, handed, arrivals, .. } = self;
+        let frames = round.frames();
+        if let [burst] = round.bursts {
+            arrivals.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
+        } else {
+            let time = |pick: &Pick| round.bursts[pick.lane()].descs()[pick.index()].time;
+            arrivals.note(round.picks.iter().rev().map(time), round.elapsed);
+        }
+        match work {
+            Work::InPlace(metering) if selector.is_everything() => {
+                selector.take_all(frames);
+                metering.take(round.bursts[0], round.links[0]);
+            }
+            // As many at a time as lie behind one another.
+            Work::InPlace(metering) => {
+                for run in selector.choose(round, picks).chunk_by(|one, next| one.index() + 1 == next.index()) {
+                    let first = run[0].index();
+                    metering.take(round.bursts[0].slice(first..first + run.len()), round.links[0]);
+                }
+            }
+            Work::Dispatch(dispatch) => {
+                let (frames, bytes) = dispatch.take(round, selector.choose(round, picks));
+                *handed = (handed.0 + frames, handed.1 + bytes);
+            }
+            Work::None => {}
+        }
+        if let Work::InPlace(metering) = work {
+            let Counts { frames, bytes, .. } = *metering.meter.counts();
+            *handed = (frames, bytes);
+        }
+    }
+
+    /// No frame is there, and none that comes is older than `complete`.
+    fn pause(&mut self, complete: Nanos, elapsed: Duration) {
+        if complete == Nanos::MAX {
+            return;
+        }
+        let now = self.arrivals.bound(complete, elapsed);
+        match &mut self.work {
+            Work::InPlace(metering) => metering.expire(now),
+            Work::Dispatch(dispatch) => dispatch.pause(now),
+            Work::None => {}
+        }
+    }
+}
+
+impl<R: Records + Send + 'static> Consumer for Metering<R> {
+    fn name(&self) -> &'static str {
+        "flows"
+    }
+
+    fn order(&self) -> Order {
+        Order::Merged
+    }
+
+    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        let Some(mut meters) = self.meters.take() else { return Ok(()) };
+        self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 && start.is_alone {
+            Work::InPlace(Box::new(worker::Metering::new(meters.meters.remove(0), &self.records, true)))
+        } else {
+            Work::Dispatch(Box::new(Dispatch::new(meters, &self.records, !start.is_alone)?))
+        };
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        if round.frames() > 0 {
+            self.hand(round);
+        } else {
+            self.pause(round.complete, round.elapsed);
+        }
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        let (frames, bytes) = self.handed;
+        self.progress.frames.store(frames, Ordering::Relaxed);
+        self.progress.bytes.store(bytes, Ordering::Relaxed);
+        self.progress.wire_bytes.store(bytes, Ordering::Relaxed);
+        self.progress.lost.store(look.queues().lost(), Ordering::Relaxed);
+    }
+
+    fn demand(&self) -> Demand {
+        match &self.work {
+            Work::Dispatch(dispatch) if dispatch.has_failed() => Demand::Failed,
+            _ if self.selector.is_full() => Demand::Enough,
+            _ => Demand::More,
+        }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        let mut died = end.died.take();
+        let time = match &self.work {
+            Work::InPlace(metering) => metering.meter.time().clone(),
+            Work::Dispatch(dispatch) => dispatch.time().clone(),
+            Work::None => Default::default(),
+        };
+        (self.done.far_frames, self.done.time_jumps) = (time.far_frames(), time.jumps());
+        match std::mem::replace(&mut self.work, Work::None) {
+            Work::InPlace(mut metering) => {
+                let last = metering.meter.latest();
+                died = finish(&mut metering, last, died);
+                let (counts, load) = metering.done();
+                (self.done.counts, self.done.workers) = (counts, vec![load]);
+            }
+            Work::Dispatch(dispatch) => (self.done.counts, self.done.workers, died) = dispatch.finish(died),
+            Work::None => {}
+        }
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
+        let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);
+        let counts = &self.done.counts;
+        let frames = counts.frames.min(selected);
+        let account = end.ledger.account(Stage::Meter, "");
+        account.add(Count::MeterReceived, selected).add(Count::Metered, frames - counts.in_no_record().0.min(frames));
+        account.add(Count::MeterUnknownLink, counts.unknown_link).add(Count::MeterNotIp, counts.not_ip);
+        account.add(Count::MeterMalformed, counts.malformed);
+        if let Some(died) = died {
+            account.add(Count::MeterDied, selected - frames);
+            end.fail(died);
+        }
+        self.done.unknown_links = unknown_links(end.interfaces);
+        self.done.elapsed = end.elapsed();
+    }
+}
+
+/// Numbers of the link types that are not known, each once.
+fn unknown_links(interfaces: &[Interface]) -> Vec<u16> {
+    let numbers = interfaces.iter().map(|interface| interface.link.0);
+    let unknown: BTreeSet<u16> = numbers.filter(|number| Link::from_linktype(*number).is_none()).collect();
+    unknown.into_iter().collect()
 }

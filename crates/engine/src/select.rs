@@ -12,7 +12,9 @@ pub use self::shard::{Shard, ShardError, imbalance};
 pub use self::slice::{Header, Slice, SliceError};
 
 use self::dedup::Dedup;
-use linerate_burst::{Account, Count, Desc, Flags, Interface};
+use crate::consumer::Round;
+use crate::receive::ReceiveError;
+use linerate_burst::{Account, Count, Desc, Flags, Interface, Pick};
 use linerate_filter::{Filter, FilterError};
 use linerate_wire::{Layers, Link};
 use std::sync::Arc;
@@ -89,8 +91,29 @@ impl Selector {
         }
     }
 
+    /// Gets ready for frames of interfaces that are new among these.
+    ///
+    /// # Errors
+    /// The filter text does not fit one of them: none of its frames is selected.
+    #[inline]
+    pub fn learn(&mut self, interfaces: &[Interface]) -> Result<(), ReceiveError> {
+        if interfaces.len() == self.interfaces.len() { Ok(()) } else { self.learn_all(interfaces) }
+    }
+
+    #[cold]
+    fn learn_all(&mut self, interfaces: &[Interface]) -> Result<(), ReceiveError> {
+        let mut result = Ok(());
+        for interface in &interfaces[self.interfaces.len().min(interfaces.len())..] {
+            let added = self
+                .add_interface(interface)
+                .map_err(|error| ReceiveError::Filter { interface: interface.name.clone(), reason: error.to_string() });
+            result = result.and(added);
+        }
+        result
+    }
+
     /// Gets ready for frames of one more interface. After an error none of them is selected.
-    pub fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
+    fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
         let filter = self.selection.filter.clone();
         let (judge, result) = match filter.as_str() {
             "" => (Judge::All, Ok(())),
@@ -176,6 +199,25 @@ impl Selector {
         }
         self.sliced += 1;
         Some((length, desc.flags | Flags::SLICED))
+    }
+
+    /// The frames of a round that are wanted, in order; the order is made in `own` where there is none, or not all are wanted.
+    pub fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<Pick>) -> &'p [Pick] {
+        if self.take_all(round.frames()) {
+            return round.order(own);
+        }
+        if round.picks.is_empty() {
+            round.order(own);
+        } else {
+            own.clear();
+            own.extend_from_slice(round.picks);
+        }
+        own.retain(|pick| {
+            let (lane, burst) = (pick.lane(), &round.bursts[pick.lane()]);
+            let desc = round.placed(lane, &burst.descs()[pick.index()]);
+            self.select(&desc, burst.frame(pick.index()), round.filtered[lane]).is_some()
+        });
+        own
     }
 
     /// Frames of each part that the traffic was divided into, whichever of them was kept; none without a shard.

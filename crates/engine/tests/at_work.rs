@@ -2,7 +2,7 @@
 //! more interfaces than can be told apart are a failure.
 
 use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
-use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Replay, Selection, Stop, Waiting, Watch};
+use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Receive, Replay, Selection, Stop, Waiting};
 use linerate_generate::{Pacing, Rate};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions, open_tx};
 use std::os::fd::BorrowedFd;
@@ -61,18 +61,9 @@ fn is_soon(started: Instant) {
 fn a_capture_does_not_wait_for_a_port_at_work() {
     for (waiting, ports) in [(Waiting::Sleep, 1), (Waiting::Adaptive, 2)] {
         let started = Instant::now();
-        let report = Capture {
-            ports: (0..ports).map(|_| busy(LOOKS)).collect(),
-            selection: Selection::default(),
-            sinks: Vec::new(),
-            share: None,
-            copy_by_two: false,
-            waiting,
-            duration: None,
-            stop: Stop::new(),
-            progress: Progress::new(),
-        }
-        .run();
+        let ports = (0..ports).map(|_| busy(LOOKS)).collect();
+        let mut capture = Capture::new(Selection::default(), Vec::new());
+        let report = Receive { waiting, ..Receive::all(ports) }.run(&mut [&mut capture]);
         assert!(report.failure.is_none() && report.quiesced, "{report:?}");
         is_soon(started);
     }
@@ -82,10 +73,9 @@ fn a_capture_does_not_wait_for_a_port_at_work() {
 fn counting_ends_in_time_beside_a_port_that_finds_nothing() {
     let counting = |duration, ports| {
         let started = Instant::now();
-        let (stop, watch) = (Stop::new(), Watch::new());
-        let selection = Selection::default();
-        let waiting = Waiting::Sleep;
-        let report = Counting { ports, selection, protocols: false, waiting, duration, stop, watch }.run();
+        let mut counting = Counting::new(Selection::default(), false);
+        let receive = Receive { waiting: Waiting::Sleep, duration, ..Receive::all(ports) };
+        let report = receive.run(&mut [&mut counting]);
         assert!(report.failure.is_none() && report.quiesced, "{report:?}");
         is_soon(started);
     };
@@ -96,16 +86,9 @@ fn counting_ends_in_time_beside_a_port_that_finds_nothing() {
 #[test]
 fn more_interfaces_than_can_be_told_apart_are_a_failure() {
     for (ports, fits) in [(8, true), (9, false)] {
-        let report = Counting {
-            ports: (0..ports).map(|_| busy_with(3, 8192)).collect(),
-            selection: Selection::default(),
-            protocols: false,
-            waiting: Waiting::Sleep,
-            duration: None,
-            stop: Stop::new(),
-            watch: Watch::new(),
-        }
-        .run();
+        let ports = (0..ports).map(|_| busy_with(3, 8192)).collect();
+        let mut counting = Counting::new(Selection::default(), false);
+        let report = Receive { waiting: Waiting::Sleep, ..Receive::all(ports) }.run(&mut [&mut counting]);
         let failure = report.failure.map(|failure| failure.to_string());
         assert_eq!(failure.is_none(), fits, "{failure:?}");
         assert!(failure.is_none_or(|failure| failure.contains("more than 65536 interfaces in one run")));

@@ -2,7 +2,7 @@
 
 use linerate_burst::block::View;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, SinkError, StampSource};
-use linerate_engine::{Capture, Progress, Selection, Stop, Waiting};
+use linerate_engine::{Capture, Receive, Selection, Waiting};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -82,21 +82,12 @@ impl Sink for Kept {
 
 fn captured(copy_by_two: bool, selection: Selection) -> (Vec<Desc>, Vec<u8>) {
     let kept = Kept::default();
-    let report = Capture {
-        ports: (0..PORTS).map(Prepared::port).collect(),
-        selection,
-        sinks: vec![Box::new(kept.clone())],
-        share: None,
-        copy_by_two,
-        waiting: Waiting::Spin,
-        duration: None,
-        stop: Stop::new(),
-        progress: Progress::new(),
-    }
-    .run();
+    let ports = (0..PORTS).map(Prepared::port).collect();
+    let mut capture = Capture::new(selection, vec![Box::new(kept.clone())]).copy_by_two(copy_by_two);
+    let report = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     assert!(report.failure.is_none() && report.quiesced, "{report:?}");
     let kept = std::mem::take(&mut *kept.0.lock().unwrap());
-    assert_eq!(report.frames, kept.0.len() as u64);
+    assert_eq!(capture.done().frames, kept.0.len() as u64);
     kept
 }
 

@@ -3,7 +3,7 @@
 use linerate_burst::block::View;
 use linerate_burst::{Block, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage};
 use linerate_burst::{StampSource, ledger::Account};
-use linerate_engine::{Capture, CaptureReport, Metering, Meters, Progress, Replay, Selection, Stop, Waiting};
+use linerate_engine::{Capture, Captured, Metering, Meters, Progress, Receive, Received, Replay, Selection, Stop};
 use linerate_engine::{Edits, Memory};
 use linerate_generate::{Pacing, Rate};
 use linerate_meter::{Config, Flow, Records};
@@ -103,22 +103,12 @@ impl Sink for Patient {
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A run that nobody stops.
-fn capture(ports: Vec<RxPort>, sinks: Vec<Box<dyn Sink>>, copy_by_two: bool) -> CaptureReport {
+fn capture(ports: Vec<RxPort>, sinks: Vec<Box<dyn Sink>>, copy_by_two: bool) -> (Received, Captured) {
     let began = Instant::now();
-    let report = Capture {
-        ports,
-        selection: Selection::default(),
-        sinks,
-        share: None,
-        copy_by_two,
-        waiting: Waiting::default(),
-        duration: Some(LIMIT),
-        stop: Stop::new(),
-        progress: Progress::new(),
-    }
-    .run();
+    let mut capture = Capture::new(Selection::default(), sinks).copy_by_two(copy_by_two);
+    let run = Receive { duration: Some(LIMIT), ..Receive::all(ports) }.run(&mut [&mut capture]);
     assert!(began.elapsed() < LIMIT, "the run went on blind");
-    report
+    (run, capture.done())
 }
 
 fn account<'a>(ledger: &'a Ledger, name: &str) -> &'a Account {
@@ -129,13 +119,14 @@ fn account<'a>(ledger: &'a Ledger, name: &str) -> &'a Account {
 #[test]
 fn a_sink_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
     let one = |name, most| Box::new(Patient { name, received: 0, written: 0, most }) as Box<dyn Sink>;
-    let report = capture(vec![Endless::port(u64::MAX)], vec![one("dying", 50_000), one("living", u64::MAX)], false);
+    let (report, captured) =
+        capture(vec![Endless::port(u64::MAX)], vec![one("dying", 50_000), one("living", u64::MAX)], false);
     let failure = report.failure.unwrap().to_string();
     assert!(failure.contains("the sink has a bug") && failure.contains("thread "), "{failure}");
     let (dying, living) = (account(&report.ledger, "dying"), account(&report.ledger, "living"));
-    assert!(report.frames >= 50_000 && dying.get(Count::Written) < 50_000, "{:?}", report.ledger);
-    assert_eq!(dying.get(Count::OutputDied), report.frames - dying.get(Count::Written));
-    assert_eq!((living.get(Count::Written), living.get(Count::OutputDied)), (report.frames, 0), "the other goes on");
+    assert!(captured.frames >= 50_000 && dying.get(Count::Written) < 50_000, "{:?}", report.ledger);
+    assert_eq!(dying.get(Count::OutputDied), captured.frames - dying.get(Count::Written));
+    assert_eq!((living.get(Count::Written), living.get(Count::OutputDied)), (captured.frames, 0), "the other goes on");
     assert_eq!((report.ledger.imbalances(), report.quiesced), (vec![], true));
 }
 
@@ -143,11 +134,11 @@ fn a_sink_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
 fn a_port_that_dies_ends_the_run_with_a_report() {
     for copy_by_two in [false, true] {
         let sink = Box::new(Patient { name: "file", received: 0, written: 0, most: u64::MAX });
-        let report = capture(vec![Endless::port(20_000)], vec![sink], copy_by_two);
+        let (report, captured) = capture(vec![Endless::port(20_000)], vec![sink], copy_by_two);
         let failure = report.failure.unwrap().to_string();
         assert!(failure.contains("the port has a bug"), "{failure}");
-        assert_eq!(account(&report.ledger, "file").get(Count::Written), report.frames);
-        assert!(report.frames >= 20_000 && !report.quiesced);
+        assert_eq!(account(&report.ledger, "file").get(Count::Written), captured.frames);
+        assert!(captured.frames >= 20_000 && !report.quiesced);
     }
 }
 
@@ -167,24 +158,17 @@ fn a_worker_that_dies_ends_the_run_and_its_frames_are_lost_by_name() {
         let mut config = Config { max_flows: 4096, ..Config::default() };
         // There are records while frames come.
         config.timeouts.iter_mut().for_each(|timeouts| timeouts.active = Nanos(10_000_000_000));
-        let report = Metering {
-            ports: vec![Endless::port(u64::MAX)],
-            selection: Selection::default(),
-            meters: Meters::new(&config, workers),
-            records: &mut Reader(2000),
-            waiting: Waiting::default(),
-            duration: Some(LIMIT),
-            stop: Stop::new(),
-            progress: Progress::new(),
-        }
-        .run();
+        let mut metering = Metering::new(Meters::new(&config, workers), Selection::default(), Reader(2000));
+        let receive = Receive { duration: Some(LIMIT), ..Receive::all(vec![Endless::port(u64::MAX)]) };
+        let report = receive.run(&mut [&mut metering]);
         assert!(began.elapsed() < LIMIT, "the run went on blind");
         let failure = report.failure.unwrap().to_string();
         assert!(failure.contains("the reader of records has a bug"), "{failure}");
         assert!(workers == 1 || failure.contains("thread linerate-meter"), "{failure}");
-        let flows = account(&report.ledger, "flows");
-        let metered = report.counts.frames;
-        assert_eq!(flows.get(Count::OutputDied), flows.sum(Kind::Received) - metered);
+        let flows = report.ledger.accounts().iter().find(|account| account.stage == Stage::Meter).unwrap();
+        let metered = metering.done().0.counts.frames;
+        assert_eq!(flows.get(Count::MeterDied), flows.sum(Kind::Received) - metered);
+        assert!(flows.get(Count::MeterDied) > 0 && report.ledger.imbalances().is_empty(), "{:?}", report.ledger);
         assert!(metered > 0, "{:?}", report.ledger);
     }
 }

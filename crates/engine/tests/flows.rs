@@ -1,8 +1,8 @@
 //! Several workers, several lanes and rounds of any size give the records that one meter gives.
 
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
-use linerate_engine::{FlowsReport, Metering, Meters, Progress, Selection, Stop, Waiting};
-use linerate_meter::{Config, EndReason, Flow, Meter, Timeouts, Tunnels};
+use linerate_engine::{Metered, Metering, Meters, Receive, Selection, Waiting};
+use linerate_meter::{Config, EndReason, Flow, Meter, Records, Timeouts, Tunnels};
 use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, open_rx};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, ipv6, udp, vxlan};
@@ -142,23 +142,24 @@ fn config() -> Config {
     Config { max_flows: 8192, timeouts: [timeouts; 4], ..Config::default() }
 }
 
-fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selection) -> (Vec<Flow>, FlowsReport) {
-    let mut flows = Vec::new();
-    let report = Metering {
-        ports,
-        selection,
-        meters: Meters::new(config, workers),
-        records: &mut |flow: &Flow| flows.push(flow.clone()),
-        waiting: Waiting::Sleep,
-        duration: None,
-        stop: Stop::new(),
-        progress: Progress::new(),
+fn metered(ports: Vec<RxPort>, config: &Config, workers: usize, selection: Selection) -> (Vec<Flow>, Metered) {
+    let mut metering = Metering::new(Meters::new(config, workers), selection, Kept::default());
+    let run = Receive { waiting: Waiting::Sleep, ..Receive::all(ports) }.run(&mut [&mut metering]);
+    let (metered, kept) = metering.done();
+    assert!(run.failure.is_none(), "{:?}", run.failure);
+    assert_eq!(run.ledger.imbalances(), []);
+    assert_eq!(metered.workers.iter().map(|load| load.frames).sum::<u64>(), metered.counts.frames);
+    (sorted(kept.0), metered)
+}
+
+/// All records.
+#[derive(Default)]
+struct Kept(Vec<Flow>);
+
+impl Records for Kept {
+    fn take(&mut self, flow: &Flow) {
+        self.0.push(flow.clone());
     }
-    .run();
-    assert!(report.failure.is_none(), "{:?}", report.failure);
-    assert_eq!(report.ledger.imbalances(), []);
-    assert_eq!(report.workers.iter().map(|load| load.frames).sum::<u64>(), report.counts.frames);
-    (sorted(flows), report)
 }
 
 fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
@@ -245,20 +246,13 @@ fn a_flow_ends_at_its_time_even_where_its_worker_has_no_frame() {
             let until = Arc::clone(&seen);
             queue.manner = if slow { Manner::Slow(until, limit, false) } else { Manner::Busy(until, limit) };
             let mut ended = 0;
-            let report = Metering {
-                ports: vec![queue.into_port()],
-                selection: Selection::default(),
-                meters: Meters::new(&config(), workers),
-                records: &mut |flow: &Flow| {
-                    ended += u32::from(flow.packets() == 1 && flow.end == EndReason::Idle);
-                    seen.fetch_or(ended == 38, Ordering::Relaxed);
-                },
-                waiting: Waiting::Sleep,
-                duration: None,
-                stop: Stop::new(),
-                progress: Progress::new(),
-            }
-            .run();
+            let records = move |flow: &Flow| {
+                ended += u32::from(flow.packets() == 1 && flow.end == EndReason::Idle);
+                seen.fetch_or(ended == 38, Ordering::Relaxed);
+            };
+            let mut metering = Metering::new(Meters::new(&config(), workers), Selection::default(), records);
+            let receive = Receive { waiting: Waiting::Sleep, ..Receive::all(vec![queue.into_port()]) };
+            let report = receive.run(&mut [&mut metering]);
             assert!(report.failure.is_none() && report.quiesced);
             assert!(Instant::now() < limit, "{workers} workers, {slow}: the records came at the end alone");
         }
@@ -278,23 +272,17 @@ fn a_flow_ends_at_its_time_whatever_time_another_frame_has() {
             let (seen, limit) = (Arc::new(AtomicBool::new(false)), Instant::now() + Duration::from_secs(20));
             queue.manner = Manner::Slow(Arc::clone(&seen), limit, false);
             let mut ended = 0;
-            let report = Metering {
-                ports: vec![queue.into_port()],
-                selection: Selection::default(),
-                meters: Meters::new(&config(), workers),
-                records: &mut |flow: &Flow| {
-                    ended += u32::from(flow.packets() == 1 && flow.first() == Nanos(START));
-                    seen.fetch_or(ended == 39, Ordering::Relaxed);
-                },
-                waiting: Waiting::Sleep,
-                duration: None,
-                stop: Stop::new(),
-                progress: Progress::new(),
-            }
-            .run();
+            let records = move |flow: &Flow| {
+                ended += u32::from(flow.packets() == 1 && flow.first() == Nanos(START));
+                seen.fetch_or(ended == 39, Ordering::Relaxed);
+            };
+            let mut metering = Metering::new(Meters::new(&config(), workers), Selection::default(), records);
+            let receive = Receive { waiting: Waiting::Sleep, ..Receive::all(vec![queue.into_port()]) };
+            let report = receive.run(&mut [&mut metering]);
+            let metered = metering.done().0;
             assert!(report.failure.is_none() && report.quiesced);
             assert!(Instant::now() < limit, "{workers} workers, {wrong}: the records came at the end alone");
-            assert_eq!((report.counts.begun, report.time_jumps), (41, 0));
+            assert_eq!((metered.counts.begun, metered.time_jumps), (41, 0));
         }
     }
 }
@@ -345,18 +333,10 @@ fn captures_have_the_same_records_for_any_number_of_workers() {
         let records_of = |workers| {
             let spec = Spec::parse(&format!("pcap:{}", path.display())).ok()?;
             let port = open_rx(&spec, &RxOptions::default()).ok()?;
-            let mut flows = Vec::new();
-            let report = Metering {
-                ports: vec![port],
-                selection: Selection::default(),
-                meters: Meters::new(&Config { max_flows: workers << 15, ..Config::default() }, workers),
-                records: &mut |flow: &Flow| flows.push(flow.clone()),
-                waiting: Waiting::Sleep,
-                duration: None,
-                stop: Stop::new(),
-                progress: Progress::new(),
-            }
-            .run();
+            let config = Config { max_flows: workers << 15, ..Config::default() };
+            let mut metering = Metering::new(Meters::new(&config, workers), Selection::default(), Kept::default());
+            Receive { waiting: Waiting::Sleep, ..Receive::all(vec![port]) }.run(&mut [&mut metering]);
+            let (report, Kept(flows)) = metering.done();
             assert_eq!(report.counts.ended_by(EndReason::Evicted), 0, "{}", path.display());
             Some((sorted(flows), report.counts))
         };

@@ -175,12 +175,12 @@ impl Check {
     ///
     /// # Panics
     /// If a pick names a frame that is not there.
-    pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[Pick], links: &[Vec<Option<Link>>]) {
+    pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[Pick], links: &[&[Option<Link>]]) {
         self.take_all(picks.len(), |index| {
             let (pick, ahead) = (picks[index], picks[(index + AHEAD).min(picks.len() - 1)]);
             bursts[ahead.lane()].prefetch(ahead.index());
             let burst = bursts[pick.lane()];
-            (&burst.descs()[pick.index()], burst.frame(pick.index()), &links[pick.lane()])
+            (&burst.descs()[pick.index()], burst.frame(pick.index()), links[pick.lane()])
         });
     }
 

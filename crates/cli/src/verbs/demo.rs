@@ -21,7 +21,7 @@ use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
 use linerate_burst::Count;
 use linerate_engine::{
-    Capture, CaptureReport, Edits, Memory, Progress, Replay, ReplayReport, Selection, Stop, Waiting,
+    Capture, Captured, Edits, Memory, Progress, Receive, Received, Replay, ReplayReport, Selection, Stop,
 };
 use linerate_generate::{Pacing, Rate, Split};
 use linerate_port::backends::pcap::Recording;
@@ -68,7 +68,8 @@ struct Act {
 /// What came of it.
 struct Outcome {
     sent: Vec<ReplayReport>,
-    captured: CaptureReport,
+    run: Received,
+    captured: Captured,
     compared: Compared,
 }
 
@@ -94,12 +95,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut outcomes = Vec::new();
     for act in &acts {
         let file = workplace.file(&format!("{}.pcapng", act.name.replace(' ', "-")))?;
-        let captured = perform(act, &stage, &recording.path, &file, &stop, args.json)?;
+        let (sent, run, captured) = perform(act, &stage, &recording.path, &file, &stop, args.json)?;
         if stop.is_requested() {
             bail!("interrupted");
         }
         let compared = compare(&file.path, &expected, act.loops, &stage.interfaces())?;
-        outcomes.push(Outcome { sent: captured.0, captured: captured.1, compared });
+        outcomes.push(Outcome { sent, run, captured, compared });
     }
     drop(stage);
     report(args, &acts, &outcomes, started.elapsed(), &workplace)
@@ -112,7 +113,7 @@ fn perform(
     file: &WorkFile,
     interrupt: &Stop,
     quiet: bool,
-) -> anyhow::Result<(Vec<ReplayReport>, CaptureReport)> {
+) -> anyhow::Result<(Vec<ReplayReport>, Received, Captured)> {
     let options = RxOptions { promiscuous: true, lag: Some(LAG), ..RxOptions::default() };
     let ports = stage.sensor().iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
     let output = file.output()?;
@@ -121,19 +122,11 @@ fn perform(
     let senders = senders.collect::<anyhow::Result<Vec<_>>>()?;
     let (stop, progress) = (Stop::new(), Progress::new());
     let live = Live::start(&progress, "captured", quiet || !is_watched());
-    let capture = Capture {
-        ports,
-        selection: Selection::default(),
-        sinks: vec![Box::new(Writer::new(output, Format::Pcapng))],
-        share: None,
-        copy_by_two: false,
-        waiting: Waiting::default(),
-        duration: None,
-        stop: stop.clone(),
-        progress,
-    };
+    let mut capture = Capture::new(Selection::default(), vec![Box::new(Writer::new(output, Format::Pcapng))]);
+    capture = capture.progress(progress);
+    let receive = Receive { stop: stop.clone(), ..Receive::all(ports) };
     let outcome = std::thread::scope(|scope| {
-        let sensor = scope.spawn(|| capture.run());
+        let sensor = scope.spawn(|| receive.run(&mut [&mut capture]));
         let running: Vec<_> = senders.into_iter().map(|sender| scope.spawn(|| sender.run())).collect();
         let sent = running.into_iter().map(|thread| thread.join().expect("a sender panicked")).collect();
         // What was sent last is still on its way to the sensor.
@@ -142,7 +135,7 @@ fn perform(
         (sent, sensor.join().expect("the sensor panicked"))
     });
     drop(live);
-    Ok(outcome)
+    Ok((outcome.0, outcome.1, capture.done()))
 }
 
 fn sender(act: &Act, spec: &Spec, part: usize, recording: &Path, stop: &Stop) -> anyhow::Result<Replay> {
@@ -197,7 +190,7 @@ fn report(
         }
     }
     if let Some(outcome) = outcomes.last().filter(|_| !args.verbose && good) {
-        let ledger = ledger::print(&outcome.captured.ledger, outcome.captured.quiesced);
+        let ledger = ledger::print(&outcome.run.ledger, outcome.run.quiesced);
         show(format_args!("ledger of the last capture:\n{ledger}"));
     }
     if let Workplace::Kept(path) = workplace {
@@ -222,7 +215,7 @@ fn print_details(act: &Act, outcome: &Outcome) {
     for sent in &outcome.sent {
         show(generate::replay::summary(act.pacing, sent));
     }
-    show(capture::summary(&outcome.captured));
+    show(capture::summary(&outcome.run, Some(&outcome.captured), ""));
     for difference in &outcome.compared.differences {
         show(format_args!("  DIFFERENCE: {}\n", shown(difference)));
     }
@@ -254,8 +247,8 @@ impl Row {
         let seconds = outcome.sent.iter().map(|report| report.elapsed.as_secs_f64()).fold(0.0, f64::max);
         let mut differences = outcome.compared.differences.clone();
         differences.extend(outcome.sent.iter().filter_map(|report| report.failure.as_ref().map(ToString::to_string)));
-        differences.extend(outcome.captured.failure.as_ref().map(ToString::to_string));
-        differences.extend(outcome.captured.ledger.imbalances().iter().map(ToString::to_string));
+        differences.extend(outcome.run.failure.as_ref().map(ToString::to_string));
+        differences.extend(outcome.run.ledger.imbalances().iter().map(ToString::to_string));
         let compared = &outcome.compared;
         let lost = sent.saturating_sub(compared.equal);
         Row {
@@ -266,7 +259,7 @@ impl Row {
             equal: compared.equal,
             foreign: compared.foreign,
             lost,
-            late: outcome.captured.ledger.total(Count::Late),
+            late: outcome.run.ledger.total(Count::Late),
             out_of_order: compared.out_of_order,
             seconds,
             rates: Rates::new(sent, bytes, seconds),

@@ -2,31 +2,32 @@
 
 mod heaviest;
 mod json;
+mod options;
 mod out;
 mod output;
 mod text;
 mod timeouts;
 mod workers;
 
-use self::json::SummaryJson;
+pub(super) use self::json::FlowsJson;
+pub use self::options::Level;
+pub(super) use self::options::MeterArgs;
 pub use self::out::encode;
-use self::out::{Form, Place};
-use self::output::Tee;
-use super::capture::{check_filter, span};
-use super::count::ports_and_filter;
-use super::inputs::{are_live, check_output};
+pub(super) use self::out::{Form, Place};
+pub(super) use self::output::{Tee, Totals};
+pub(super) use self::text::summary;
+
+use self::json::SummaryJson;
+use super::inputs::{InputArgs, ReceiveArgs, check_output};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::confine;
 use crate::signals::stop_on_signals;
-use crate::view::ledger::is_void;
+use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
-use crate::view::rates::grouped;
 use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
-use linerate_engine::{Metering, Meters, Progress, Selection, Stop, Waiting};
-use linerate_meter::{Config, Spread, Tunnels};
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
-use std::hash::{BuildHasher, RandomState};
+use linerate_engine::{Metering, Progress, Stop};
+use linerate_port::Spec;
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
@@ -41,248 +42,82 @@ Examples:
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
 docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
-    /// Ports (comma or blank between several), unless -i or -r is given; then filter text
-    #[arg(value_name = "PORT|FILTER")]
-    words: Vec<String>,
-    /// A port to meter; may be given several times, or with commas
-    #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
-    ports: Vec<String>,
-    /// A capture file to meter instead (- for standard input); may be given several times
-    #[arg(short = 'r', long = "read", alias = "from", value_name = "FILE")]
-    read: Vec<String>,
-    /// Filter text, instead of trailing arguments
-    #[arg(short = 'f', long, value_name = "TEXT")]
-    filter: Option<String>,
+    #[command(flatten)]
+    input: InputArgs,
     /// Where records go: null, - for standard output, a file (its ending says the form), or a folder, by date and hour
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/", default_value = "null")]
     write: String,
     /// What records are written as, whatever the name says (default: of a folder parquet, else jsonl)
     #[arg(long, value_parser = PossibleValuesParser::new(Form::names()))]
     format: Option<String>,
-    /// Seconds after which records are in a complete file of their folder
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
-    rotate: f64,
-    /// How much is recorded of each flow (default: counters; with --format zeek: tcp)
-    #[arg(long, value_enum)]
-    level: Option<Level>,
-    /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255)
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    first_packets: u8,
-    /// Seconds without a packet after which a flow ends: of all protocols, or as in tcp=300,udp=120,icmp=30,other=120 (the
-    /// default)
-    #[arg(long, value_name = "S|PROTOCOL=S,...")]
-    idle: Option<String>,
-    /// Seconds after which a flow that goes on is recorded, and begins anew, written like those of --idle (default: 1800)
-    #[arg(long, value_name = "S|PROTOCOL=S,...")]
-    active: Option<String>,
-    /// The most flows at a time, of all workers together; beyond them the quietest give way
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
-    max_flows: usize,
-    /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    workers: usize,
-    /// Ids of flows are made with this text, and are the same wherever it is (default: other ids in each run). Whoever knows it can
-    /// make flows that have the same id
-    #[arg(long, value_name = "TEXT")]
-    id_seed: Option<String>,
-    /// Packets of different VLANs are of different flows
-    #[arg(long)]
-    vlans: bool,
-    /// Record MAC addresses, of a flow's first frame
-    #[arg(long)]
-    macs: bool,
-    /// Which packet of a tunnel is recorded
-    #[arg(long, value_enum, default_value_t = Which::Both)]
-    tunnels: Which,
-    /// Verify checksums
-    #[arg(long)]
-    checksums: bool,
-    /// Stop after this many frames
-    #[arg(short = 'c', long = "count", value_name = "N")]
-    count: Option<u64>,
-    /// Stop after this many seconds
-    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
-    duration: Option<f64>,
-    /// Do not ask interfaces for frames to other hosts
-    #[arg(short = 'p', long = "no-promiscuous")]
-    no_promiscuous: bool,
-    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
-    #[arg(long)]
-    lossless: bool,
-    /// Let xdp: ports take frames away from this host even where it uses the interface itself
-    #[arg(long)]
-    take: bool,
+    #[command(flatten)]
+    meter: MeterArgs,
     /// Print the summary as one JSON document (schema linerate/flows/1)
     #[arg(long)]
     json: bool,
     /// Nothing while it runs, only the summary
     #[arg(short = 'q', long)]
     quiet: bool,
-    /// Never sleep while waiting for frames: a whole core
-    #[arg(long, conflicts_with = "sleep")]
-    spin: bool,
-    /// Always sleep while waiting for frames: least work
-    #[arg(long)]
-    sleep: bool,
-    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
-    /// pkexec; of root at interfaces linerate, or nobody)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
-}
-
-/// How much is recorded of each flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Level {
-    /// Packets, bytes, times, flags, TTL, DSCP, ECN
-    Counters,
-    /// And of TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options
-    Tcp,
-    /// And lengths, gaps and the first packets
-    Stats,
-}
-
-impl From<Level> for linerate_meter::Level {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Counters => linerate_meter::Level::Counters,
-            Level::Tcp => linerate_meter::Level::Tcp,
-            Level::Stats => linerate_meter::Level::Stats,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Which {
-    /// The outermost
-    Outer,
-    /// The innermost
-    Inner,
-    /// Both, linked
-    Both,
+    #[command(flatten)]
+    receive: ReceiveArgs,
 }
 
 /// Meters.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let (specs, filter) = ports_and_filter(&args.words, &args.ports, &args.read, args.filter.as_deref())?;
-    check_filter(&filter, &specs)?;
-    let config = args.config()?;
-    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
-    args.check_place(&specs)?;
-    let most = Meters::most_bytes_of(&config, args.workers);
-    let is_more_than_free = check_memory(&config, most)?;
-    // Before ports open, as it may take seconds.
-    let meters = Meters::new(&config, args.workers);
-    let ports = args.open_ports(&specs, &filter)?;
+    let inputs = args.input.check()?;
+    let usual = if args.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
+    let config = args.meter.config(usual)?;
+    let identity = args.receive.identity(&inputs)?;
+    args.check_place(&inputs.specs)?;
+    let is_silent = args.quiet || args.json || args.write == "-";
+    let meters = args.meter.meters(&config, args.quiet)?;
+    let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
+    let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
     identity.assume()?;
     let place = args.place().map_err(|error| identity.explain(error))?;
     let folder = place.as_ref().map(Place::made_in).transpose()?.flatten();
-    let notes: Vec<String> = identity.note().into_iter().chain(confine(folder.as_slice())).collect();
+    notes.extend(identity.note().into_iter().chain(confine(folder.as_slice())));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
     if let Some(place) = place.as_ref().filter(|_| !args.quiet) {
         tell_what_is_not_written(place.form(), config.level);
     }
-    let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
-        announce(&ports, &config, args.workers, most, &notes);
-    }
-    if let Some(free) = is_more_than_free.filter(|_| !args.quiet) {
-        warn_of_memory(most, free);
+        tell(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
+        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
-    let mut records = Tee::start(place, stop.clone()).map_err(|error| identity.explain(error))?;
-    let report = Metering {
-        ports,
-        selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
-        meters,
-        records: &mut records,
-        waiting: args.waiting(),
-        duration,
-        stop,
-        progress,
-    }
-    .run();
+    let records = Tee::start(place, stop.clone()).map_err(|error| identity.explain(error))?;
+    let mut metering = Metering::new(meters, inputs.selection(), records).progress(progress);
+    let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
     drop(live);
-    let (totals, written) = records.finish(report.failure.is_some());
+    let (metered, records) = metering.done();
+    let (totals, written) = records.finish(run.failure.is_some());
     // Records on standard output are not to be mixed with a summary.
     let is_mixed = args.write == "-";
     if args.json {
-        let names = specs.iter().map(ToString::to_string).collect();
-        let document = SummaryJson::new(names, &filter, &report, &totals);
+        let document = SummaryJson::new(&inputs, &metered, &totals, &run);
         if is_mixed {
             tell_line(&document)?;
         } else {
             show_line(&document)?;
         }
-    } else if !is_void(&report.ledger, report.failure.as_ref()) {
-        let text = text::summary(&report, &totals) + &totals.told();
+    } else if !is_void(&run.ledger, run.failure.as_ref()) {
+        let text = ledger::run(&run, &summary(&metered, &totals));
         if is_mixed {
             tell(text);
         } else {
             show(text);
         }
     }
-    if let Some(failure) = &report.failure {
-        fail(failure);
-    }
+    let exit = args.receive.conclude(&run);
     written?;
-    if report.failure.is_some() {
-        return Ok(Exit::Failed);
-    }
-    let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
-    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+    Ok(exit)
 }
 
 impl Args {
-    fn config(&self) -> anyhow::Result<Config> {
-        if self.workers == 0 || self.workers > Spread::MOST {
-            return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
-        }
-        let most = Config::MOST_FLOWS * self.workers;
-        if self.max_flows == 0 || self.max_flows > most {
-            return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
-        }
-        let usual = if self.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
-        let mut config = Config {
-            max_flows: self.max_flows,
-            level: self.level.unwrap_or(usual).into(),
-            packets: self.first_packets.into(),
-            vlans: self.vlans,
-            macs: self.macs,
-            checksums: self.checksums,
-            tunnels: match self.tunnels {
-                Which::Outer => Tunnels::Outer,
-                Which::Inner => Tunnels::Inner,
-                Which::Both => Tunnels::Both,
-            },
-            seed: secret(),
-            id_seed: self.id_seed.as_deref().map_or_else(secret, Config::id_seed_of),
-            ..Config::default()
-        };
-        let idle = timeouts::parse("--idle", self.idle.as_deref())?;
-        let active = timeouts::parse("--active", self.active.as_deref())?;
-        for (timeouts, (idle, active)) in config.timeouts.iter_mut().zip(idle.into_iter().zip(active)) {
-            timeouts.idle = idle.unwrap_or(timeouts.idle);
-            timeouts.active = active.unwrap_or(timeouts.active);
-        }
-        Ok(config)
-    }
-
-    fn open_ports(&self, specs: &[Spec], filter: &str) -> anyhow::Result<Vec<RxPort>> {
-        let options = RxOptions {
-            snap: if self.checksums || !filter.is_empty() { 0 } else { Spread::HEADERS as u32 },
-            promiscuous: !self.no_promiscuous,
-            lag: None,
-            lossless: self.lossless,
-            take: self.take,
-            filter: filter.to_owned(),
-        };
-        Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
-    }
-
     /// Refuses places that cannot be meant.
     fn check_place(&self, specs: &[Spec]) -> anyhow::Result<()> {
         if self.write == "null" {
@@ -304,47 +139,8 @@ impl Args {
             return Ok(None);
         }
         let form = self.format.as_deref().and_then(Form::named);
-        Place::open(&self.write, form, span("--rotate", self.rotate)?).map(Some)
+        Place::open(&self.write, form, self.meter.rotate()?).map(Some)
     }
-
-    fn waiting(&self) -> Waiting {
-        match (self.spin, self.sleep) {
-            (true, _) => Waiting::Spin,
-            (_, true) => Waiting::Sleep,
-            _ => Waiting::Adaptive,
-        }
-    }
-}
-
-/// The standard library's own keys, which it asks the system for.
-fn secret() -> [u64; 2] {
-    [1, 2].map(|number| RandomState::new().hash_one(number))
-}
-
-/// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
-fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
-    let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
-    match free {
-        Some(free) if wanted > free => Err(usage(format!(
-            "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
-            grouped(config.max_flows as u64),
-            grouped(wanted >> 20),
-            grouped(free >> 20)
-        ))),
-        free => Ok(free.filter(|free| *free < most as u64)),
-    }
-}
-
-fn warn_of_memory(most: usize, free: u64) {
-    let (most, free) = (grouped(mebibytes(most)), grouped(free >> 20));
-    fail(format_args!("flows may take up to {most} MiB, and {free} MiB are free: --max-flows bounds them"));
-}
-
-fn mebibytes(bytes: usize) -> u64 {
-    bytes.div_ceil(1 << 20) as u64
 }
 
 /// Says so if more is asked for than is written.
@@ -356,30 +152,5 @@ fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
             "--level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
             form.name
         ));
-    }
-}
-
-fn announce(ports: &[RxPort], config: &Config, workers: usize, most: usize, notes: &[String]) {
-    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-    let [narrow, wide] = config.bytes_per_flow();
-    let memory = |bytes: usize| grouped(mebibytes(bytes * config.max_flows));
-    let shared = if workers > 1 { format!(", in {workers} tables") } else { String::new() };
-    tell(format_args!(
-        "metering {}: up to {} flows of {narrow} bytes ({} MiB{shared}),\n  \
-         {wide} bytes of IPv6 and in tunnels ({} MiB once there is one);\n  \
-         at most {} MiB with all that few flows have\n",
-        shown(&names.join(", ")),
-        grouped(config.max_flows as u64),
-        memory(narrow),
-        memory(wide),
-        grouped(mebibytes(most)),
-    ));
-    for port in ports {
-        for note in &port.notes {
-            tell(format_args!("  {}\n", shown(&format!("{}: {note}", port.name))));
-        }
-    }
-    for note in notes {
-        tell(format_args!("  {}\n", shown(note)));
     }
 }

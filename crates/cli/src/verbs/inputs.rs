@@ -1,10 +1,207 @@
-//! What a run reads, and that it does not write over it.
+//! What a run reads, how it receives that, and that it does not write over it.
 
-use crate::exit::usage;
-use linerate_port::Spec;
-use linerate_port::registry::sends_into_interface;
+use crate::exit::{Exit, usage};
+use crate::privileges::Identity;
+use crate::view::terminal::fail;
+use linerate_burst::LinkType;
+use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
+use linerate_filter::Filter;
+use linerate_port::registry::{BACKENDS, sends_into_interface};
+use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Options that say what a verb reads.
+#[derive(Debug, clap::Args)]
+pub(super) struct InputArgs {
+    /// Ports (comma or blank between several), unless -i or -r is given; then filter text
+    #[arg(value_name = "PORT|FILTER")]
+    words: Vec<String>,
+    /// A port to receive from, pcap:FILE among them; may be given several times, or with commas
+    #[arg(short = 'i', long = "port", visible_alias = "from", value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<String>,
+    /// A capture file to read instead (- for standard input), also compressed by gzip or zstd; may be given
+    /// several times
+    #[arg(short = 'r', long = "read", value_name = "FILE")]
+    read: Vec<String>,
+    /// Filter text as tcpdump takes it, instead of trailing arguments
+    #[arg(short = 'f', long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Stop after this many frames
+    #[arg(short = 'c', long, value_name = "N")]
+    frames: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    duration: Option<f64>,
+}
+
+/// Options that say how a verb receives.
+#[derive(Debug, clap::Args)]
+pub(super) struct ReceiveArgs {
+    /// Do not ask interfaces for frames to other hosts
+    #[arg(short = 'p', long = "no-promiscuous")]
+    no_promiscuous: bool,
+    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
+    #[arg(long)]
+    pub lossless: bool,
+    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    #[arg(long)]
+    take: bool,
+    /// Never sleep while waiting for frames: least delay, a whole core
+    #[arg(long, conflicts_with = "sleep")]
+    spin: bool,
+    /// Always sleep while waiting for frames: least work
+    #[arg(long)]
+    sleep: bool,
+    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
+    /// pkexec; of root at interfaces linerate, or nobody)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// What is read, checked.
+pub(super) struct Inputs {
+    pub specs: Vec<Spec>,
+    pub filter: String,
+    /// Most frames.
+    pub frames: Option<u64>,
+    pub duration: Option<Duration>,
+}
+
+impl InputArgs {
+    /// Finds ports among the words, and mistakes before anything is opened.
+    pub fn check(&self) -> anyhow::Result<Inputs> {
+        let (specs, filter) = ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref())?;
+        check_filter(&filter, &specs)?;
+        let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
+        Ok(Inputs { specs, filter, frames: self.frames, duration })
+    }
+}
+
+impl Inputs {
+    /// All that is asked for of frames.
+    pub fn selection(&self) -> Selection {
+        Selection { filter: self.filter.clone(), frames: self.frames, ..Selection::default() }
+    }
+
+    /// The ports as the user named them.
+    pub fn names(&self) -> Vec<String> {
+        self.specs.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl ReceiveArgs {
+    /// Who the run is once ports are open.
+    pub fn identity(&self, inputs: &Inputs) -> anyhow::Result<Identity> {
+        Identity::choose(self.user.as_deref(), are_live(&inputs.specs))
+    }
+
+    /// Opens the ports, of whose frames `snap` bytes are wanted (0: all), as late as `lag`; what was chosen, for people.
+    pub fn open(
+        &self,
+        inputs: &Inputs,
+        snap: u32,
+        lag: Option<Duration>,
+    ) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
+        let options = RxOptions {
+            snap,
+            promiscuous: !self.no_promiscuous,
+            lag,
+            lossless: self.lossless,
+            take: self.take,
+            filter: inputs.filter.clone(),
+        };
+        let ports = inputs.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
+        let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
+        let notes = notes.collect();
+        Ok((ports, notes))
+    }
+
+    /// The run.
+    pub fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
+        let waiting = match (self.spin, self.sleep) {
+            (true, _) => Waiting::Spin,
+            (_, true) => Waiting::Sleep,
+            _ => Waiting::Adaptive,
+        };
+        Receive { ports, waiting, duration: inputs.duration, stop }
+    }
+
+    /// How it ended.
+    pub fn conclude(&self, run: &Received) -> Exit {
+        if let Some(failure) = &run.failure {
+            fail(failure);
+            return Exit::Failed;
+        }
+        let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
+        if self.lossless && !proven { Exit::Lost } else { Exit::Done }
+    }
+}
+
+/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A text that is
+/// right for none of them is right for no file.
+const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
+
+/// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
+fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+    let files_only = specs.iter().all(is_file);
+    let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
+    let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
+    if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
+}
+
+/// A number of seconds given as an option.
+pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
+}
+
+/// Ports and filter text, of words that are ports as long as they look like it, ports that were named as such, files, and
+/// filter text that was given as such.
+fn ports_and_filter(
+    words: &[String],
+    ports: &[String],
+    read: &[String],
+    filter: Option<&str>,
+) -> anyhow::Result<(Vec<Spec>, String)> {
+    let mut words = words;
+    let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
+    let mut names: Vec<&str> = ports.iter().map(String::as_str).collect();
+    if names.is_empty() && specs.is_empty() {
+        let first =
+            words.first().ok_or_else(|| usage("which port? as in eth0 (linerate ports lists them), or -r FILE"))?;
+        names = first.split(',').collect();
+        words = &words[1..];
+        while let Some((word, rest)) = words.split_first()
+            && word.split(',').all(is_port)
+        {
+            names.extend(word.split(','));
+            words = rest;
+        }
+    }
+    for name in names {
+        specs.push(Spec::parse(name).map_err(usage)?);
+    }
+    let filter = match (filter, words) {
+        (Some(_), [word, ..]) => {
+            return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+        }
+        (Some(text), []) => text.to_owned(),
+        (None, words) => words.join(" "),
+    };
+    Ok((specs, filter))
+}
+
+/// Whether a word is a port, not filter text: it begins with the name of a backend, or is an interface here.
+fn is_port(word: &str) -> bool {
+    let Ok(spec) = Spec::parse(word) else { return false };
+    if word.starts_with(&format!("{}:", spec.scheme)) {
+        return BACKENDS.iter().any(|backend| backend.scheme == spec.scheme);
+    }
+    let is_name = !spec.target.starts_with('.') && !spec.target.contains('/');
+    is_name && Path::new("/sys/class/net").join(&spec.target).exists()
+}
 
 /// Whether frames come from, or go to, interfaces of this machine.
 pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
@@ -38,6 +235,34 @@ fn is_same_file(read: &str, written: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: InputArgs,
+    }
+
+    fn asked(line: &str) -> (Vec<String>, String) {
+        let words = std::iter::once("count").chain(line.split(' '));
+        let asked = Line::try_parse_from(words).unwrap().args.check().unwrap();
+        (asked.specs.iter().map(ToString::to_string).collect(), asked.filter)
+    }
+
+    #[test]
+    fn ports_come_first_and_the_rest_is_filter_text() {
+        for (line, ports, filter) in [
+            ("x0", &["packet:x0"][..], ""),
+            ("lo lo", &["packet:lo", "packet:lo"], ""),
+            ("x0,y0@0-3 tcp or udp", &["packet:x0", "packet:y0@0-3"], "tcp or udp"),
+            ("x0 packet:y0?lanes=1 pcap:f,mem:m ip", &["packet:x0", "packet:y0?lanes=1", "pcap:f", "mem:m"], "ip"),
+            ("x0 ether host 02:00:00:00:00:01", &["packet:x0"], "ether host 02:00:00:00:00:01"),
+            ("x0 ip6 host fe80::1", &["packet:x0"], "ip6 host fe80::1"),
+            ("-i x0 -r f ip", &["pcap:f", "packet:x0"], "ip"),
+        ] {
+            assert_eq!(asked(line), (ports.iter().map(|port| port.to_string()).collect(), filter.into()), "{line}");
+        }
+    }
 
     #[test]
     fn a_file_is_the_same_by_any_name_and_in_any_wrapper() {

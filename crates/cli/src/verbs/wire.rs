@@ -11,7 +11,7 @@ use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
 use linerate_burst::{Count, Kind, Ledger, Stage};
-use linerate_engine::{Forward, ForwardReport, Progress, Stop, Waiting};
+use linerate_engine::{Forward, Progress, Receive, Received, Stop, Waiting};
 use linerate_port::backends::faulty::{Faults, receive_through};
 use linerate_port::inventory::is_default_route;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
@@ -90,6 +90,9 @@ struct Way {
     text: String,
 }
 
+/// What came of one way, and what was sent.
+type Sent = (Received, linerate_port::Sent);
+
 /// Joins.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ways = args.ways()?;
@@ -118,13 +121,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let reports = thread::scope(|scope| {
         let start = |(from, to): (RxPort, TxPort)| {
             let (stop, progress) = (stop.clone(), progress.clone());
-            scope.spawn(move || Forward { from, to, waiting, duration, stop, progress }.run())
+            scope.spawn(move || {
+                let mut forward = Forward::new(&from.name, to, progress);
+                let run = Receive { ports: vec![from], waiting, duration, stop: stop.clone() }.run(&mut [&mut forward]);
+                // The other way ends too.
+                stop.request();
+                (run, forward.sent())
+            })
         };
         let running: Vec<_> = opened.into_iter().map(start).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, ForwardReport>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, Sent>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        running.into_iter().map(join).collect::<Vec<_>>()
+        running.into_iter().map(join).collect::<Vec<Sent>>()
     });
     drop(live);
     args.conclude(&ways, &reports)
@@ -167,10 +176,10 @@ impl Args {
         ])
     }
 
-    fn conclude(&self, ways: &[Way; 2], reports: &[ForwardReport]) -> anyhow::Result<Exit> {
+    fn conclude(&self, ways: &[Way; 2], reports: &[Sent]) -> anyhow::Result<Exit> {
         let mut ledger = Ledger::new();
-        reports.iter().for_each(|report| ledger.add_all(&report.ledger));
-        let quiesced = reports.iter().all(|report| report.quiesced);
+        reports.iter().for_each(|report| ledger.add_all(&report.0.ledger));
+        let quiesced = reports.iter().all(|report| report.0.quiesced);
         if self.json {
             show_document(&WireJson::new(ways, reports, &ledger, quiesced))?;
         } else if !self.quiet {
@@ -179,7 +188,7 @@ impl Args {
         if let Some(hint) = hint(&ledger) {
             fail(hint);
         }
-        if let Some(failure) = reports.iter().find_map(|report| report.failure.as_ref()) {
+        if let Some(failure) = reports.iter().find_map(|report| report.0.failure.as_ref()) {
             fail(failure);
             return Ok(Exit::Failed);
         }
@@ -222,20 +231,20 @@ fn hint(ledger: &Ledger) -> Option<String> {
     })
 }
 
-fn summary(ways: &[Way; 2], reports: &[ForwardReport], ledger: &Ledger, quiesced: bool) -> String {
+fn summary(ways: &[Way; 2], reports: &[Sent], ledger: &Ledger, quiesced: bool) -> String {
     let mut text = String::new();
     for (way, report) in ways.iter().zip(reports) {
-        for event in &report.events {
+        for event in &report.0.events {
             text += &format!("  {event}\n");
         }
-        let rates = Rates::new(report.frames, report.bytes, report.elapsed.as_secs_f64());
+        let rates = Rates::new(report.1.frames, report.1.bytes, report.0.elapsed.as_secs_f64());
         text += &format!(
             "{} -> {}: {} frames, {} bytes sent on in {:.3} s: {}, {:.3} Gb/s L1\n",
             way.from,
             way.to,
-            grouped(report.frames),
-            grouped(report.bytes),
-            report.elapsed.as_secs_f64(),
+            grouped(report.1.frames),
+            grouped(report.1.bytes),
+            report.0.elapsed.as_secs_f64(),
             frames_per_second(rates.mpps),
             rates.gbps_l1,
         );
@@ -275,30 +284,30 @@ struct WayJson {
 }
 
 impl WireJson {
-    fn new(ways: &[Way; 2], reports: &[ForwardReport], ledger: &Ledger, quiesced: bool) -> Self {
-        let seconds = |report: &ForwardReport| report.elapsed.as_secs_f64();
-        let one = |(way, report): (&Way, &ForwardReport)| WayJson {
+    fn new(ways: &[Way; 2], reports: &[Sent], ledger: &Ledger, quiesced: bool) -> Self {
+        let seconds = |report: &Sent| report.0.elapsed.as_secs_f64();
+        let one = |(way, report): (&Way, &Sent)| WayJson {
             from: way.from.to_string(),
             to: way.to.to_string(),
             faults: way.text.clone(),
             seed: way.faults.seed,
-            received: report.ledger.sum(Stage::Receive, Kind::Received),
-            delivered: report.frames,
-            frames: report.frames,
-            bytes: report.bytes,
+            received: report.0.ledger.sum(Stage::Receive, Kind::Received),
+            delivered: report.1.frames,
+            frames: report.1.frames,
+            bytes: report.1.bytes,
             seconds: seconds(report),
-            rates: Rates::new(report.frames, report.bytes, seconds(report)),
+            rates: Rates::new(report.1.frames, report.1.bytes, seconds(report)),
         };
         WireJson {
             schema: "linerate/wire/1",
             ports: ways.iter().map(|way| way.from.to_string()).collect(),
             ways: ways.iter().zip(reports).map(one).collect(),
-            frames: reports.iter().map(|report| report.frames).sum(),
-            bytes: reports.iter().map(|report| report.bytes).sum(),
+            frames: reports.iter().map(|report| report.1.frames).sum(),
+            bytes: reports.iter().map(|report| report.1.bytes).sum(),
             seconds: reports.iter().map(seconds).fold(0.0, f64::max),
             quiesced,
-            events: reports.iter().flat_map(|report| report.events.iter().cloned()).collect(),
-            failure: reports.iter().find_map(|report| report.failure.as_ref()).map(ToString::to_string),
+            events: reports.iter().flat_map(|report| report.0.events.iter().cloned()).collect(),
+            failure: reports.iter().find_map(|report| report.0.failure.as_ref()).map(ToString::to_string),
             ledger: LedgerJson::new(ledger),
         }
     }

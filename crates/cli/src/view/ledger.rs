@@ -5,6 +5,7 @@ use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::Kind;
 use linerate_burst::{Account, Ledger};
+use linerate_engine::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -29,6 +30,9 @@ pub struct LedgerJson {
 #[derive(Debug, Serialize)]
 pub struct AccountJson {
     stage: &'static str,
+    /// Which of several consumers it belongs to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    consumer: String,
     subject: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     received: Option<u64>,
@@ -44,6 +48,33 @@ pub struct DriverJson {
     port: String,
     name: String,
     value: u64,
+}
+
+/// How a run that received has ended, as JSON.
+#[derive(Debug, Serialize)]
+pub struct RunJson {
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+impl RunJson {
+    /// All of it.
+    pub fn new(run: &Received) -> Self {
+        RunJson {
+            quiesced: run.quiesced,
+            events: run.events.clone(),
+            failure: run.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&run.ledger),
+        }
+    }
+}
+
+/// How a run that received has ended, for people, around what came of it.
+pub fn run(run: &Received, body: &str) -> String {
+    events(&run.events, run.failure.as_ref()) + body + &print(&run.ledger, run.quiesced)
 }
 
 impl LedgerJson {
@@ -93,7 +124,7 @@ pub fn print(ledger: &Ledger, quiesced: bool) -> String {
     for account in ledger.accounts() {
         rows.add_row([
             account.stage.name().to_owned(),
-            account.subject.clone(),
+            subject(account),
             number(account, Kind::Received, None),
             number(account, Kind::Delivered, None),
             number(account, Kind::Refused, None),
@@ -110,6 +141,16 @@ pub fn print(ledger: &Ledger, quiesced: bool) -> String {
         text += &format!("  lost {} {}: {}\n", grouped(frames), count.name(), count.sentence());
     }
     text + &verdict(ledger, quiesced)
+}
+
+/// Whose account it is: a port, a file, or one of several consumers of the same frames.
+fn subject(account: &Account) -> String {
+    [account.branch.as_str(), account.subject.as_str()]
+        .iter()
+        .filter(|name| !name.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn verdict(ledger: &Ledger, quiesced: bool) -> String {
@@ -151,6 +192,7 @@ fn account_json(account: &Account) -> AccountJson {
     };
     AccountJson {
         stage: account.stage.name(),
+        consumer: account.branch.clone(),
         subject: account.subject.clone(),
         received: one(Kind::Received),
         delivered: one(Kind::Delivered),

@@ -4,7 +4,7 @@ use super::Open;
 use super::prepare::{Batch, Prepare};
 use crate::control::Stop;
 use crate::died::survive;
-use crate::wait::wait_for;
+use crate::receive::wait::wait_for;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_port::{PortError, RxPort, RxQueue};
 use std::sync::Arc;

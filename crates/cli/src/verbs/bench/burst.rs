@@ -11,13 +11,14 @@ use self::source::{Frames, Placing, Traffic, port, prepare};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use anyhow::{Context, ensure};
-use linerate_engine::{Capture, CaptureReport, Progress, Selection, Sharing, SharingOptions, Stop, Waiting};
+use linerate_engine::{Capture, Captured, Receive, Selection, Sharing, SharingOptions, Waiting};
 use linerate_generate::rate::FCS;
 use linerate_port::RxPort;
 use linerate_share::{Access, Options};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Records of all ports together, and of the one port beside them: more than caches hold.
 const ALL_BYTES: usize = 128 << 20;
@@ -106,8 +107,8 @@ fn into_child(ports: Vec<RxPort>, cores: &Cores, by_two: bool, sleeps: bool) -> 
 
 /// Runs a capture of these ports into a ring that nobody reads.
 fn alone(ports: Vec<RxPort>, cores: &Cores, by_two: bool) -> anyhow::Result<Reading> {
-    let report = capture(ports, ring(0)?.1, cores, by_two)?;
-    Ok(Reading { frames: report.frames, seconds: report.elapsed.as_secs_f64(), ..Reading::default() })
+    let (captured, elapsed) = capture(ports, ring(0)?.1, cores, by_two)?;
+    Ok(Reading { frames: captured.frames, seconds: elapsed.as_secs_f64(), ..Reading::default() })
 }
 
 /// A ring of its own name that so many readers are to come to.
@@ -119,23 +120,13 @@ fn ring(wait_for: usize) -> anyhow::Result<(String, Sharing)> {
     Ok((name, sharing))
 }
 
-fn capture(ports: Vec<RxPort>, sharing: Sharing, cores: &Cores, by_two: bool) -> anyhow::Result<CaptureReport> {
+fn capture(ports: Vec<RxPort>, sharing: Sharing, cores: &Cores, by_two: bool) -> anyhow::Result<(Captured, Duration)> {
     cores.pin_writer();
-    let report = Capture {
-        ports,
-        selection: Selection::default(),
-        sinks: Vec::new(),
-        share: Some(sharing),
-        copy_by_two: by_two,
-        waiting: Waiting::Spin,
-        duration: None,
-        stop: Stop::new(),
-        progress: Progress::new(),
-    }
-    .run();
+    let mut capture = Capture::new(Selection::default(), Vec::new()).share(Some(sharing)).copy_by_two(by_two);
+    let run = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     cores.unpin();
-    ensure!(report.failure.is_none(), "{}", report.failure.map(|failure| failure.to_string()).unwrap_or_default());
-    Ok(report)
+    ensure!(run.failure.is_none(), "{}", run.failure.map(|failure| failure.to_string()).unwrap_or_default());
+    Ok((capture.done(), run.elapsed))
 }
 
 /// From the moment a frame is there to be taken until a reader has it, one that never sleeps or one that always does.

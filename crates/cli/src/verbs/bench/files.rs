@@ -6,7 +6,7 @@ use super::measure::{Rounds, Row};
 use crate::view::terminal::tell;
 use anyhow::{Context, ensure};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate_engine::{Capture, Progress, Selection, Stop, Waiting};
+use linerate_engine::{Capture, Receive, Selection};
 use linerate_port::{RxOptions, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
 use std::fs::File;
@@ -78,22 +78,13 @@ fn timed(
 fn merge(inputs: &[PathBuf], output: &Path, frames: usize) -> anyhow::Result<()> {
     let open = |path: &PathBuf| open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default());
     let writer = Writer::new(Output::open(&output.to_string_lossy())?, Format::Pcap);
-    let report = Capture {
-        ports: inputs.iter().map(open).collect::<Result<_, _>>()?,
-        selection: Selection::default(),
-        sinks: vec![Box::new(writer)],
-        share: None,
-        copy_by_two: false,
-        waiting: Waiting::default(),
-        duration: None,
-        stop: Stop::new(),
-        progress: Progress::new(),
-    }
-    .run();
-    if let Some(failure) = report.failure {
+    let mut capture = Capture::new(Selection::default(), vec![Box::new(writer)]);
+    let run = Receive::all(inputs.iter().map(open).collect::<Result<_, _>>()?).run(&mut [&mut capture]);
+    if let Some(failure) = run.failure {
         return Err(failure.into());
     }
-    ensure!(report.frames == frames as u64, "{} of {frames} frames were merged", report.frames);
+    let merged = capture.done().frames;
+    ensure!(merged == frames as u64, "{merged} of {frames} frames were merged");
     Ok(())
 }
 

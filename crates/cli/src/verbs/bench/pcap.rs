@@ -4,7 +4,7 @@ use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate_engine::{Counting, Selection, Stop, Waiting, Watch};
+use linerate_engine::{Counting, Receive, Selection};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Reader, Writer};
 use std::fs::File;
@@ -82,16 +82,9 @@ fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<Measured> 
 }
 
 fn count(port: RxPort) -> u64 {
-    let counting = Counting {
-        ports: vec![port],
-        selection: Selection::default(),
-        protocols: false,
-        waiting: Waiting::default(),
-        duration: None,
-        stop: Stop::new(),
-        watch: Watch::new(),
-    };
-    counting.run().counts.all.traffic.frames
+    let mut counting = Counting::new(Selection::default(), false);
+    Receive::all(vec![port]).run(&mut [&mut counting]);
+    counting.done().all.traffic.frames
 }
 
 fn read_all(reader: &mut Reader) -> Result<u64, linerate_record::ReadError> {

@@ -1,40 +1,45 @@
 //! What a capture says at its end: a summary for people, `linerate/capture/1` for programs.
 
 use super::Asked;
-use crate::view::ledger;
-use crate::view::ledger::LedgerJson;
+use super::beside::{BesideJson, Done};
+use crate::view::ledger::{self, RunJson};
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use linerate_burst::{Kind, Stage};
-use linerate_engine::CaptureReport;
 use linerate_engine::select::imbalance;
+use linerate_engine::{Captured, Received};
 use serde::Serialize;
 
-/// The summary at the end, for people.
-pub fn summary(report: &CaptureReport) -> String {
-    let seconds = report.elapsed.as_secs_f64();
-    let rates = Rates::new(report.frames, report.wire_bytes, seconds);
-    let mut text = ledger::events(&report.events, report.failure.as_ref());
-    text += &format!(
+/// The summary at the end, for people; `beside` is what else was done.
+pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str) -> String {
+    let captured = captured.map(|captured| body(run, captured)).unwrap_or_default();
+    ledger::run(run, &(captured + beside))
+}
+
+fn body(run: &Received, captured: &Captured) -> String {
+    let seconds = run.elapsed.as_secs_f64();
+    let rates = Rates::new(captured.frames, captured.wire_bytes, seconds);
+    let mut text = format!(
         "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",
-        grouped(report.frames),
-        grouped(report.bytes),
+        grouped(captured.frames),
+        grouped(captured.bytes),
         frames_per_second(rates.mpps),
         rates.gbps_l1,
-        grouped(report.ledger.lost()),
-        grouped(report.ledger.total(linerate_burst::Count::Late)),
+        grouped(run.ledger.lost()),
+        grouped(run.ledger.total(linerate_burst::Count::Late)),
     );
-    if !report.shards.is_empty() {
-        let frames: Vec<String> = report.shards.iter().map(|frames| grouped(*frames)).collect();
+    let shards = &captured.shards;
+    if !shards.is_empty() {
+        let frames: Vec<String> = shards.iter().map(|frames| grouped(*frames)).collect();
         let frames = if frames.len() > 16 { String::new() } else { format!(": {}", frames.join(", ")) };
-        let (count, uneven) = (report.shards.len(), imbalance(&report.shards));
+        let (count, uneven) = (shards.len(), imbalance(shards));
         text += &format!("  frames of the {count} shards{frames}; the fullest has {uneven:.2} of the mean\n");
     }
-    text + &ledger::print(&report.ledger, report.quiesced)
+    text
 }
 
 /// `linerate/capture/1`.
 #[derive(Serialize)]
-pub(super) struct CaptureJson {
+pub(super) struct CaptureJson<'a> {
     schema: &'static str,
     ports: Vec<String>,
     filter: String,
@@ -58,39 +63,37 @@ pub(super) struct CaptureJson {
     seconds: f64,
     #[serde(flatten)]
     rates: Rates,
-    quiesced: bool,
-    events: Vec<String>,
-    failure: Option<String>,
     #[serde(flatten)]
-    ledger: LedgerJson,
+    beside: BesideJson<'a>,
+    #[serde(flatten)]
+    run: RunJson,
 }
 
-impl CaptureJson {
-    pub fn new(asked: &Asked, report: &CaptureReport) -> Self {
-        let seconds = report.elapsed.as_secs_f64();
+impl<'a> CaptureJson<'a> {
+    pub fn new(asked: &Asked, run: &Received, captured: Option<&Captured>, beside: &'a Done) -> Self {
+        let seconds = run.elapsed.as_secs_f64();
+        let Captured { frames, bytes, wire_bytes, shards, span } = captured.cloned().unwrap_or_default();
         CaptureJson {
             schema: "linerate/capture/1",
-            ports: asked.specs.iter().map(ToString::to_string).collect(),
+            ports: asked.inputs.names(),
             filter: asked.selection.filter.clone(),
             shard: asked.selection.shard.map(|shard| shard.to_string()),
-            shards: report.shards.clone(),
-            shard_imbalance: (!report.shards.is_empty()).then(|| imbalance(&report.shards)),
+            shard_imbalance: (!shards.is_empty()).then(|| imbalance(&shards)),
+            shards,
             slice: asked.selection.slice.map(|slice| slice.to_string()),
             dedup_ms: asked.selection.dedup.map(|window| window.as_secs_f64() * 1e3),
-            received: report.ledger.sum(Stage::Receive, Kind::Received),
-            delivered: report.frames,
-            frames: report.frames,
-            bytes: report.bytes,
-            wire_bytes: report.wire_bytes,
-            late: report.ledger.total(linerate_burst::Count::Late),
-            first_time_ns: report.span.map(|(first, _)| first.0),
-            last_time_ns: report.span.map(|(_, last)| last.0),
+            received: run.ledger.sum(Stage::Receive, Kind::Received),
+            delivered: frames,
+            frames,
+            bytes,
+            wire_bytes,
+            late: run.ledger.total(linerate_burst::Count::Late),
+            first_time_ns: span.map(|(first, _)| first.0),
+            last_time_ns: span.map(|(_, last)| last.0),
             seconds,
-            rates: Rates::new(report.frames, report.wire_bytes, seconds),
-            quiesced: report.quiesced,
-            events: report.events.clone(),
-            failure: report.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&report.ledger),
+            rates: Rates::new(frames, wire_bytes, seconds),
+            beside: beside.json(&asked.inputs),
+            run: RunJson::new(run),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Options that say which frames to keep, and how much of them, beside the filter text.
 
-use super::span;
+use super::super::inputs::span;
 use linerate_engine::select::{Selection, Shard, Slice, WINDOW};
 use std::time::Duration;
 

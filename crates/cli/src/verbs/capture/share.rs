@@ -75,7 +75,7 @@ impl ShareArgs {
             },
             access,
             wait_for: self.share_wait,
-            patience: Some(super::span("--share-patience", self.share_patience)?),
+            patience: Some(super::super::inputs::span("--share-patience", self.share_patience)?),
         };
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {name}: {reason}")),

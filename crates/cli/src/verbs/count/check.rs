@@ -6,7 +6,7 @@ use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::streams::{self as view, ClockJson};
-use crate::view::terminal::{fail, show, show_line, tell};
+use crate::view::terminal::{show, show_line, tell};
 use linerate_engine::check::CheckLook;
 use linerate_engine::{CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{Options, Report, StreamRow, Summary, Totals};
@@ -68,15 +68,13 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
     let streams = report.check.report(None);
     if args.json {
         print_json(args, report, &streams)?;
-    } else if !ledger::is_void(&report.ledger, report.failure.as_ref()) {
+    } else if !ledger::is_void(&report.run.ledger, report.run.failure.as_ref()) {
         show(text(args, report, &streams));
     }
-    if let Some(failure) = &report.failure {
-        fail(failure);
-        return Ok(Exit::Failed);
-    }
-    let proven = report.quiesced && report.ledger.lost() == 0 && streams.summary().fate.lost == 0;
-    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+    Ok(match args.receive.conclude(&report.run) {
+        Exit::Done if args.receive.lossless && streams.summary().fate.lost > 0 => Exit::Lost,
+        exit => exit,
+    })
 }
 
 /// The rows that are shown.
@@ -159,13 +157,13 @@ fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow
     let summary = SummaryJson {
         schema: SCHEMA,
         record: "summary",
-        elapsed_seconds: report.elapsed.as_secs_f64(),
+        elapsed_seconds: report.run.elapsed.as_secs_f64(),
         summary: streams.summary(),
-        clock: ClockJson::new(&report.interfaces),
-        quiesced: report.quiesced,
-        events: report.events.clone(),
-        failure: report.failure.as_ref().map(ToString::to_string),
-        ledger: LedgerJson::new(&report.ledger),
+        clock: ClockJson::new(&report.run.interfaces),
+        quiesced: report.run.quiesced,
+        events: report.run.events.clone(),
+        failure: report.run.failure.as_ref().map(ToString::to_string),
+        ledger: LedgerJson::new(&report.run.ledger),
     };
     show_line(&summary)?;
     Ok(())
@@ -190,11 +188,9 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 }
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
-    let mut text = ledger::events(&report.events, report.failure.as_ref());
     let summary = streams.summary();
-    text += &view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
-    text + &view::remarks(&report.interfaces, &report.ledger, &summary)
-        + &ledger::print(&report.ledger, report.quiesced)
+    let rows = view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
+    ledger::run(&report.run, &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)))
 }
 
 #[cfg(test)]

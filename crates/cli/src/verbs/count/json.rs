@@ -1,11 +1,11 @@
 //! `linerate/count/1`: a line an interval, and a summary as the last line.
 
 use super::rows::{Gain, Looks, Place, Subject};
-use crate::view::ledger::LedgerJson;
+use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
 use crate::view::terminal::show_line;
 use linerate_engine::count::{Counted, Counts, Mix, Sizes};
-use linerate_engine::{CountReport, Stop, Watch};
+use linerate_engine::{Received, Stop, Watch};
 use linerate_generate::rate::FCS;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -48,24 +48,28 @@ struct GainJson {
     drops: DropsJson,
 }
 
-/// Everything that was counted.
+/// The last line.
 #[derive(Serialize)]
 pub(super) struct SummaryJson {
     schema: &'static str,
     record: &'static str,
     ports: Vec<String>,
     filter: String,
+    #[serde(flatten)]
+    counts: CountsJson,
+    #[serde(flatten)]
+    run: RunJson,
+}
+
+/// Everything that was counted.
+#[derive(Serialize)]
+pub struct CountsJson {
     elapsed_seconds: f64,
     #[serde(flatten)]
     all: CountedJson,
     delivered: u64,
     by_port: Vec<PlacedJson<RowJson>>,
     by_queue: Vec<PlacedJson<RowJson>>,
-    quiesced: bool,
-    events: Vec<String>,
-    failure: Option<String>,
-    #[serde(flatten)]
-    ledger: LedgerJson,
 }
 
 #[derive(Serialize)]
@@ -149,27 +153,32 @@ impl GainJson {
 }
 
 impl SummaryJson {
-    pub fn new(subject: &Subject, filter: &str, protocols: bool, report: &CountReport) -> Self {
-        let counts = &report.counts;
-        let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
-        let row = |(place, row): (Place, &Counted)| {
-            let drops = DropsJson::new(row.lost.iter().map(|(cause, lost)| (cause.name(), *lost)));
-            placed(subject, place, RowJson { counted: counted(place, row), drops })
-        };
+    pub fn new(subject: &Subject, filter: &str, protocols: bool, counts: &Counts, run: &Received) -> Self {
         SummaryJson {
             schema: SCHEMA,
             record: "summary",
             ports: subject.names.clone(),
             filter: filter.to_owned(),
+            counts: CountsJson::new(subject, protocols, counts),
+            run: RunJson::new(run),
+        }
+    }
+}
+
+impl CountsJson {
+    /// Counts of these ports.
+    pub fn new(subject: &Subject, protocols: bool, counts: &Counts) -> Self {
+        let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
+        let row = |(place, row): (Place, &Counted)| {
+            let drops = DropsJson::new(row.lost.iter().map(|(cause, lost)| (cause.name(), *lost)));
+            placed(subject, place, RowJson { counted: counted(place, row), drops })
+        };
+        CountsJson {
             elapsed_seconds: counts.elapsed.as_secs_f64(),
             all: counted(Place::All, &counts.all),
             delivered: counts.all.traffic.frames,
             by_port: subject.ports(counts).map(row).collect(),
             by_queue: subject.queues(counts).map(row).collect(),
-            quiesced: report.quiesced,
-            events: report.events.clone(),
-            failure: report.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&report.ledger),
         }
     }
 }

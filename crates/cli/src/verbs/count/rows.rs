@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Which ports are counted.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub struct Subject {
     /// As the user named them.
     pub names: Vec<String>,
     /// The number of the first queue of each port.
@@ -20,7 +20,7 @@ pub(super) struct Subject {
 
 /// Where a row belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub enum Place {
     All,
     Port(usize),
     /// Its port, and the number of the queue there.
@@ -117,7 +117,7 @@ impl Looks {
 }
 
 /// What a row has gained between two looks.
-pub(super) struct Gain {
+pub struct Gain {
     pub frames: u64,
     pub bytes: u64,
     pub seconds: f64,

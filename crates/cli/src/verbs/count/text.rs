@@ -1,23 +1,18 @@
 //! A count as tables for people.
 
 use super::rows::{Place, Subject};
-use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
-use linerate_engine::CountReport;
 use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
 use linerate_generate::rate::FCS;
 
-/// The summary at the end.
-pub(super) fn summary(subject: &Subject, protocols: bool, report: &CountReport) -> String {
-    let counts = &report.counts;
-    let mut text = ledger::events(&report.events, report.failure.as_ref());
-    text += &totals(subject, counts);
-    text += &sizes(subject, counts);
+/// What was counted.
+pub fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
+    let mut text = totals(subject, counts) + &sizes(subject, counts);
     if protocols {
         text += &mix(subject, counts);
     }
-    text + &ledger::print(&report.ledger, report.quiesced)
+    text
 }
 
 /// The mean size of a frame, with the FCS.

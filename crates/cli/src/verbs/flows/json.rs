@@ -1,23 +1,33 @@
 //! `linerate/flows/1`, the summary.
 
+use super::super::inputs::Inputs;
 use super::out::FlowJson;
 use super::output::Totals;
 use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
-use crate::view::ledger::LedgerJson;
+use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
 use linerate_burst::{Kind, Stage};
-use linerate_engine::FlowsReport;
+use linerate_engine::{Metered, Received};
 use linerate_meter::EndReason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Everything but the records.
+/// The summary of a run that metered alone.
 #[derive(Serialize)]
 pub(super) struct SummaryJson<'a> {
     schema: &'static str,
     ports: Vec<String>,
     filter: String,
     received: u64,
+    #[serde(flatten)]
+    flows: FlowsJson<'a>,
+    #[serde(flatten)]
+    run: RunJson,
+}
+
+/// Everything but the records.
+#[derive(Serialize)]
+pub struct FlowsJson<'a> {
     frames: u64,
     bytes: u64,
     seconds: f64,
@@ -54,22 +64,28 @@ pub(super) struct SummaryJson<'a> {
     records_lost: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
-    events: Vec<String>,
-    failure: Option<String>,
-    #[serde(flatten)]
-    ledger: LedgerJson,
 }
 
 impl<'a> SummaryJson<'a> {
-    pub fn new(ports: Vec<String>, filter: &str, report: &'a FlowsReport, totals: &'a Totals) -> Self {
-        let counts = &report.counts;
-        let seconds = report.elapsed.as_secs_f64();
-        let [flow_bytes, flow_bytes_ipv6] = report.bytes_per_flow;
+    pub fn new(inputs: &Inputs, metered: &'a Metered, totals: &'a Totals, run: &Received) -> Self {
         SummaryJson {
             schema: "linerate/flows/1",
-            ports,
-            filter: filter.to_owned(),
-            received: report.ledger.sum(Stage::Receive, Kind::Received),
+            ports: inputs.names(),
+            filter: inputs.filter.clone(),
+            received: run.ledger.sum(Stage::Receive, Kind::Received),
+            flows: FlowsJson::new(metered, totals),
+            run: RunJson::new(run),
+        }
+    }
+}
+
+impl<'a> FlowsJson<'a> {
+    /// What was metered, and what became of the records.
+    pub fn new(metered: &'a Metered, totals: &'a Totals) -> Self {
+        let counts = &metered.counts;
+        let seconds = metered.elapsed.as_secs_f64();
+        let [flow_bytes, flow_bytes_ipv6] = metered.bytes_per_flow;
+        FlowsJson {
             frames: counts.frames,
             bytes: counts.bytes,
             seconds,
@@ -81,7 +97,7 @@ impl<'a> SummaryJson<'a> {
             aggregated_flows: counts.aggregated,
             unknown_link: counts.unknown_link,
             unknown_link_bytes: counts.unknown_link_bytes,
-            unknown_link_types: &report.unknown_links,
+            unknown_link_types: &metered.unknown_links,
             not_ip: counts.not_ip,
             not_ip_bytes: counts.not_ip_bytes,
             malformed: counts.malformed,
@@ -90,21 +106,18 @@ impl<'a> SummaryJson<'a> {
             fragments_joined: counts.fragments_joined,
             fragments_orphaned: counts.fragments_orphaned,
             fragments_no_room: counts.fragments_no_room,
-            far_frames: report.far_frames,
-            time_jumps: report.time_jumps,
+            far_frames: metered.far_frames,
+            time_jumps: metered.time_jumps,
             flow_bytes,
             flow_bytes_ipv6,
-            most_bytes: report.most_bytes,
-            workers: workers(report),
-            worker_imbalance: unevenness(report),
-            elephants: elephants(report, totals),
+            most_bytes: metered.most_bytes,
+            workers: workers(metered),
+            worker_imbalance: unevenness(metered),
+            elephants: elephants(metered, totals),
             top: totals.top.iter().map(FlowJson::new).collect(),
             records_written: totals.written.map(|written| written.records),
             records_lost: totals.written.map(|written| written.lost),
             files: totals.written.map(|written| written.files),
-            events: report.events.clone(),
-            failure: report.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&report.ledger),
         }
     }
 }

@@ -16,9 +16,9 @@ mod place;
 mod queue;
 mod zeek;
 
-pub(super) use form::Form;
+pub use form::Form;
 pub(super) use jsonl::FlowJson;
-pub(super) use place::Place;
+pub use place::Place;
 pub(super) use queue::{Queue, Written};
 
 use linerate_meter::Flow;

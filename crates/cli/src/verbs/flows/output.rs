@@ -9,7 +9,7 @@ use linerate_meter::{Flow, Records};
 
 /// How many records there were, and the flows of which there is most, all records of each together.
 #[derive(Default)]
-pub(super) struct Totals {
+pub struct Totals {
     /// All, and those in tunnels.
     pub flows: u64,
     pub inner_flows: u64,
@@ -32,7 +32,7 @@ impl Totals {
 }
 
 /// Adds records up and has them written.
-pub(super) struct Tee {
+pub struct Tee {
     queue: Option<Queue>,
     totals: Totals,
     by_bytes: Heaviest,

@@ -2,20 +2,19 @@
 
 use super::output::Totals;
 use super::workers;
-use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
-use linerate_engine::FlowsReport;
+use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
 use std::net::IpAddr;
 
-pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
-    let counts = &report.counts;
-    let seconds = report.elapsed.as_secs_f64();
+/// What was metered, and what became of the records.
+pub fn summary(metered: &Metered, totals: &Totals) -> String {
+    let counts = &metered.counts;
+    let seconds = metered.elapsed.as_secs_f64();
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
-    let mut text = ledger::events(&report.events, report.failure.as_ref());
-    text += &format!(
+    let mut text = format!(
         "{} flows of {} frames, {} bytes in {seconds:.3} s: {}\n",
         grouped(totals.flows),
         grouped(counts.frames),
@@ -26,7 +25,7 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
     let reasons: Vec<String> =
         reasons.map(|reason| format!("{} {}", reason.name(), grouped(counts.ended_by(reason)))).collect();
     text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
-    let links: Vec<String> = report.unknown_links.iter().map(u16::to_string).collect();
+    let links: Vec<String> = metered.unknown_links.iter().map(u16::to_string).collect();
     let unknown = format!("frames are of no link type that is known here ({})", links.join(", "));
     for (count, what) in [
         (totals.inner_flows, "flows in tunnels, whose packets are in outer flows too"),
@@ -37,14 +36,14 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
         (counts.fragments_joined, "later fragments joined the flow of their first"),
         (counts.fragments_orphaned, "later fragments have no first, and no ports"),
         (counts.fragments_no_room, "of them for want of room: too many were held"),
-        (report.far_frames, "frames were 16 hours and more from the time of all others"),
-        (report.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
+        (metered.far_frames, "frames were 16 hours and more from the time of all others"),
+        (metered.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
     ] {
         if count > 0 {
             text += &format!("  {} {what}\n", grouped(count));
         }
     }
-    text + &talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced)
+    text + &totals.told() + &talkers(&totals.top) + &workers::text(metered, totals)
 }
 
 /// The flows with the most bytes.

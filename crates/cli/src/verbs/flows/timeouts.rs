@@ -1,6 +1,6 @@
 //! Timeouts as text: seconds for all protocols, or for some of them.
 
-use super::super::capture::span;
+use super::super::inputs::span;
 use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_meter::Timeouts;

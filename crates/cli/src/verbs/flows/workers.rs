@@ -4,7 +4,7 @@ use super::output::Totals;
 use super::text::{end, protocol};
 use crate::view::rates::grouped;
 use crate::view::table::table;
-use linerate_engine::{FlowsReport, Load, imbalance};
+use linerate_engine::{Load, Metered, imbalance};
 use linerate_meter::Flow;
 use serde::Serialize;
 
@@ -40,20 +40,20 @@ struct Elephant<'a> {
     bytes: f64,
 }
 
-pub(super) fn workers(report: &FlowsReport) -> Vec<WorkerJson> {
+pub(super) fn workers(metered: &Metered) -> Vec<WorkerJson> {
     let worker = |load: &Load| {
         let Load { frames, bytes, flows, busy } = *load;
         WorkerJson { frames, bytes, flows, busy_seconds: busy.as_secs_f64() }
     };
-    report.workers.iter().map(worker).collect()
+    metered.workers.iter().map(worker).collect()
 }
 
 /// The frames of the fullest worker over the mean of all.
-pub(super) fn unevenness(report: &FlowsReport) -> f64 {
-    imbalance(&frames(report))
+pub(super) fn unevenness(metered: &Metered) -> f64 {
+    imbalance(&frames(metered))
 }
 
-pub(super) fn elephants(report: &FlowsReport, totals: &Totals) -> Vec<ElephantJson> {
+pub(super) fn elephants(metered: &Metered, totals: &Totals) -> Vec<ElephantJson> {
     let json = |elephant: Elephant<'_>| ElephantJson {
         id: format!("{:016x}", elephant.flow.id),
         packets: elephant.flow.packets(),
@@ -61,18 +61,18 @@ pub(super) fn elephants(report: &FlowsReport, totals: &Totals) -> Vec<ElephantJs
         packets_share: elephant.packets,
         bytes_share: elephant.bytes,
     };
-    find(report, totals).into_iter().map(json).collect()
+    find(metered, totals).into_iter().map(json).collect()
 }
 
 /// Nothing for one worker.
-pub(super) fn text(report: &FlowsReport, totals: &Totals) -> String {
-    if report.workers.len() < 2 {
+pub(super) fn text(metered: &Metered, totals: &Totals) -> String {
+    if metered.workers.len() < 2 {
         return String::new();
     }
     let heads = ["worker", "frames", "bytes", "flows", "share", "busy"];
     let mut rows = table(&heads, 1);
-    let (all, seconds) = (report.counts.frames.max(1) as f64, report.elapsed.as_secs_f64().max(1e-9));
-    for (index, load) in report.workers.iter().enumerate() {
+    let (all, seconds) = (metered.counts.frames.max(1) as f64, metered.elapsed.as_secs_f64().max(1e-9));
+    for (index, load) in metered.workers.iter().enumerate() {
         rows.add_row([
             (index + 1).to_string(),
             grouped(load.frames),
@@ -83,13 +83,13 @@ pub(super) fn text(report: &FlowsReport, totals: &Totals) -> String {
         ]);
     }
     let mut text = format!("{rows}\n");
-    let unevenness = unevenness(report);
+    let unevenness = unevenness(metered);
     if unevenness > UNEVEN {
         text += &format!(
             "  WARNING: one worker had {unevenness:.1} times as many frames as the mean: all packets between two hosts are of one worker\n"
         );
     }
-    for Elephant { flow, packets, bytes } in find(report, totals) {
+    for Elephant { flow, packets, bytes } in find(metered, totals) {
         let [one, other] = flow.ends.map(end);
         let (packets, bytes) = (percent(packets), percent(bytes));
         text += &format!(
@@ -101,9 +101,9 @@ pub(super) fn text(report: &FlowsReport, totals: &Totals) -> String {
 }
 
 /// Flows whose part of the frames or bytes is large, those with the most frames first.
-fn find<'a>(report: &FlowsReport, totals: &'a Totals) -> Vec<Elephant<'a>> {
-    let most = frames(report).into_iter().max().unwrap_or(0) as f64;
-    let (frames, bytes) = (report.counts.frames.max(1) as f64, report.counts.bytes.max(1) as f64);
+fn find<'a>(metered: &Metered, totals: &'a Totals) -> Vec<Elephant<'a>> {
+    let most = frames(metered).into_iter().max().unwrap_or(0) as f64;
+    let (frames, bytes) = (metered.counts.frames.max(1) as f64, metered.counts.bytes.max(1) as f64);
     let mut found: Vec<&Flow> = Vec::new();
     // A packet in a tunnel is one of the outer flow, too.
     for flow in totals.top_packets.iter().chain(&totals.top).filter(|flow| flow.tunnel.is_none() && flow.flows == 1) {
@@ -121,8 +121,8 @@ fn find<'a>(report: &FlowsReport, totals: &'a Totals) -> Vec<Elephant<'a>> {
     found.into_iter().map(share).collect()
 }
 
-fn frames(report: &FlowsReport) -> Vec<u64> {
-    report.workers.iter().map(|load| load.frames).collect()
+fn frames(metered: &Metered) -> Vec<u64> {
+    metered.workers.iter().map(|load| load.frames).collect()
 }
 
 fn percent(share: f64) -> String {
@@ -159,11 +159,11 @@ pub(super) mod tests {
         }
     }
 
-    fn report(frames: &[u64]) -> FlowsReport {
+    fn report(frames: &[u64]) -> Metered {
         let load = |frames: &u64| Load { frames: *frames, bytes: *frames * 100, ..Load::default() };
         let all = frames.iter().sum();
         let counts = Counts { frames: all, bytes: all * 100, ..Counts::default() };
-        FlowsReport { counts, workers: frames.iter().map(load).collect(), ..FlowsReport::default() }
+        Metered { counts, workers: frames.iter().map(load).collect(), ..Metered::default() }
     }
 
     #[test]

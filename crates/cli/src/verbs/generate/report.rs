@@ -242,9 +242,9 @@ impl Checked {
         Checked {
             summary: account.summary(),
             rows: account.rows().collect(),
-            ledger: report.ledger,
-            interfaces: report.interfaces,
-            failure: report.failure.map(|failure| failure.to_string()),
+            ledger: report.run.ledger,
+            interfaces: report.run.interfaces,
+            failure: report.run.failure.map(|failure| failure.to_string()),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::view::terminal::{show, shown, tell};
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
+use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
@@ -66,7 +67,9 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     stop_on_signals(&stop)?;
 
     let answering = answering.map(Answering::start).transpose()?;
-    let checker = receiving.map(|port| Checker::start(Checking::port(port, check(&set)))).transpose()?;
+    let checker = receiving
+        .map(|port| Checker::start(Checking::new(check(&set), Selection::default()), Receive::all(vec![port])))
+        .transpose()?;
     let at_once = !leaves_when_sent(&to);
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set);

@@ -9,7 +9,7 @@ type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encode>>;
 
 /// One way to write flows.
 #[derive(Debug)]
-pub(in super::super) struct Form {
+pub struct Form {
     /// The name for `--format`.
     pub name: &'static str,
     /// How names of such files end, the usual one first.
@@ -24,7 +24,7 @@ pub(in super::super) struct Form {
 }
 
 /// A file being written.
-pub(in super::super) trait Encode: Send {
+pub trait Encode: Send {
     /// Adds flows; of lines all are handed to the system.
     fn write(&mut self, flows: &[&Flow]) -> io::Result<()>;
 

@@ -22,14 +22,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LINES: Demand = Demand { bytes: 1 << 20, age: Duration::from_millis(100) };
 
 /// Where flows are written.
-pub(in super::super) enum Place {
+pub enum Place {
     /// One file, or whatever else bytes can be written to.
     Stream(Stream),
     /// A folder of hours.
     Folder(Folder),
 }
 
-pub(in super::super) struct Stream {
+pub struct Stream {
     name: String,
     form: &'static Form,
     /// `None` only once it has failed.
@@ -39,7 +39,7 @@ pub(in super::super) struct Stream {
     written: u64,
 }
 
-pub(in super::super) struct Folder {
+pub struct Folder {
     root: folders::Folder,
     form: &'static Form,
     /// How often files are written.

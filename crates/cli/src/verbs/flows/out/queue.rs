@@ -27,7 +27,7 @@ pub(super) struct Demand {
 
 /// What became of all flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Written {
+pub struct Written {
     /// Records in files that are complete, or handed to a stream.
     pub records: u64,
     /// Complete files.

@@ -1,11 +1,12 @@
 //! Where the ordered stream of a capture goes: the block being filled, and the sinks that see it.
 
-use crate::capture::CaptureError;
-use crate::complete::Totals;
+use super::complete::Totals;
+use super::share::Shared;
+use super::sinks::{self, Sinks};
 use crate::control::Progress;
 use crate::died::Died;
-use crate::outlet::{Outlet, Taker};
-use crate::share::Shared;
+use crate::receive::ReceiveError;
+use crate::worker::Worker;
 use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_FRAMES: usize = 8192;
 
 /// The block being filled, and the sinks that get it.
-pub(crate) struct Output {
+pub(super) struct Output {
     store: Store,
     progress: Arc<Progress>,
     totals: Totals,
     /// Those of `totals` that `progress` knows of.
     told: Totals,
-    failure: Option<CaptureError>,
+    failure: Option<ReceiveError>,
     /// Frames may be missing that were selected.
     is_dead: bool,
 }
@@ -28,18 +29,43 @@ pub(crate) struct Output {
 /// Where the blocks are.
 enum Store {
     /// In this process alone; sinks may have a thread of their own, since whole blocks go there.
-    Private { block: Block, outlet: Outlet },
+    Private { block: Block, sinks: Worker<Sinks>, interfaces: Arc<[Interface]> },
     /// In shared memory, where readers see frames as soon as they are committed; sinks see the same memory.
-    Shared { ring: Box<Shared>, taker: Taker, seen: usize },
+    Shared { ring: Box<Shared>, sinks: Sinks, seen: usize },
+}
+
+impl Store {
+    fn private(sinks: Worker<Sinks>) -> Self {
+        Store::Private { block: new_block(), sinks, interfaces: Arc::new([]) }
+    }
+
+    /// Leaves one without sinks.
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Store::private(Worker::here(Sinks::default())))
+    }
 }
 
 impl Output {
-    pub fn new(sinks: Vec<Box<dyn Sink>>, ring: Option<Shared>, progress: Arc<Progress>) -> Self {
-        let store = match ring {
-            None => Store::Private { block: new_block(), outlet: Outlet::new(sinks) },
-            Some(ring) => Store::Shared { ring: Box::new(ring), taker: Taker::new(sinks), seen: 0 },
-        };
+    pub fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
+        let store = Store::private(Worker::here(Sinks::new(sinks)));
         Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false }
+    }
+
+    /// Says there what was done.
+    pub fn set_progress(&mut self, progress: Arc<Progress>) {
+        self.progress = progress;
+    }
+
+    /// Frames will come, for other processes too if there is a ring.
+    pub fn begin(&mut self, ring: Option<Shared>) {
+        let sinks = match self.store.take() {
+            Store::Private { sinks: Worker::Here(sinks), .. } => sinks.work,
+            other => return self.store = other,
+        };
+        self.store = match ring {
+            None => Store::private(sinks::worker(sinks)),
+            Some(ring) => Store::Shared { ring: Box::new(ring), sinks, seen: 0 },
+        };
     }
 
     /// Hands full blocks on while `copy` fills them with the frames that `picks` name: it says how many of them it has dealt
@@ -103,14 +129,17 @@ impl Output {
     /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold.
     pub fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
         match &mut self.store {
-            Store::Private { block, outlet } => {
+            Store::Private { block, sinks, interfaces: known } => {
+                if known.len() != interfaces.len() {
+                    *known = interfaces.into();
+                }
                 if !block.is_empty() {
-                    outlet.exchange(block, interfaces, flush, new_block);
+                    sinks.hand_over(block, (Arc::clone(known), flush), new_block);
                 }
             }
-            Store::Shared { ring, taker, seen } => {
+            Store::Shared { ring, sinks, seen } => {
                 if let Some(block) = ring.current().filter(|block| block.len() > *seen) {
-                    taker.take(block, *seen, interfaces, flush);
+                    sinks.accept(block, *seen, interfaces, flush);
                     *seen = block.len();
                 }
             }
@@ -140,8 +169,8 @@ impl Output {
     /// Whether frames cannot go where they should.
     pub fn has_failed(&self) -> bool {
         let sinks_have = match &self.store {
-            Store::Private { outlet, .. } => outlet.has_failed(),
-            Store::Shared { ring, taker, .. } => taker.failure.is_some() || ring.has_failed(),
+            Store::Private { sinks, .. } => sinks.has_failed(),
+            Store::Shared { ring, sinks, .. } => sinks.failure.is_some() || ring.has_failed(),
         };
         self.failure.is_some() || sinks_have
     }
@@ -152,18 +181,21 @@ impl Output {
 
     /// Ends ring and sinks, with the ledger of all before them, and adds their counters to it. Returns what was
     /// noteworthy, and what went wrong, if anything.
-    pub fn finish(self, ledger: &mut Ledger) -> (Vec<String>, Option<CaptureError>) {
-        let missing = ledger.sum(Stage::Select, Kind::Delivered).saturating_sub(self.totals.frames);
-        let missing = if self.is_dead { missing } else { 0 };
-        let (taker, events, ring) = match self.store {
-            Store::Private { outlet, .. } => (outlet.into_taker(), Vec::new(), None),
-            Store::Shared { ring, taker, .. } => {
+    pub fn finish(&mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
+        let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
+        let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
+        let (sinks, events, failure) = match self.store.take() {
+            Store::Private { sinks, .. } => match sinks.join() {
+                Ok(sinks) => (sinks.work, Vec::new(), sinks.died.map(ReceiveError::Died)),
+                Err(died) => (Sinks::default(), Vec::new(), Some(died.into())),
+            },
+            Store::Shared { ring, sinks, .. } => {
                 let (events, failure) = ring.finish(ledger);
-                (taker, events, failure)
+                (sinks, events, failure)
             }
         };
-        let sinks = taker.finish(missing, ledger);
-        (events, self.failure.or(ring).or(sinks))
+        let sinks = sinks.finish(missing, ledger);
+        (events, self.failure.take().or(failure).or(sinks))
     }
 
     /// The thread that fills the block panicked over it.
@@ -172,7 +204,7 @@ impl Output {
         self.fail_if(Err(died.into()));
     }
 
-    pub fn fail_if(&mut self, result: Result<(), CaptureError>) {
+    pub fn fail_if(&mut self, result: Result<(), ReceiveError>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }

@@ -1,11 +1,12 @@
-//! The lanes of a capture: the queues of all its ports, and the interfaces they bring.
+//! The lanes of a run: the queues of all its ports, and the interfaces they bring.
 
-use crate::clock::{Clock, STEP, System, Time, said};
-use crate::feed::{Present, Source};
+use crate::clock::{Clock, STEP, Time, said};
+use crate::receive::feed::{Present, Source};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
+use linerate_wire::Link;
 use std::os::fd::BorrowedFd;
 
 /// How often steps of the clock are said; all are counted.
@@ -54,6 +55,8 @@ struct Port {
     filtered: bool,
     /// The place of each of its interfaces in the list of all.
     map: Vec<u16>,
+    /// What frames of each begin with.
+    links: Vec<Option<Link>>,
 }
 
 /// What one lane shows in a round.
@@ -81,18 +84,8 @@ impl<'a> Shown<'a> {
 }
 
 impl Lanes {
-    /// Lanes whose frames are taken in any order.
-    pub fn new(ports: Vec<RxPort>) -> Self {
-        Lanes::with(ports, false, Box::new(System))
-    }
-
-    /// Lanes that are merged by time.
-    pub fn merged(ports: Vec<RxPort>) -> Self {
-        Lanes::with(ports, true, Box::new(System))
-    }
-
-    /// Lanes that have their time from there.
-    pub fn with(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
+    /// The lanes of these ports, which have their time from `clock`.
+    pub fn new(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
         let mut lanes = Lanes {
             queues: Vec::new(),
             ports: Vec::new(),
@@ -113,7 +106,8 @@ impl Lanes {
                 offset: port.offset_ns,
                 shifted: Vec::new(),
             }));
-            lanes.ports.push(Port { name: port.name, monitor: port.monitor, filtered: port.filtered, map: Vec::new() });
+            let (name, monitor, filtered) = (port.name, port.monitor, port.filtered);
+            lanes.ports.push(Port { name, monitor, filtered, map: Vec::new(), links: Vec::new() });
         }
         lanes
     }
@@ -284,11 +278,11 @@ impl Table<'_> {
         if *self.is_live { Nanos(self.time.utc().0.saturating_add(self.above)) } else { Nanos::MAX }
     }
 
-    /// Takes up interfaces that a lane shows for the first time, and says which they are.
-    pub fn learn(&mut self, shown: &Shown<'_>) -> &[Interface] {
-        let known = self.interfaces.len();
+    /// Takes up interfaces that a lane shows for the first time.
+    pub fn learn(&mut self, shown: &Shown<'_>) {
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
+            port.links.push(Link::from_linktype(interface.link.0));
             if self.interfaces.len() == MOST_INTERFACES {
                 port.map.push(u16::MAX);
                 self.failure.get_or_insert_with(|| {
@@ -310,14 +304,6 @@ impl Table<'_> {
             }
             self.interfaces.push(interface);
         }
-        &self.interfaces[known..]
-    }
-
-    /// Gives a desc of a lane its interface's place in the list of all.
-    #[inline]
-    pub fn place(&self, shown: &Shown<'_>, desc: &mut Desc) {
-        let interface = self.ports[shown.port].map.get(usize::from(desc.interface)).copied();
-        desc.interface = interface.unwrap_or_default();
     }
 
     /// The place of each interface of a lane in the list of all.
@@ -325,14 +311,14 @@ impl Table<'_> {
         &self.ports[shown.port].map
     }
 
+    /// What frames of each interface of a lane begin with.
+    pub fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
+        &self.ports[shown.port].links
+    }
+
     /// The interfaces of all ports.
     pub fn interfaces(&self) -> &[Interface] {
         self.interfaces
-    }
-
-    /// The interface that descs of a lane call `number`.
-    pub fn interface(&self, shown: &Shown<'_>, number: usize) -> Option<&Interface> {
-        self.interfaces.get(usize::from(*self.map(shown).get(number)?))
     }
 
     /// Whether the lane's backend has applied the filter.

@@ -1,8 +1,8 @@
-//! The rounds of a run that receives: when to stop, how to wait, when all is over.
+//! The pace of a run that receives: when to stop, how to wait, when all is over.
 
 use crate::control::Stop;
-use crate::lanes::Lanes;
-use crate::wait::{Awaited, Idler, Waiting};
+use crate::receive::lanes::Lanes;
+use crate::receive::wait::{Awaited, Idler, Waiting};
 use linerate_burst::Nanos;
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,27 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// The longest wait for input, so that stop requests and time limits are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
+/// How long to wait before looking again where a consumer has something in hand.
+const BUSY_NAP: Duration = Duration::from_micros(50);
 
 /// What came of one look at all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum Came {
     /// Frames were taken.
-    Moved,
+    Frames,
+    /// A consumer has something in hand.
+    Busy,
     /// There was nothing to take.
     Nothing,
     /// Frames are there, and another lane could still bring older ones.
     Held,
     /// No lane has a frame, or will ever have one.
-    Over,
+    End,
 }
 
-/// Goes through the rounds of one run.
+/// The rounds of one run.
 #[derive(Debug)]
-pub(crate) struct Rounds {
+pub(crate) struct Pace {
     idler: Idler,
     duration: Option<Duration>,
     stop: Stop,
@@ -40,12 +44,12 @@ pub(crate) struct Rounds {
     quiesced: bool,
 }
 
-impl Rounds {
+impl Pace {
     /// Starts the time of the run, which lasts at most for `duration` and until `stop` is requested.
     pub fn new(waiting: Waiting, duration: Option<Duration>, stop: Stop) -> Self {
         let now = Instant::now();
         let idler = Idler::new(waiting);
-        Rounds { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
+        Pace { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
     }
 
     /// Detaches the lanes once the run has `enough`, was asked to stop, or its time is up.
@@ -58,19 +62,20 @@ impl Rounds {
     }
 
     /// Ends a round that began at `now`, waiting where it has brought nothing; false if it was the last.
-    pub fn go_on(&mut self, round: Round, now: Nanos, lanes: &Lanes) -> bool {
-        match round {
-            Round::Over => {
+    pub fn go_on(&mut self, came: Came, now: Nanos, lanes: &Lanes) -> bool {
+        match came {
+            Came::End => {
                 self.quiesced = true;
                 return false;
             }
-            Round::Moved => {
+            Came::Frames => {
                 self.idler.busy(now);
                 self.detached = self.detached.map(|_| Instant::now());
             }
-            Round::Nothing | Round::Held if lanes.are_at_work() => {}
-            Round::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
-            Round::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
+            Came::Busy => std::thread::sleep(BUSY_NAP),
+            Came::Nothing | Came::Held if lanes.are_at_work() => {}
+            Came::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
+            Came::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
         }
         self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
     }
@@ -87,6 +92,16 @@ impl Rounds {
     /// How long the run has taken so far.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// How long nothing has come from detached lanes.
+    pub fn draining(&self) -> Option<Duration> {
+        self.detached.map(|since| since.elapsed())
     }
 
     /// Whether all lanes ran dry, so that counters are exact.

@@ -8,7 +8,7 @@ const WORTH_IT: usize = 512;
 
 /// A helper and its thread, which ends with it.
 #[derive(Debug)]
-pub(crate) struct Copier {
+pub(super) struct Copier {
     /// There until the end.
     helper: Option<Helper>,
     thread: Option<JoinHandle<()>>,

@@ -7,7 +7,7 @@ use linerate_burst::{Block, Desc, Horizon, LinkType, StampSource};
 use linerate_port::{Feed, Head, RxQueue};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -98,7 +98,7 @@ struct Trouble {
 struct Machine {
     clock: Fake,
     lanes: Vec<(Feed, Arc<Mutex<State>>)>,
-    session: Session,
+    receiver: Receiver,
     random: Random,
     trouble: Trouble,
     /// Frames by lane, as they came out, and whether late.
@@ -118,20 +118,10 @@ impl Machine {
         }
         let lanes: Vec<(Feed, Arc<Mutex<State>>)> = feeds.into_iter().map(|feed| (feed, Arc::default())).collect();
         let ports = lanes.iter().map(|(feed, state)| port(*feed, Arc::clone(state), clock.clone())).collect();
-        let capture = Capture {
-            ports,
-            selection: Selection::default(),
-            sinks: Vec::new(),
-            share: None,
-            copy_by_two: false,
-            waiting: Waiting::Spin,
-            duration: None,
-            stop: Stop::new(),
-            progress: Progress::new(),
-        };
-        let session = Session::with(capture, Box::new(clock.clone()));
+        let receive = Receive { waiting: Waiting::Spin, ..Receive::all(ports) };
+        let receiver = Receiver::with(receive, &mut [&mut Nobody], Box::new(clock.clone()));
         let (out, sent) = Default::default();
-        Machine { clock, lanes, session, random, trouble, out, sent, others_stop: false }
+        Machine { clock, lanes, receiver, random, trouble, out, sent, others_stop: false }
     }
 
     fn lane(&self, lane: usize) -> MutexGuard<'_, State> {
@@ -168,8 +158,8 @@ impl Machine {
             }
         }
         self.promise();
-        assert!(self.session.round());
-        for pick in std::mem::take(&mut self.session.picks) {
+        assert!(self.receiver.round(&mut [&mut Nobody]));
+        for pick in std::mem::take(&mut self.receiver.picks) {
             let frame = self.lane(pick.lane()).consumed.pop_front().expect("a frame");
             self.out.push((pick.lane(), frame, pick.is_late()));
         }
@@ -231,7 +221,7 @@ fn port(feed: Feed, state: Arc<Mutex<State>>, clock: Fake) -> RxPort {
 }
 
 /// Runs a schedule; how many frames there were, how many of them late, and what was counted and said.
-fn run(seed: u64, trouble: Trouble) -> (usize, CaptureReport) {
+fn run(seed: u64, trouble: Trouble) -> (usize, Received) {
     let mut machine = Machine::new(seed, trouble);
     let others = machine.lanes.iter().any(|(feed, _)| *feed != Feed::Clock);
     let most = HELD + if others { PATIENCE } else { 0 };
@@ -262,17 +252,17 @@ fn run(seed: u64, trouble: Trouble) -> (usize, CaptureReport) {
         expected.sort_by_key(|(lane, frame)| (frame.stamp, *lane));
         assert_eq!(out, expected, "seed {seed}: not as the oracle sorts it");
     }
-    (out.len(), machine.session.finish())
+    (out.len(), machine.receiver.finish(&mut [&mut Nobody], None))
 }
 
-fn run_all(trouble: Trouble) -> (usize, Vec<CaptureReport>) {
+fn run_all(trouble: Trouble) -> (usize, Vec<Received>) {
     let done: Vec<_> = (0..SCHEDULES / 4).map(|seed| run(seed, trouble)).collect();
     let frames = done.iter().map(|one| one.0).sum::<usize>();
     assert!(frames as u64 > 20 * SCHEDULES, "the schedules are nearly empty: {frames}");
     (frames, done.into_iter().map(|one| one.1).collect())
 }
 
-fn total(reports: &[CaptureReport], count: linerate_burst::Count) -> u64 {
+fn total(reports: &[Received], count: linerate_burst::Count) -> u64 {
     reports.iter().map(|report| report.ledger.total(count)).sum()
 }
 
@@ -320,6 +310,25 @@ fn whoever_stops_holds_no_live_lane_up_for_longer_than_its_patience() {
 #[test]
 fn all_of_it_together_loses_nothing() {
     run_all(Trouble { steps: true, slews: true, wrong: true, stops: true });
+}
+
+/// Wants an order, and does nothing with it.
+struct Nobody;
+
+impl Consumer for Nobody {
+    fn name(&self) -> &'static str {
+        "nobody"
+    }
+
+    fn order(&self) -> Order {
+        Order::Checked
+    }
+
+    fn take(&mut self, _: &mut Round<'_>) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut End<'_>) {}
 }
 
 /// A small generator (splitmix64, Steele et al. 2014), so that a seed means the same schedule for ever.

@@ -3,10 +3,10 @@
 mod accounts;
 
 use self::accounts::Accounts;
-use crate::capture::CaptureError;
 use crate::clock;
 use crate::control::Stop;
 use crate::died::{Died, survive};
+use crate::receive::ReceiveError;
 use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
 use linerate_share::{Access, Door, Error, Visitor, Writer};
 use std::sync::Arc;
@@ -249,7 +249,7 @@ impl Shared {
     }
 
     /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
-    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<CaptureError>) {
+    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         self.writer.close_block();
         let committed = self.writer.committed();
         let account = ledger.account(Stage::Share, &self.name);
@@ -258,7 +258,7 @@ impl Shared {
         let died = self.door.close();
         self.writer.end();
         self.say_farewell();
-        (self.accounts.close(&self.writer.readers(), ledger), died.map(CaptureError::Died))
+        (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::Died))
     }
 
     /// Waits until readers have finished what was promised to them, or seem not to.

@@ -9,7 +9,7 @@ use linerate_wire::flow::locate;
 
 /// Completes descs as lanes show them.
 #[derive(Clone, Copy)]
-pub(crate) struct Complete<'a> {
+pub(super) struct Complete<'a> {
     /// For each lane, the place of each of its interfaces in the list of all.
     pub maps: &'a [&'a [u16]],
     /// Where headers and flows are to be found.
@@ -32,7 +32,7 @@ impl Finish for Complete<'_> {
 }
 
 /// Completes descs, and keeps what is selected.
-pub(crate) struct Select<'a> {
+pub(super) struct Select<'a> {
     pub complete: Complete<'a>,
     pub selector: &'a mut Selector,
     /// For each lane, whether its backend has applied the filter.
@@ -53,7 +53,7 @@ impl Finish for Select<'_> {
 
 /// What was kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
+pub(super) struct Totals {
     pub frames: u64,
     pub bytes: u64,
     pub wire_bytes: u64,
@@ -94,7 +94,7 @@ impl Totals {
 
 /// Finds headers and flows.
 #[derive(Default)]
-pub(crate) struct Locator {
+pub(super) struct Locator {
     /// What frames of each interface begin with.
     links: Vec<Option<Link>>,
     /// Whether all of them begin with an Ethernet header.

@@ -1,0 +1,139 @@
+//! What else takes the frames of a capture, in the same pass: flow records, counts.
+
+use super::super::count::{self, CountsJson, Subject};
+use super::super::flows::{self, FlowsJson, Level, MeterArgs, Place, Tee, Totals};
+use super::super::inputs::Inputs;
+use crate::exit::usage;
+use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop};
+use serde::Serialize;
+use std::os::fd::OwnedFd;
+
+/// Options of what else is done with frames.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Flows and counts of the same frames, whole ones whatever is kept of them")]
+pub(super) struct BesideArgs {
+    /// Record flows too: a file (its ending says the form), or a folder, by date and hour, as linerate flows --write does
+    #[arg(long, value_name = "FILE|DIR/")]
+    flows: Option<String>,
+    /// Count sizes and rates too, as linerate count does
+    #[arg(long)]
+    count: bool,
+    #[command(flatten)]
+    meter: MeterArgs,
+}
+
+/// What was asked for, and at work.
+pub(super) struct Beside<'a> {
+    args: &'a BesideArgs,
+    meters: Option<Meters>,
+    place: Option<Place>,
+    metering: Option<Metering<Tee>>,
+    counting: Option<Counting>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Done {
+    metered: Option<(Metered, Totals)>,
+    counts: Option<Counts>,
+}
+
+impl BesideArgs {
+    /// What is written beside the frames.
+    pub fn written(&self) -> Option<&String> {
+        self.flows.as_ref()
+    }
+
+    /// Whether that is on standard output.
+    pub fn is_on_output(&self) -> bool {
+        self.flows.as_deref() == Some("-")
+    }
+
+    /// Bytes of a frame that are wanted, 0 for all; `None` if nothing is.
+    pub fn snap(&self, inputs: &Inputs) -> Option<u32> {
+        let snap = if inputs.filter.is_empty() { self.meter.snap() } else { 0 };
+        self.flows.is_some().then_some(snap)
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// Takes memory for it, before ports open.
+    pub fn new(args: &'a BesideArgs, is_quiet: bool) -> anyhow::Result<Self> {
+        if args.flows.is_none() && args.meter.is_given() {
+            return Err(usage("options of flows need --flows FILE|DIR/, or see linerate flows"));
+        }
+        let usual = if args.flows.as_deref().is_some_and(is_zeek) { Level::Tcp } else { Level::Counters };
+        let config = args.meter.config(usual)?;
+        let meters = args.flows.is_some().then(|| args.meter.meters(&config, is_quiet)).transpose()?;
+        Ok(Beside { args, meters, place: None, metering: None, counting: None })
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.args.flows.is_none() && !self.args.count
+    }
+
+    /// Opens what is written, as whoever the program is now; the folder that files are made in.
+    pub fn open(&mut self) -> anyhow::Result<Option<OwnedFd>> {
+        let Some(name) = &self.args.flows else { return Ok(None) };
+        let place = Place::open(name, None, self.args.meter.rotate()?)?;
+        let folder = place.made_in()?;
+        self.place = Some(place);
+        Ok(folder)
+    }
+
+    /// Gets ready for frames.
+    pub fn start(&mut self, inputs: &Inputs, stop: &Stop) -> anyhow::Result<()> {
+        if let (Some(meters), Some(place)) = (self.meters.take(), self.place.take()) {
+            let records = Tee::start(Some(place), stop.clone())?;
+            self.metering = Some(Metering::new(meters, inputs.selection(), records));
+        }
+        self.counting = self.args.count.then(|| Counting::new(inputs.selection(), false));
+        Ok(())
+    }
+
+    /// What takes frames.
+    pub fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
+        let metering = self.metering.as_mut().map(|metering| metering as &mut dyn Consumer);
+        metering.into_iter().chain(self.counting.as_mut().map(|counting| counting as &mut dyn Consumer))
+    }
+
+    /// What came of it, and whether all records could be written.
+    pub fn finish(self, run: &Received) -> (Done, anyhow::Result<()>) {
+        let counts = self.counting.map(Counting::done);
+        let Some(metering) = self.metering else { return (Done { metered: None, counts }, Ok(())) };
+        let (metered, records) = metering.done();
+        let (totals, written) = records.finish(run.failure.is_some());
+        (Done { metered: Some((metered, totals)), counts }, written)
+    }
+}
+
+impl Done {
+    /// For people.
+    pub fn told(&self, inputs: &Inputs) -> String {
+        let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals));
+        let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
+        flows.unwrap_or_default() + &counts.unwrap_or_default()
+    }
+
+    /// For programs.
+    pub fn json(&self, inputs: &Inputs) -> BesideJson<'_> {
+        BesideJson {
+            flows: self.metered.as_ref().map(|(metered, totals)| FlowsJson::new(metered, totals)),
+            count: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
+        }
+    }
+}
+
+/// As `linerate/flows/1` and `linerate/count/1` have it, without what is said of the run.
+#[derive(Serialize)]
+pub(super) struct BesideJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flows: Option<FlowsJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<CountsJson>,
+}
+
+fn is_zeek(path: &str) -> bool {
+    flows::Form::of_path(path).is_some_and(|form| form.name == "zeek")
+}

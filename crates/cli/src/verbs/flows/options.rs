@@ -1,0 +1,196 @@
+//! Options that say how flows are metered, of every verb that can.
+
+use super::super::inputs::span;
+use super::timeouts;
+use crate::exit::usage;
+use crate::view::rates::grouped;
+use crate::view::terminal::fail;
+use linerate_engine::Meters;
+use linerate_meter::{Config, Spread, Tunnels};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+const ROTATE: f64 = 60.0;
+const FIRST_PACKETS: u8 = 30;
+const MAX_FLOWS: usize = 1 << 20;
+
+/// How flows are metered, and how often records are written.
+#[derive(Debug, clap::Args)]
+pub struct MeterArgs {
+    /// Seconds after which records are in a complete file of their folder
+    #[arg(long, value_name = "S", default_value_t = ROTATE)]
+    rotate: f64,
+    /// How much is recorded of each flow (default: counters; with --format zeek: tcp)
+    #[arg(long, value_enum)]
+    level: Option<Level>,
+    /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255)
+    #[arg(long, value_name = "N", default_value_t = FIRST_PACKETS)]
+    first_packets: u8,
+    /// Seconds without a packet after which a flow ends: of all protocols, or as in tcp=300,udp=120,icmp=30,other=120 (the
+    /// default)
+    #[arg(long, value_name = "S|PROTOCOL=S,...")]
+    idle: Option<String>,
+    /// Seconds after which a flow that goes on is recorded, and begins anew, written like those of --idle (default: 1800)
+    #[arg(long, value_name = "S|PROTOCOL=S,...")]
+    active: Option<String>,
+    /// The most flows at a time, of all workers together; beyond them the quietest give way
+    #[arg(long, value_name = "N", default_value_t = MAX_FLOWS)]
+    max_flows: usize,
+    /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+    /// Ids of flows are made with this text, and are the same wherever it is (default: other ids in each run). Whoever knows it can
+    /// make flows that have the same id
+    #[arg(long, value_name = "TEXT")]
+    id_seed: Option<String>,
+    /// Packets of different VLANs are of different flows
+    #[arg(long)]
+    vlans: bool,
+    /// Record MAC addresses, of a flow's first frame
+    #[arg(long)]
+    macs: bool,
+    /// Which packet of a tunnel is recorded
+    #[arg(long, value_enum, default_value_t = Which::Both)]
+    tunnels: Which,
+    /// Verify checksums
+    #[arg(long)]
+    checksums: bool,
+}
+
+/// How much is recorded of each flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Level {
+    /// Packets, bytes, times, flags, TTL, DSCP, ECN
+    Counters,
+    /// And of TCP its state, round-trip times, retransmissions, disorder, gaps, windows, options
+    Tcp,
+    /// And lengths, gaps and the first packets
+    Stats,
+}
+
+impl From<Level> for linerate_meter::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Counters => linerate_meter::Level::Counters,
+            Level::Tcp => linerate_meter::Level::Tcp,
+            Level::Stats => linerate_meter::Level::Stats,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// The outermost
+    Outer,
+    /// The innermost
+    Inner,
+    /// Both, linked
+    Both,
+}
+
+impl MeterArgs {
+    /// Whether any of them is other than usual.
+    pub fn is_given(&self) -> bool {
+        let MeterArgs { rotate, level, first_packets, idle, active, max_flows, workers, id_seed, .. } = self;
+        let MeterArgs { vlans, macs, tunnels, checksums, .. } = self;
+        let numbers = (*rotate, *first_packets, *max_flows, *workers) != (ROTATE, FIRST_PACKETS, MAX_FLOWS, 1);
+        let texts = idle.is_some() || active.is_some() || id_seed.is_some() || level.is_some();
+        numbers || texts || *vlans || *macs || *checksums || *tunnels != Which::Both
+    }
+
+    /// How often files are written.
+    pub fn rotate(&self) -> anyhow::Result<Duration> {
+        span("--rotate", self.rotate)
+    }
+
+    /// Bytes of a frame that are wanted; 0 for all.
+    pub fn snap(&self) -> u32 {
+        if self.checksums { 0 } else { Spread::HEADERS as u32 }
+    }
+
+    /// The meters, where this machine has room for them; made before ports open, as it may take seconds.
+    pub fn meters(&self, config: &Config, is_quiet: bool) -> anyhow::Result<Meters> {
+        let most = Meters::most_bytes_of(config, self.workers);
+        if let Some(free) = check_memory(config, most)?.filter(|_| !is_quiet) {
+            let (most, free) = (grouped(mebibytes(most)), grouped(free >> 20));
+            fail(format_args!("flows may take up to {most} MiB, and {free} MiB are free: --max-flows bounds them"));
+        }
+        Ok(Meters::new(config, self.workers))
+    }
+
+    /// What the meters take, for people.
+    pub fn describe(&self, config: &Config) -> String {
+        let [narrow, wide] = config.bytes_per_flow();
+        let memory = |bytes: usize| grouped(mebibytes(bytes * config.max_flows));
+        let shared = if self.workers > 1 { format!(", in {} tables", self.workers) } else { String::new() };
+        format!(
+            "up to {} flows of {narrow} bytes ({} MiB{shared}),\n  \
+             {wide} bytes of IPv6 and in tunnels ({} MiB once there is one);\n  \
+             at most {} MiB with all that few flows have\n",
+            grouped(config.max_flows as u64),
+            memory(narrow),
+            memory(wide),
+            grouped(mebibytes(Meters::most_bytes_of(config, self.workers))),
+        )
+    }
+
+    /// How the meters work; as much is recorded as is `usual`, unless asked for otherwise.
+    pub fn config(&self, usual: Level) -> anyhow::Result<Config> {
+        if self.workers == 0 || self.workers > Spread::MOST {
+            return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
+        }
+        let most = Config::MOST_FLOWS * self.workers;
+        if self.max_flows == 0 || self.max_flows > most {
+            return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
+        }
+        let mut config = Config {
+            max_flows: self.max_flows,
+            level: self.level.unwrap_or(usual).into(),
+            packets: self.first_packets.into(),
+            vlans: self.vlans,
+            macs: self.macs,
+            checksums: self.checksums,
+            tunnels: match self.tunnels {
+                Which::Outer => Tunnels::Outer,
+                Which::Inner => Tunnels::Inner,
+                Which::Both => Tunnels::Both,
+            },
+            seed: secret(),
+            id_seed: self.id_seed.as_deref().map_or_else(secret, Config::id_seed_of),
+            ..Config::default()
+        };
+        let idle = timeouts::parse("--idle", self.idle.as_deref())?;
+        let active = timeouts::parse("--active", self.active.as_deref())?;
+        for (timeouts, (idle, active)) in config.timeouts.iter_mut().zip(idle.into_iter().zip(active)) {
+            timeouts.idle = idle.unwrap_or(timeouts.idle);
+            timeouts.active = active.unwrap_or(timeouts.active);
+        }
+        Ok(config)
+    }
+}
+
+/// The standard library's own keys, which it asks the system for.
+fn secret() -> [u64; 2] {
+    [1, 2].map(|number| RandomState::new().hash_one(number))
+}
+
+/// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
+fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
+    let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
+    match free {
+        Some(free) if wanted > free => Err(usage(format!(
+            "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
+            grouped(config.max_flows as u64),
+            grouped(wanted >> 20),
+            grouped(free >> 20)
+        ))),
+        free => Ok(free.filter(|free| *free < most as u64)),
+    }
+}
+
+fn mebibytes(bytes: usize) -> u64 {
+    bytes.div_ceil(1 << 20) as u64
+}

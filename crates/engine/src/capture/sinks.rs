@@ -1,0 +1,124 @@
+//! The sinks of a capture, one after the other.
+//!
+//! A thread of their own lets a slow moment of a disk, or compression, pass by without holding up the lanes, and
+//! overlaps reading with writing.
+
+use crate::died::survive;
+use crate::receive::ReceiveError;
+use crate::worker::{Work, Worker};
+use linerate_burst::{Block, Count, Interface, Kind, Ledger, Sink, SinkError, Stage};
+use std::sync::Arc;
+
+/// The thread.
+const NAME: &str = "linerate-sinks";
+/// Blocks that may be on their way to the sinks: 64 MiB.
+const BLOCKS: usize = 64;
+
+/// Hands blocks to all sinks.
+#[derive(Default)]
+pub(super) struct Sinks {
+    all: Vec<Guarded>,
+    /// The first failure; later blocks are handed over all the same, so that every frame is accounted for.
+    pub failure: Option<ReceiveError>,
+}
+
+/// A sink.
+struct Guarded {
+    sink: Box<dyn Sink>,
+    /// It panicked: it is left as it is, and every frame for it is lost.
+    is_dead: bool,
+    /// Frames for it.
+    shown: u64,
+}
+
+impl Sinks {
+    pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
+        let all = sinks.into_iter().map(|sink| Guarded { sink, is_dead: false, shown: 0 }).collect();
+        Sinks { all, failure: None }
+    }
+
+    /// Shows the frames from `first` on; with `flush`, the sinks pass on what they hold.
+    pub fn accept(&mut self, block: &Block, first: usize, interfaces: &[Interface], flush: bool) {
+        for sink in &mut self.all {
+            sink.shown += (block.len() - first) as u64;
+            let result = sink.ask(|sink| {
+                sink.accept(block.view(first, interfaces))?;
+                if flush { sink.flush() } else { Ok(()) }
+            });
+            if let Err(error) = result {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
+    /// did. What went wrong, if anything.
+    pub fn finish(mut self, missing: u64, ledger: &mut Ledger) -> Option<ReceiveError> {
+        for sink in &mut self.all {
+            sink.shown += missing;
+            if let Err(error) = sink.ask(|sink| sink.finish(ledger)) {
+                self.failure.get_or_insert(error);
+            }
+        }
+        for sink in &mut self.all {
+            sink.counters(missing > 0, ledger);
+        }
+        self.failure
+    }
+}
+
+impl Guarded {
+    /// Does something with the sink, unless it is dead.
+    fn ask(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) -> Result<(), ReceiveError> {
+        if self.is_dead {
+            return Ok(());
+        }
+        match survive(|| work(&mut *self.sink)) {
+            Ok(result) => Ok(result?),
+            Err(died) => {
+                self.is_dead = true;
+                Err(died.into())
+            }
+        }
+    }
+
+    /// What became of the frames for it.
+    fn counters(&mut self, are_missing: bool, ledger: &mut Ledger) {
+        let mut own = Ledger::new();
+        let was_told = survive(|| self.sink.counters(&mut own)).is_ok();
+        if self.is_dead || are_missing || !was_told {
+            let name = own.accounts().iter().find(|account| account.stage == Stage::Write);
+            let name = name.map_or_else(|| "an output".to_owned(), |account| account.subject.clone());
+            let account = own.account(Stage::Write, &name);
+            let known = account.sum(Kind::Delivered) + account.sum(Kind::Refused) + account.sum(Kind::Lost);
+            let unseen = self.shown.saturating_sub(account.sum(Kind::Received));
+            account.add(Count::WriteReceived, unseen).add(Count::OutputDied, self.shown.saturating_sub(known));
+        }
+        ledger.add_all(&own);
+    }
+}
+
+impl Work for Sinks {
+    /// The interfaces of its frames, and whether sinks pass on what they hold.
+    type With = (Arc<[Interface]>, bool);
+    type Last = ();
+
+    fn take(&mut self, block: &Block, (interfaces, flush): Self::With) {
+        self.accept(block, 0, &interfaces, flush);
+    }
+
+    fn end(&mut self, _: ()) {}
+
+    fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+}
+
+/// Sinks that get a thread of their own where there are sinks, and a processor to run it.
+pub(super) fn worker(sinks: Sinks) -> Worker<Sinks> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if sinks.all.is_empty() || processors < 2 {
+        return Worker::here(sinks);
+    }
+    Worker::apart(NAME, sinks, BLOCKS).unwrap_or_else(|(sinks, _)| Worker::here(sinks))
+}

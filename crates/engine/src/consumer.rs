@@ -1,0 +1,214 @@
+//! Who takes the frames of a receive loop: a file, a meter, another port.
+
+use crate::control::Stop;
+use crate::died::Died;
+use crate::receive::ReceiveError;
+use crate::receive::lanes::Lanes;
+use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
+use linerate_wire::Link;
+use std::time::{Duration, Instant};
+
+/// Takes the frames of a run, a round at a time, in the thread of the run. Several take the same frames, each for itself.
+///
+/// Whoever selects, copies or counts does it here; the loop itself looks at descs alone, and puts lanes in order only if a
+/// consumer needs that.
+pub trait Consumer {
+    /// What its accounts in the ledger belong to, where it is not alone.
+    fn name(&self) -> &'static str;
+
+    /// How far frames have to be put in order for it.
+    fn order(&self) -> Order;
+
+    /// The ports are open, the run begins.
+    ///
+    /// # Errors
+    /// The run ends before it takes a frame.
+    fn begin(&mut self, _start: &Start) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+
+    /// Takes the frames of a round, once every round, also if there is none: then the input pauses, and what is held back in
+    /// buffers is to be passed on.
+    ///
+    /// # Errors
+    /// The run ends; until its lanes are dry there are further rounds, to be taken as before.
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError>;
+
+    /// Some ten times a second: what the ports have counted.
+    fn look(&mut self, _look: &Look<'_>) {}
+
+    /// Whether it wants frames. The run ends once none does, or one has failed.
+    fn demand(&self) -> Demand {
+        Demand::More
+    }
+
+    /// The run is over: passes on what it holds, and accounts for every frame that it was given.
+    fn finish(&mut self, end: &mut End<'_>);
+}
+
+/// How far frames have to be put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// Not at all: lane by lane.
+    Any,
+    /// Where there are several lanes these are merged by time.
+    Merged,
+    /// Those of a single lane are looked at too: frames that are older than what was before them are flagged and counted as late.
+    Checked,
+}
+
+/// Whether more frames are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Yes.
+    More,
+    /// No: all that was asked for is there.
+    Enough,
+    /// They could go nowhere any more; why is told at the end.
+    Failed,
+}
+
+/// How a run begins.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// How many ports there are.
+    pub ports: usize,
+    /// Where each lane belongs: its port, and which queue of that port it is.
+    pub lanes: Vec<(usize, usize)>,
+    /// Whether there is no other consumer.
+    pub is_alone: bool,
+    /// Ends the run when requested.
+    pub stop: Stop,
+    /// After how long the run ends.
+    pub duration: Option<Duration>,
+}
+
+/// What the lanes show in one round, as far as its turn has come.
+#[derive(Debug)]
+pub struct Round<'a> {
+    /// UTC.
+    pub now: Nanos,
+    /// How long the run has taken.
+    pub elapsed: Duration,
+    /// How long nothing has come from lanes that take in nothing any more; `None` before the end.
+    pub draining: Option<Duration>,
+    /// Frames of each lane.
+    pub bursts: &'a [Burst<'a>],
+    /// Their order: all frames of all bursts. Empty of a single lane whose frames nobody wants [checked](Order::Checked), and where
+    /// nobody needs an order.
+    pub picks: &'a [Pick],
+    /// No frame that comes later is older than this, but late ones.
+    pub complete: Nanos,
+    /// All interfaces so far.
+    pub interfaces: &'a [Interface],
+    /// For each lane, the place in `interfaces` of each interface that its descs name.
+    pub maps: &'a [&'a [u16]],
+    /// For each lane, what frames of each interface that its descs name begin with.
+    pub links: &'a [&'a [Option<Link>]],
+    /// For each lane, whether its port has applied the filter.
+    pub filtered: &'a [bool],
+    /// Frames so far that came late.
+    pub late: u64,
+    pub(crate) left: &'a mut [usize],
+    pub(crate) is_busy: bool,
+}
+
+impl Round<'_> {
+    /// How many frames there are.
+    pub fn frames(&self) -> usize {
+        self.bursts.iter().map(|burst| burst.len()).sum()
+    }
+
+    /// Leaves the last `frames` of a lane for a later round. For a consumer that is alone and needs no order: others would
+    /// get them again.
+    pub fn leave(&mut self, lane: usize, frames: usize) {
+        self.left[lane] = frames;
+    }
+
+    /// Whether frames were left.
+    pub fn has_left(&self) -> bool {
+        self.left.iter().any(|frames| *frames > 0)
+    }
+
+    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    pub fn keep_busy(&mut self) {
+        self.is_busy = true;
+    }
+
+    /// A desc of a lane, with its interface's place in the list of all.
+    #[inline]
+    pub(crate) fn placed(&self, lane: usize, desc: &Desc) -> Desc {
+        let interface = self.maps[lane].get(usize::from(desc.interface)).copied();
+        Desc { interface: interface.unwrap_or_default(), ..*desc }
+    }
+
+    /// The order of all frames, made in `own` where nobody needed one so far.
+    pub(crate) fn order<'p>(&'p self, own: &'p mut Vec<Pick>) -> &'p [Pick] {
+        if !self.picks.is_empty() {
+            return self.picks;
+        }
+        own.clear();
+        for (lane, burst) in self.bursts.iter().enumerate() {
+            own.extend((0..burst.len()).map(|index| Pick::new(lane, index)));
+        }
+        own
+    }
+}
+
+/// What the ports of a run have counted so far.
+pub struct Look<'a> {
+    pub(crate) lanes: &'a Lanes,
+    /// How long the run has taken.
+    pub elapsed: Duration,
+}
+
+impl Look<'_> {
+    /// Counters of all queues; those of network cards, which take milliseconds to ask, come at the end.
+    pub fn queues(&self) -> Ledger {
+        let mut ledger = Ledger::new();
+        self.lanes.queue_counters(&mut ledger);
+        ledger
+    }
+
+    /// Counters of one lane's queue.
+    pub fn queue(&self, lane: usize) -> Ledger {
+        let mut ledger = Ledger::new();
+        self.lanes.lane_counters(lane, &mut ledger);
+        ledger
+    }
+}
+
+/// The end of a run.
+pub struct End<'a> {
+    /// Counters of all before the consumer; its own go here.
+    pub ledger: &'a mut Ledger,
+    /// All interfaces there were.
+    pub interfaces: &'a [Interface],
+    /// What was noteworthy.
+    pub events: &'a mut Vec<String>,
+    /// What went wrong first, if anything.
+    pub failure: &'a mut Option<ReceiveError>,
+    /// Whether this consumer, or the thread of the run, panicked: what it had in hand may be half done.
+    pub died: Option<Died>,
+    /// Frames there were for it.
+    pub given: u64,
+    pub(crate) started: Instant,
+    pub(crate) look: Look<'a>,
+}
+
+impl End<'_> {
+    /// Something went wrong.
+    pub fn fail(&mut self, error: impl Into<ReceiveError>) {
+        self.failure.get_or_insert(error.into());
+    }
+
+    /// How long the run has taken by now.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// What the ports have counted.
+    pub fn look(&self) -> &Look<'_> {
+        &self.look
+    }
+}

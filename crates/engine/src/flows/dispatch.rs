@@ -1,0 +1,239 @@
+//! Frames in their order, into a block for each worker.
+//!
+//! ```text
+//!  picks ──> divide: whose flow? ──> copy what counts ──> Block ──> worker
+//! ```
+
+use super::meters::Meters;
+use super::worker::{Load, Metering, Shared};
+use crate::consumer::Round;
+use crate::died::{Died, survive};
+use crate::receive::ReceiveError;
+use crate::worker::Worker;
+use linerate_burst::{Block, Desc, Finish, Interface, Nanos, Pick};
+use linerate_meter::{Counts, PacketTime, Records, Spread};
+use linerate_wire::Link;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Frames that are looked at, and then copied, together: they stay in the first cache meanwhile.
+const CHUNK: usize = 512;
+/// Frames asked for ahead.
+const AHEAD: usize = 8;
+/// How long frames may wait for their block to fill.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// How far packet time goes on before a worker without frames is told.
+const TELL: Duration = Duration::from_millis(250);
+/// The threads.
+const NAME: &str = "linerate-meter";
+/// Blocks that go round between a worker and whoever fills them. More of them would bear longer pauses, and lie outside
+/// of the caches.
+const BLOCKS: usize = 7;
+/// Frames of a block, and bytes for them: most frames are cut to their headers.
+const FRAMES: usize = 1024;
+const BYTES: usize = 1 << 18;
+
+/// All workers, with the blocks that are being filled for them.
+pub(super) struct Dispatch<R: Records + Send + 'static> {
+    workers: Vec<Queue<R>>,
+    spread: Spread,
+    time: PacketTime,
+    frames: u64,
+    bytes: u64,
+    /// What frames of each interface of all ports begin with.
+    links: Arc<[Option<Link>]>,
+    /// Whether whole frames count.
+    whole: bool,
+}
+
+struct Queue<R: Records + Send + 'static> {
+    worker: Worker<Metering<R>>,
+    block: Block,
+    /// Which frames go there.
+    picks: Vec<Pick>,
+    /// When the first frame of the block was copied.
+    since: Option<Nanos>,
+    /// The packet time that the worker was told last.
+    told: Nanos,
+}
+
+impl<R: Records + Send + 'static> Dispatch<R> {
+    /// A worker for each meter; in a thread of its own if there are several, or this thread has other work to do.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn new(meters: Meters, records: &Shared<R>, is_apart: bool) -> Result<Self, ReceiveError> {
+        let Meters { config, meters } = meters;
+        let spread = Spread::new(&config, meters.len());
+        let is_apart = is_apart || meters.len() > 1;
+        let start = |mut meter: linerate_meter::Meter| {
+            // It is told what time it is.
+            meter.follow();
+            let metering = Metering::new(meter, records, !is_apart);
+            let worker = match is_apart {
+                false => Worker::here(metering),
+                true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
+            };
+            let picks = Vec::with_capacity(CHUNK);
+            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO })
+        };
+        Ok(Dispatch {
+            workers: meters.into_iter().map(start).collect::<Result<_, ReceiveError>>()?,
+            spread,
+            time: PacketTime::default(),
+            frames: 0,
+            bytes: 0,
+            links: Arc::new([]),
+            whole: config.checksums,
+        })
+    }
+
+    /// Whether frames of a worker go nowhere any more.
+    pub fn has_failed(&self) -> bool {
+        self.workers.iter().any(|queue| queue.worker.has_failed())
+    }
+
+    /// Copies frames for their workers and hands over what is full, or has waited. How many there were, and their bytes.
+    pub fn take(&mut self, round: &Round<'_>, picks: &[Pick]) -> (u64, u64) {
+        self.learn(round.interfaces);
+        let before = (self.frames, self.bytes);
+        for picks in picks.chunks(CHUNK) {
+            self.divide(round, picks);
+            for queue in &mut self.workers {
+                queue.copy(round, self.whole, (&self.links, self.time.now()));
+            }
+        }
+        for queue in &mut self.workers {
+            let has_waited = queue.since.is_some_and(|since| round.now.since(since) >= PATIENCE || round.now < since);
+            if has_waited || queue.wants_to_know(self.time.now()) {
+                queue.hand_over(&self.links, self.time.now());
+            }
+        }
+        (self.frames - before.0, self.bytes - before.1)
+    }
+
+    /// No frame is there, and none that comes is older than `complete`: hands over what was copied.
+    pub fn pause(&mut self, complete: Nanos) {
+        self.time.tell(complete);
+        let now = self.time.now();
+        for queue in &mut self.workers {
+            if !queue.block.is_empty() || queue.wants_to_know(now) {
+                queue.hand_over(&self.links, now);
+            }
+        }
+    }
+
+    /// What time it is by all frames.
+    pub fn time(&self) -> &PacketTime {
+        &self.time
+    }
+
+    /// Hands over all that was copied and ends all flows, unless this thread `died` over them.
+    pub fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
+        let mut first = died.or_else(|| {
+            let rest = || self.workers.iter_mut().for_each(|queue| queue.hand_over(&self.links, self.time.now()));
+            survive(rest).err()
+        });
+        if first.is_none() {
+            // All at once.
+            self.workers.iter_mut().for_each(|queue| queue.worker.end(self.time.latest()));
+        }
+        let (mut counts, mut loads) = (Counts::default(), Vec::new());
+        for queue in self.workers {
+            let (done, died) = match queue.worker.join() {
+                Ok(guarded) => (guarded.work.done(), guarded.died),
+                Err(died) => (<(Counts, Load)>::default(), Some(died)),
+            };
+            counts = counts.plus(&done.0);
+            loads.push(done.1);
+            first = first.or(died);
+        }
+        (counts, loads, first)
+    }
+
+    /// Takes up interfaces that are new.
+    fn learn(&mut self, interfaces: &[Interface]) {
+        if self.links.len() != interfaces.len() {
+            self.links = interfaces.iter().map(|interface| Link::from_linktype(interface.link.0)).collect();
+        }
+    }
+
+    /// Finds the worker of each frame.
+    fn divide(&mut self, round: &Round<'_>, picks: &[Pick]) {
+        let Dispatch { workers, spread, time, frames, bytes, .. } = self;
+        let is_one = workers.len() == 1;
+        for pick in picks {
+            let burst = &round.bursts[pick.lane()];
+            let desc = &burst.descs()[pick.index()];
+            time.see(desc.time);
+            *frames += 1;
+            *bytes += u64::from(desc.wire);
+            let worker = if is_one {
+                0
+            } else {
+                if pick.index() + AHEAD < burst.len() {
+                    burst.prefetch(pick.index() + AHEAD);
+                }
+                let link = round.links[pick.lane()].get(usize::from(desc.interface)).copied().flatten();
+                spread.meter_of(link, burst.frame(pick.index()))
+            };
+            workers[worker].picks.push(*pick);
+        }
+    }
+}
+
+impl<R: Records + Send + 'static> Queue<R> {
+    /// Whether the time went on, or back, since the worker was told.
+    fn wants_to_know(&self, now: Nanos) -> bool {
+        u128::from(now.0.abs_diff(self.told.0)) >= TELL.as_nanos()
+    }
+
+    /// Copies the frames of `picks`, handing over each block that is full.
+    fn copy(&mut self, round: &Round<'_>, whole: bool, behind: (&Arc<[Option<Link>]>, Nanos)) {
+        let mut done = 0;
+        while done < self.picks.len() {
+            let mut cut = Cut { links: round.links, maps: round.maps, whole };
+            done += self.block.gather(round.bursts, &self.picks[done..], &mut cut);
+            if done < self.picks.len() {
+                self.hand_over(behind.0, behind.1);
+            }
+        }
+        if !self.block.is_empty() {
+            self.since.get_or_insert(round.now);
+        }
+        self.picks.clear();
+    }
+
+    /// Hands the block over, even an empty one, with the time that has come.
+    fn hand_over(&mut self, links: &Arc<[Option<Link>]>, now: Nanos) {
+        (self.since, self.told) = (None, now);
+        self.worker.hand_over(&mut self.block, (Arc::clone(links), now), block);
+    }
+}
+
+/// An empty block as it goes round.
+fn block() -> Block {
+    Block::new(BYTES, FRAMES)
+}
+
+/// Leaves of each frame what counts.
+struct Cut<'a> {
+    links: &'a [&'a [Option<Link>]],
+    maps: &'a [&'a [u16]],
+    whole: bool,
+}
+
+impl Finish for Cut<'_> {
+    #[inline(always)]
+    fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
+        if desc.captured as usize > Spread::HEADERS && !self.whole && desc.captured <= desc.wire {
+            let links = self.links[pick.lane()];
+            if Spread::is_plain(links.get(usize::from(desc.interface)).copied().flatten(), frame) {
+                desc.captured = Spread::HEADERS as u32;
+            }
+        }
+        let interface = self.maps[pick.lane()].get(usize::from(desc.interface)).copied();
+        desc.interface = interface.unwrap_or_default();
+        true
+    }
+}

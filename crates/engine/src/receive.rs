@@ -1,0 +1,345 @@
+//! The one loop that receives: ports -> lanes -> order -> consumers.
+//!
+//! ```text
+//!  fill ──> order ──> take ──> consume ──> wait
+//!  lanes    merge     each     lanes       until frames come, time passes, or the run is to end
+//!  show     picks     consumer give back
+//! ```
+//!
+//! `lanes`: the queues of all ports, and the interfaces they bring; `feed`: how long live ports wait for lanes that others
+//! feed; `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
+
+pub(crate) mod feed;
+pub(crate) mod lanes;
+pub(crate) mod pace;
+pub(crate) mod wait;
+
+use self::lanes::{Lanes, Shown, recycle};
+use self::pace::{Came, Pace};
+use self::wait::Waiting;
+use crate::clock::{Clock, System};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Stop;
+use crate::died::{Died, survive};
+use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, SinkError, Stage};
+use linerate_merge::{Input, Merge};
+use linerate_port::{PortError, RxPort};
+use linerate_wire::Link;
+use std::time::Duration;
+
+/// Where to receive from, and for how long.
+pub struct Receive {
+    /// Where frames come from; their queues are the lanes of the run.
+    pub ports: Vec<RxPort>,
+    /// How to wait for frames.
+    pub waiting: Waiting,
+    /// After how long to stop.
+    pub duration: Option<Duration>,
+    /// Ends the run when requested.
+    pub stop: Stop,
+}
+
+/// What came of a run, whoever took its frames.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Every frame accounted for.
+    pub ledger: Ledger,
+    /// Whether all lanes ran dry, so that the ledger is exact.
+    pub quiesced: bool,
+    /// The interfaces frames came from.
+    pub interfaces: Vec<Interface>,
+    /// How long the run took, up to the last frame that it waited for.
+    pub elapsed: Duration,
+    /// What was noteworthy, in order.
+    pub events: Vec<String>,
+    /// What went wrong, if anything; what was received before is complete.
+    pub failure: Option<ReceiveError>,
+}
+
+/// Why a run that receives failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// An input.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// An output.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// More lanes than can be merged.
+    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
+    Lanes {
+        /// How many there are.
+        found: usize,
+    },
+    /// The ring.
+    #[error("sharing: {0}")]
+    Share(#[from] linerate_share::Error),
+    /// The thread that lets readers in.
+    #[error("sharing: no thread can be started: {0}")]
+    Door(std::io::Error),
+    /// A bug of this program.
+    #[error(transparent)]
+    Died(#[from] Died),
+    /// A thread of a worker.
+    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
+    Worker(std::io::Error),
+    /// The filter text does not fit the link type of an interface.
+    #[error("interface {interface:?}: {reason}; none of its frames was selected")]
+    Filter {
+        /// Which interface.
+        interface: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Receive {
+    /// From these ports until they have ended.
+    pub fn all(ports: Vec<RxPort>) -> Self {
+        Receive { ports, waiting: Waiting::default(), duration: None, stop: Stop::new() }
+    }
+
+    /// Receives until every port has ended, all consumers have enough, or stopping is requested. What each consumer has to
+    /// tell it is to be asked for afterwards.
+    pub fn run(self, consumers: &mut [&mut dyn Consumer]) -> Received {
+        let mut receiver = Receiver::new(self, consumers);
+        let died = survive(|| while receiver.round(consumers) {}).err();
+        receiver.finish(consumers, died)
+    }
+}
+
+/// A run.
+pub(crate) struct Receiver {
+    lanes: Lanes,
+    /// Where somebody needs an order.
+    merge: Option<Merge>,
+    pace: Pace,
+    failure: Option<ReceiveError>,
+    /// Of what each consumer died.
+    died: Vec<Option<Died>>,
+    /// Frames for each of them.
+    given: u64,
+    picks: Vec<Pick>,
+    /// Frames of each lane that the round has taken.
+    taken: Vec<usize>,
+    left: Vec<usize>,
+    filtered: Vec<bool>,
+    kept: Kept,
+}
+
+/// Memory that is kept between rounds; empty then.
+#[derive(Default)]
+struct Kept {
+    shown: Vec<Shown<'static>>,
+    inputs: Vec<Input<'static>>,
+    bursts: Vec<Burst<'static>>,
+    maps: Vec<&'static [u16]>,
+    links: Vec<&'static [Option<Link>]>,
+}
+
+impl Receiver {
+    pub fn new(receive: Receive, consumers: &mut [&mut dyn Consumer]) -> Self {
+        Receiver::with(receive, consumers, Box::new(System))
+    }
+
+    /// A run that has its time from there.
+    pub fn with(receive: Receive, consumers: &mut [&mut dyn Consumer], clock: Box<dyn Clock>) -> Self {
+        let Receive { ports, waiting, duration, stop } = receive;
+        let order = consumers.iter().map(|consumer| consumer.order()).max().unwrap_or(Order::Any);
+        let count = ports.len();
+        let mut lanes = Lanes::new(ports, order != Order::Any, clock);
+        let mut failure = None;
+        if order != Order::Any && lanes.len() > Pick::MAX_LANES {
+            failure = Some(ReceiveError::Lanes { found: lanes.len() });
+            lanes.keep(Pick::MAX_LANES);
+        }
+        let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
+        let is_alone = consumers.len() == 1;
+        let start = Start { ports: count, lanes: lanes.places(), is_alone, stop: stop.clone(), duration };
+        for consumer in consumers.iter_mut() {
+            let began = survive(|| consumer.begin(&start)).unwrap_or_else(|died| Err(died.into()));
+            failure = failure.or(began.err());
+        }
+        Receiver {
+            merge: is_merged.then(|| Merge::new(lanes.len())),
+            died: vec![None; consumers.len()],
+            given: 0,
+            taken: vec![0; lanes.len()],
+            left: vec![0; lanes.len()],
+            lanes,
+            pace: Pace::new(waiting, duration, stop),
+            failure,
+            picks: Vec::new(),
+            filtered: Vec::new(),
+            kept: Kept::default(),
+        }
+    }
+
+    /// Takes what is ready; false when there is nothing more to come.
+    pub fn round(&mut self, consumers: &mut [&mut dyn Consumer]) -> bool {
+        let demands = || consumers.iter().map(|consumer| consumer.demand());
+        let is_enough = demands().all(|demand| demand != Demand::More) || demands().any(|one| one == Demand::Failed);
+        self.pace.detach_if(is_enough || self.failure.is_some(), &mut self.lanes);
+        let now = self.lanes.look_at_clock();
+        let came = self.take(now, consumers);
+        if self.pace.is_time_to_look() {
+            let look = Look { lanes: &self.lanes, elapsed: self.pace.elapsed() };
+            for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
+                consumer.look(&look);
+            }
+        }
+        self.pace.go_on(came, now, &self.lanes)
+    }
+
+    /// What went wrong so far.
+    pub fn take_failure(&mut self) -> Option<ReceiveError> {
+        self.failure.take().or(self.lanes.failure.take().map(ReceiveError::Port))
+    }
+
+    /// One round of fill, order, take, consume.
+    fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Came {
+        let Receiver { lanes, merge, pace, failure, died, picks, taken, left, filtered, kept, given } = self;
+        let mut shown = recycle(std::mem::take(&mut kept.shown));
+        let mut inputs = recycle(std::mem::take(&mut kept.inputs));
+        let mut bursts = recycle(std::mem::take(&mut kept.bursts));
+        let mut maps = recycle(std::mem::take(&mut kept.maps));
+        let mut links = recycle(std::mem::take(&mut kept.links));
+        let mut table = lanes.fill(now, &mut shown);
+        shown.iter().for_each(|lane| table.learn(lane));
+        inputs.extend(shown.iter().map(Shown::input));
+        order(merge.as_mut(), table.ceiling(), &inputs, picks, taken);
+        let parts = shown.iter().zip(&*taken);
+        bursts.extend(parts.clone().map(|(lane, taken)| lane.burst.slice(0..*taken)));
+        maps.extend(shown.iter().map(|lane| table.map(lane)));
+        links.extend(shown.iter().map(|lane| table.links(lane)));
+        filtered.clear();
+        filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
+        left.fill(0);
+        let mut round = Round {
+            now,
+            elapsed: pace.elapsed(),
+            draining: pace.draining(),
+            bursts: &bursts,
+            picks,
+            complete: parts.map(|(lane, taken)| lane.bound(*taken)).min().unwrap_or(Nanos::MAX),
+            interfaces: table.interfaces(),
+            maps: &maps,
+            links: &links,
+            filtered,
+            late: merge.as_ref().map_or(0, Merge::late),
+            left,
+            is_busy: false,
+        };
+        for (consumer, died) in consumers.iter_mut().zip(died) {
+            if died.is_none() {
+                let result = survive(|| consumer.take(&mut round)).unwrap_or_else(|dead| {
+                    *died = Some(dead.clone());
+                    Err(dead.into())
+                });
+                if let Err(error) = result {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let is_busy = round.is_busy;
+        let is_over = shown.iter().all(Shown::is_over);
+        let is_held = shown.iter().any(|lane| !lane.burst.is_empty());
+        (kept.inputs, kept.bursts) = (recycle(inputs), recycle(bursts));
+        (kept.maps, kept.links) = (recycle(maps), recycle(links));
+        kept.shown = recycle(shown);
+        let mut frames = 0;
+        for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
+            lanes.consume(lane, *taken - *left);
+            frames += *taken - *left;
+        }
+        *given += frames as u64;
+        match () {
+            () if frames > 0 => Came::Frames,
+            () if is_busy => Came::Busy,
+            () if is_over => Came::End,
+            () if is_held => Came::Held,
+            () => Came::Nothing,
+        }
+    }
+
+    pub fn finish(mut self, consumers: &mut [&mut dyn Consumer], died: Option<Died>) -> Received {
+        self.lanes.detach();
+        let elapsed = self.pace.elapsed();
+        let mut ledger = Ledger::new();
+        self.lanes.counters(&mut ledger);
+        if let Some(merge) = &self.merge {
+            self.lanes.merge_counters(merge, &mut ledger);
+        }
+        if let Some(died) = &died {
+            self.failure.get_or_insert(died.clone().into());
+        }
+        let is_alone = consumers.len() == 1;
+        let (mut events, mut failure) = (std::mem::take(&mut self.lanes.events), self.failure);
+        for (consumer, own) in consumers.iter_mut().zip(self.died) {
+            let own_died = own.is_some();
+            let branch = if is_alone { "" } else { consumer.name() };
+            ledger.set_branch(branch);
+            let mut end = End {
+                ledger: &mut ledger,
+                interfaces: self.lanes.interfaces(),
+                events: &mut events,
+                failure: &mut failure,
+                died: own.or(died.clone()),
+                given: self.given,
+                started: self.pace.started(),
+                look: Look { lanes: &self.lanes, elapsed },
+            };
+            let died = survive(|| consumer.finish(&mut end)).err();
+            if died.is_some() || own_died {
+                account_for_rest(&mut ledger, branch, self.given);
+            }
+            if let Some(died) = died {
+                failure.get_or_insert(died.into());
+            }
+        }
+        ledger.set_branch("");
+        Received {
+            ledger,
+            quiesced: self.pace.quiesced() && died.is_none(),
+            interfaces: self.lanes.interfaces().to_vec(),
+            elapsed,
+            events,
+            failure: failure.or(self.lanes.failure.take().map(ReceiveError::Port)),
+        }
+    }
+}
+
+/// Frames that a consumer which died did not look at any more.
+fn account_for_rest(ledger: &mut Ledger, branch: &str, given: u64) {
+    if !ledger.accounts().iter().any(|account| account.stage == Stage::Select && account.branch == branch) {
+        return;
+    }
+    let select = ledger.account(Stage::Select, "");
+    let unseen = given.saturating_sub(select.sum(Kind::Received));
+    select.add(Count::SelectReceived, unseen);
+    let lost = u64::try_from(select.unaccounted()).unwrap_or(0);
+    select.add(Count::SelectDied, lost);
+}
+
+/// How many frames of each lane come next, and in which order if that is known.
+fn order(
+    merge: Option<&mut Merge>,
+    ceiling: Nanos,
+    inputs: &[Input<'_>],
+    picks: &mut Vec<Pick>,
+    taken: &mut Vec<usize>,
+) {
+    picks.clear();
+    taken.clear();
+    match merge {
+        Some(merge) => {
+            merge.set_ceiling(ceiling);
+            merge.order(inputs, picks);
+            taken.extend((0..inputs.len()).map(|lane| merge.taken(lane)));
+        }
+        None => taken.extend(inputs.iter().map(|input| input.descs.len().min(Pick::MAX_FRAMES))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Work on blocks of frames: in the thread that fills them, or in one of its own.
+//!
+//! Blocks travel to the thread and come back empty; there is a bounded number of them, so whoever fills them waits for a
+//! thread that is slower, and the ports count what they lose meanwhile. A panic in the work ends it, not the account: what
+//! is handed over afterwards is not looked at.
+
+use crate::died::{Died, survive};
+use linerate_burst::Block;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// What is done with blocks.
+pub(crate) trait Work: Send + 'static {
+    /// What a block goes with.
+    type With: Send;
+    /// What the last one goes with.
+    type Last: Send;
+
+    fn take(&mut self, block: &Block, with: Self::With);
+
+    /// There are no more.
+    fn end(&mut self, last: Self::Last);
+
+    /// Whether what it takes goes nowhere any more.
+    fn has_failed(&self) -> bool {
+        false
+    }
+}
+
+/// Whoever does it.
+pub(crate) enum Worker<W: Work> {
+    /// The thread that hands over.
+    Here(Guarded<W>),
+    /// A thread of its own.
+    Apart(Apart<W>),
+}
+
+/// Work that may have panicked.
+pub(crate) struct Guarded<W> {
+    pub work: W,
+    pub died: Option<Died>,
+}
+
+/// The other end of a thread.
+pub(crate) struct Apart<W: Work> {
+    jobs: Sender<Job<W>>,
+    empty: Receiver<Block>,
+    thread: JoinHandle<Guarded<W>>,
+    /// Blocks there are, and the most there may be.
+    made: usize,
+    most: usize,
+    failed: Arc<AtomicBool>,
+}
+
+enum Job<W: Work> {
+    Block(Block, W::With),
+    End(W::Last),
+}
+
+impl<W: Work> Worker<W> {
+    pub fn here(work: W) -> Self {
+        Worker::Here(Guarded { work, died: None })
+    }
+
+    /// Starts a thread that at most so many blocks go round with.
+    ///
+    /// # Errors
+    /// There can be no more threads: the work comes back.
+    pub fn apart(name: &str, work: W, most: usize) -> Result<Self, (W, std::io::Error)> {
+        let (jobs, taken) = channel::<Job<W>>();
+        let (back, empty) = channel();
+        let failed = Arc::new(AtomicBool::new(false));
+        let has_failed = Arc::clone(&failed);
+        // Where no thread can be had the work must not go down with the closure.
+        let place = Arc::new(Mutex::new(Some(work)));
+        let own = Arc::clone(&place);
+        let take = |place: &Mutex<Option<W>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let run = move || {
+            let mut guarded = Guarded { work: take(&own).expect("it is taken once"), died: None };
+            for job in taken {
+                match job {
+                    Job::Block(mut block, with) => {
+                        guarded.take(&block, with);
+                        has_failed.fetch_or(guarded.has_failed(), Ordering::Relaxed);
+                        block.clear();
+                        // At the end nobody wants it back.
+                        let _ = back.send(block);
+                    }
+                    Job::End(last) => guarded.end(last),
+                }
+            }
+            guarded
+        };
+        match Builder::new().name(name.into()).spawn(run) {
+            Ok(thread) => Ok(Worker::Apart(Apart { jobs, empty, thread, made: 1, most, failed })),
+            Err(error) => Err((take(&place).expect("no thread took it"), error)),
+        }
+    }
+
+    /// Whether what is handed over goes nowhere any more.
+    pub fn has_failed(&self) -> bool {
+        match self {
+            Worker::Here(guarded) => guarded.has_failed(),
+            Worker::Apart(apart) => apart.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Hands a block over and leaves an empty one in its place, made by `make` or used before.
+    pub fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
+        match self {
+            Worker::Here(guarded) => {
+                guarded.take(block, with);
+                block.clear();
+            }
+            Worker::Apart(apart) => apart.hand_over(block, with, make),
+        }
+    }
+
+    /// There are no more blocks; the thread may take its time.
+    pub fn end(&mut self, last: W::Last) {
+        match self {
+            Worker::Here(guarded) => guarded.end(last),
+            // Where the thread is gone joining it tells why.
+            Worker::Apart(apart) => drop(apart.jobs.send(Job::End(last))),
+        }
+    }
+
+    /// Waits for all that was handed over, and gives the work back; nothing but the reason if its thread died outside of it.
+    pub fn join(self) -> Result<Guarded<W>, Died> {
+        match self {
+            Worker::Here(guarded) => Ok(guarded),
+            Worker::Apart(Apart { jobs, empty, thread, .. }) => {
+                let name = thread.thread().name().unwrap_or_default().to_owned();
+                drop((jobs, empty));
+                thread.join().map_err(|panic| Died::of(&name, &*panic))
+            }
+        }
+    }
+}
+
+impl<W: Work> Guarded<W> {
+    fn take(&mut self, block: &Block, with: W::With) {
+        if self.died.is_none() {
+            self.died = survive(|| self.work.take(block, with)).err();
+        }
+    }
+
+    fn end(&mut self, last: W::Last) {
+        if self.died.is_none() {
+            self.died = survive(|| self.work.end(last)).err();
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.died.is_some() || self.work.has_failed()
+    }
+}
+
+impl<W: Work> Apart<W> {
+    fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
+        let empty = match self.empty.try_recv() {
+            Ok(block) => Some(block),
+            Err(_) if self.made < self.most => {
+                self.made += 1;
+                Some(make())
+            }
+            // All are on their way: the work is slower than the lanes.
+            Err(_) => self.empty.recv().ok(),
+        };
+        let Some(empty) = empty else {
+            self.failed.store(true, Ordering::Relaxed);
+            return block.clear();
+        };
+        let full = std::mem::replace(block, empty);
+        let _ = self.jobs.send(Job::Block(full, with));
+    }
+}
