@@ -28,26 +28,17 @@ pub(super) struct Output {
 
 /// Where the blocks are.
 enum Store {
+    /// Nowhere, before and after the run.
+    None(Sinks),
     /// In this process alone; sinks may have a thread of their own, since whole blocks go there.
     Private { block: Block, sinks: Worker<Sinks>, interfaces: Arc<[Interface]> },
     /// In shared memory, where readers see frames as soon as they are committed; sinks see the same memory.
     Shared { ring: Box<Shared>, sinks: Sinks, seen: usize },
 }
 
-impl Store {
-    fn private(sinks: Worker<Sinks>) -> Self {
-        Store::Private { block: new_block(), sinks, interfaces: Arc::new([]) }
-    }
-
-    /// Leaves one without sinks.
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Store::private(Worker::here(Sinks::default())))
-    }
-}
-
 impl Output {
     pub fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
-        let store = Store::private(Worker::here(Sinks::new(sinks)));
+        let store = Store::None(Sinks::new(sinks));
         Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false }
     }
 
@@ -58,12 +49,10 @@ impl Output {
 
     /// Frames will come, for other processes too if there is a ring.
     pub fn begin(&mut self, ring: Option<Shared>) {
-        let sinks = match self.store.take() {
-            Store::Private { sinks: Worker::Here(sinks), .. } => sinks.work,
-            other => return self.store = other,
-        };
+        let Store::None(sinks) = &mut self.store else { return };
+        let sinks = std::mem::take(sinks);
         self.store = match ring {
-            None => Store::private(sinks::worker(sinks)),
+            None => Store::Private { block: new_block(), sinks: sinks::worker(sinks), interfaces: Arc::new([]) },
             Some(ring) => Store::Shared { ring: Box::new(ring), sinks, seen: 0 },
         };
     }
@@ -75,6 +64,7 @@ impl Output {
         let is_shared = self.is_shared();
         while done < picks.len() {
             let (block, state) = match &mut self.store {
+                Store::None(_) => return,
                 Store::Private { block, .. } => (block, &mut unused),
                 Store::Shared { ring, .. } => {
                     if !ring.is_ready() && !ring.hold() {
@@ -129,6 +119,7 @@ impl Output {
     /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold.
     pub fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
         match &mut self.store {
+            Store::None(_) => {}
             Store::Private { block, sinks, interfaces: known } => {
                 if known.len() != interfaces.len() {
                     *known = interfaces.into();
@@ -169,6 +160,7 @@ impl Output {
     /// Whether frames cannot go where they should.
     pub fn has_failed(&self) -> bool {
         let sinks_have = match &self.store {
+            Store::None(_) => false,
             Store::Private { sinks, .. } => sinks.has_failed(),
             Store::Shared { ring, sinks, .. } => sinks.failure.is_some() || ring.has_failed(),
         };
@@ -184,7 +176,8 @@ impl Output {
     pub fn finish(&mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
-        let (sinks, events, failure) = match self.store.take() {
+        let (sinks, events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
+            Store::None(sinks) => (sinks, Vec::new(), None),
             Store::Private { sinks, .. } => match sinks.join() {
                 Ok(sinks) => (sinks.work, Vec::new(), sinks.died.map(ReceiveError::Died)),
                 Err(died) => (Sinks::default(), Vec::new(), Some(died.into())),
