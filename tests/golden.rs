@@ -29,7 +29,8 @@ fn in_order(name: &str, said: &str) -> String {
     if !name.ends_with(".jsonl") && !name.ends_with(".log") {
         return said.to_owned();
     }
-    let mut lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("#open") && !line.starts_with("#close")).collect();
+    let mut lines: Vec<&str> =
+        said.lines().filter(|line| !line.starts_with("#open") && !line.starts_with("#close")).collect();
     lines.sort_unstable();
     lines.join("\n") + "\n"
 }
