@@ -243,7 +243,7 @@ fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
     assert_eq!(String::from_utf8_lossy(&said.stdout).lines().filter(|line| *line == "7777").count(), 10);
     assert!(capture.try_wait().unwrap().is_none());
     wire.send(&["--udp", "--count", "20", "--rate", "top"]);
-    // The next frames find no reader.
-    assert_eq!(capture.wait().unwrap().code(), Some(1));
+    // The next frames find no reader, which is no failure.
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
     drop(launch(&["--version"]).end().good());
 }

@@ -18,10 +18,12 @@ use crate::view::live::Live;
 use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
+use linerate_engine::capture::CaptureError;
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
 use linerate_record::{Format, Output, Writer};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// Options of `linerate capture`.
@@ -152,7 +154,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "captured", args.quiet || args.json);
-    let report = Capture {
+    let mut report = Capture {
         ports,
         selection: asked.selection.clone(),
         sinks,
@@ -165,6 +167,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     .run();
     drop(live);
+    // Who read it has what was wanted, as of all that is printed.
+    report.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     args.conclude(&asked, &report)
 }
 
@@ -279,6 +283,10 @@ impl Args {
         let proven = report.quiesced && report.ledger.lost() == 0 && report.ledger.imbalances().is_empty();
         Ok(if self.lossless && !proven { Exit::Lost } else { Exit::Done })
     }
+}
+
+fn has_no_reader(failure: &CaptureError) -> bool {
+    matches!(failure, CaptureError::Sink(error) if error.reason.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A text that is
