@@ -2,6 +2,7 @@
 
 mod heaviest;
 mod json;
+mod memory;
 mod out;
 mod output;
 mod text;
@@ -9,6 +10,7 @@ mod timeouts;
 mod workers;
 
 use self::json::SummaryJson;
+use self::memory::{bound, check_memory, mebibytes, warn_of_memory};
 pub use self::out::encode;
 use self::out::{Form, Place};
 use self::output::Tee;
@@ -75,9 +77,10 @@ pub struct Args {
     /// Seconds after which a flow that goes on is recorded, and begins anew, written like those of --idle (default: 1800)
     #[arg(long, value_name = "S|PROTOCOL=S,...")]
     active: Option<String>,
-    /// The most flows at a time, of all workers together; beyond them the quietest give way
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
-    max_flows: usize,
+    /// The most flows at a time, of all workers together; beyond them the quietest give way [default: 1048576, or as many as
+    /// there is room for under ulimit -v]
+    #[arg(long, value_name = "N")]
+    max_flows: Option<usize>,
     /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -165,7 +168,8 @@ enum Which {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (specs, filter) = ports_and_filter(&args.words, &args.ports, &args.read, args.filter.as_deref())?;
     check_filter(&filter, &specs)?;
-    let config = args.config()?;
+    let mut config = args.config()?;
+    let bounded = if args.max_flows.is_none() { bound(&mut config, args.workers) } else { None };
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
     args.check_place(&specs)?;
@@ -187,6 +191,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_silent = args.quiet || args.json || args.write == "-";
     if !is_silent {
         announce(&ports, &config, args.workers, most, &notes);
+    }
+    if let Some(note) = bounded.filter(|_| !args.quiet) {
+        fail(note);
     }
     if let Some(free) = is_more_than_free.filter(|_| !args.quiet) {
         warn_of_memory(most, free);
@@ -242,12 +249,13 @@ impl Args {
             return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
         }
         let most = Config::MOST_FLOWS * self.workers;
-        if self.max_flows == 0 || self.max_flows > most {
+        let max_flows = self.max_flows.unwrap_or(Config::default().max_flows);
+        if max_flows == 0 || max_flows > most {
             return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
         }
         let usual = if self.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
         let mut config = Config {
-            max_flows: self.max_flows,
+            max_flows,
             level: self.level.unwrap_or(usual).into(),
             packets: self.first_packets.into(),
             vlans: self.vlans,
@@ -319,32 +327,6 @@ impl Args {
 /// The standard library's own keys, which it asks the system for.
 fn secret() -> [u64; 2] {
     [1, 2].map(|number| RandomState::new().hash_one(number))
-}
-
-/// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
-fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
-    let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
-    match free {
-        Some(free) if wanted > free => Err(usage(format!(
-            "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
-            grouped(config.max_flows as u64),
-            grouped(wanted >> 20),
-            grouped(free >> 20)
-        ))),
-        free => Ok(free.filter(|free| *free < most as u64)),
-    }
-}
-
-fn warn_of_memory(most: usize, free: u64) {
-    let (most, free) = (grouped(mebibytes(most)), grouped(free >> 20));
-    fail(format_args!("flows may take up to {most} MiB, and {free} MiB are free: --max-flows bounds them"));
-}
-
-fn mebibytes(bytes: usize) -> u64 {
-    bytes.div_ceil(1 << 20) as u64
 }
 
 /// Says so if more is asked for than is written.
