@@ -149,6 +149,7 @@ impl Sender {
     /// several times a second.
     pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
+        let mut borne = Sent::default();
         loop {
             let Sender { outlets, limits, started, shown, .. } = self;
             let show = |sent| {
@@ -157,7 +158,13 @@ impl Sender {
             };
             match live::run(outlets.queue(0), control, || limits.are_reached(*started), show) {
                 Err(PortError::Down { .. }) if self.is_over() => return Ok(()),
-                Err(error) => self.bear(error).map(|_| ())?,
+                Err(error) => {
+                    // Whoever has sent since was up.
+                    let sent = self.outlets.sent();
+                    self.down &= sent == borne;
+                    borne = sent;
+                    self.bear(error)?;
+                }
                 Ok(()) => return Ok(()),
             }
         }

@@ -12,6 +12,7 @@ use linerate_generate::{Rate, Wrong, file};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::inventory::Found;
 use linerate_wire::{Link, MacAddr};
+use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -213,6 +214,10 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
         }
         queue.consume(frames as usize);
         passed += frames;
+        if let Some(wake) = queue.wake().filter(|_| frames == 0 && !queue.is_at_work()) {
+            // The writer of a pipe takes its time. A signal ends the program, as nothing is open yet.
+            let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None);
+        }
     }
 }
 
