@@ -38,7 +38,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["streams", "replay"])]
     size: Option<String>,
     /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --seconds is given]
-    #[arg(short = 'c', long, value_name = "N", conflicts_with_all = ["streams", "replay"])]
+    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N", conflicts_with_all = ["streams", "replay"])]
     count: Option<u64>,
     /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
     #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with_all = ["streams", "replay", "poisson"])]
