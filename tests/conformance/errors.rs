@@ -3,8 +3,9 @@
 use crate::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
 use crate::frames::frames;
 use crate::wire::send_all;
+use linerate_backends::{open_rx, open_tx};
 use linerate_engine::clock::now;
-use linerate_port::{PortError, RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{PortError, RxOptions, Spec, TxOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::fs;
 use std::thread;

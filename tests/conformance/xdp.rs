@@ -4,8 +4,9 @@ use crate::backends::{Harness, Veth, receive, transmit};
 use crate::checks::run;
 use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
 use crate::wire::{Receiver, Wire};
+use linerate_backends::open_rx;
 use linerate_burst::{Count, Flags, Ledger};
-use linerate_port::{RxOptions, Spec, open_rx};
+use linerate_port::{RxOptions, Spec};
 use std::thread;
 
 #[test]

@@ -106,7 +106,7 @@ impl fmt::Display for Spec {
 }
 
 /// A span of time that may be negative, in nanoseconds: `250`, `-1.5us`, `3ms`, `1s`.
-pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+pub fn parse_offset(text: &str) -> Option<i64> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let scale = match &text[unit..] {
         "" | "ns" => 1.0,

@@ -17,10 +17,11 @@ use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show_document, shown, tell, tell_document};
 use anyhow::Context;
+use linerate_backends::open_rx;
 use linerate_burst::{LinkType, Sink};
 use linerate_engine::{Capture, CaptureReport, Progress, Selection, Stop, Waiting};
 use linerate_filter::Filter;
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_port::{RxOptions, RxPort, Spec};
 use linerate_record::{Format, Output, Writer};
 use std::time::Duration;
 

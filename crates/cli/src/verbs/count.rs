@@ -16,11 +16,12 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_line, shown, tell};
+use linerate_backends::open_rx;
+use linerate_backends::registry::BACKENDS;
 use linerate_engine::{CheckWatch, Checking, CountReport, Counting, Selection, Stop, Waiting, Watch};
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::Key;
-use linerate_port::registry::BACKENDS;
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_port::{RxOptions, RxPort, Spec};
 use std::path::Path;
 use std::time::Duration;
 

@@ -23,9 +23,10 @@ use crate::view::live::Live;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
+use linerate_backends::open_rx;
 use linerate_engine::{Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, Spread, Tunnels};
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_port::{RxOptions, RxPort, Spec};
 use std::hash::{BuildHasher, RandomState};
 
 /// Options of `linerate flows`.

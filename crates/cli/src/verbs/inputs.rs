@@ -1,8 +1,8 @@
 //! What a run reads, and that it does not write over it.
 
 use crate::exit::usage;
+use linerate_backends::registry::sends_into_interface;
 use linerate_port::Spec;
-use linerate_port::registry::sends_into_interface;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 

@@ -4,8 +4,8 @@ use crate::exit::Exit;
 use crate::view::table::table;
 use crate::view::terminal::{show, show_document, shown};
 use anyhow::Context;
-use linerate_port::inventory::{Found, interfaces};
-use linerate_port::registry::{BACKENDS, on_interface};
+use linerate_backends::inventory::{Found, interfaces};
+use linerate_backends::registry::{BACKENDS, on_interface};
 use serde::Serialize;
 
 /// Options of `linerate ports`.

@@ -2,11 +2,12 @@
 
 use crate::exit::usage;
 use crate::view::terminal::fail;
+use linerate_backends::registry::sends_into_interface;
+use linerate_backends::{open_rx, open_tx};
 use linerate_engine::answer::Running;
 use linerate_engine::{Answering, AnsweringReport, Stop};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, FILTER, Hop, Own, Vlans};
-use linerate_port::registry::sends_into_interface;
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_wire::MacAddr;
 use std::net::IpAddr;
 

@@ -2,11 +2,11 @@
 
 use crate::exit::usage;
 use crate::view::rates::grouped;
+use linerate_backends::inventory::{Found, interfaces, is_default_route};
+use linerate_backends::registry::sends_into_interface;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_port::Spec;
-use linerate_port::inventory::{Found, interfaces, is_default_route};
-use linerate_port::registry::sends_into_interface;
 
 /// An Ethernet header with one VLAN tag: what a frame may be longer than the MTU.
 const LINK_OVERHEAD: usize = 18;

@@ -9,14 +9,15 @@ use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
+use linerate_backends::open_tx;
+use linerate_backends::pcap::Recording;
+use linerate_backends::registry::leaves_when_sent;
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
 use linerate_generate::rate::Asked;
 use linerate_generate::rewrite::{Rule, Shift};
 use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
-use linerate_port::backends::pcap::Recording;
-use linerate_port::registry::leaves_when_sent;
-use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_port::{Spec, TxOptions};
 use serde::Serialize;
 use std::time::Duration;
 

@@ -8,14 +8,15 @@ use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
 use crate::view::live::Live;
 use crate::view::terminal::{show, shown, tell};
+use linerate_backends::registry::leaves_when_sent;
+use linerate_backends::{open_rx, open_tx};
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
-use linerate_port::registry::leaves_when_sent;
-use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 

@@ -1,0 +1,118 @@
+//! `xdp-live:interface`: sending by the kernel itself.
+//!
+//! An XDP program is run on live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`,
+//! Documentation/bpf/bpf_prog_run.rst): it writes a frame and redirects it to the interface, and no packet of the
+//! kernel's is ever made of it. Frames are copied from memory, or made in place by a program that was made from a
+//! [set of streams](linerate_port::live). What the driver took is counted where the kernel hands frames to it.
+//!
+//! From streams to instructions:
+//! - `term`: what an index means, in 64 bits; `selectors`: which index it is;
+//! - `number`, `shape`: what changes in a frame and in its checksums; `write`: the frame;
+//! - `turns`: whose turn it is and when; `program`: all of it; `emit`: what all programs have;
+//! - `memory`: what they read.
+//!
+//! Running them:
+//! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
+//! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
+
+mod emit;
+mod interface;
+mod machine;
+mod memory;
+mod number;
+mod prepared;
+mod program;
+mod ring;
+mod selectors;
+mod send;
+mod shape;
+mod term;
+#[cfg(test)]
+mod tests;
+mod turns;
+mod words;
+mod write;
+
+use self::interface::Interface;
+use self::machine::Machine;
+use self::send::XdpLiveTx;
+use self::words::State;
+use crate::inventory::{ETHERNET_HARDWARE, Found, find};
+use crate::netns::within;
+use crate::nic::NicMonitor;
+use crate::sys::bpf::{Map, MapKind};
+use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use std::io;
+use std::time::{Duration, Instant};
+
+const OPTIONS: &[&str] = &["netns"];
+
+/// Whether the kernel can send into an interface. What its driver takes shows when it is tried.
+pub fn on_interface(found: &Found) -> Result<(), String> {
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    match Map::new(MapKind::Devmap, 4, 1) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            Err("needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN (run as root)".into())
+        }
+        Err(error) => Err(error.to_string()),
+        Ok(_) if found.name == "lo" => Err("lo has no driver that takes XDP frames".into()),
+        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Refuses: this backend only sends.
+pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
+    let reason = format!("xdp-live only sends; receive with xdp:{0} or packet:{0}", spec.target);
+    Err(PortError::wrong(spec.to_string(), reason))
+}
+
+/// Opens an interface to send to.
+pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
+    spec.allow_options(OPTIONS)?;
+    if spec.queues.is_some() {
+        let reason = "the kernel sends from the processor that the thread runs on; leave the @ out";
+        return Err(PortError::wrong(spec.to_string(), reason));
+    }
+    let opened = within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        let interface = Interface::new(subject(spec), &spec.target, &found.driver)?;
+        let devmap = machine::devmap(found.index)?;
+        Ok((interface, devmap, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
+    });
+    let (interface, devmap, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let queue = XdpLiveTx::new(interface, devmap).map_err(|error| explain(spec, &error))?;
+    Ok(TxPort { name: spec.to_string(), queues: vec![Box::new(queue)], monitor: Some(Box::new(monitor)) })
+}
+
+/// Has the kernel send one frame many times by a program that only redirects it, and counts nothing: what this machine
+/// can do at most, for benchmarks to compare with. Returns how long the sending alone took.
+pub fn send_unchanged(spec: &Spec, frame: &[u8], times: u32) -> Result<Duration, PortError> {
+    let run = || {
+        let devmap = within(spec.option("netns"), || machine::devmap(find(&spec.target)?.index))?;
+        let program = emit::only_redirect(devmap.raw()).map_err(io::Error::other)?;
+        let machine = Machine::unwatched(&program, &State::new(0)?)?;
+        let started = Instant::now();
+        machine.run(frame, times, false).map(|()| started.elapsed())
+    };
+    run().map_err(|error| explain(spec, &error))
+}
+
+/// Whose counters those of the queue are; interfaces of one name in two namespaces are two.
+fn subject(spec: &Spec) -> String {
+    let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
+    format!("xdp-live:{}{netns}", spec.target)
+}
+
+fn explain(spec: &Spec, error: &io::Error) -> PortError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; sending by the kernel needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or \
+             with sudo"
+        }
+        _ => "",
+    };
+    PortError::broken(spec.to_string(), format!("{error}{advice}"))
+}
