@@ -49,6 +49,7 @@ fn options_that_do_not_exist_or_fit_are_named() {
     }
     assert_refused("mem:x?stamp=later", true, &["stamp=later", "keep or now"]);
     assert_refused("packet:lo?ring=1MiB", true, &["ring", "netns"]);
+    assert_refused("packet:lo@0", true, &["packet:lo@0", "leave the @ out"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use linerate_burst::{Block, Count, Desc, Ledger, Nanos};
 use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::stream::{Order, Shape, Stream, StreamSet};
-use linerate_port::{PortError, Spec, TxOptions};
+use linerate_port::{PortError, Spec, TxOptions, Unable};
 use linerate_tests::support::{tool, wait_until};
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn what_the_kernel_does_not_make_leaves_the_port_as_it_was() {
     let mut port = stage.sender();
     let queue = &mut port.queues[0];
     match queue.live().unwrap().prepare(&alone(poisson)) {
-        Err(PortError::Unable { reason, .. }) => assert!(reason.sends_made(), "{reason}"),
+        Err(PortError::Unable { reason: Unable::Make(_), .. }) => {}
         other => panic!("{:?}", other.err()),
     }
     assert_eq!(queue.send(block(&[60; 10]).burst()).unwrap(), 10);

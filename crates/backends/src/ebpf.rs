@@ -127,12 +127,8 @@ impl From<i32> for Value {
 
 /// Functions of the kernel by their number (`enum bpf_func_id`, linux/bpf.h).
 pub mod helper {
-    /// Address of a map's value for a key, or 0.
-    pub const MAP_LOOKUP: i32 = 1;
     /// Nanoseconds since boot.
     pub const KTIME: i32 = 5;
-    /// A random number.
-    pub const RANDOM: i32 = 7;
     /// The processor that runs the program.
     pub const PROCESSOR: i32 = 8;
     /// A number that the running thread alone has.

@@ -30,33 +30,38 @@ pub use self::faults::{Corruption, Faults, NAMES};
 
 use self::receive::FaultyRx;
 use self::send::FaultyTx;
-use crate::registry;
-use linerate_port::{PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{
+    Backend, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
+};
 
 /// In front of options that are the wrapped port's in any case.
 const FOR_PORT: &str = "port.";
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "faulty",
+    placeholder: "port",
+    sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
+    target: Target::Port(|spec| split(spec).map(|(_, inner)| inner)),
+    rx_options: &[],
+    tx_options: &[],
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
 /// Opens the wrapped port to receive from.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+fn open_rx(spec: &Spec, options: &RxOptions, registry: &Registry) -> Result<RxPort, PortError> {
     let (faults, inner) = split(spec)?;
     // The faults come before the filter and the snap length, as on a wire.
     let options = RxOptions { snap: 0, filter: String::new(), ..options.clone() };
-    Ok(receive_through(registry::open_rx(&inner, &options)?, &faults, spec.to_string()))
+    Ok(receive_through(registry.open_rx(&inner, &options)?, &faults, spec.to_string()))
 }
 
 /// Opens the wrapped port to send to.
-pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+fn open_tx(spec: &Spec, options: &TxOptions, registry: &Registry) -> Result<TxPort, PortError> {
     let (faults, inner) = split(spec)?;
-    let port = registry::open_tx(&inner, options)?;
-    let wrap =
-        |(number, queue)| Box::new(FaultyTx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn TxQueue>;
-    let queues = port.queues.into_iter().enumerate().map(wrap).collect();
-    Ok(TxPort { name: spec.to_string(), queues, ..port })
-}
-
-/// As the wrapped port does; what is wrong is found when it is opened.
-pub fn leaves_when_sent(spec: &Spec) -> bool {
-    split(spec).map_or(true, |(_, inner)| registry::leaves_when_sent(&inner))
+    Ok(send_through(registry.open_tx(&inner, options)?, &faults, spec.to_string()))
 }
 
 /// An open port behind a line with these faults, under a name of its own.

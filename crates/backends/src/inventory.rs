@@ -4,38 +4,10 @@ use crate::netns::within;
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
+use linerate_port::Found;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
-
-/// One interface as found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Its name.
-    pub name: String,
-    /// Its number in its network namespace.
-    pub index: u32,
-    /// The driver's name; empty for interfaces without one, as `lo`.
-    pub driver: String,
-    /// MAC address as text; empty where there is none.
-    pub address: String,
-    /// Longest network packet, in bytes.
-    pub mtu: u32,
-    /// Whether it is administratively up.
-    pub up: bool,
-    /// Whether it has a carrier.
-    pub running: bool,
-    /// Speed in Mb/s where the driver knows it.
-    pub speed_mbps: Option<u64>,
-    /// Receive and send queues.
-    pub queues: (u32, u32),
-    /// `ARPHRD_*` number: 1 for Ethernet, 772 for loopback (linux/if_arp.h).
-    pub hardware: u32,
-    /// Offloads that are on, by their ethtool names.
-    pub offloads: Vec<String>,
-    /// The network namespace it was looked up in; empty for this process's own.
-    pub netns: String,
-}
 
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): their frames begin with an Ethernet header.
 pub const ETHERNET_HARDWARE: [u32; 2] = [1, 772];

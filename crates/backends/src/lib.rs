@@ -1,6 +1,5 @@
-//! The backends: one file each, one row each in [`registry::BACKENDS`]; and what they share.
+//! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
-//! - [`registry`]: one row a backend, and opening ports by it;
 //! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
 //! - [`inventory`]: what interfaces there are and what they can do;
 //! - [`netns`]: opening things inside a network namespace;
@@ -17,11 +16,35 @@ pub mod netns;
 mod nic;
 pub mod packet;
 pub mod pcap;
-pub mod registry;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
 pub mod xdp;
 pub mod xdp_live;
 
-pub use registry::{open_rx, open_tx};
+use linerate_port::{Backend, PortError, Registry, RxOptions, RxPort, Spec, TxOptions, TxPort};
+
+/// Every backend that the program has.
+pub const BACKENDS: &[Backend] = &[
+    packet::BACKEND,
+    xdp::BACKEND,
+    xdp_live::BACKEND,
+    pcap::BACKEND,
+    mem::BACKEND,
+   
+    shm::BACKEND,
+    faulty::BACKEND,
+];
+
+/// They as a registry; with others beside them by [`Registry::with`].
+pub static REGISTRY: Registry = Registry::of(BACKENDS);
+
+/// Opens a port of the program's own backends to receive from.
+pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+    REGISTRY.open_rx(spec, options)
+}
+
+/// Opens a port of the program's own backends to send to.
+pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+    REGISTRY.open_tx(spec, options)
+}

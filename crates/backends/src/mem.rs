@@ -5,7 +5,10 @@
 //! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane.
 
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
-use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Sent, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{
+    Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Sent, Spec, Target, TxOptions, TxPort,
+    TxQueue,
+};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -47,8 +50,21 @@ impl Wire {
     }
 }
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "mem",
+    placeholder: "name",
+    sentence: "memory of this process: what is sent to a name is received from it",
+    target: Target::Memory,
+    rx_options: OPTIONS,
+    tx_options: OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |spec, options| restamps(spec, options).unwrap_or(true),
+};
+
 /// Opens the receiving end of a name; each queue can be received from once at a time.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for wire in wires(spec)? {
         let mut state = wire.state();
@@ -67,26 +83,12 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
             detached: false,
         }));
     }
-    Ok(RxPort {
-        name: spec.to_string(),
-        queues,
-        feed: Feed::others(options),
-        monitor: None,
-        filtered: false,
-        offset_ns: 0,
-        notes: Vec::new(),
-    })
+    Ok(RxPort::new(spec.to_string(), queues, Feed::others(options)))
 }
 
 /// Opens a sending end of a name.
-pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
-    let restamp = match spec.option("stamp") {
-        None | Some("keep") => false,
-        Some("now") => true,
-        Some(other) => {
-            return Err(PortError::wrong(spec.to_string(), format!("stamp={other}: it is keep or now")));
-        }
-    };
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    let restamp = restamps(spec, options)?;
     let queues = wires(spec)?.into_iter().map(|wire| {
         let mut state = wire.state();
         state.senders += 1;
@@ -97,6 +99,16 @@ pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
             as Box<dyn TxQueue>
     });
     Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: None })
+}
+
+/// Whether frames get the time of the flush that sends them.
+fn restamps(spec: &Spec, options: &TxOptions) -> Result<bool, PortError> {
+    match spec.option("stamp") {
+        None => Ok(options.stamped),
+        Some("keep") => Ok(false),
+        Some("now") => Ok(true),
+        Some(other) => Err(PortError::wrong(spec.to_string(), format!("stamp={other}: it is keep or now"))),
+    }
 }
 
 struct MemRx {
@@ -260,7 +272,6 @@ impl Drop for MemTx {
 }
 
 fn wires(spec: &Spec) -> Result<Vec<Arc<Wire>>, PortError> {
-    spec.allow_options(OPTIONS)?;
     let (first, last) = spec.queues.unwrap_or((0, 0));
     if last >= MAX_QUEUES {
         return Err(PortError::wrong(spec.to_string(), format!("memory ports have at most {MAX_QUEUES} queues")));

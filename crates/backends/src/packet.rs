@@ -9,14 +9,16 @@ mod send;
 
 use self::receive::{PacketRx, Timing};
 use self::send::PacketTx;
-use crate::inventory::{ETHERNET_HARDWARE, Found, find};
+use crate::inventory::{ETHERNET_HARDWARE, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
 use crate::sys::packet_socket::PacketSocket;
 use linerate_burst::LinkType;
 use linerate_filter::{Filter, Insn};
-use linerate_port::{Feed, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{
+    Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
+};
 use rustix::time::{ClockId, clock_getres};
 use std::io;
 use std::time::Duration;
@@ -40,8 +42,21 @@ const SEND_BUFFER: u32 = 4 << 20;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` (linux/if_packet.h).
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "packet",
+    placeholder: "interface",
+    sentence: "AF_PACKET: sees what the interface sees, takes nothing away; every Linux driver",
+    target: Target::Interface(on_interface),
+    rx_options: RX_OPTIONS,
+    tx_options: TX_OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
 /// Whether AF_PACKET can be used on an interface.
-pub fn on_interface(found: &Found) -> Result<(), String> {
+fn on_interface(found: &Found) -> Result<(), String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -54,8 +69,7 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
 }
 
 /// Opens an interface to receive from.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
-    spec.allow_options(RX_OPTIONS)?;
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let mut wanted = Wanted::read(spec, options)?;
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
@@ -80,8 +94,10 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
 }
 
 /// Opens an interface to send to.
-pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
-    spec.allow_options(TX_OPTIONS)?;
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    if spec.queues.is_some() {
+        return Err(PortError::wrong(spec.to_string(), "AF_PACKET sends to an interface as a whole: leave the @ out"));
+    }
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
         let sockets = (0..options.queues.max(1)).map(|_| open_sender(&found)).collect::<io::Result<Vec<_>>>()?;
@@ -116,7 +132,8 @@ struct FilterPlan {
 
 impl Wanted {
     fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
-        let lanes = spec.number("lanes", cpus())?.clamp(1, MAX_LANES);
+        let own = if options.lanes > 0 { options.lanes as u64 } else { cpus() };
+        let lanes = spec.number("lanes", own)?.clamp(1, MAX_LANES);
         let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, MAX_RING_BYTES / (2 * MAX_LANES) / 2);
         let block = block.next_power_of_two();
         let ring =

@@ -7,7 +7,10 @@
 use linerate_burst::{
     Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
 };
-use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Sent, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{
+    Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Sent, Spec, Target, TxOptions, TxPort,
+    TxQueue,
+};
 use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fstat};
@@ -16,9 +19,21 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "pcap",
+    placeholder: "file or -",
+    sentence: "capture files: reads pcap and pcapng, writes pcapng or nanosecond pcap",
+    target: Target::File,
+    rx_options: &[],
+    tx_options: &[],
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| false,
+};
+
 /// Opens a capture file to read from.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
-    spec.allow_options(&[])?;
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let mut port = Recording::open(&spec.target)?.port()?;
     if port.feed != Feed::Stored {
         port.feed = Feed::others(options);
@@ -62,22 +77,13 @@ impl Recording {
             delivered: 0,
             detached: false,
         };
-        Ok(RxPort {
-            name,
-            queues: vec![Box::new(queue)],
-            feed,
-            monitor: None,
-            filtered: false,
-            offset_ns: 0,
-            notes: Vec::new(),
-        })
+        Ok(RxPort::new(name, vec![Box::new(queue)], feed))
     }
 }
 
 /// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng; compressed if `.gz` or `.zst`
 /// follows.
-pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
-    spec.allow_options(&[])?;
+fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let output = Output::open(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
     let queue = PcapTx {

@@ -9,19 +9,31 @@
 
 mod send;
 
-pub use send::open_tx;
+use self::send::open_tx;
 
 use linerate_burst::{Count, Horizon, Ledger, Nanos, Stage};
-use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec};
+use linerate_port::{Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target};
 use linerate_share::{Attach, End, Reader};
 use std::os::fd::BorrowedFd;
 
 /// Frames shown at a time.
 const MOST: usize = 1024;
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "shm",
+    placeholder: "ring name or socket",
+    sentence: "shared memory: the ordered stream that another process captures and shares; or a ring to send into",
+    target: Target::Ring,
+    rx_options: &["mode", "slots", "trust"],
+    tx_options: &["memory", "wait", "lossless", "patience"],
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
 /// Attaches to a ring.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
-    spec.allow_options(&["mode", "slots", "trust"])?;
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let name = spec.to_string();
     let wrong = |reason: String| PortError::wrong(&name, reason);
     let lossless = match spec.option("mode") {
@@ -47,15 +59,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         if lossless { "which waits for this port" } else { "which skips what this port is too slow for" }
     )];
     let queue = ShmRx { name: name.clone(), reader, told: false };
-    Ok(RxPort {
-        name,
-        queues: vec![Box::new(queue)],
-        feed: Feed::others(options),
-        monitor: None,
-        filtered: false,
-        offset_ns: 0,
-        notes,
-    })
+    Ok(RxPort { notes, ..RxPort::new(name, vec![Box::new(queue)], Feed::others(options)) })
 }
 
 struct ShmRx {

@@ -16,7 +16,7 @@ use self::attach::Attachment;
 use self::receive::{Parts, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
-use crate::inventory::{ETHERNET_HARDWARE, Found, find, uses};
+use crate::inventory::{ETHERNET_HARDWARE, find, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::Rtnetlink;
@@ -27,7 +27,10 @@ use crate::sys::xsk_memory::Memory;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
 use linerate_burst::Ledger;
-use linerate_port::{Feed, Monitor, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{
+    Backend, Feed, Found, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort,
+    TxQueue,
+};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,8 +45,21 @@ const JOINED_BYTES: usize = 8 << 20;
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 const BUSY_NAP: Duration = Duration::from_millis(20);
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "xdp",
+    placeholder: "interface",
+    sentence: "AF_XDP: takes frames from the driver, away from the host; the fastest way in",
+    target: Target::Interface(on_interface),
+    rx_options: wanted::OPTIONS,
+    tx_options: wanted::OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
 /// Whether AF_XDP can be used on an interface.
-pub fn on_interface(found: &Found) -> Result<(), String> {
+fn on_interface(found: &Found) -> Result<(), String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -61,7 +77,7 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
 }
 
 /// Opens an interface to receive from.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let wanted = Wanted::read(spec, options)?;
     within(spec.option("netns"), || {
         let found = find(&spec.target)?;
@@ -98,7 +114,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
 }
 
 /// Opens an interface to send to.
-pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let wanted = Wanted::read(spec, &RxOptions::default())?;
     within(spec.option("netns"), || {
         let found = find(&spec.target)?;

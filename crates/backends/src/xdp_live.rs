@@ -37,18 +37,31 @@ use self::interface::Interface;
 use self::machine::Machine;
 use self::send::XdpLiveTx;
 use self::words::State;
-use crate::inventory::{ETHERNET_HARDWARE, Found, find};
+use crate::inventory::{ETHERNET_HARDWARE, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
-use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_port::{Backend, Found, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use std::io;
 use std::time::{Duration, Instant};
 
 const OPTIONS: &[&str] = &["netns"];
 
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "xdp-live",
+    placeholder: "interface",
+    sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
+    target: Target::Interface(on_interface),
+    rx_options: OPTIONS,
+    tx_options: OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
 /// Whether the kernel can send into an interface. What its driver takes shows when it is tried.
-pub fn on_interface(found: &Found) -> Result<(), String> {
+fn on_interface(found: &Found) -> Result<(), String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -64,14 +77,13 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
 }
 
 /// Refuses: this backend only sends.
-pub fn open_rx(spec: &Spec, _options: &RxOptions) -> Result<RxPort, PortError> {
+fn open_rx(spec: &Spec, _: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let reason = format!("xdp-live only sends; receive with xdp:{0} or packet:{0}", spec.target);
     Err(PortError::wrong(spec.to_string(), reason))
 }
 
 /// Opens an interface to send to.
-pub fn open_tx(spec: &Spec, _options: &TxOptions) -> Result<TxPort, PortError> {
-    spec.allow_options(OPTIONS)?;
+fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     if spec.queues.is_some() {
         let reason = "the kernel sends from the processor that the thread runs on; leave the @ out";
         return Err(PortError::wrong(spec.to_string(), reason));

@@ -35,7 +35,7 @@ pub use linerate_wire as wire;
 /// The port contract, and opening ports by the registry of the backends.
 pub mod port {
     pub use linerate_backends as backends;
-    pub use linerate_backends::{inventory, netns, open_rx, open_tx, registry};
+    pub use linerate_backends::{BACKENDS, REGISTRY, inventory, netns, open_rx, open_tx};
     pub use linerate_port::*;
 }
 

@@ -4,7 +4,7 @@
 //! the door is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
 
 use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
-use linerate_port::{PortError, Sent, Spec, TxOptions, TxPort, TxQueue};
+use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue};
 use linerate_share::{Access, Door, Options, Writer};
 use linerate_wire::Link;
 use linerate_wire::flow::locate;
@@ -18,8 +18,7 @@ const DOOR: Duration = Duration::from_millis(1);
 const MEMORY: u64 = 64 << 20;
 
 /// Makes a ring.
-pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
-    spec.allow_options(&["memory", "wait", "lossless", "patience"])?;
+pub fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let lossless = match spec.option("lossless") {
         None | Some("no") => false,

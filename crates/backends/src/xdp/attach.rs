@@ -3,11 +3,11 @@
 use super::btf;
 use super::program::{Form, lacks_metadata, program, redirected, set_open, words};
 use super::wanted::Wanted;
-use crate::inventory::Found;
 use crate::rtnl::{self, Rtnetlink};
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
+use linerate_port::Found;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;

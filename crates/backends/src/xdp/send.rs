@@ -1,12 +1,11 @@
 //! The sending side: frames are copied into chunks, and sent when the chunks come back.
 
 use super::attach::Attachment;
-use crate::inventory::Found;
 use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
-use linerate_port::{PortError, Sent, TxQueue};
+use linerate_port::{Found, PortError, Sent, TxQueue};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

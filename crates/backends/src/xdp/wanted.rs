@@ -1,8 +1,7 @@
 //! What the user asked for, checked before anything is opened.
 
-use crate::inventory::Found;
 use crate::sys::bpf::Mode;
-use linerate_port::{PortError, RxOptions, Spec};
+use linerate_port::{Found, PortError, RxOptions, Spec};
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -55,7 +54,6 @@ pub struct Wanted {
 impl Wanted {
     /// Reads the options of a port.
     pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
-        spec.allow_options(OPTIONS)?;
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let mode = match spec.option("mode") {
             None | Some("auto") => None,

@@ -7,7 +7,8 @@ use super::words::Counts;
 use crate::sys::bpf::Map;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_generate::stream::StreamSet;
-use linerate_port::{LiveControl, LiveSender, PortError, Sent, TxQueue};
+use linerate_port::{LiveControl, LiveSender, PortError, Sent, TxQueue, Unable};
+use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -135,7 +136,11 @@ impl TxQueue for XdpLiveTx {
 }
 
 impl LiveSender for XdpLiveTx {
-    fn prepare(&mut self, set: &StreamSet) -> Result<Arc<dyn LiveControl>, PortError> {
+    fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+        let Some(set) = streams.downcast_ref::<StreamSet>() else {
+            let reason = Unable::Make("it makes frames of a set of streams alone".into());
+            return Err(PortError::Unable { port: self.interface.port().into(), reason });
+        };
         if self.counts.received > 0 {
             return Err(PortError::broken(
                 self.interface.port(),

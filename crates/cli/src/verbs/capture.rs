@@ -211,6 +211,7 @@ impl Args {
             snap: asked.selection.snap(),
             promiscuous: !self.no_promiscuous,
             lag: asked.lag,
+            lanes: 0,
             lossless: self.lossless,
             take: self.take,
             filter: asked.selection.filter.clone(),

@@ -16,8 +16,7 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_line, shown, tell};
-use linerate_backends::open_rx;
-use linerate_backends::registry::BACKENDS;
+use linerate_backends::{REGISTRY, open_rx};
 use linerate_engine::{CheckWatch, Checking, CountReport, Counting, Selection, Stop, Waiting, Watch};
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::Key;
@@ -168,6 +167,7 @@ impl Args {
             snap: if looks { 0 } else { UNSEEN },
             promiscuous: !self.no_promiscuous,
             lag: None,
+            lanes: 0,
             lossless: self.lossless,
             take: self.take,
             filter: asked.filter.clone(),
@@ -277,10 +277,11 @@ fn announce(subject: &Subject, notes: &[String]) {
 fn is_port(word: &str) -> bool {
     let Ok(spec) = Spec::parse(word) else { return false };
     if word.starts_with(&format!("{}:", spec.scheme)) {
-        return BACKENDS.iter().any(|backend| backend.scheme == spec.scheme);
+        return REGISTRY.backends().iter().any(|backend| backend.scheme == spec.scheme);
     }
-    let is_name = !spec.target.starts_with('.') && !spec.target.contains('/');
-    is_name && Path::new("/sys/class/net").join(&spec.target).exists()
+    let Some(at) = REGISTRY.interface(&spec) else { return false };
+    let is_name = !at.target.starts_with('.') && !at.target.contains('/');
+    is_name && Path::new("/sys/class/net").join(&at.target).exists()
 }
 
 #[cfg(test)]

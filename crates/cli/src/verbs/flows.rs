@@ -277,6 +277,7 @@ impl Args {
             snap: if self.checksums || !filter.is_empty() { 0 } else { Spread::HEADERS as u32 },
             promiscuous: !self.no_promiscuous,
             lag: None,
+            lanes: 0,
             lossless: self.lossless,
             take: self.take,
             filter: filter.to_owned(),

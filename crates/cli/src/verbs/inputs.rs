@@ -1,26 +1,26 @@
 //! What a run reads, and that it does not write over it.
 
 use crate::exit::usage;
-use linerate_backends::registry::sends_into_interface;
+use linerate_backends::REGISTRY;
 use linerate_port::Spec;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 
 /// Whether frames come from, or go to, interfaces of this machine.
 pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
-    specs.into_iter().any(|spec| sends_into_interface(spec.innermost().0))
+    specs.into_iter().any(|spec| REGISTRY.interface(spec).is_some())
 }
 
 /// Whether it is a capture file, behind whatever wrappers. To be written it is opened by whoever the program becomes.
 pub(super) fn is_file(spec: &Spec) -> bool {
-    spec.innermost().0 == "pcap"
+    REGISTRY.file(spec).is_some()
 }
 
 /// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.
 pub(super) fn check_output<'a>(specs: impl IntoIterator<Item = &'a Spec>, written: &str) -> anyhow::Result<()> {
-    let mut files = specs.into_iter().filter(|spec| is_file(spec)).map(Spec::innermost);
-    match files.find(|(_, file)| is_same_file(file, written)) {
-        Some((_, file)) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
+    let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
+    match files.find(|file| is_same_file(file, written)) {
+        Some(file) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
         None => Ok(()),
     }
 }

@@ -3,7 +3,6 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
-use linerate_backends::inventory::Found;
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
@@ -11,6 +10,7 @@ use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, file};
+use linerate_port::Found;
 use linerate_wire::{Link, MacAddr};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
