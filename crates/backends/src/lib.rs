@@ -1,6 +1,6 @@
 //! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
-//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
+//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
 //! - [`inventory`]: what interfaces there are and what they can do;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
@@ -14,6 +14,7 @@ pub mod inventory;
 pub mod mem;
 pub mod netns;
 mod nic;
+pub mod null;
 pub mod packet;
 pub mod pcap;
 mod rtnl;
@@ -31,7 +32,7 @@ pub const BACKENDS: &[Backend] = &[
     xdp_live::BACKEND,
     pcap::BACKEND,
     mem::BACKEND,
-   
+    null::BACKEND,
     shm::BACKEND,
     faulty::BACKEND,
 ];
