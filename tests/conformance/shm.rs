@@ -3,6 +3,7 @@
 use crate::backends::{Can, Harness, receive, unique};
 use crate::checks::run;
 use crate::errors::assert_refused;
+use crate::faulty::run_faulty;
 use crate::frames::{assert_all_arrived, frames};
 use crate::wire::{Wire, block_of, send_all};
 use linerate_burst::{
@@ -183,6 +184,11 @@ fn shm_that_the_writer_waits_for() {
 #[test]
 fn shm_that_the_writer_does_not_wait_for() {
     run(&ShmWire::lossy());
+}
+
+#[test]
+fn faulty_shm() {
+    run_faulty(|| Some(ShmWire::lossless()));
 }
 
 #[test]
