@@ -11,22 +11,22 @@ use linerate_burst::{
 };
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
-use linerate_share::{Access, Door, Options, Writer};
+use linerate_share::{Acceptor, Access, Options, Writer};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A writer and its door.
+/// A writer and its acceptor.
 struct Server {
     writer: Option<Writer>,
-    door: Door,
+    acceptor: Acceptor,
     newest: Nanos,
 }
 
 impl Server {
     fn step(&mut self) {
         let Some(writer) = &mut self.writer else { return };
-        self.door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+        self.acceptor.step(now()).into_iter().for_each(|client| writer.admit(client));
         writer.tick(now());
     }
 
@@ -159,10 +159,10 @@ impl Harness for ShmWire {
     fn open(&self, options: &RxOptions) -> Wire {
         let name = format!("conformance-{}-{}", std::process::id(), unique());
         let small = Options { slots: self.slots, slot_bytes: 512 << 10, ..Options::default() };
-        let (mut writer, door) =
+        let (mut writer, acceptor) =
             Writer::create(&name, Access { lossless: true, ..Access::default() }, &small, now()).unwrap();
         writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]).unwrap();
-        let server = Arc::new(Mutex::new(Server { writer: Some(writer), door, newest: Nanos::ZERO }));
+        let server = Arc::new(Mutex::new(Server { writer: Some(writer), acceptor, newest: Nanos::ZERO }));
         let rx = self.attach(&name, &server, options);
         let tx = ShmTx { name: format!("shm:{name}"), server: server.clone(), sent: Sent::default(), full: 0 };
         *self.server.lock().unwrap() = Some((name.clone(), server));

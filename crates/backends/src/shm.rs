@@ -88,7 +88,7 @@ impl RxQueue for ShmRx {
             let reason = match end {
                 End::InOrder | End::Detached => None,
                 End::Died => Some(format!("its writer (pid {writer}) died; all that it had committed was read")),
-                End::PutOut => Some(format!("its writer (pid {writer}) put this reader out: too slow, or a defect")),
+                End::Evicted => Some(format!("its writer (pid {writer}) put this reader out: too slow, or a defect")),
                 End::Broken(reason) => Some(format!("its writer (pid {writer}) broke the format: {reason}")),
             };
             if let Some(reason) = reason {

@@ -4,7 +4,7 @@
 //! In the order data takes:
 //!
 //! - [`Options`]: how large the ring is; [`Error`]: why there is none;
-//! - [`Writer`]: fills blocks; [`Door`]: lets readers in, in a thread of its own;
+//! - [`Writer`]: fills blocks; [`Acceptor`]: lets readers in, in a thread of its own;
 //! - [`Attach`]: how another process comes in; [`Reader`]: what it sees.
 //!
 //! Below them, each in a file: `layout` (offsets), `mapping` and `pages` (memory), `arena` (blocks), `control` (what writer and
@@ -14,12 +14,12 @@
 //! Nothing here reads a clock, starts a thread or prints.
 #![deny(unsafe_code)]
 
+mod acceptor;
 mod address;
 mod arena;
 mod attach;
 mod control;
 mod credentials;
-mod door;
 mod error;
 mod frames;
 mod handshake;
@@ -33,10 +33,10 @@ mod slots;
 mod writer;
 
 pub use {
+    acceptor::{Acceptor, Client, Who},
     arena::Options,
     attach::{Attach, Attaching},
     credentials::Access,
-    door::{Door, Visitor, Who},
     error::Error,
     reader::{End, Reader},
     slots::Tally,

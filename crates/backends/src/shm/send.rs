@@ -1,19 +1,19 @@
 //! The sending side: a ring of its own, as `capture --share` makes one, into which frames are copied.
 //!
 //! One thread does it all. Readers are let in when the sender flushes, which it does every millisecond and while it waits;
-//! the door is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
+//! the acceptor is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
 
 use super::refused;
 use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue};
-use linerate_share::{Access, Door, Options, Writer};
+use linerate_share::{Acceptor, Access, Options, Writer};
 use linerate_wire::Link;
 use linerate_wire::flow::locate;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How often the door is looked at.
-const DOOR: Duration = Duration::from_millis(1);
+/// How often the acceptor is looked at.
+const ACCEPTOR: Duration = Duration::from_millis(1);
 
 /// Memory of the ring, unless `?memory=` says otherwise.
 const MEMORY: u64 = 64 << 20;
@@ -39,21 +39,21 @@ pub fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort,
     let users = options.owner.iter().map(|(user, _)| *user).collect();
     let access = Access { users, owner: options.owner, lossless, ..Access::default() };
     let options = Options { slots, ..shape };
-    let (mut writer, door) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(refused)?;
+    let (mut writer, acceptor) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(refused)?;
     writer.set_patience(Some(patience));
     let interface = Interface::new(spec.target.clone(), LinkType::ETHERNET, StampSource::User);
     writer.set_interfaces(&[interface]).map_err(refused)?;
     let queue = ShmTx {
         name: name.clone(),
         writer: Some(writer),
-        door,
+        acceptor,
         looked: Nanos::ZERO,
         wait: spec.number("wait", 0)? as usize,
         newest: Nanos::ZERO,
         sent: Sent::default(),
         too_long: 0,
         full: 0,
-        put_out: 0,
+        evict: 0,
     };
     Ok(TxPort { name, queues: vec![Box::new(queue)], monitor: None })
 }
@@ -62,8 +62,8 @@ struct ShmTx {
     name: String,
     /// Nothing at the end.
     writer: Option<Writer>,
-    door: Door,
-    /// When the door was looked at last.
+    acceptor: Acceptor,
+    /// When the acceptor was looked at last.
     looked: Nanos,
     /// Readers without which nothing is taken at first.
     wait: usize,
@@ -72,7 +72,7 @@ struct ShmTx {
     sent: Sent,
     too_long: u64,
     full: u64,
-    put_out: u64,
+    evict: u64,
 }
 
 /// What became of a frame.
@@ -136,12 +136,12 @@ impl TxQueue for ShmTx {
 
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         if let Some(writer) = &mut self.writer {
-            if now.since(self.looked) >= DOOR || now < self.looked {
+            if now.since(self.looked) >= ACCEPTOR || now < self.looked {
                 self.looked = now;
-                self.door.step(now).into_iter().for_each(|visitor| writer.admit(visitor));
+                self.acceptor.step(now).into_iter().for_each(|client| writer.admit(client));
             }
             writer.tick(now);
-            self.put_out += writer.take_departures().iter().filter(|gone| gone.put_out.is_some()).count() as u64;
+            self.evict += writer.take_departures().iter().filter(|gone| gone.evict.is_some()).count() as u64;
             writer.take_demoted();
             if writer.readers().len() >= self.wait {
                 self.wait = 0;
@@ -162,7 +162,7 @@ impl TxQueue for ShmTx {
         let account = ledger.account(Stage::Send, &self.name);
         account.add(Count::SendReceived, self.sent.frames + self.too_long).add(Count::Sent, self.sent.frames);
         account.add(Count::TooLong, self.too_long).add(Count::SendFull, self.full);
-        account.add(Count::SendPutOut, self.put_out);
+        account.add(Count::SendEvicted, self.evict);
     }
 }
 

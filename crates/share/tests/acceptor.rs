@@ -159,7 +159,7 @@ fn those_who_say_nothing_or_too_much_are_sent_away() {
         ring.now.0 += 1_000_000_000;
         ring.let_in();
         assert_eq!(raw::hear(&silent).map(|(bytes, _)| bytes.len()), Some(0));
-        assert_eq!((ring.writer.readers(), ring.door.refused()), (vec![], 6));
+        assert_eq!((ring.writer.readers(), ring.acceptor.refused()), (vec![], 6));
     }
     let mut reader = ring.lossless();
     ring.write(3);
@@ -178,7 +178,7 @@ fn many_silent_ones_keep_nobody_out_for_long() {
     attaching.finish().unwrap();
     drop(silent);
     let started = std::time::Instant::now();
-    ring.door.wait(Duration::from_millis(20));
+    ring.acceptor.wait(Duration::from_millis(20));
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
@@ -208,7 +208,7 @@ fn a_thousand_connections_keep_nobody_out() {
             seen += drain(&mut honest).len() as u64;
             ring.tick();
             ring.check();
-            ring.writer.put_out(1, "whoever holds everybody up");
+            ring.writer.evict(1, "whoever holds everybody up");
         }
     }
     let mut late = ring.attach(&Attach::default()).or_else(|refused| {
@@ -222,7 +222,7 @@ fn a_thousand_connections_keep_nobody_out() {
     seen += drain(&mut honest).len() as u64;
     assert_eq!(seen, ring.writer.committed());
     assert_eq!(drain(late.as_mut().unwrap()).len(), 5);
-    assert!(ring.door.refused() > 500);
+    assert!(ring.acceptor.refused() > 500);
 }
 
 #[test]
@@ -242,11 +242,11 @@ fn refusals_are_a_number_and_a_sentence() {
     drop(readers);
     ring.wait_for(0);
     drop(ring.lossy(2));
-    let Ring { name, writer, mut door, now } = ring;
+    let Ring { name, writer, mut acceptor, now } = ring;
     writer.finish();
-    assert!(door.is_over());
+    assert!(acceptor.is_over());
     let attaching = Attach::default().begin(&name).unwrap();
-    assert!(door.step(now).is_empty());
+    assert!(acceptor.step(now).is_empty());
     let ended = attaching.finish().err().unwrap();
     assert!(matches!(&ended, Error::Refused { reason, .. } if reason.contains("ended")), "{ended}");
 }
@@ -256,7 +256,7 @@ fn a_visitor_that_is_not_admitted_gives_its_number_back() {
     let mut ring = Ring::new(4);
     for _ in 0..200 {
         let attaching = Attach::default().begin(&ring.name).unwrap();
-        drop(ring.door.step(ring.now));
+        drop(ring.acceptor.step(ring.now));
         let mut reader = attaching.finish().unwrap();
         (0..300).for_each(|_| assert!(reader.fill(1).is_empty()));
         assert!(reader.ended().is_some());

@@ -1,4 +1,4 @@
-//! Readers that are put out: what they are looking at stays as it is, and everybody else goes on.
+//! Readers that are evicted: what they are looking at stays as it is, and everybody else goes on.
 
 #[path = "support/raw.rs"]
 mod raw;
@@ -48,7 +48,7 @@ fn what_a_reader_that_is_put_out_looks_at_does_not_change() {
     assert_eq!(reader.fill(50).len(), 50);
     reader.consume(50);
     assert_eq!(reader.fill(20).len(), 20);
-    ring.writer.put_out(0, "a test");
+    ring.writer.evict(0, "a test");
     let gone = ring.writer.take_departures();
     assert_eq!((gone[0].report.tally.finished, gone[0].report.tally.reclaimed), (100, 100));
     assert_balanced(&gone[0].report.tally);
@@ -58,13 +58,13 @@ fn what_a_reader_that_is_put_out_looks_at_does_not_change() {
     // It notices when it goes on, and hangs up: the block is like any other again.
     reader.consume(20);
     assert!(reader.fill(1).is_empty());
-    assert_eq!(reader.ended(), Some(End::PutOut));
+    assert_eq!(reader.ended(), Some(End::Evicted));
     ring.tick();
     assert_eq!(free_blocks(&mut ring), 8);
     write_over(&mut ring);
 }
 
-/// Readers that never hang up: for each a block and a seat are kept, for so many and no more.
+/// Readers that never hang up: for each a block and a registration are kept, for so many and no more.
 #[test]
 fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
     for (slots, most) in [(4, 2), (5, 2), (8, 3), (16, 7)] {
@@ -82,7 +82,7 @@ fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
         while ring.write(1) == 1 {
             ring.writer.close_block();
         }
-        (0..most).for_each(|at| ring.writer.put_out(2 + at, "a test"));
+        (0..most).for_each(|at| ring.writer.evict(2 + at, "a test"));
         write_over(&mut ring);
         let refused = ring.attach(&Attach { lossless: true, ..Attach::default() }).err();
         assert!(refused.is_none() || slots > 4, "one block alone is kept of four");
@@ -92,7 +92,7 @@ fn stopped_readers_that_are_put_out_leave_enough_to_go_on_with() {
             ring.write(3);
             hostile.give(u64::MAX);
             ring.tick();
-            assert!(ring.writer.take_departures().iter().any(|gone| gone.put_out.is_some()));
+            assert!(ring.writer.take_departures().iter().any(|gone| gone.evict.is_some()));
             std::mem::forget(hostile.socket);
         }
         drop((stopped, lossy));
@@ -134,7 +134,7 @@ fn patience_ends() {
     assert_eq!(ring.writer.take_departures(), []);
     wait(&mut ring, 150);
     let gone = ring.writer.take_departures();
-    assert_eq!(gone[0].put_out.as_deref(), Some("it holds blocks and gives none back"));
+    assert_eq!(gone[0].evict.as_deref(), Some("it holds blocks and gives none back"));
     write_over(&mut ring);
 }
 
@@ -142,10 +142,10 @@ fn patience_ends() {
 fn nobody_is_waited_for_unless_the_writer_says_so() {
     let name = support::unique();
     let made = linerate_share::Writer::create(&name, Access::default(), &support::options(4), Default::default());
-    let (mut writer, mut door) = made.unwrap();
+    let (mut writer, mut acceptor) = made.unwrap();
     for lossless in [true, false] {
         let attaching = Attach { lossless, ..Attach::default() }.begin(&name).unwrap();
-        door.step(Default::default()).into_iter().for_each(|visitor| writer.admit(visitor));
+        acceptor.step(Default::default()).into_iter().for_each(|client| writer.admit(client));
         match attaching.finish() {
             Err(Error::Refused { reason, .. }) => {
                 assert!(lossless && reason.contains("--lossless-readers"), "{reason}")
@@ -155,7 +155,7 @@ fn nobody_is_waited_for_unless_the_writer_says_so() {
     }
 }
 
-/// A reader that checks every byte, put out at any moment by a writer that goes on at full speed.
+/// A reader that checks every byte, evicted at any moment by a writer that goes on at full speed.
 #[test]
 fn no_frame_changes_under_a_reader_that_is_put_out_at_any_moment() {
     let (mut rounds, mut caught) = (0, 0);
@@ -179,7 +179,7 @@ fn no_frame_changes_under_a_reader_that_is_put_out_at_any_moment() {
                 ring.writer.close_block();
                 ring.tick();
             }
-            ring.writer.put_out(0, "a test");
+            ring.writer.evict(0, "a test");
             for _ in 0..30 {
                 assert_eq!(ring.write(30), 30);
                 ring.writer.close_block();
@@ -188,7 +188,7 @@ fn no_frame_changes_under_a_reader_that_is_put_out_at_any_moment() {
             is_over.store(true, Ordering::Relaxed);
         });
         rounds += 1;
-        caught += u64::from(reader.ended() == Some(End::PutOut));
+        caught += u64::from(reader.ended() == Some(End::Evicted));
     }
-    assert!(caught > 0, "{rounds} rounds, and it was never put out while it read");
+    assert!(caught > 0, "{rounds} rounds, and it was never evicted while it read");
 }

@@ -14,7 +14,7 @@ const JUMP: Duration = Duration::from_millis(100);
 const DEPARTURES: usize = 1024;
 
 impl Writer {
-    /// Readers that have left, died or were put out since this was last asked.
+    /// Readers that have left, died or were evicted since this was last asked.
     pub fn take_departures(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departures)
     }
@@ -34,8 +34,8 @@ impl Writer {
 
     /// Takes back all that a reader holds but the block that it may be looking at, and hangs up. That block is used again
     /// once the reader has hung up too. (Beyond the number of lossless readers that a ring takes no block is kept: what
-    /// a lossy reader that is put out is looking at may then change under it.)
-    pub fn put_out(&mut self, reader: u32, reason: impl Into<String>) {
+    /// a lossy reader that is evicted is looking at may then change under it.)
+    pub fn evict(&mut self, reader: u32, reason: impl Into<String>) {
         let Some(Some(attached)) = self.readers.get(reader as usize) else { return };
         attached.control.set_put_out();
         index::turned();
@@ -43,14 +43,14 @@ impl Writer {
         self.take_back_from(reader);
         let Some(mut report) = self.report(reader) else { return };
         let Some(attached) = self.readers[reader as usize].take() else { return };
-        let (tally, keeps) = self.slots.put_out(reader);
+        let (tally, keeps) = self.slots.evict(reader);
         report.tally = tally;
         if keeps {
-            attached.seat.count_as_lossless();
+            attached.registration.count_as_lossless();
             let _ = shutdown(&attached.socket, Shutdown::Write);
             self.kept.push(attached);
         }
-        self.note_departure(Departure { report, put_out: Some(reason.into()) });
+        self.note_departure(Departure { report, evict: Some(reason.into()) });
     }
 
     pub(super) fn take_back(&mut self) {
@@ -78,7 +78,7 @@ impl Writer {
                 self.readers[report.reader as usize].as_ref().is_some_and(|attached| attached.came_lossless)
             };
             let Some(holder) = self.waits_for().into_iter().find(came_lossless) else { return };
-            self.put_out(holder.reader, "it holds blocks and gives none back");
+            self.evict(holder.reader, "it holds blocks and gives none back");
         }
     }
 
@@ -90,9 +90,9 @@ impl Writer {
             return;
         }
         let is_gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-        let gone = all().zip(&polled).filter(|(_, fd)| is_gone(fd)).map(|(attached, _)| attached.seat.number);
+        let gone = all().zip(&polled).filter(|(_, fd)| is_gone(fd)).map(|(attached, _)| attached.registration.number);
         for number in gone.collect::<Vec<u32>>() {
-            match self.kept.iter().position(|attached| attached.seat.number == number) {
+            match self.kept.iter().position(|attached| attached.registration.number == number) {
                 Some(at) => {
                     self.slots.forget(number);
                     drop::<Attached>(self.kept.swap_remove(at));
@@ -120,14 +120,14 @@ impl Writer {
     }
 
     /// A reader is attached no more, and nothing is kept for it.
-    fn part(&mut self, number: u32, put_out: Option<String>) {
+    fn part(&mut self, number: u32, evict: Option<String>) {
         let Some(mut report) = self.report(number) else { return };
         let Some(attached) = self.readers[number as usize].take() else { return };
-        if put_out.is_some() {
+        if evict.is_some() {
             attached.control.set_put_out();
         }
         report.tally = self.slots.leave(number);
-        self.note_departure(Departure { report, put_out });
+        self.note_departure(Departure { report, evict });
     }
 
     fn note_departure(&mut self, departure: Departure) {

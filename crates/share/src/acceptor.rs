@@ -1,9 +1,9 @@
-//! The door: readers come in here, one message each way, and go on to the writer as visitors.
+//! The acceptor: readers come in here, one message each way, and go on to the writer as clients.
 //!
-//! All that is slow happens here, in whatever thread runs [`Door::step`]: memory, mapping, messages. Nothing here waits
+//! All that is slow happens here, in whatever thread runs [`Acceptor::step`]: memory, mapping, messages. Nothing here waits
 //! for a reader: sockets do not block, a reader that says nothing for a second is sent away, and few may be at the
-//! door at a time. Anybody may knock, as often as he likes: a step deals with so many and no more, strangers are sent away as
-//! soon as their credentials are known, and whoever has most at the door makes room for the others.
+//! acceptor at a time. Anybody may knock, as often as he likes: a step deals with so many and no more, strangers are sent away as
+//! soon as their credentials are known, and whoever has most at the acceptor makes room for the others.
 
 use crate::address::Listener;
 use crate::control::Control;
@@ -31,26 +31,26 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a lossless reader for whom there is no room waits for another one to be noticed to have gone.
 const SETTLING: Duration = Duration::from_millis(100);
-/// Readers that may be at the door at a time.
+/// Readers that may be at the acceptor at a time.
 const WAITING: usize = 16;
 /// Whoever comes in one step: what a step costs is bounded, however many there are.
 const ACCEPTS: usize = 16;
 /// Readers that a user may attach within a second, root and the user who shares apart: each costs memory.
 const PACE: u32 = 100;
-/// Seats kept for root and the user who shares.
+/// Registrations kept for root and the user who shares.
 const RESERVED: u32 = 16;
 
-/// What the door and the writer both know.
+/// What the acceptor and the writer both know.
 #[derive(Debug, Default)]
-pub(crate) struct Seats {
+pub(crate) struct Registrations {
     /// A bit for each reader number in use.
     taken: AtomicU64,
-    /// Those of them that a block may have to be kept for when they are put out.
+    /// Those of them that a block may have to be kept for when they are evicted.
     lossless: AtomicU64,
     ended: AtomicBool,
 }
 
-impl Seats {
+impl Registrations {
     /// The writer has ended: nobody is let in any more.
     pub fn end(&self) {
         self.ended.store(true, Release);
@@ -67,33 +67,33 @@ impl Seats {
 
 /// A reader number, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub(crate) struct Registration {
+    registrations: Arc<Registrations>,
     pub number: u32,
 }
 
-impl Seat {
+impl Registration {
     /// `room`: so many may be taken, with this one.
-    fn take(seats: &Arc<Seats>, room: u32) -> Option<Seat> {
-        // The door alone takes seats; others only free them.
-        let taken = seats.taken.load(Acquire);
+    fn take(registrations: &Arc<Registrations>, room: u32) -> Option<Registration> {
+        // The acceptor alone takes registrations; others only free them.
+        let taken = registrations.taken.load(Acquire);
         let number = (!taken).trailing_zeros();
         (taken.count_ones() < room.min(READERS)).then(|| {
-            seats.taken.fetch_or(1 << number, Relaxed);
-            Seat { seats: seats.clone(), number }
+            registrations.taken.fetch_or(1 << number, Relaxed);
+            Registration { registrations: registrations.clone(), number }
         })
     }
 
     /// Counts as one of those that a block may have to be kept for.
     pub fn count_as_lossless(&self) {
-        self.seats.lossless.fetch_or(1 << self.number, Release);
+        self.registrations.lossless.fetch_or(1 << self.number, Release);
     }
 }
 
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.seats.lossless.fetch_and(!(1 << self.number), Release);
-        self.seats.taken.fetch_and(!(1 << self.number), Release);
+        self.registrations.lossless.fetch_and(!(1 << self.number), Release);
+        self.registrations.taken.fetch_and(!(1 << self.number), Release);
     }
 }
 
@@ -110,8 +110,8 @@ pub struct Who {
 
 /// A reader that was let in and waits for [`crate::Writer::admit`].
 #[derive(Debug)]
-pub struct Visitor {
-    pub(crate) seat: Seat,
+pub struct Client {
+    pub(crate) registration: Registration,
     pub(crate) socket: OwnedFd,
     pub(crate) control: Control,
     pub(crate) who: Who,
@@ -121,7 +121,7 @@ pub struct Visitor {
 
 /// Where readers come in.
 #[derive(Debug)]
-pub struct Door {
+pub struct Acceptor {
     listener: Listener,
     access: Access,
     own: u32,
@@ -129,10 +129,10 @@ pub struct Door {
     arena: OwnedFd,
     shape: Shape,
     generation: u64,
-    seats: Arc<Seats>,
+    registrations: Arc<Registrations>,
     waiting: Vec<Waiting>,
     /// Descriptors or memory have run out: leave the socket alone for a while.
-    tired: bool,
+    exhausted: bool,
     /// More came than one step deals with.
     crowded: bool,
     /// Since when readers of each user are counted, and how many came.
@@ -150,25 +150,25 @@ struct Waiting {
     hello: Option<Hello>,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(
         listener: Listener,
         access: Access,
         arena: OwnedFd,
         shape: Shape,
         generation: u64,
-        seats: Arc<Seats>,
+        registrations: Arc<Registrations>,
     ) -> Self {
-        Door {
+        Acceptor {
             listener,
             access,
             own: rustix::process::geteuid().as_raw(),
             arena,
             shape,
             generation,
-            seats,
+            registrations,
             waiting: Vec::new(),
-            tired: false,
+            exhausted: false,
             crowded: false,
             second: Nanos::ZERO,
             came: HashMap::new(),
@@ -176,10 +176,10 @@ impl Door {
         }
     }
 
-    /// Waits until somebody is at the door, at most for `limit`.
+    /// Waits until somebody is at the acceptor, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let all = std::iter::once(self.listener.socket.as_fd())
-            .filter(|_| !self.tired)
+            .filter(|_| !self.exhausted)
             .chain(self.waiting.iter().map(|waiting| waiting.socket.as_fd()));
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -188,17 +188,17 @@ impl Door {
     }
 
     /// Does what there is to do at `now`, without waiting, for so many and no more; returns those who were let in.
-    pub fn step(&mut self, now: Nanos) -> Vec<Visitor> {
+    pub fn step(&mut self, now: Nanos) -> Vec<Client> {
         // Those who have waited too long make room first.
-        let mut visitors = self.hear_all(now);
+        let mut clients = self.hear_all(now);
         self.accept(now);
-        visitors.extend(self.hear_all(now));
-        visitors
+        clients.extend(self.hear_all(now));
+        clients
     }
 
     /// Whether the writer has ended: those who come now are told so.
     pub fn is_over(&self) -> bool {
-        self.seats.have_ended()
+        self.registrations.have_ended()
     }
 
     /// Whether more came than the last step has dealt with: a caller that has anything else to do may let them wait a
@@ -213,8 +213,8 @@ impl Door {
     }
 
     /// Lets in, or sends away, whoever has said something or has waited too long.
-    fn hear_all(&mut self, now: Nanos) -> Vec<Visitor> {
-        let mut visitors = Vec::new();
+    fn hear_all(&mut self, now: Nanos) -> Vec<Client> {
+        let mut clients = Vec::new();
         for mut one in std::mem::take(&mut self.waiting) {
             match one.hello.take().map_or_else(|| hear(one.socket.as_fd()), Heard::Hello) {
                 Heard::Hello(hello) if self.may_find_room(&one, &hello, now) => {
@@ -224,34 +224,34 @@ impl Door {
                 Heard::Nothing | Heard::Gone => self.refused += 1,
                 Heard::Noise(reason) => self.refuse(one.socket.as_fd(), Status::Malformed, reason),
                 Heard::Hello(hello) => match self.let_in(&one, &hello, now) {
-                    Ok((seat, control)) => {
+                    Ok((registration, control)) => {
                         let who = Who { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
                         let quota = quota(hello.quota, self.shape.slots);
                         let Waiting { socket, .. } = one;
-                        visitors.push(Visitor { seat, socket, control, who, lossless: hello.lossless, quota });
+                        clients.push(Client { registration, socket, control, who, lossless: hello.lossless, quota });
                     }
                     Err((status, reason)) => self.refuse(one.socket.as_fd(), status, &reason),
                 },
             }
         }
-        visitors
+        clients
     }
 
     /// Whether there is no room for this lossless reader, but may be in a moment: that another one has gone shows a little
     /// later than that the next one comes, where it is started again.
     fn may_find_room(&self, one: &Waiting, hello: &Hello, now: Nanos) -> bool {
-        let is_full = self.seats.lossless() >= lossless_readers(self.shape.slots);
+        let is_full = self.registrations.lossless() >= lossless_readers(self.shape.slots);
         hello.lossless && self.access.lossless && is_full && now.since(one.since) < SETTLING && now >= one.since
     }
 
     fn accept(&mut self, now: Nanos) {
-        (self.tired, self.crowded) = (false, true);
+        (self.exhausted, self.crowded) = (false, true);
         for _ in 0..ACCEPTS {
             match accept_with(&self.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => self.receive(socket, now),
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(error) => {
-                    (self.tired, self.crowded) = (error != Errno::AGAIN, false);
+                    (self.exhausted, self.crowded) = (error != Errno::AGAIN, false);
                     return;
                 }
             }
@@ -271,7 +271,7 @@ impl Door {
         self.waiting.push(Waiting { socket, peer, since: now, hello: None });
     }
 
-    /// Sends away who has waited longest, of the user who has most at the door.
+    /// Sends away who has waited longest, of the user who has most at the acceptor.
     fn make_room(&mut self) {
         let of = |uid| self.waiting.iter().filter(|one| one.peer.uid == uid).count();
         let most = self.waiting.iter().map(|one| of(one.peer.uid)).max().unwrap_or_default();
@@ -282,7 +282,12 @@ impl Door {
     }
 
     /// Makes what a reader needs and hands it over.
-    fn let_in(&mut self, one: &Waiting, hello: &Hello, now: Nanos) -> Result<(Seat, Control), (Status, String)> {
+    fn let_in(
+        &mut self,
+        one: &Waiting,
+        hello: &Hello,
+        now: Nanos,
+    ) -> Result<(Registration, Control), (Status, String)> {
         if hello.major != MAJOR {
             let reason = format!("the ring has version {MAJOR} of the format, the reader knows {}", hello.major);
             return Err((Status::Version, reason));
@@ -290,25 +295,26 @@ impl Door {
         if self.is_over() {
             return Err((Status::Ended, "the ring has ended".into()));
         }
-        let seat = self.seat_for(one.peer.uid, hello.lossless, now)?;
-        let (control, fd) = Control::create(&self.shape, seat.number, self.generation)
+        let registration = self.register(one.peer.uid, hello.lossless, now)?;
+        let (control, fd) = Control::create(&self.shape, registration.number, self.generation)
             .map_err(|error| (Status::NoMemory, format!("no memory for another reader: {error}")))?;
         control.set_lossless(hello.lossless);
-        let welcome = Welcome::to(seat.number, quota(hello.quota, self.shape.slots), self.generation, &self.shape);
+        let welcome =
+            Welcome::to(registration.number, quota(hello.quota, self.shape.slots), self.generation, &self.shape);
         send(one.socket.as_fd(), &welcome.encode(), &[self.arena.as_fd(), fd.as_fd()])
             .map_err(|error| (Status::NoMemory, format!("the ring cannot be handed over: {error}")))?;
-        Ok((seat, control))
+        Ok((registration, control))
     }
 
     /// A number for a reader of this user, if there is one for it.
-    fn seat_for(&mut self, uid: u32, lossless: bool, now: Nanos) -> Result<Seat, (Status, String)> {
+    fn register(&mut self, uid: u32, lossless: bool, now: Nanos) -> Result<Registration, (Status, String)> {
         if lossless && !self.access.lossless {
             let reason = "it waits for no reader: start it with --lossless-readers (as a port: lossless=yes), or read \
                           with mode=lossy";
             return Err((Status::Permission, reason.into()));
         }
         let most = lossless_readers(self.shape.slots);
-        if lossless && self.seats.lossless() >= most {
+        if lossless && self.registrations.lossless() >= most {
             let reason = format!("a ring of {} blocks takes {most} lossless readers: give it more", self.shape.slots);
             return Err((Status::TooMany, reason));
         }
@@ -326,11 +332,11 @@ impl Door {
             room -= RESERVED;
         }
         let full = || (Status::TooMany, format!("{room} readers are attached, the most there can be"));
-        let seat = Seat::take(&self.seats, room).ok_or_else(full)?;
+        let registration = Registration::take(&self.registrations, room).ok_or_else(full)?;
         if lossless {
-            seat.count_as_lossless();
+            registration.count_as_lossless();
         }
-        Ok(seat)
+        Ok(registration)
     }
 
     fn refuse(&mut self, socket: BorrowedFd<'_>, status: Status, reason: &str) {
