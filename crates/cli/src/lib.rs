@@ -31,6 +31,7 @@ pub use linerate_merge as merge;
 pub use linerate_meter as meter;
 pub use linerate_port as port;
 pub use linerate_record as record;
+pub use linerate_records as records;
 pub use linerate_wire as wire;
 
 pub mod exit;

@@ -2,15 +2,12 @@
 
 mod heaviest;
 mod json;
-mod out;
 mod output;
 mod text;
 mod timeouts;
 mod workers;
 
 use self::json::SummaryJson;
-pub use self::out::encode;
-use self::out::{Form, Place};
 use self::output::Tee;
 use super::capture::{check_filter, span};
 use super::count::ports_and_filter;
@@ -21,11 +18,12 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::is_void;
 use crate::view::live::Live;
 use crate::view::rates::grouped;
-use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
+use crate::view::terminal::{fail, is_watched, records as standard_output, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Meters, Progress, Selection, Stop, Waiting};
 use linerate_meter::{Config, Spread, Tunnels};
 use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
 
 /// Options of `linerate flows`.
@@ -36,6 +34,7 @@ Examples:
   linerate flows -r trace.pcap --write flows.jsonl  a JSON line for each flow
   linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
   linerate flows eth0 --write flows/                Parquet files by date and hour, for DuckDB, ClickHouse, ...
+  linerate flows eth0 -w flows/ -w - | jq           the same, and JSON lines to watch
   linerate flows eth0 --write null -t 10            how fast it is
   linerate flows eth0 --workers 4 --idle udp=10     four threads share the flows; those of UDP end after 10 s
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
@@ -53,11 +52,12 @@ pub struct Args {
     /// Filter text, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Where records go: null, - for standard output, a file (its ending says the form), or a folder, by date and hour
+    /// Where records go: null, - for standard output, a file (its ending says the format), or a folder, by date and hour; may
+    /// be given several times
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/", default_value = "null")]
-    write: String,
-    /// What records are written as, whatever the name says (default: of a folder parquet, else jsonl)
-    #[arg(long, value_parser = PossibleValuesParser::new(Form::names()))]
+    write: Vec<String>,
+    /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
+    #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
     /// Seconds after which records are in a complete file of their folder
     #[arg(long, value_name = "S", default_value_t = 60.0)]
@@ -168,23 +168,26 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let config = args.config()?;
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
-    args.check_place(&specs)?;
+    args.check_places(&specs)?;
     let most = Meters::most_bytes_of(&config, args.workers);
     let is_more_than_free = check_memory(&config, most)?;
     // Before ports open, as it may take seconds.
     let meters = Meters::new(&config, args.workers);
     let ports = args.open_ports(&specs, &filter)?;
     identity.assume()?;
-    let place = args.place().map_err(|error| identity.explain(error))?;
-    let folder = place.as_ref().map(Place::made_in).transpose()?.flatten();
-    let notes: Vec<String> = identity.note().into_iter().chain(confine(folder.as_slice())).collect();
+    let exporters = args.exporters().map_err(|error| identity.explain(error))?;
+    let folders: Vec<_> = exporters.iter().map(|exporter| exporter.made_in()).collect::<Result<_, _>>()?;
+    let folders: Vec<_> = folders.into_iter().flatten().collect();
+    let notes: Vec<String> = identity.note().into_iter().chain(confine(&folders)).collect();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    if let Some(place) = place.as_ref().filter(|_| !args.quiet) {
-        tell_what_is_not_written(place.form(), config.level);
+    for exporter in exporters.iter().filter(|_| !args.quiet) {
+        tell_what_is_not_written(&**exporter, config.level);
     }
-    let is_silent = args.quiet || args.json || args.write == "-";
+    // Records on standard output are not to be mixed with a summary.
+    let is_mixed = args.write.iter().any(|target| target == "-");
+    let is_silent = args.quiet || args.json || is_mixed;
     if !is_silent {
         announce(&ports, &config, args.workers, most, &notes);
     }
@@ -193,8 +196,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
-    let mut records = Tee::start(place, stop.clone()).map_err(|error| identity.explain(error))?;
-    let report = Metering {
+    let mut records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
+    let mut report = Metering {
         ports,
         selection: Selection { filter: filter.clone(), frames: args.count, ..Selection::default() },
         meters,
@@ -206,9 +209,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     .run();
     drop(live);
-    let (totals, written) = records.finish(report.failure.is_some());
-    // Records on standard output are not to be mixed with a summary.
-    let is_mixed = args.write == "-";
+    let (totals, written) = records.finish(report.failure.is_some(), &mut report.ledger);
     if args.json {
         let names = specs.iter().map(ToString::to_string).collect();
         let document = SummaryJson::new(names, &filter, &report, &totals);
@@ -218,7 +219,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             show_line(&document)?;
         }
     } else if !is_void(&report.ledger, report.failure.as_ref()) {
-        let text = text::summary(&report, &totals) + &totals.told();
+        let text = text::summary(&report, &totals);
         if is_mixed {
             tell(text);
         } else {
@@ -283,28 +284,31 @@ impl Args {
         Ok(specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Refuses places that cannot be meant.
-    fn check_place(&self, specs: &[Spec]) -> anyhow::Result<()> {
-        if self.write == "null" {
-            if self.format.is_some() {
-                return Err(usage(
-                    "--format: nothing is written; name a file or folder with --write, or - for standard output",
-                ));
-            }
-            return Ok(());
-        }
-        if self.write.is_empty() {
-            return Err(usage("--write: a file, a folder, - for standard output, or null"));
-        }
-        check_output(specs, &self.write)
+    /// Where records are written: nowhere for `null` alone.
+    fn targets(&self) -> &[String] {
+        if self.write == ["null"] { &[] } else { &self.write }
     }
 
-    fn place(&self) -> anyhow::Result<Option<Place>> {
-        if self.write == "null" {
-            return Ok(None);
+    /// Refuses places that cannot be meant.
+    fn check_places(&self, specs: &[Spec]) -> anyhow::Result<()> {
+        let targets = self.targets();
+        if targets.is_empty() && self.format.is_some() {
+            return Err(usage(
+                "--format: nothing is written; name a file or folder with --write, or - for standard output",
+            ));
         }
-        let form = self.format.as_deref().and_then(Form::named);
-        Place::open(&self.write, form, span("--rotate", self.rotate)?).map(Some)
+        if targets.iter().any(|target| target == "null") {
+            return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
+        }
+        export::check(targets).map_err(|error| usage(format!("--write {error}")))?;
+        targets.iter().try_for_each(|target| check_output(specs, target))
+    }
+
+    fn exporters(&self) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+        let format = self.format.as_deref().and_then(Format::named);
+        let rotate = span("--rotate", self.rotate)?;
+        let options = Options { format, rotate, standard_output: Some(standard_output) };
+        Ok(export::open(self.targets(), &options)?)
     }
 
     fn waiting(&self) -> Waiting {
@@ -348,13 +352,13 @@ fn mebibytes(bytes: usize) -> u64 {
 }
 
 /// Says so if more is asked for than is written.
-fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
-    if level > form.level {
+fn tell_what_is_not_written(exporter: &dyn Exporter, level: linerate_meter::Level) {
+    let (format, most) = exporter.format();
+    if level > most {
         let name = |level| format!("{level:?}").to_lowercase();
-        let (asked, enough) = (name(level), name(form.level));
+        let (asked, enough) = (name(level), name(most));
         fail(format_args!(
-            "--level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
-            form.name
+            "--level {asked}: {format} has no place for what it adds; --level {enough} writes the same, for less memory and time"
         ));
     }
 }

@@ -1,14 +1,15 @@
 //! `linerate/flows/1`, the summary.
 
-use super::out::FlowJson;
 use super::output::Totals;
 use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::Rates;
-use linerate_burst::{Kind, Stage};
+use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::FlowsReport;
 use linerate_meter::EndReason;
+use linerate_records::encode::json;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// Everything but the records.
@@ -47,7 +48,7 @@ pub(super) struct SummaryJson<'a> {
     workers: Vec<WorkerJson>,
     worker_imbalance: f64,
     elephants: Vec<ElephantJson>,
-    top: Vec<FlowJson<'a>>,
+    top: Vec<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     records_written: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +66,8 @@ impl<'a> SummaryJson<'a> {
         let counts = &report.counts;
         let seconds = report.elapsed.as_secs_f64();
         let [flow_bytes, flow_bytes_ipv6] = report.bytes_per_flow;
+        let is_written = report.ledger.accounts().iter().any(|account| account.stage == Stage::Export);
+        let written: Option<&Ledger> = is_written.then_some(&report.ledger);
         SummaryJson {
             schema: "linerate/flows/1",
             ports,
@@ -98,10 +101,10 @@ impl<'a> SummaryJson<'a> {
             workers: workers(report),
             worker_imbalance: unevenness(report),
             elephants: elephants(report, totals),
-            top: totals.top.iter().map(FlowJson::new).collect(),
-            records_written: totals.written.map(|written| written.records),
-            records_lost: totals.written.map(|written| written.lost),
-            files: totals.written.map(|written| written.files),
+            top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
+            records_written: written.map(|ledger| ledger.total(Count::Exported)),
+            records_lost: written.map(|ledger| ledger.sum(Stage::Export, Kind::Lost)),
+            files: written.map(|ledger| ledger.total(Count::ExportFiles)),
             events: report.events.clone(),
             failure: report.failure.as_ref().map(ToString::to_string),
             ledger: LedgerJson::new(&report.ledger),

@@ -5,6 +5,8 @@ use super::workers;
 use crate::view::ledger;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::shown;
+use linerate_burst::{Account, Count, Stage};
 use linerate_engine::FlowsReport;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
@@ -44,7 +46,17 @@ pub(super) fn summary(report: &FlowsReport, totals: &Totals) -> String {
             text += &format!("  {} {what}\n", grouped(count));
         }
     }
-    text + &talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced)
+    text += &(talkers(&totals.top) + &workers::text(report, totals) + &ledger::print(&report.ledger, report.quiesced));
+    let exports = report.ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
+    exports.fold(text, |text, account| text + &written(account))
+}
+
+/// What became of the records for one exporter.
+fn written(account: &Account) -> String {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let (records, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
+    let files = if files > 0 { format!(", in {} file{}", grouped(files), plural(files)) } else { String::new() };
+    format!("  {} record{} written to {}{files}\n", grouped(records), plural(records), shown(&account.subject))
 }
 
 /// The flows with the most bytes.
