@@ -79,7 +79,7 @@ fn a_reader_that_goes_ends_the_capture() {
         linerate(&["capture", "-r", &file, "-w", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut start = [0; 1000];
     child.stdout.take().unwrap().read_exact(&mut start).unwrap();
-    Ended::of(child.wait_with_output().unwrap()).with_status(1).says("Broken pipe").says("reader");
+    Ended::of(child.wait_with_output().unwrap()).good();
     assert!(!records::parse(&start).is_empty());
 }
 

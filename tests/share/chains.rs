@@ -105,9 +105,9 @@ fn a_ring_is_sent_into_by_one_alone() {
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();
     records::assert_same_frames("shm", &records::read(&output), &sent);
-    let other = ring_name();
-    let _writers = [&name, &other].map(|name| crate::stage::Feed::start(name, 0, &[]));
-    run(&["wire", &format!("shm:{name}"), &format!("shm:{other}")]).with_status(1).says("is being shared by pid");
+    let _writer = crate::stage::Feed::start(&name, 0, &[]);
+    let other = ["generate", "-q", "--to", &format!("shm:{name}"), "--replay", &file];
+    run(&other).with_status(1).says("is being shared by pid");
 }
 
 /// A ring in the file system, from there to a file that grows as frames come.
