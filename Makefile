@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test bench lint fuzz loom build clean
+.PHONY: demo test bench lint fuzz asan loom build clean
 
 CARGO = cargo
 LINERATE = target/release/linerate
@@ -38,6 +38,11 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@scripts/setup fuzz
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+# The tests of the crates with unsafe code, while the address sanitizer watches memory.
+asan:
+	@scripts/setup build
+	@scripts/asan
 
 # Every order of loads and stores in the index rings of shared memory.
 loom:

@@ -18,6 +18,8 @@ mod printed;
 mod rights;
 #[path = "program/selection.rs"]
 mod selection;
+#[path = "program/several.rs"]
+mod several;
 #[path = "program/usage.rs"]
 mod usage;
 #[path = "program/verbs.rs"]

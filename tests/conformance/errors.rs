@@ -5,6 +5,7 @@ use crate::frames::frames;
 use crate::wire::send_all;
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_tests::support::{is_root, skip};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::fs;
 use std::thread;
@@ -158,4 +159,25 @@ fn a_user_without_the_right_to_capture_is_told_which_is_needed() {
         }
     });
     refused.join().unwrap();
+}
+
+/// The kernel's own words for it are of its verifier, and of this or that call.
+#[test]
+fn who_may_not_have_the_kernel_send_is_told_what_is_lacking() {
+    if !is_root() {
+        return skip("capabilities to give up need root");
+    }
+    let sets = |held| CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+    let most = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+    for (held, lacking) in [
+        (CapabilitySet::empty(), "needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN too: run as root"),
+        (most, "needs CAP_PERFMON, CAP_SYS_ADMIN too: run as root"),
+        (most | CapabilitySet::PERFMON, "needs CAP_SYS_ADMIN too: run as root"),
+    ] {
+        let refused = thread::spawn(move || {
+            set_capabilities(None, sets(held)).unwrap();
+            assert_refused("xdp-live:lo", true, &["xdp-live:lo", lacking]);
+        });
+        refused.join().unwrap();
+    }
 }

@@ -1,9 +1,10 @@
 //! What is refused before anything is sent, and what is told when a run ends early.
 
-use crate::stage::{Stage, generate, number};
+use crate::stage::{SCHEMES, Stage, counted, generate, number};
 use linerate_tests::support::program::{Running, run, start};
 use linerate_tests::support::{Scratch, wait_until};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_wrong_stream_file_is_told_by_line_column_and_key_with_what_is_legal() {
@@ -47,6 +48,9 @@ fn a_port_that_takes_no_streams_names_those_that_do() {
         .with_status(2)
         .says("one queue")
         .says("--threads");
+    for option in ["memory=1", "memory=much", "patience=soon", "lossless=perhaps"] {
+        run(&["generate", "--to", &format!("shm:feed?{option}"), "-k", "udp"]).with_status(2).says("shm:feed?");
+    }
     run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(2).says("no backend \"smh\"").says("xdp-live");
 }
 
@@ -108,5 +112,50 @@ fn ctrl_c_ends_the_run_with_the_report_so_far() {
         let (sent, received) = (number(&json, "frames"), number(&json["check"], "received"));
         assert!(sent > 1000 && received == sent && json["balanced"] == true, "{scheme}: {json}");
         assert_eq!((number(&json["check"], "lost"), &json["failure"]), (0, &serde_json::Value::Null), "{scheme}");
+    }
+}
+
+/// Sends frames of 1,000 bytes without end, a thousand a second.
+fn leisurely(stage: &Stage, scheme: &str) -> Running {
+    let to = stage.port(scheme, "a");
+    let what = ["generate", "--json", "--to", &to, "-k", "udp", "--size", "1000", "-c", "0", "--rate", "1kpps"];
+    let running = start(&what);
+    wait_until("frames arrive", || stage.received("b") > 100);
+    running
+}
+
+#[test]
+fn a_sender_waits_for_an_interface_that_is_down_and_goes_on_when_it_is_back() {
+    for scheme in SCHEMES {
+        for host in ["a", "b"] {
+            let Some(stage) = Stage::up() else { return };
+            let running = leisurely(&stage, scheme);
+            stage.0.ip(host, &["link", "set", "eth0", "down"]);
+            thread::sleep(Duration::from_secs(1));
+            stage.0.ip(host, &["link", "set", "eth0", "up"]);
+            let before = stage.received("b");
+            wait_until("frames arrive again", || stage.received("b") > before + 100);
+            let json = running.interrupt().good().json();
+            let what = format!("{scheme}, {host} down: {json}");
+            assert_eq!((counted(&json, "link_down"), json["balanced"].as_bool()), (1, Some(true)), "{what}");
+            // What was on its way, and what was made until somebody looked.
+            assert!(number(&json, "lost") < 200, "{what}");
+        }
+    }
+}
+
+#[test]
+fn frames_beyond_an_mtu_that_is_lowered_are_counted_as_too_long() {
+    for scheme in ["packet", "xdp-live"] {
+        let Some(stage) = Stage::up() else { return };
+        let running = leisurely(&stage, scheme);
+        stage.0.ip("a", &["link", "set", "eth0", "mtu", "500"]);
+        thread::sleep(Duration::from_millis(500));
+        stage.0.ip("a", &["link", "set", "eth0", "mtu", "1500"]);
+        let before = stage.received("b");
+        wait_until("frames arrive again", || stage.received("b") > before + 100);
+        let json = running.interrupt().good().json();
+        assert!(counted(&json, "too_long") > 50 && json["balanced"] == true, "{scheme}: {json}");
+        assert_eq!((counted(&json, "send_refused"), &json["lost"]), (0, &counted(&json, "too_long").into()), "{json}");
     }
 }

@@ -142,6 +142,31 @@ fn before_anything_is_open_one_signal_ends() {
     }
 }
 
+/// Whenever it comes while ports are opened: either nothing was begun, or there is a report.
+#[test]
+fn a_run_that_a_signal_does_not_end_at_once_gives_its_report() {
+    for round in 0..ROUNDS as u64 {
+        let mut command = linerate(&["count", "-r", "-", "-q"]);
+        let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let _stays_open = running.take_input();
+        std::thread::sleep(Duration::from_micros(500 * round));
+        running.signal(Signal::TERM);
+        let ended = running.end();
+        assert!(matches!((ended.status, ended.output.len()), (-1, 0) | (0, 1..)), "{round}: {ended:?}");
+    }
+}
+
+#[test]
+fn who_asks_how_far_a_run_is_does_not_end_it() {
+    let running = endless(&["count", "-r", "-", "-q"]);
+    for _ in 0..3 {
+        running.signal(Signal::USR1);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(is_alive(&running));
+    }
+    running.interrupt().good();
+}
+
 fn is_alive(running: &Running) -> bool {
     running.proc_status("State").is_some_and(|state| !state.starts_with('Z'))
 }

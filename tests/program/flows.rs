@@ -1,12 +1,13 @@
 //! Flow records: the same for any number of workers and for frames in several files, and what the summary says of the work.
 
-use linerate_tests::support::program::run;
+use linerate_tests::support::program::{Ended, program, run};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, corpus, has_tools, tool};
 use linerate_wire::build::Frame;
 use linerate_wire::{MacAddr, ethernet, ipv4, udp};
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -141,6 +142,26 @@ fn wrong_options_are_named() {
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
         assert!(ended.errors.contains(says), "{arguments:?}: {}", ended.errors);
     }
+}
+
+/// Whoever bounds a process's addresses gets a smaller table, not a program that is cut off later.
+#[test]
+fn tables_fit_in_the_addresses_that_a_process_may_have() {
+    let scratch = Scratch::new();
+    let file = scratch.file("conversations.pcap");
+    records::write(&file, &conversations());
+    let most = |limit: &str, more: &str| {
+        let line = format!("ulimit -v {limit}; exec \"$0\" flows -r {file} --level stats --json {more}");
+        let ended = Ended::of(Command::new("sh").arg("-c").arg(line).arg(program()).output().unwrap()).good();
+        (ended.json()["most_bytes"].as_u64().unwrap(), ended.errors)
+    };
+    let (usual, silent) = most("unlimited", "");
+    assert!(usual > 1 << 30 && !silent.contains("ulimit"), "{usual}: {silent}");
+    let (bounded, said) = most("1048576", "");
+    assert!((1 << 27..=1 << 29).contains(&bounded), "{bounded}");
+    assert!(said.contains("262,144 flows at most (--max-flows): ulimit -v allows 1,024 MiB"), "{said}");
+    // What was asked for is not changed, as long as it fits at all.
+    assert!(most("1048576", "--max-flows 524288 --workers 2").0 > 1 << 29);
 }
 
 #[test]

@@ -220,6 +220,28 @@ fn a_fifo_without_a_writer_or_one_that_stalls_can_be_left() {
     }
 }
 
+/// A frame of a stream may come through a pipe: whoever waits for it does not spin.
+#[test]
+fn a_frame_from_a_fifo_is_waited_for_asleep() {
+    let scratch = Scratch::new();
+    let (fifo, to) = (fifo(&scratch), format!("pcap:{}", scratch.file("out.pcap")));
+    let packet = format!("file({fifo}#1)");
+    let running = launch(&["generate", "--json", "--to", &to, "-k", &packet, "--count", "3"]);
+    // Its other end is there, and brings nothing.
+    let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    pipe.write_all(&section()).unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{}/schedstat", running.pid())).unwrap();
+    let worked = || stat().split(' ').next().unwrap().parse::<u64>().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let before = worked();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = worked() - before;
+    assert!(spent < 20_000_000, "{spent} ns of work in a second of waiting");
+    pipe.write_all(&[interface(&[]), frame()].concat()).unwrap();
+    drop(pipe);
+    assert_eq!(running.end().good().json()["frames"], 3);
+}
+
 #[test]
 fn what_is_no_capture_file_is_told_at_once() {
     let scratch = Scratch::new();

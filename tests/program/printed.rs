@@ -29,6 +29,8 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "count -r FILE --check",
         "count -r FILE --check --json",
         "capture -r FILE --json",
+        "capture -r FILE -w -",
+        "capture -r FILE -w - --json",
         "flows -r FILE",
         "flows -r FILE --json",
         "flows -r FILE --write -",

@@ -40,13 +40,16 @@ fn writers(file: &str, to: &str) -> [Vec<String>; 5] {
     ]
 }
 
-/// As somebody else by -Z, and as under sudo.
-fn as_nobody(words: &[String]) -> [Command; 2] {
-    let mut asked = linerate(words);
+/// As somebody else by -Z, and as under sudo, doas and pkexec.
+fn as_nobody(words: &[String]) -> [Command; 4] {
+    let number = NOBODY.to_string();
+    let mut all = [(); 4].map(|()| linerate(words));
+    let [asked, sudo, doas, pkexec] = &mut all;
     asked.args(["-Z", "nobody"]);
-    let mut sudo = linerate(words);
-    sudo.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
-    [asked, sudo]
+    sudo.env("SUDO_UID", &number).env("SUDO_GID", &number);
+    doas.env("DOAS_USER", "nobody");
+    pkexec.env("PKEXEC_UID", &number);
+    all
 }
 
 #[test]
@@ -85,19 +88,37 @@ fn what_is_made_belongs_to_whoever_the_program_becomes() {
         return skip("becoming another user needs root");
     }
     let (scratch, file, _) = scene();
-    for (number, words) in (0..5).flat_map(|at| [(at, 0), (at, 1)]).enumerate() {
-        let mine = of_nobody(&scratch.file(&format!("nobodys{number}")));
-        let lines = writers(&file, &format!("{mine}/out"));
-        let [asked, sudo] = as_nobody(&lines[words.0]);
-        let mut command = if words.1 == 0 { asked } else { sudo };
-        Ended::of(command.output().unwrap()).good();
+    for (writer, way) in (0..5).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
+        let mine = of_nobody(&scratch.file(&format!("nobodys{writer}-{way}")));
+        let words = &writers(&file, &format!("{mine}/out"))[writer];
+        Ended::of(as_nobody(words)[way].output().unwrap()).good();
         let made = linerate_tests::support::files(Path::new(&mine));
-        assert_eq!(made.len(), 1, "{lines:?}");
+        assert_eq!(made.len(), 1, "{words:?}");
         let data = fs::metadata(&made[0]).unwrap();
-        assert_eq!((data.uid(), data.gid()), (NOBODY, NOBODY));
-        let mode = if lines[words.0][0] == "flows" { 0o644 } else { 0o600 };
-        assert_eq!(data.mode() & 0o777, mode, "{lines:?}");
+        assert_eq!((data.uid(), data.gid()), (NOBODY, NOBODY), "{words:?}, way {way}");
+        let mode = if words[0] == "flows" { 0o644 } else { 0o600 };
+        assert_eq!(data.mode() & 0o777, mode, "{words:?}");
     }
+}
+
+/// Whoever is root anyway is nobody to go back to, and a name that is nobody's is an error, not root.
+#[test]
+fn a_caller_who_is_root_or_unknown_is_not_gone_on_as() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, _) = scene();
+    let words = |to: &str| writers(&file, to)[0].clone();
+    for (at, (name, value)) in [("SUDO_UID", "0"), ("DOAS_USER", "root"), ("PKEXEC_UID", "0")].into_iter().enumerate() {
+        let out = scratch.file(&format!("out{at}"));
+        Ended::of(linerate(&words(&out)).env(name, value).output().unwrap()).good();
+        assert_eq!(fs::metadata(&out).unwrap().uid(), 0, "{name}");
+    }
+    let out = scratch.file("out");
+    let mut unknown = linerate(&words(&out));
+    unknown.env("DOAS_USER", "no-such-user");
+    Ended::of(unknown.output().unwrap()).with_status(1).says("DOAS_USER").says("no-such-user");
+    assert!(!Path::new(&out).exists());
 }
 
 /// Whoever owns a folder could put a link in the place of what is being made: nothing is to be handed over by its path.

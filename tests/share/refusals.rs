@@ -33,7 +33,9 @@ fn a_name_is_taken_while_its_writer_lives() {
     // What is in the way, and is no socket, stays.
     run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("is no socket");
     assert_eq!(records::read(&file), frames(0..10));
-    run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1).says("/nowhere/ring.sock");
+    let refused = run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1);
+    assert_eq!(refused.errors.matches("No such file").count(), 1, "{}", refused.errors);
+    refused.says("/nowhere/ring.sock");
 }
 
 /// Nobody holds the writer up unless it was told to bear that; the refusal says how.

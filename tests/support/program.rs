@@ -30,7 +30,10 @@ pub fn program() -> &'static Path {
 /// The program with these arguments, in an environment that a sudo of the tester does not change.
 pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(program());
-    command.args(arguments).env_remove("SUDO_UID").env_remove("SUDO_GID").stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null());
+    for name in ["SUDO_UID", "SUDO_GID", "DOAS_USER", "PKEXEC_UID"] {
+        command.env_remove(name);
+    }
     command
 }
 

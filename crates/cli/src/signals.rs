@@ -4,13 +4,15 @@
 //! signal to the program and to its group, sends it twice. A second request is told what is waited for, and a third one ends
 //! the program at once.
 //!
+//! SIGUSR1, by which dd(1) and others are asked how far they are, does nothing: its default would end the program.
+//!
 //! Until [`stop_on_signals`] is called a signal ends the program as usual. That is what should happen while ports are opened,
 //! neighbours asked, readers of a FIFO awaited: there is nothing yet that could be lost.
 
 use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_engine::Stop;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
 use std::io::{PipeReader, Read};
@@ -22,6 +24,12 @@ use std::time::{Duration, Instant};
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 /// And so soon after the second.
 const ONE_REPEAT: Duration = Duration::from_millis(100);
+
+/// Bears SIGUSR1 from here on.
+pub fn bear_requests() {
+    // Where that cannot be it stays as it was.
+    let _ = flag::register(SIGUSR1, Arc::default());
+}
 
 /// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
 /// privileges gone.

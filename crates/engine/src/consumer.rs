@@ -75,8 +75,6 @@ pub struct Start {
     pub ports: usize,
     /// Where each lane belongs: its port, and which queue of that port it is.
     pub lanes: Vec<(usize, usize)>,
-    /// Whether there is no other consumer.
-    pub is_alone: bool,
     /// Ends the run when requested.
     pub stop: Stop,
     /// After how long the run ends.

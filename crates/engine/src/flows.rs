@@ -3,7 +3,8 @@
 //! One lane and one worker: each burst goes to the meter as its queue shows it, and nothing is copied. Several lanes are put in
 //! order first, since the packets of a flow may come over all of them. Several workers have a meter and a thread each and share
 //! nothing: this thread copies frames, as a rule their headers, into blocks, whole flows to one worker
-//! ([`Spread`](linerate_meter::Spread)). Beside other consumers a single worker has a thread of its own too.
+//! ([`Spread`](linerate_meter::Spread)). A single worker stays in this thread beside other consumers too: handing frames to another
+//! thread costs as much as metering them.
 //!
 //! `worker`: a meter at work; `dispatch`: all of them, and the block that is filled for each; `time`: how far
 //! time goes while no frame comes; `meters`: made before ports open.
@@ -173,10 +174,10 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
 
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         let Some(mut meters) = self.meters.take() else { return Ok(()) };
-        self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 && start.is_alone {
+        self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 {
             Work::InPlace(Box::new(worker::Metering::new(meters.meters.remove(0), &self.records, true)))
         } else {
-            Work::Dispatch(Box::new(Dispatch::new(meters, &self.records, !start.is_alone)?))
+            Work::Dispatch(Box::new(Dispatch::new(meters, &self.records)?))
         };
         Ok(())
     }

@@ -13,7 +13,7 @@
 //!
 //! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
-//! - `sender`: what all senders do; `outlets`: the queues they send into; `live`: watching a port that makes frames itself.
+//! - `sender`: what all senders do; `tx_queues`: the queues they send into; `live`: watching a port that makes frames itself.
 //!
 //! Both:
 //!
@@ -115,12 +115,12 @@ pub mod died;
 pub mod flows;
 pub mod forward;
 mod live;
-mod outlets;
 pub mod receive;
 pub mod replay;
 pub mod select;
 mod sender;
 pub mod streams;
+mod tx_queues;
 mod worker;
 
 pub use answer::{Answering, AnsweringReport, Unresolved};

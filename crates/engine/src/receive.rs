@@ -154,8 +154,7 @@ impl Receiver {
             lanes.keep(Pick::MAX_LANES);
         }
         let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
-        let is_alone = consumers.len() == 1;
-        let start = Start { ports: count, lanes: lanes.places(), is_alone, stop: stop.clone(), duration };
+        let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
         for consumer in consumers.iter_mut() {
             let began = survive(|| consumer.begin(&start)).unwrap_or_else(|died| Err(died.into()));
             failure = failure.or(began.err());

@@ -49,7 +49,7 @@ impl Selection {
 pub(crate) struct Selector {
     selection: Selection,
     /// Of each interface: what its frames have to pass, and begin with.
-    interfaces: Vec<(Judge, Option<Link>)>,
+    interfaces: Vec<(Filtering, Option<Link>)>,
     /// The filter as compiled for each link type so far.
     filters: Vec<(u16, Arc<Filter>)>,
     dedup: Option<Dedup>,
@@ -65,7 +65,7 @@ pub(crate) struct Selector {
 }
 
 /// What frames of an interface have to pass.
-enum Judge {
+enum Filtering {
     All,
     /// Compiled for the link type of the interface.
     Matching(Arc<Filter>),
@@ -115,14 +115,14 @@ impl Selector {
     /// Gets ready for frames of one more interface. After an error none of them is selected.
     fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
         let filter = self.selection.filter.clone();
-        let (judge, result) = match filter.as_str() {
-            "" => (Judge::All, Ok(())),
+        let (filtering, result) = match filter.as_str() {
+            "" => (Filtering::All, Ok(())),
             text => match self.filter_for(text, interface.link.0) {
-                Ok(filter) => (Judge::Matching(filter), Ok(())),
-                Err(error) => (Judge::None, Err(error)),
+                Ok(filter) => (Filtering::Matching(filter), Ok(())),
+                Err(error) => (Filtering::None, Err(error)),
             },
         };
-        self.interfaces.push((judge, Link::from_linktype(interface.link.0)));
+        self.interfaces.push((filtering, Link::from_linktype(interface.link.0)));
         result
     }
 
@@ -158,17 +158,17 @@ impl Selector {
         all
     }
 
-    /// Judges a frame: `None` if it is not wanted, else how many bytes of it to keep and its flags.
-    /// `judged` says that the backend has applied the filter already.
+    /// Decides on a frame: `None` if it is not wanted, else how many bytes of it to keep and its flags.
+    /// `is_filtered` says that the backend has applied the filter already.
     #[inline]
-    pub fn select(&mut self, desc: &Desc, frame: &[u8], judged: bool) -> Option<(usize, Flags)> {
+    pub fn select(&mut self, desc: &Desc, frame: &[u8], is_filtered: bool) -> Option<(usize, Flags)> {
         self.received += 1;
-        let (judge, link) = &self.interfaces[usize::from(desc.interface)];
-        let wanted = match judge {
-            Judge::All => true,
-            Judge::Matching(_) if judged && !desc.flags.contains(Flags::VLAN_RESTORED) => true,
-            Judge::Matching(filter) => filter.matches(frame, desc.wire),
-            Judge::None => false,
+        let (filtering, link) = &self.interfaces[usize::from(desc.interface)];
+        let wanted = match filtering {
+            Filtering::All => true,
+            Filtering::Matching(_) if is_filtered && !desc.flags.contains(Flags::VLAN_RESTORED) => true,
+            Filtering::Matching(filter) => filter.matches(frame, desc.wire),
+            Filtering::None => false,
         };
         if !wanted {
             self.filtered += 1;

@@ -4,7 +4,7 @@
 use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
-use crate::outlets::Outlets;
+use crate::tx_queues::TxQueues;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_generate::Delays;
 use linerate_port::{LiveControl, PortError, Sent, TxPort};
@@ -79,7 +79,7 @@ impl Limits {
 
 /// One thread that sends.
 pub(crate) struct Sender {
-    outlets: Outlets,
+    queues: TxQueues,
     limits: Limits,
     time: Time,
     started: Instant,
@@ -110,7 +110,7 @@ impl Sender {
     fn with(ports: Vec<TxPort>, limits: Limits, clock: Box<dyn Clock>) -> Self {
         Sender {
             time: Time::new(clock),
-            outlets: Outlets::new(ports),
+            queues: TxQueues::new(ports),
             limits,
             started: Instant::now(),
             timing: Timing::default(),
@@ -136,7 +136,7 @@ impl Sender {
         let mut result = Ok(true);
         while matches!(result, Ok(true)) && !self.is_over() {
             result = step(self, source).or_else(|error| {
-                put_off(source, self.bear(error)?);
+                put_off(source, self.wait_until_up(error)?);
                 Ok(true)
             });
         }
@@ -149,15 +149,22 @@ impl Sender {
     /// several times a second.
     pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
+        let mut before = Sent::default();
         loop {
-            let Sender { outlets, limits, started, shown, .. } = self;
+            let Sender { queues, limits, started, shown, .. } = self;
             let show = |sent| {
                 show(&limits.progress, shown, sent);
                 look();
             };
-            match live::run(outlets.queue(0), control, || limits.are_reached(*started), show) {
+            match live::run(queues.queue(0), control, || limits.are_reached(*started), show) {
                 Err(PortError::Down { .. }) if self.is_over() => return Ok(()),
-                Err(error) => self.bear(error).map(|_| ())?,
+                Err(error) => {
+                    // Whoever has sent since was up.
+                    let sent = self.queues.sent();
+                    self.down &= sent == before;
+                    before = sent;
+                    self.wait_until_up(error)?;
+                }
                 Ok(()) => return Ok(()),
             }
         }
@@ -181,10 +188,10 @@ impl Sender {
     }
 
     /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it.
-    pub fn send(&mut self, outlet: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
-        let done = self.outlets.send(outlet, burst)?;
+    pub fn send(&mut self, queue: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
+        let done = self.queues.send(queue, burst)?;
         if done == 0 {
-            self.give_up_if_stuck(outlet)?;
+            self.give_up_if_stuck(queue)?;
             self.nap(now)?;
             return Ok(0);
         }
@@ -224,16 +231,16 @@ impl Sender {
     pub fn finish(self, truncated: u64) -> Account {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
-        self.outlets.counters(&mut ledger);
+        self.queues.counters(&mut ledger);
         for (count, frames) in
             [(Count::SendReceived, truncated), (Count::SendTruncated, truncated), (Count::SendLinkDown, self.downs)]
         {
             if frames > 0 {
-                ledger.account(Stage::Send, self.outlets.name(0)).add(count, frames);
+                ledger.account(Stage::Send, self.queues.name(0)).add(count, frames);
             }
         }
         self.limits.progress.lost.fetch_add(ledger.lost(), Ordering::Relaxed);
-        let ports = self.outlets.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
+        let ports = self.queues.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
         Account { ledger, ports, elapsed, timing: self.timing }
     }
 
@@ -255,15 +262,15 @@ impl Sender {
 
     /// Gets what was taken on its way; false while some of it still is not.
     fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
-        let flushed = self.outlets.flush(now);
+        let flushed = self.queues.flush(now);
         self.flushed = now;
-        show(&self.limits.progress, &mut self.shown, self.outlets.sent());
+        show(&self.limits.progress, &mut self.shown, self.queues.sent());
         flushed
     }
 
     /// Waits where a port that has sent is down: it may come back. Says for how long.
-    fn bear(&mut self, error: PortError) -> Result<Duration, PortError> {
-        if !matches!(error, PortError::Down { .. }) || self.outlets.sent().frames == 0 {
+    fn wait_until_up(&mut self, error: PortError) -> Result<Duration, PortError> {
+        if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 {
             return Err(error);
         }
         self.downs += u64::from(!self.down);
@@ -273,13 +280,13 @@ impl Sender {
         Ok(before.elapsed())
     }
 
-    fn give_up_if_stuck(&mut self, outlet: usize) -> Result<(), PortError> {
+    fn give_up_if_stuck(&mut self, queue: usize) -> Result<(), PortError> {
         let since = *self.stuck.get_or_insert_with(Instant::now);
         if since.elapsed() < STUCK_LIMIT || self.limits.stop.is_requested() {
             return Ok(());
         }
         let reason = format!("took no frame for {} s: nobody takes them at the other end", STUCK_LIMIT.as_secs());
-        Err(PortError::broken(self.outlets.name(outlet), reason))
+        Err(PortError::broken(self.queues.name(queue), reason))
     }
 }
 

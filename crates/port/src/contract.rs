@@ -175,15 +175,7 @@ pub enum PortError {
         /// Which port.
         port: String,
     },
-    /// The port has gone for good, in order: the interface was removed, the other end closed.
-    #[error("{port}: {reason}")]
-    Ended {
-        /// Which port.
-        port: String,
-        /// What happened.
-        reason: String,
-    },
-    /// The port failed or could not be opened.
+    /// The port failed or could not be opened. An end in order is none: [`Horizon::Ended`] says it.
     #[error("{port}: {reason}")]
     Broken {
         /// Which port.
@@ -213,6 +205,11 @@ impl PortError {
     /// A [`PortError::Broken`].
     pub fn broken(port: impl Into<String>, reason: impl Into<String>) -> Self {
         PortError::Broken { port: port.into(), reason: reason.into() }
+    }
+
+    /// The interface is gone: nobody asked for that end.
+    pub fn removed(port: impl Into<String>) -> Self {
+        PortError::broken(port, "the interface was removed")
     }
 
     /// A [`PortError::Wrong`].

@@ -42,18 +42,18 @@ pub enum Error {
         reason: String,
     },
     /// A system call failed.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {reason}")]
     System {
         /// What was being done.
         doing: String,
-        /// The system's answer.
-        source: io::Error,
+        /// The system's answer; not the source of this error, or chains of errors would say it twice.
+        reason: io::Error,
     },
 }
 
 impl Error {
     /// A [`Error::System`].
-    pub(crate) fn system(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Error::System { doing: doing.into(), source: source.into() }
+    pub(crate) fn system(doing: impl Into<String>, reason: impl Into<io::Error>) -> Self {
+        Error::System { doing: doing.into(), reason: reason.into() }
     }
 }

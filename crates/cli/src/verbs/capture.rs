@@ -20,8 +20,9 @@ use crate::view::live::Live;
 use crate::view::terminal::{show_document, shown, tell, tell_document};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
-use linerate_engine::{Capture, Captured, Consumer, Progress, Received, Selection, Stop};
+use linerate_engine::{Capture, Captured, Consumer, Progress, ReceiveError, Received, Selection, Stop};
 use linerate_record::{Format, Output, Writer};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// Options of `linerate capture`.
@@ -131,8 +132,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut consumers: Vec<&mut dyn Consumer> = Vec::new();
     consumers.extend(capture.as_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
-    let run = args.receive.run(inputs, ports, stop).run(&mut consumers);
+    let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
     drop(live);
+    // Who read it has what was wanted, as of all that is printed.
+    run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&run);
     args.conclude(&asked, &run, capture.map(Capture::done).as_ref(), &beside)?;
     let exit = args.receive.conclude(&run);
@@ -215,4 +218,8 @@ impl Args {
         }
         Ok(())
     }
+}
+
+fn has_no_reader(failure: &ReceiveError) -> bool {
+    matches!(failure, ReceiveError::Sink(error) if error.reason.kind() == ErrorKind::BrokenPipe)
 }

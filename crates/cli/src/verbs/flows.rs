@@ -2,6 +2,7 @@
 
 mod heaviest;
 mod json;
+mod memory;
 mod options;
 mod out;
 mod output;
@@ -66,11 +67,11 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = args.input.check()?;
     let usual = if args.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
-    let config = args.meter.config(usual)?;
+    let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
     args.check_place(&inputs.specs)?;
     let is_silent = args.quiet || args.json || args.write == "-";
-    let meters = args.meter.meters(&config, args.quiet)?;
+    let meters = args.meter.meters(&mut config, args.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
     identity.assume()?;

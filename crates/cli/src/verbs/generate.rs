@@ -26,14 +26,14 @@ Examples:
   linerate generate --to eth1 -k 'ip(dst=10.0.0.1..10.0.255.255)/udp(dport=53)' --size imix --rate 50%
   linerate generate --to eth1 --check eth2 --streams mix.toml --seconds 60     did every frame come? (docs/streams.md)
   linerate generate --to xdp-live:eth1 --check xdp:eth2 -k 'udp(sport=random(1024..65535))' --rate top --seconds 10
-  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp(flags=S)' --count 100;  --dry-run 3 shows them decoded
+  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp(flags=S)' --frames 100;  --dry-run 3 shows them decoded
   linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
   linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
   linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
   linerate generate --to eth1 --replay trace.pcap --loops 0 --shift-ips 256 --loop-delay 10ms
   linerate generate --to eth1 --replay trace.pcap --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
   linerate generate --to xdp:eth1 --to-server xdp:eth2 --split-by first-packet --replay trace.pcap
-  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --count 1000000
+  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --frames 1000000
   linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000
   linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer   through a router
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help

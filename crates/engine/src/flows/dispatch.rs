@@ -58,14 +58,14 @@ struct Queue<R: Records + Send + 'static> {
 }
 
 impl<R: Records + Send + 'static> Dispatch<R> {
-    /// A worker for each meter; in a thread of its own if there are several, or this thread has other work to do.
+    /// A worker for each meter; in a thread of its own if there are several.
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn new(meters: Meters, records: &Shared<R>, is_apart: bool) -> Result<Self, ReceiveError> {
+    pub fn new(meters: Meters, records: &Shared<R>) -> Result<Self, ReceiveError> {
         let Meters { config, meters } = meters;
         let spread = Spread::new(&config, meters.len());
-        let is_apart = is_apart || meters.len() > 1;
+        let is_apart = meters.len() > 1;
         let start = |mut meter: linerate_meter::Meter| {
             // It is told what time it is.
             meter.follow();

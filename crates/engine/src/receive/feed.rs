@@ -45,14 +45,14 @@ impl Source {
 
     /// The horizon that others go by where the lane says `horizon`; and what is to be said, behind the lane's name.
     #[inline]
-    pub fn judge(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
+    pub fn bound(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
         match (self.patience, horizon) {
-            (Some(patience), Horizon::At(time)) if present.is_live => self.bear(patience, time, present),
+            (Some(patience), Horizon::At(time)) if present.is_live => self.bound_others(patience, time, present),
             _ => (horizon, None),
         }
     }
 
-    fn bear(&mut self, patience: Duration, time: Nanos, present: Present) -> (Horizon, Option<String>) {
+    fn bound_others(&mut self, patience: Duration, time: Nanos, present: Present) -> (Horizon, Option<String>) {
         let Present { now, above, settled, .. } = present;
         let (floor, top) = (now.before(patience), Nanos(now.0.saturating_add(above)));
         let was_behind = self.is_behind;
@@ -87,10 +87,10 @@ mod tests {
     const MS: u64 = 1_000_000;
     const START: u64 = 1_700_000_000_000 * MS;
 
-    fn judge(source: &mut Source, time: u64, now: u64, settled: u64) -> (Horizon, Option<String>) {
+    fn of(source: &mut Source, time: u64, now: u64, settled: u64) -> (Horizon, Option<String>) {
         let present =
             Present { now: Nanos(now), above: 10 * MS, settled: Duration::from_nanos(settled), is_live: true };
-        source.judge(Horizon::At(Nanos(time)), present)
+        source.bound(Horizon::At(Nanos(time)), present)
     }
 
     #[test]
@@ -99,12 +99,12 @@ mod tests {
         let mut source = Source::new(others);
         let at = |time| Horizon::At(Nanos(time));
         let settled = 1000 * MS;
-        assert_eq!(judge(&mut source, START, START + 50 * MS, settled), (at(START), None));
-        let (bound, said) = judge(&mut source, START, START + 51 * MS, settled);
+        assert_eq!(of(&mut source, START, START + 50 * MS, settled), (at(START), None));
+        let (bound, said) = of(&mut source, START, START + 51 * MS, settled);
         assert_eq!(bound, at(START + 61 * MS));
         assert!(said.unwrap().starts_with("more than 50 ms behind"));
-        assert_eq!(judge(&mut source, START, START + 52 * MS, settled).1, None, "said once");
-        let (bound, said) = judge(&mut source, START + 30 * MS, START + 60 * MS, settled);
+        assert_eq!(of(&mut source, START, START + 52 * MS, settled).1, None, "said once");
+        let (bound, said) = of(&mut source, START + 30 * MS, START + 60 * MS, settled);
         assert_eq!(bound, at(START + 30 * MS));
         assert!(said.unwrap().starts_with("with the clock again"));
         assert_eq!(source.stalls(), 1);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_is_said_is_bounded_and_what_is_counted_is_not() {
         let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
-        let said = (0..200).filter(|round| judge(&mut source, START, START + round % 2 * 60 * MS, START).1.is_some());
+        let said = (0..200).filter(|round| of(&mut source, START, START + round % 2 * 60 * MS, START).1.is_some());
         assert_eq!((said.count(), source.stalls()), (20, 100));
     }
 
@@ -121,18 +121,18 @@ mod tests {
     fn promises_of_another_time_hold_up_nobody_for_longer() {
         let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
         // Right behind a step forward, then above the clock that went back.
-        assert_eq!(judge(&mut source, 5, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
-        assert_eq!(judge(&mut source, START + 11 * MS, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
-        assert_eq!(judge(&mut source, START + 9 * MS, START, 0), (Horizon::At(Nanos(START + 9 * MS)), None));
+        assert_eq!(of(&mut source, 5, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
+        assert_eq!(of(&mut source, START + 11 * MS, START, 0), (Horizon::At(Nanos(START - 50 * MS)), None));
+        assert_eq!(of(&mut source, START + 9 * MS, START, 0), (Horizon::At(Nanos(START + 9 * MS)), None));
     }
 
     #[test]
     fn files_and_lanes_among_themselves_keep_their_promises() {
         for mut source in [Source::new(Feed::Stored), Source::new(Feed::Clock)] {
-            assert_eq!(judge(&mut source, 5, START, START), (Horizon::At(Nanos(5)), None));
+            assert_eq!(of(&mut source, 5, START, START), (Horizon::At(Nanos(5)), None));
         }
         let mut source = Source::new(Feed::Others { patience: Duration::from_millis(50) });
         let present = Present { now: Nanos(START), above: 0, settled: Duration::MAX, is_live: false };
-        assert_eq!(source.judge(Horizon::At(Nanos(5)), present), (Horizon::At(Nanos(5)), None));
+        assert_eq!(source.bound(Horizon::At(Nanos(5)), present), (Horizon::At(Nanos(5)), None));
     }
 }

@@ -230,7 +230,7 @@ impl Lane {
                         *time = time.shifted(self.offset);
                     }
                 }
-                let (horizon, said) = self.source.judge(head.horizon, present);
+                let (horizon, said) = self.source.bound(head.horizon, present);
                 head.horizon = horizon;
                 let came_back = self.state == State::Down && !head.burst.is_empty();
                 if came_back {

@@ -13,8 +13,8 @@ const LEAST: usize = RECORD_HEADER + 60;
 /// Frames that are ready to be sent.
 pub(super) struct Batch {
     pub block: Block,
-    /// By which outlet each leaves; empty where there is one outlet.
-    pub outlets: Vec<u16>,
+    /// By which queue each leaves; empty where there is one queue.
+    pub queues: Vec<u16>,
     /// The last one of a pass over the recording.
     pub ends_pass: bool,
     pub tally: Tally,
@@ -32,12 +32,12 @@ pub(super) struct Tally {
 impl Batch {
     pub fn new() -> Self {
         let block = Block::new(BATCH_BYTES, BATCH_BYTES / LEAST);
-        Batch { block, outlets: Vec::new(), ends_pass: false, tally: Tally::default() }
+        Batch { block, queues: Vec::new(), ends_pass: false, tally: Tally::default() }
     }
 
     pub fn clear(&mut self) {
         self.block.clear();
-        self.outlets.clear();
+        self.queues.clear();
         (self.ends_pass, self.tally) = (false, Tally::default());
     }
 
@@ -52,8 +52,8 @@ impl Batch {
         frames.bytes() + (frames.len() * (RECORD_HEADER + size_of::<Desc>())) as u64
     }
 
-    pub fn outlet(&self, index: usize) -> usize {
-        self.outlets.get(index).copied().unwrap_or(0).into()
+    pub fn queue(&self, index: usize) -> usize {
+        self.queues.get(index).copied().unwrap_or(0).into()
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Prepare {
     pad: bool,
     rewriter: Option<Rewriter>,
     sides: Option<Sides>,
-    /// How many queues each port has; outlets count through all of them.
+    /// How many queues each port has; queues count through all of them.
     queues: Vec<u16>,
     /// The frame at hand.
     frame: Vec<u8>,
@@ -133,13 +133,13 @@ impl Prepare {
         }
         batch.tally.padded += u64::from(padded);
         if self.queues.iter().sum::<u16>() > 1 {
-            batch.outlets.push(self.outlet(recorded));
+            batch.queues.push(self.queue(recorded));
         }
         true
     }
 
     /// The port by the side that sent the frame, the queue of the port by its flow, so that each stays in order.
-    fn outlet(&mut self, recorded: &[u8]) -> u16 {
+    fn queue(&mut self, recorded: &[u8]) -> u16 {
         let side = self.sides.as_mut().map_or(Side::Client, |sides| sides.side(recorded));
         let (first, queues) = match (side, &self.queues[..]) {
             (Side::Server, [clients, servers]) => (*clients, *servers),

@@ -113,13 +113,13 @@ impl Session {
         if due > now {
             return sender.wait(due, now).map(|()| true);
         }
-        let outlet = batch.outlet(self.at);
+        let queue = batch.queue(self.at);
         let is_top = self.pacing == Pacing::Fixed(Rate::Top);
         let mut ahead = self.schedule.clone();
         self.dues.clear();
         for (index, desc) in descs.iter().enumerate().take(if is_top { TOP_RUN } else { LATE_RUN }) {
             let due = if is_top { due } else { ahead.due_at(desc, now) };
-            if due > now || batch.outlet(self.at + index) != outlet {
+            if due > now || batch.queue(self.at + index) != queue {
                 break;
             }
             self.dues.push(due);
@@ -127,8 +127,8 @@ impl Session {
         }
         let burst = batch.block.burst().slice(self.at..self.at + self.dues.len());
         let done = match &mut self.at_once {
-            Some(time) => time.send(sender, outlet, burst, due)?,
-            None => sender.send(outlet, burst, now)?,
+            Some(time) => time.send(sender, queue, burst, due)?,
+            None => sender.send(queue, burst, now)?,
         };
         self.schedule.advance(&descs[..done]);
         self.at += done;
@@ -195,13 +195,13 @@ impl AtOnce {
     }
 
     /// Sends frames of which the first is due at `due`, alone where frames get times anew.
-    fn send(&mut self, sender: &mut Sender, outlet: usize, burst: Burst<'_>, due: Nanos) -> Result<usize, PortError> {
+    fn send(&mut self, sender: &mut Sender, queue: usize, burst: Burst<'_>, due: Nanos) -> Result<usize, PortError> {
         let done = if self.restamp {
             let one = burst.slice(0..1);
             let offset = due.0.wrapping_sub(one.descs()[0].time.0) as i64;
-            sender.send(outlet, one.shifted(offset, &mut self.restamped), self.now)?
+            sender.send(queue, one.shifted(offset, &mut self.restamped), self.now)?
         } else {
-            sender.send(outlet, burst, self.now)?
+            sender.send(queue, burst, self.now)?
         };
         if done == 0 {
             self.now = self.now.after(FULL_STEP);

@@ -81,7 +81,7 @@ impl Dedup {
         if others.iter().any(|one| one.newest.abs_diff(time.0) <= self.far && one.has(digest, time.0, window)) {
             return true;
         }
-        if let Some(is_duplicate) = first[0].judge(digest, time.0, window) {
+        if let Some(is_duplicate) = first[0].compare(digest, time.0, window) {
             return is_duplicate;
         }
         if self.stretches.iter().map(|one| one.order.len()).sum::<usize>() > self.most {
@@ -127,7 +127,7 @@ impl Stretch {
     }
 
     /// Whether a frame is a duplicate of one that is remembered; `None` if it is now kept.
-    fn judge(&mut self, digest: Digest, time: u64, window: u64) -> Option<bool> {
+    fn compare(&mut self, digest: Digest, time: u64, window: u64) -> Option<bool> {
         self.newest = self.newest.max(time);
         while let Some((kept, _)) = self.order.front()
             && self.newest - kept > window

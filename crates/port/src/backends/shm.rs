@@ -14,7 +14,7 @@ pub use send::open_tx;
 use crate::contract::{Feed, Head, PortError, RxPort, RxQueue};
 use crate::{RxOptions, Spec};
 use linerate_burst::{Count, Horizon, Ledger, Nanos, Stage};
-use linerate_share::{Attach, End, Reader};
+use linerate_share::{Attach, End, Error, Reader};
 use std::os::fd::BorrowedFd;
 
 /// Frames shown at a time.
@@ -41,7 +41,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     }
     let quota = u32::try_from(spec.number("slots", 0)?).unwrap_or(u32::MAX);
     let attach = Attach { lossless, quota, trust, name: "linerate".into(), ..Attach::default() };
-    let reader = attach.to(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
+    let reader = attach.to(&spec.target).map_err(|error| refused(&name, error))?;
     let notes = vec![format!(
         "attached to pid {}, {}",
         reader.writer(),
@@ -57,6 +57,14 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
         offset_ns: 0,
         notes,
     })
+}
+
+/// Why there is no ring: what was asked for cannot be, or something is in the way.
+fn refused(name: &str, error: Error) -> PortError {
+    match error {
+        Error::Invalid(reason) => PortError::wrong(name, reason),
+        error => PortError::broken(name, error.to_string()),
+    }
 }
 
 struct ShmRx {

@@ -44,7 +44,8 @@ use crate::inventory::{ETHERNET_HARDWARE, Found, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::options::{RxOptions, TxOptions};
-use std::io;
+use rustix::thread::{CapabilitySet, capabilities};
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 const OPTIONS: &[&str] = &["netns"];
@@ -54,10 +55,11 @@ pub fn on_interface(found: &Found) -> Result<(), String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
+    let lacking = lacking();
+    if !lacking.is_empty() {
+        return Err(format!("needs {} (run as root)", lacking.join(", ")));
+    }
     match Map::new(MapKind::Devmap, 4, 1) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            Err("needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN (run as root)".into())
-        }
         Err(error) => Err(error.to_string()),
         Ok(_) if found.name == "lo" => Err("lo has no driver that takes XDP frames".into()),
         Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
@@ -109,12 +111,30 @@ fn subject(spec: &Spec) -> String {
 }
 
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
-    let advice = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            "; sending by the kernel needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or \
-             with sudo"
+    // The kernel refuses this or that call, or its verifier an instruction.
+    let is_refused = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput);
+    let reason = match lacking() {
+        lacking if is_refused && !lacking.is_empty() => {
+            format!("sending by the kernel needs {} too: run as root or with sudo", lacking.join(", "))
         }
-        _ => "",
+        _ if error.kind() == ErrorKind::PermissionDenied => {
+            format!("{error}; sending by the kernel needs the rights of the machine's root, not of a container's")
+        }
+        _ => error.to_string(),
     };
-    PortError::broken(spec.to_string(), format!("{error}{advice}"))
+    PortError::broken(spec.to_string(), reason)
+}
+
+/// What this process would need, and has not; CAP_SYS_ADMIN stands for the first two too (capabilities(7)).
+fn lacking() -> Vec<&'static str> {
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let is_held = |set| held.contains(set);
+    let of_admin = is_held(CapabilitySet::SYS_ADMIN);
+    let needed = [
+        ("CAP_BPF", of_admin || is_held(CapabilitySet::BPF)),
+        ("CAP_PERFMON", of_admin || is_held(CapabilitySet::PERFMON)),
+        ("CAP_NET_ADMIN", is_held(CapabilitySet::NET_ADMIN)),
+        ("CAP_SYS_ADMIN", of_admin),
+    ];
+    needed.into_iter().filter(|(_, is_held)| !is_held).map(|(name, _)| name).collect()
 }

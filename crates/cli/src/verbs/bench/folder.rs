@@ -46,3 +46,28 @@ impl Drop for Folder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names can be guessed: a stranger may have made the folder, or a link to somewhere else, first.
+    #[test]
+    fn what_is_there_already_is_neither_used_nor_removed() {
+        let bench = "strangers";
+        let [memory, disk] = [Path::new("/dev/shm").join(name(bench)), std::env::temp_dir().join(name(bench))];
+        let target = std::env::temp_dir().join(name("target"));
+        std::fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &memory).unwrap();
+        let folder = Folder::new(bench).unwrap();
+        assert_eq!(folder.path(), disk);
+        std::fs::write(folder.file("x"), "ours").unwrap();
+        let refused = Folder::new(bench).map(|folder| folder.path().to_owned()).unwrap_err();
+        assert!(format!("{refused:#}").contains(&disk.display().to_string()), "{refused:#}");
+        drop(folder);
+        assert!(!disk.exists() && memory.is_symlink());
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+        std::fs::remove_file(memory).unwrap();
+        std::fs::remove_dir(target).unwrap();
+    }
+}

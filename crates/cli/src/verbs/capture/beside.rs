@@ -63,8 +63,8 @@ impl<'a> Beside<'a> {
             return Err(usage("options of flows need --flows FILE|DIR/, or see linerate flows"));
         }
         let usual = if args.flows.as_deref().is_some_and(is_zeek) { Level::Tcp } else { Level::Counters };
-        let config = args.meter.config(usual)?;
-        let meters = args.flows.is_some().then(|| args.meter.meters(&config, is_quiet)).transpose()?;
+        let mut config = args.meter.config(usual)?;
+        let meters = args.flows.is_some().then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
         Ok(Beside { args, meters, place: None, metering: None, counting: None })
     }
 

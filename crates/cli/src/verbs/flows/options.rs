@@ -1,6 +1,7 @@
 //! Options that say how flows are metered, of every verb that can.
 
 use super::super::inputs::span;
+use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
 use crate::view::rates::grouped;
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 const ROTATE: f64 = 60.0;
 const FIRST_PACKETS: u8 = 30;
-const MAX_FLOWS: usize = 1 << 20;
 
 /// How flows are metered, and how often records are written.
 #[derive(Debug, clap::Args)]
@@ -33,9 +33,10 @@ pub struct MeterArgs {
     /// Seconds after which a flow that goes on is recorded, and begins anew, written like those of --idle (default: 1800)
     #[arg(long, value_name = "S|PROTOCOL=S,...")]
     active: Option<String>,
-    /// The most flows at a time, of all workers together; beyond them the quietest give way
-    #[arg(long, value_name = "N", default_value_t = MAX_FLOWS)]
-    max_flows: usize,
+    /// The most flows at a time, of all workers together; beyond them the quietest give way [default: 1048576, or as many as
+    /// there is room for under ulimit -v]
+    #[arg(long, value_name = "N")]
+    max_flows: Option<usize>,
     /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -93,7 +94,7 @@ impl MeterArgs {
     pub fn is_given(&self) -> bool {
         let MeterArgs { rotate, level, first_packets, idle, active, max_flows, workers, id_seed, .. } = self;
         let MeterArgs { vlans, macs, tunnels, checksums, .. } = self;
-        let numbers = (*rotate, *first_packets, *max_flows, *workers) != (ROTATE, FIRST_PACKETS, MAX_FLOWS, 1);
+        let numbers = (*rotate, *first_packets, *workers) != (ROTATE, FIRST_PACKETS, 1) || max_flows.is_some();
         let texts = idle.is_some() || active.is_some() || id_seed.is_some() || level.is_some();
         numbers || texts || *vlans || *macs || *checksums || *tunnels != Which::Both
     }
@@ -109,11 +110,14 @@ impl MeterArgs {
     }
 
     /// The meters, where this machine has room for them; made before ports open, as it may take seconds.
-    pub fn meters(&self, config: &Config, is_quiet: bool) -> anyhow::Result<Meters> {
+    pub fn meters(&self, config: &mut Config, is_quiet: bool) -> anyhow::Result<Meters> {
+        let bounded = if self.max_flows.is_none() { bound(config, self.workers) } else { None };
+        if let Some(note) = bounded.filter(|_| !is_quiet) {
+            fail(note);
+        }
         let most = Meters::most_bytes_of(config, self.workers);
         if let Some(free) = check_memory(config, most)?.filter(|_| !is_quiet) {
-            let (most, free) = (grouped(mebibytes(most)), grouped(free >> 20));
-            fail(format_args!("flows may take up to {most} MiB, and {free} MiB are free: --max-flows bounds them"));
+            warn_of_memory(most, free);
         }
         Ok(Meters::new(config, self.workers))
     }
@@ -140,11 +144,12 @@ impl MeterArgs {
             return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
         }
         let most = Config::MOST_FLOWS * self.workers;
-        if self.max_flows == 0 || self.max_flows > most {
+        let max_flows = self.max_flows.unwrap_or(Config::default().max_flows);
+        if max_flows == 0 || max_flows > most {
             return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
         }
         let mut config = Config {
-            max_flows: self.max_flows,
+            max_flows,
             level: self.level.unwrap_or(usual).into(),
             packets: self.first_packets.into(),
             vlans: self.vlans,
@@ -172,25 +177,4 @@ impl MeterArgs {
 /// The standard library's own keys, which it asks the system for.
 fn secret() -> [u64; 2] {
     [1, 2].map(|number| RandomState::new().hash_one(number))
-}
-
-/// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
-fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
-    let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
-    match free {
-        Some(free) if wanted > free => Err(usage(format!(
-            "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
-            grouped(config.max_flows as u64),
-            grouped(wanted >> 20),
-            grouped(free >> 20)
-        ))),
-        free => Ok(free.filter(|free| *free < most as u64)),
-    }
-}
-
-fn mebibytes(bytes: usize) -> u64 {
-    bytes.div_ceil(1 << 20) as u64
 }

@@ -12,6 +12,7 @@ use linerate_generate::{Rate, Wrong, file};
 use linerate_port::backends::pcap::Recording;
 use linerate_port::inventory::Found;
 use linerate_wire::{Link, MacAddr};
+use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["streams", "replay"])]
     size: Option<String>,
     /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --seconds is given]
-    #[arg(short = 'c', long, value_name = "N", conflicts_with_all = ["streams", "replay"])]
+    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N", conflicts_with_all = ["streams", "replay"])]
     count: Option<u64>,
     /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
     #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with_all = ["streams", "replay", "poisson"])]
@@ -213,6 +214,10 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
         }
         queue.consume(frames as usize);
         passed += frames;
+        if let Some(wake) = queue.wake().filter(|_| frames == 0 && !queue.is_at_work()) {
+            // The writer of a pipe takes its time. A signal ends the program, as nothing is open yet.
+            let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None);
+        }
     }
 }
 

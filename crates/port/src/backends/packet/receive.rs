@@ -154,8 +154,7 @@ impl RxQueue for PacketRx {
         }
         if self.removed && horizon == Horizon::Ended && self.blocks.descs().is_empty() {
             self.removed = false;
-            let reason = "the interface was removed".into();
-            return Err(PortError::Ended { port: self.subject.clone(), reason });
+            return Err(PortError::removed(&self.subject));
         }
         Ok(Head { burst: self.blocks.shown(), horizon, interfaces: &self.interfaces })
     }

@@ -52,12 +52,7 @@ impl PacketTx {
             Some(libc::EMSGSIZE) => self.counts.too_long += 1,
             Some(libc::EINVAL | libc::EFAULT | libc::EIO) => self.counts.refused += 1,
             Some(libc::ENETDOWN) => return Err(PortError::Down { port: self.subject.clone() }),
-            Some(libc::ENXIO | libc::ENODEV) => {
-                return Err(PortError::Ended {
-                    port: self.subject.clone(),
-                    reason: "the interface was removed".into(),
-                });
-            }
+            Some(libc::ENXIO | libc::ENODEV) => return Err(PortError::removed(&self.subject)),
             _ => return Err(PortError::broken(&self.subject, format!("sending failed: {error}"))),
         }
         Ok(Refusal::Dropped)

@@ -3,6 +3,7 @@
 //! One thread does it all. Readers are let in when the sender flushes, which it does every millisecond and while it waits;
 //! the door is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
 
+use super::refused;
 use crate::contract::{PortError, Sent, TxPort, TxQueue};
 use crate::{Spec, TxOptions};
 use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
@@ -25,25 +26,25 @@ pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let lossless = match spec.option("lossless") {
         None | Some("no") => false,
         Some("yes") => true,
-        Some(other) => return Err(PortError::broken(&name, format!("lossless={other}: it is yes or no"))),
+        Some(other) => return Err(PortError::wrong(&name, format!("lossless={other}: it is yes or no"))),
     };
     let patience = spec.option("patience").unwrap_or("1");
     let span = patience.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let no_span = || PortError::broken(&name, format!("patience={patience}: it is a number of seconds"));
+    let no_span = || PortError::wrong(&name, format!("patience={patience}: it is a number of seconds"));
     let patience = span.ok_or_else(no_span)?;
     if spec.queues.is_some() || options.queues > 1 {
         return Err(PortError::wrong(&name, "a ring is written by one queue: leave @ and --threads out"));
     }
     let shape = Options::default();
     let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);
-    let broken = |error: linerate_share::Error| PortError::broken(&name, error.to_string());
+    let refused = |error| refused(&name, error);
     let users = options.owner.iter().map(|(user, _)| *user).collect();
     let access = Access { users, owner: options.owner, lossless, ..Access::default() };
     let options = Options { slots, ..shape };
-    let (mut writer, door) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(broken)?;
+    let (mut writer, door) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(refused)?;
     writer.set_patience(Some(patience));
     let interface = Interface::new(spec.target.clone(), LinkType::ETHERNET, StampSource::User);
-    writer.set_interfaces(&[interface]).map_err(broken)?;
+    writer.set_interfaces(&[interface]).map_err(refused)?;
     let queue = ShmTx {
         name: name.clone(),
         writer: Some(writer),

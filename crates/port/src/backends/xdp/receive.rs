@@ -164,8 +164,7 @@ impl RxQueue for XdpRx {
         }
         if self.removed && horizon == Horizon::Ended && self.frames.descs().is_empty() {
             self.removed = false;
-            let reason = "the interface was removed".into();
-            return Err(PortError::Ended { port: self.subject.clone(), reason });
+            return Err(PortError::removed(&self.subject));
         }
         Ok(Head { burst: self.frames.shown(), horizon, interfaces: &self.interfaces })
     }

@@ -171,7 +171,7 @@ impl XdpTx {
             Some(libc::ENETDOWN) => return Err(PortError::Down { port }),
             Some(libc::ENXIO | libc::ENODEV) => {
                 self.abandon();
-                return Err(PortError::Ended { port, reason: "the interface was removed".into() });
+                return Err(PortError::removed(port));
             }
             _ => return Err(PortError::broken(port, format!("sending failed: {error}"))),
         }

@@ -3,7 +3,7 @@
 //! Registers: R6 the context, later the frame; R7 the words; R8 the number of the frame; R9 the time since boot. The
 //! others are free between calls.
 
-use super::words::{ERROR, FAILED, MADE, TASK, at};
+use super::words::{ERROR, FAILED, MADE, TASK, TOO_LONG, at};
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 
 /// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): what a program returns.
@@ -154,7 +154,16 @@ pub fn witness(words: i32, watched: Watched) -> Assembler {
             add(&mut asm, DROPPED, Reg::R3);
             asm.load(Size::B8, Reg::R1, Reg::R6, 32);
         }
-        Watched::Refused => asm.load(Size::B8, Reg::R1, Reg::R6, 24),
+        Watched::Refused => {
+            asm.load(Size::B8, Reg::R1, Reg::R6, 24);
+            asm.mov(Reg::R2, Reg::R1);
+            asm.alu32(Alu::Add, Reg::R2, libc::EMSGSIZE);
+            let other = asm.label();
+            asm.jump_if(When::Ne, Reg::R2, 0, other);
+            add(&mut asm, TOO_LONG, 1);
+            asm.jump(taken);
+            asm.place(other);
+        }
     }
     asm.store(Size::B8, Reg::R7, at(ERROR), Reg::R1);
     asm.place(taken);

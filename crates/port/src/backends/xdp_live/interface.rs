@@ -54,8 +54,7 @@ impl Interface {
     /// The longest frame that it sends, and the longest with a VLAN tag; an error where it cannot send.
     pub fn longest(&self) -> Result<(usize, usize), PortError> {
         let ask = Ethtool::new(self.socket.as_fd(), &self.name).and_then(|ask| Ok((ask.flags()?, ask.mtu()?)));
-        let (flags, mtu) =
-            ask.map_err(|_| PortError::Ended { port: self.port.clone(), reason: "the interface was removed".into() })?;
+        let (flags, mtu) = ask.map_err(|_| PortError::removed(&self.port))?;
         if flags & IFF_UP == 0 || flags & IFF_RUNNING == 0 {
             return Err(PortError::Down { port: self.port.clone() });
         }
@@ -71,22 +70,19 @@ impl Interface {
 
     /// What it means that frames were refused, or dropped for another reason than a full queue, between two counts.
     pub fn judge(&self, state: &State, before: Counts, after: Counts) -> Result<(), PortError> {
-        let error = state.error();
         let refused = after.refused() > before.refused() || after.failed > before.failed;
-        let is_full = matches!(error, 0 | libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOSPC);
-        if !refused && (after.dropped == before.dropped || is_full) {
+        if !refused && (after.dropped == before.dropped || !state.is_turned_away()) {
             return Ok(());
         }
         self.longest()?;
-        match error {
+        match state.error() {
             libc::ENETDOWN => Err(PortError::Down { port: self.port.clone() }),
-            libc::ENODEV => {
-                Err(PortError::Ended { port: self.port.clone(), reason: "the interface was removed".into() })
-            }
+            // A veth's other end goes down before this one shows it.
+            libc::ENXIO if after.sent > 0 => Err(PortError::Down { port: self.port.clone() }),
+            libc::ENODEV => Err(PortError::removed(&self.port)),
             libc::EOPNOTSUPP | libc::ENXIO => Err(PortError::broken(&self.port, self.takes_none())),
-            libc::EMSGSIZE => Err(PortError::broken(&self.port, "frames are longer than the interface's MTU")),
             0 => Err(PortError::broken(&self.port, "the kernel could not make frames for this interface")),
-            _ => {
+            error => {
                 let error = io::Error::from_raw_os_error(error);
                 Err(PortError::broken(&self.port, format!("the driver refuses frames: {error}")))
             }

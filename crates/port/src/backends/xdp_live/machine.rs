@@ -1,7 +1,7 @@
 //! A program with all it needs to be run by the kernel.
 
 use super::emit::{self, Watched};
-use super::words::{State, TASK};
+use super::words::{ERROR, State, TASK};
 use crate::backends::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program};
 use crate::backends::sys::bpf_live::Tracer;
 use crate::backends::sys::thread::in_new_network;
@@ -48,6 +48,7 @@ impl Machine {
 
     /// Runs the program `times` times on frames that begin as `frame`; `EINTR` when a signal arrives.
     pub fn run(&self, frame: &[u8], times: u32, paced: bool) -> io::Result<()> {
+        self.state.set(ERROR, 0);
         let result = self.program.run_live(frame, times, if paced { PACED_BATCH } else { BATCH });
         // Another thread may run it next.
         self.state.set(TASK, 0);

@@ -215,7 +215,7 @@ impl LiveControl for Control {
         self.follow_clock();
         let counts = self.state.counts();
         let has_ended = counts.made >= self.state.get(LIMIT);
-        if has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 {
+        if has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 || self.state.is_turned_away() {
             self.interrupt();
         }
     }

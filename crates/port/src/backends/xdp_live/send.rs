@@ -114,7 +114,6 @@ impl TxQueue for XdpLiveTx {
     fn counters(&self, ledger: &mut Ledger) {
         let counts = &self.counts;
         let account = ledger.account(Stage::Send, self.interface.port());
-        account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         let kernel = match &self.what {
             What::Frames(ring) => {
                 account.add(Count::SendReceived, counts.received).add(Count::SendUnsent, ring.waiting() as u64);
@@ -126,6 +125,7 @@ impl TxQueue for XdpLiveTx {
                 streams.counts()
             }
         };
+        account.add(Count::TooLong, counts.too_long + kernel.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::Sent, kernel.sent).add(Count::SendDropped, kernel.dropped);
         account.add(Count::SendRefused, kernel.refused()).add(Count::SendFull, counts.full);
     }

@@ -20,10 +20,12 @@ pub const MADE: usize = 9;
 pub const SENT: usize = 10;
 /// And frames that it dropped.
 pub const DROPPED: usize = 11;
-/// Why a frame was dropped or refused last, as a negative error number.
+/// Why a frame was dropped or refused last in this call, as a negative error number; one that is too long says nothing of others.
 pub const ERROR: usize = 12;
 /// Frames that could not be made: the interface is gone, or the frame did not fit.
 pub const FAILED: usize = 13;
+/// Of those made, frames that are longer than the interface sends: somebody has set its MTU down.
+pub const TOO_LONG: usize = 14;
 /// From here on each program has words of its own.
 pub const OWN: usize = 16;
 
@@ -42,12 +44,14 @@ pub struct Counts {
     pub dropped: u64,
     /// See [`FAILED`].
     pub failed: u64,
+    /// See [`TOO_LONG`].
+    pub too_long: u64,
 }
 
 impl Counts {
     /// Frames that never came to the driver. Exact between two calls; while one runs, frames under way count too.
     pub fn refused(&self) -> u64 {
-        self.made.saturating_sub(self.sent + self.dropped)
+        self.made.saturating_sub(self.sent + self.dropped + self.too_long)
     }
 }
 
@@ -75,13 +79,18 @@ impl State {
     /// The common counts.
     pub fn counts(&self) -> Counts {
         // What the driver took is read first: it is never more than what was made.
-        let (sent, dropped) = (self.get(SENT), self.get(DROPPED));
-        Counts { made: self.get(MADE), sent, dropped, failed: self.get(FAILED) }
+        let (sent, dropped, too_long) = (self.get(SENT), self.get(DROPPED), self.get(TOO_LONG));
+        Counts { made: self.get(MADE), sent, dropped, failed: self.get(FAILED), too_long }
     }
 
-    /// Why a frame was dropped or refused last, as an error number; 0 for no reason given.
+    /// See [`ERROR`], as an error number; 0 for no reason given.
     pub fn error(&self) -> i32 {
         (self.get(ERROR) as i32).wrapping_neg()
+    }
+
+    /// Whether a frame was dropped or refused in this call for another reason than a full queue.
+    pub fn is_turned_away(&self) -> bool {
+        !matches!(self.error(), 0 | libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOSPC)
     }
 }
 

@@ -4,26 +4,26 @@ use linerate_burst::{Burst, Ledger, Nanos};
 use linerate_port::{PortError, Sent, TxPort, TxQueue};
 
 /// The queues that a run sends into.
-pub(crate) struct Outlets {
+pub(crate) struct TxQueues {
     ports: Vec<TxPort>,
-    /// Port and queue of each outlet.
+    /// Port and queue of each.
     places: Vec<(usize, usize)>,
 }
 
-impl Outlets {
+impl TxQueues {
     pub fn new(ports: Vec<TxPort>) -> Self {
         let queues = |(port, of): (usize, &TxPort)| (0..of.queues.len()).map(move |queue| (port, queue));
         let places = ports.iter().enumerate().flat_map(queues).collect();
-        Outlets { ports, places }
+        TxQueues { ports, places }
     }
 
-    pub fn send(&mut self, outlet: usize, burst: Burst<'_>) -> Result<usize, PortError> {
-        self.queue(outlet).send(burst)
+    pub fn send(&mut self, index: usize, burst: Burst<'_>) -> Result<usize, PortError> {
+        self.queue(index).send(burst)
     }
 
     /// A queue.
-    pub fn queue(&mut self, outlet: usize) -> &mut dyn TxQueue {
-        let (port, queue) = self.places[outlet];
+    pub fn queue(&mut self, index: usize) -> &mut dyn TxQueue {
+        let (port, queue) = self.places[index];
         &mut *self.ports[port].queues[queue]
     }
 
@@ -56,9 +56,9 @@ impl Outlets {
         })
     }
 
-    /// The name of the port of an outlet.
-    pub fn name(&self, outlet: usize) -> &str {
-        &self.ports[self.places[outlet].0].name
+    /// The name of the port of a queue.
+    pub fn name(&self, index: usize) -> &str {
+        &self.ports[self.places[index].0].name
     }
 
     pub fn counters(&self, ledger: &mut Ledger) {

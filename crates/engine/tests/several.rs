@@ -1,0 +1,206 @@
+//! Several consumers of the same frames: each does what it does alone, with its own selection, and none suffers from another.
+
+use linerate_burst::block::View;
+use linerate_burst::{Block, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage};
+use linerate_burst::{StampSource, ledger::Account};
+use linerate_engine::{
+    Capture, Consumer, Counting, End, Metering, Meters, Order, Receive, ReceiveError, Received, Round,
+};
+use linerate_engine::{Selection, Slice};
+use linerate_meter::{Config, Flow, Records};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
+use linerate_wire::build::{Frame, Header};
+use linerate_wire::{MacAddr, ethernet, ipv4, udp};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+const FRAMES: usize = 6000;
+/// Frames that a port shows at a time.
+const SHOWN: usize = 700;
+
+/// A port that shows its part of the frames once.
+struct Part {
+    name: String,
+    block: Block,
+    interfaces: [Interface; 1],
+    next: usize,
+}
+
+impl Part {
+    fn port(number: usize, of: usize) -> RxPort {
+        let mut block = Block::new(FRAMES * 128, FRAMES);
+        for index in (number..FRAMES).step_by(of) {
+            let frame = frame(index);
+            assert!(block.push(&Desc::new(Nanos(1 << 60 | (index * 1000) as u64), 0, frame.len() as u32), &frame));
+        }
+        let name = format!("part{number}");
+        let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
+        let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Part { name: name.clone(), block, interfaces, next: 0 })];
+        RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    }
+}
+
+impl RxQueue for Part {
+    fn fill(&mut self, _: Nanos) -> Result<Head<'_>, PortError> {
+        let end = (self.next + SHOWN).min(self.block.len());
+        let horizon = self.block.descs().get(end).map_or(Horizon::Ended, |desc| Horizon::At(desc.time));
+        Ok(Head { burst: self.block.burst().slice(self.next..end), horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        self.next += frames;
+    }
+
+    fn detach(&mut self) {}
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Receive, &self.name);
+        account.add(Count::Received, self.next as u64).add(Count::Delivered, self.next as u64);
+    }
+}
+
+/// One of fifty flows; every tenth frame is not IP.
+fn frame(index: usize) -> Vec<u8> {
+    let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+    let host = (index * 7 % 50) as u8;
+    let network =
+        ipv4::Header { source: [10, 0, 0, host].into(), destination: [10, 0, 1, 1].into(), ..ipv4::Header::new(0) };
+    let ports = udp::Header { source_port: 1000 + u16::from(host % 3), destination_port: 53 };
+    let headers: [&dyn Header; 3] = [&link, &network, &ports];
+    let mut frame = Frame::new(&headers, &vec![index as u8; index % 40]).to_vec().unwrap();
+    if index.is_multiple_of(10) {
+        frame[12] = 0x88;
+        frame[13] = 0xb5;
+    }
+    frame
+}
+
+/// Keeps the bytes of all records.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Sink for Kept {
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
+        self.0.lock().unwrap().extend_from_slice(view.records(0..view.burst().len()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Ledger) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn counters(&self, _: &mut Ledger) {}
+}
+
+/// All records.
+#[derive(Default)]
+struct Flows(Vec<Flow>);
+
+impl Records for Flows {
+    fn take(&mut self, flow: &Flow) {
+        self.0.push(flow.clone());
+    }
+}
+
+fn run(ports: usize, consumers: &mut [&mut dyn Consumer]) -> Received {
+    Receive::all((0..ports).map(|number| Part::port(number, ports)).collect()).run(consumers)
+}
+
+fn capture() -> (Capture, Kept) {
+    let kept = Kept::default();
+    let selection = Selection { filter: "udp port 1001".into(), slice: Some(Slice::Bytes(48)), ..Selection::default() };
+    (Capture::new(selection, vec![Box::new(kept.clone())]), kept)
+}
+
+fn metering(workers: usize) -> Metering<Flows> {
+    let config = Config { max_flows: 4096, ..Config::default() };
+    Metering::new(Meters::new(&config, workers), Selection::default(), Flows::default())
+}
+
+fn counting() -> Counting {
+    Counting::new(Selection { filter: "not udp".into(), ..Selection::default() }, true)
+}
+
+fn flows(metering: Metering<Flows>) -> Vec<String> {
+    let mut flows: Vec<String> = metering.done().1.0.iter().map(|flow| format!("{flow:?}")).collect();
+    flows.sort();
+    flows
+}
+
+fn counted(counting: Counting) -> String {
+    let all = counting.done().all;
+    format!("{:?} {:?} {}", all.traffic, all.mix, all.received)
+}
+
+#[test]
+fn together_they_do_what_each_does_alone() {
+    for ports in [1, 3] {
+        let (mut capture_alone, kept_alone) = capture();
+        run(ports, &mut [&mut capture_alone]);
+        let (mut counting_alone, mut metering_alone) = (counting(), metering(1));
+        run(ports, &mut [&mut counting_alone]);
+        run(ports, &mut [&mut metering_alone]);
+        let expected = (counted(counting_alone), flows(metering_alone));
+        for workers in [1, 3] {
+            let ((mut capture, kept), mut counting, mut metering) = (capture(), counting(), metering(workers));
+            let report = run(ports, &mut [&mut capture, &mut metering, &mut counting]);
+            assert!(report.failure.is_none() && report.quiesced, "{report:?}");
+            assert_eq!(report.ledger.imbalances(), []);
+            let of = |stage: Stage| report.ledger.accounts().iter().filter(move |account| account.stage == stage);
+            let branches: Vec<&str> = of(Stage::Select).map(|account| account.branch.as_str()).collect();
+            assert_eq!(branches, ["capture", "flows", "count"]);
+            let delivered: Vec<u64> = of(Stage::Select).map(|account| account.sum(Kind::Delivered)).collect();
+            assert_eq!(of(Stage::Meter).map(Account::unaccounted).collect::<Vec<_>>(), [0]);
+            assert_eq!((delivered[1], delivered[2]), (FRAMES as u64, FRAMES as u64 / 10));
+            assert_eq!((capture.done().frames, delivered[0]), (delivered[0], delivered[0]));
+            assert!(delivered[0] > 1000);
+            assert!(*kept.0.lock().unwrap() == *kept_alone.0.lock().unwrap(), "{ports} ports: other records");
+            assert_eq!((counted(counting), flows(metering)), expected, "{ports} ports, {workers} workers");
+        }
+    }
+}
+
+/// Dies over its third round.
+struct Mortal(u32);
+
+impl Consumer for Mortal {
+    fn name(&self) -> &'static str {
+        "mortal"
+    }
+
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn take(&mut self, _: &mut Round<'_>) -> Result<(), ReceiveError> {
+        self.0 += 1;
+        assert!(self.0 < 3, "the consumer has a bug");
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        assert!(end.died.is_some() && self.0 == 3, "it was given rounds after its death");
+        end.ledger.account(Stage::Select, "").add(Count::SelectReceived, 7).add(Count::SelectDelivered, 7);
+    }
+}
+
+#[test]
+fn one_that_dies_ends_the_run_and_the_others_lose_nothing() {
+    let ((mut capture, kept), mut mortal) = (capture(), Mortal(0));
+    let report = run(2, &mut [&mut mortal, &mut capture]);
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("the consumer has a bug"), "{failure}");
+    assert_eq!(report.ledger.imbalances(), []);
+    assert_eq!(report.ledger.total(Count::SelectDied), FRAMES as u64 - 7);
+    let (mut alone, expected) = self::capture();
+    run(2, &mut [&mut alone]);
+    assert!(*kept.0.lock().unwrap() == *expected.0.lock().unwrap() && capture.done().frames == alone.done().frames);
+}
