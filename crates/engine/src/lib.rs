@@ -62,7 +62,9 @@
 //! the loop of the capture. Which worker is decided by addresses alone ([`Spread`](linerate_meter::Spread)), since fragments have no
 //! ports. Each block says what time has come by the frames of all, so that the flows of a worker without frames end too. Records come
 //! in batches under a lock. Several lanes are merged first, with one worker too, through a block, since a meter that is handed a frame
-//! or two at a time hides no cache miss. One lane, one worker and no other consumer: nothing is copied.
+//! or two at a time hides no cache miss. With one lane and one worker nothing is copied, and the meter is at work in the thread of
+//! the run, also beside other consumers: handing frames to another thread costs as much as metering them (one pass over 4 M frames:
+//! 0.87 s with a thread, 0.67 s without).
 //!
 //! # Counting, checking, forwarding, answering
 //!
@@ -93,7 +95,7 @@
 //! [`replay`] sends from one thread, by one schedule and one clock, into all queues of one port or two, so frames leave in the recorded
 //! order whatever queue they take: the next one is handed over when the call for the one before has returned. A thread a queue would
 //! send more, but the order would be that of the scheduler. What else there is to do (completions, the link's state) is done only where
-//! more than 60 us are left. All work on frames is done before: batches of 4 MiB hold frames as they will leave, each with its outlet. A
+//! more than 60 us are left. All work on frames is done before: batches of 4 MiB hold frames as they will leave, each with its transmit queue. A
 //! recording of up to 256 MiB is made ready once and looped without another look at it; else, and where each loop has its own
 //! addresses, a thread makes batches ahead (32 of them, used in turn), and sending begins when they are full.
 //!
