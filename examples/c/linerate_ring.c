@@ -342,11 +342,11 @@ static int take_published(struct linerate_ring *ring) {
     }
 }
 
-static int is_put_out(const struct linerate_ring *ring) {
+static int is_evicted(const struct linerate_ring *ring) {
     return CONTROL(word, status, memory_order_acquire) == 1;
 }
 
-/* Gives the first block up; back to the writer if it is closed. Before the next one is looked at, is_put_out has to be asked:
+/* Gives the first block up; back to the writer if it is closed. Before the next one is looked at, is_evicted has to be asked:
  * a writer that puts this reader out leaves the first block alone that it has not got back, and no other. */
 static void give_up(struct linerate_ring *ring, int closed) {
     const uint32_t slot = ring->held[ring->first].slot;
@@ -396,7 +396,7 @@ int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
     linerate_release(ring);
     if (ring->end != LINERATE_RUNNING)
         return 0;
-    if (is_put_out(ring)) {
+    if (is_evicted(ring)) {
         stop(ring, LINERATE_PUT_OUT);
         return 0;
     }
@@ -426,7 +426,7 @@ int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
         if (!closed && !over)
             break;
         give_up(ring, closed);
-        if (is_put_out(ring)) {
+        if (is_evicted(ring)) {
             stop(ring, LINERATE_PUT_OUT);
             return 0;
         }
@@ -451,7 +451,7 @@ void linerate_release(struct linerate_ring *ring) {
 }
 
 static int is_anything_new(const struct linerate_ring *ring) {
-    if (ring->hung_up || ARENA(word, state, memory_order_acquire) == 2 || is_put_out(ring) ||
+    if (ring->hung_up || ARENA(word, state, memory_order_acquire) == 2 || is_evicted(ring) ||
         CONTROL(doubleword, published, memory_order_acquire) != ring->taken)
         return 1;
     if (ring->holds == 0)

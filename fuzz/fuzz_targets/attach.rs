@@ -1,6 +1,6 @@
-//! Any bytes are the first message of a stranger at the door of a ring and, once it is let in, all that it writes into the
+//! Any bytes are the first message of a stranger at the acceptor of a ring and, once it is let in, all that it writes into the
 //! memory it shares with the writer. The writer goes on, another reader gets every frame, every block comes back, and only
-//! who broke the protocol is put out.
+//! who broke the protocol is evicted.
 #![no_main]
 
 use bytes::Bytes;
@@ -46,7 +46,7 @@ fuzz_target!(|bytes: &[u8]| {
             ring.tick();
             let is_out = ring.writer.readers().len() == 1;
             assert!(is_out || stranger.conduct != Conduct::Broken, "what it gave back went unnoticed");
-            assert!(!is_out || stranger.conduct != Conduct::Sound, "it was put out for nothing");
+            assert!(!is_out || stranger.conduct != Conduct::Sound, "it was evicted for nothing");
             if deed & 0x80 != 0 {
                 ring.writer.close_block();
             }
@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Says something to the door: a sound hello with changed bits, of this length or another, or any bytes; with a
+/// Says something to the acceptor: a sound hello with changed bits, of this length or another, or any bytes; with a
 /// descriptor or without.
 fn come_in(ring: &mut Ring, bytes: &mut Bytes<'_>) -> Option<RawReader> {
     let choice = bytes.byte();
@@ -84,9 +84,9 @@ fn come_in(ring: &mut Ring, bytes: &mut Bytes<'_>) -> Option<RawReader> {
         hello if hello[4..8] != 1u32.to_ne_bytes() => Some(VERSION),
         _ => Some(WELCOME),
     };
-    let refused = ring.door.refused();
+    let refused = ring.acceptor.refused();
     ring.let_in();
-    assert_eq!(ring.door.refused() - refused, u64::from(expected != Some(WELCOME)));
+    assert_eq!(ring.acceptor.refused() - refused, u64::from(expected != Some(WELCOME)));
     let (answer, fds) = raw::hear(&socket).expect("an answer, or none ever");
     let status = (!answer.is_empty()).then(|| u32::from_ne_bytes([answer[12], answer[13], answer[14], answer[15]]));
     assert_eq!(status, expected);
@@ -200,5 +200,5 @@ fn leave(ring: &mut Ring, stranger: Stranger) {
     let gone = ring.writer.take_departures();
     assert_eq!(gone.len(), 1);
     support::assert_balanced(&gone[0].report.tally);
-    assert!(gone[0].put_out.as_ref().is_none_or(|reason| reason.contains("it broke the protocol")));
+    assert!(gone[0].evict.as_ref().is_none_or(|reason| reason.contains("it broke the protocol")));
 }

@@ -1,4 +1,4 @@
-//! Any bytes are what a writer says at its door and writes into the memory of its ring. A reader that attaches is told what
+//! Any bytes are what a writer says at its acceptor and writes into the memory of its ring. A reader that attaches is told what
 //! is wrong, or sees frames: exactly those that were written as long as the writer does what it may. Whatever it does, no
 //! more frames are shown than were asked for, all of each can be read, and once the reader detaches it comes to an end.
 #![no_main]

@@ -1,8 +1,9 @@
 //! How each backend is opened at both ends, and what it can do.
 
 use crate::wire::Wire;
+use linerate_backends::{open_rx, open_tx};
 use linerate_lab::{Link, Plan, TemporaryLab};
-use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::PathBuf;
 use std::process::Command;

@@ -3,8 +3,9 @@
 use crate::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
 use crate::frames::frames;
 use crate::wire::send_all;
+use linerate_backends::{open_rx, open_tx};
 use linerate_engine::clock::now;
-use linerate_port::{PortError, RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{PortError, RxOptions, Spec, TxOptions};
 use linerate_tests::support::{is_root, skip};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::fs;
@@ -49,6 +50,7 @@ fn options_that_do_not_exist_or_fit_are_named() {
     }
     assert_refused("mem:x?stamp=later", true, &["stamp=later", "keep or now"]);
     assert_refused("packet:lo?ring=1MiB", true, &["ring", "netns"]);
+    assert_refused("packet:lo@0", true, &["packet:lo@0", "leave the @ out"]);
 }
 
 #[test]

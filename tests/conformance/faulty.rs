@@ -5,11 +5,10 @@ use crate::backends::{Can, Fifo, FileWire, Harness, MemWire, Veth, receive, tran
 use crate::checks::run;
 use crate::frames::{Frame, frames, origin};
 use crate::model::{self, Expected, expect};
-use crate::shm::ShmWire;
 use crate::wire::{Outcome, PATIENCE, Receiver, Wire, block_of, send_all};
+use linerate_backends::faulty::{Faults, receive_through, send_through};
 use linerate_burst::{Count, Desc, Horizon, Kind, Ledger, Nanos, Stage};
 use linerate_engine::clock::now;
-use linerate_port::backends::faulty::{Faults, receive_through, send_through};
 use linerate_port::{RxOptions, RxPort, RxQueue};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,7 +59,7 @@ impl<H: Harness> Harness for Faulty<H> {
 }
 
 /// The suite without faults, then with faults on the one side and on the other.
-fn run_faulty<H: Harness>(new: impl Fn() -> Option<H>) {
+pub fn run_faulty<H: Harness>(new: impl Fn() -> Option<H>) {
     let Some(harness) = new() else { return };
     run(&Faulty::new(harness, "", ""));
     exact(new);
@@ -82,11 +81,6 @@ fn faulty_memory() {
     run_faulty(|| Some(MemWire::new("?stamp=keep")));
     run_faulty(|| Some(MemWire::new("?stamp=now")));
     run(&Faulty::new(MemWire::new("@0-3?stamp=now"), "", ""));
-}
-
-#[test]
-fn faulty_shm() {
-    run_faulty(|| Some(ShmWire::lossless()));
 }
 
 #[test]
@@ -207,12 +201,6 @@ fn assert_counts(name: &str, sent: u64, expected: &Expected, ledger: &Ledger, re
     assert_eq!(ledger.sum(stage, Kind::Refused), dropped, "{name}");
     assert_eq!(ledger.sum(stage, Kind::Delivered), expected.out.len() as u64, "{name}");
     assert_eq!(ledger.sum(Stage::Receive, Kind::Delivered), expected.out.len() as u64, "{name}");
-}
-
-#[test]
-fn faulty_xdp() {
-    run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native&ring=8192")));
-    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic&ring=8192")));
 }
 
 #[test]

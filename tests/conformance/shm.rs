@@ -3,6 +3,7 @@
 use crate::backends::{Can, Harness, receive, unique};
 use crate::checks::run;
 use crate::errors::assert_refused;
+use crate::faulty::run_faulty;
 use crate::frames::{assert_all_arrived, frames};
 use crate::wire::{Wire, block_of, send_all};
 use linerate_burst::{
@@ -10,22 +11,22 @@ use linerate_burst::{
 };
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
-use linerate_share::{Access, Door, Options, Writer};
+use linerate_share::{Acceptor, Access, Options, Writer};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A writer and its door.
+/// A writer and its acceptor.
 struct Server {
     writer: Option<Writer>,
-    door: Door,
+    acceptor: Acceptor,
     newest: Nanos,
 }
 
 impl Server {
     fn step(&mut self) {
         let Some(writer) = &mut self.writer else { return };
-        self.door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+        self.acceptor.step(now()).into_iter().for_each(|client| writer.admit(client));
         writer.tick(now());
     }
 
@@ -158,10 +159,10 @@ impl Harness for ShmWire {
     fn open(&self, options: &RxOptions) -> Wire {
         let name = format!("conformance-{}-{}", std::process::id(), unique());
         let small = Options { slots: self.slots, slot_bytes: 512 << 10, ..Options::default() };
-        let (mut writer, door) =
+        let (mut writer, acceptor) =
             Writer::create(&name, Access { lossless: true, ..Access::default() }, &small, now()).unwrap();
         writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]).unwrap();
-        let server = Arc::new(Mutex::new(Server { writer: Some(writer), door, newest: Nanos::ZERO }));
+        let server = Arc::new(Mutex::new(Server { writer: Some(writer), acceptor, newest: Nanos::ZERO }));
         let rx = self.attach(&name, &server, options);
         let tx = ShmTx { name: format!("shm:{name}"), server: server.clone(), sent: Sent::default(), full: 0 };
         *self.server.lock().unwrap() = Some((name.clone(), server));
@@ -183,6 +184,11 @@ fn shm_that_the_writer_waits_for() {
 #[test]
 fn shm_that_the_writer_does_not_wait_for() {
     run(&ShmWire::lossy());
+}
+
+#[test]
+fn faulty_shm() {
+    run_faulty(|| Some(ShmWire::lossless()));
 }
 
 #[test]

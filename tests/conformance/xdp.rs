@@ -2,10 +2,12 @@
 
 use crate::backends::{Harness, Veth, receive, transmit};
 use crate::checks::run;
+use crate::faulty::run_faulty;
 use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
 use crate::wire::{Receiver, Wire};
+use linerate_backends::open_rx;
 use linerate_burst::{Count, Flags, Ledger};
-use linerate_port::{RxOptions, Spec, open_rx};
+use linerate_port::{RxOptions, Spec};
 use std::thread;
 
 #[test]
@@ -31,6 +33,12 @@ fn xdp_in_generic_mode_with_four_queues() {
 #[test]
 fn xdp_to_xdp_with_four_queues() {
     run_on(4, "xdp", "&mode=native");
+}
+
+#[test]
+fn faulty_xdp() {
+    run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native&ring=8192")));
+    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic&ring=8192")));
 }
 
 fn run_on(queues: u32, sender: &'static str, options: &'static str) {

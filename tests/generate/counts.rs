@@ -1,12 +1,13 @@
 //! As many frames as asked for, in the time that they should take.
 
 use crate::stage::{SCHEMES, Stage, number};
+use linerate_backends::counting::{Counting, Then};
+use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;
 use linerate_engine::clock::now;
 use linerate_engine::streams::{Run, Streams};
 use linerate_generate::file;
-use linerate_port::counting::{Counting, Then};
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_tests::support::program::run;
 
 /// Tries of a machine that does other work meanwhile.

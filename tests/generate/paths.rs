@@ -1,11 +1,12 @@
 //! The same stream file gives the same frames on every path, in the same order.
 
 use crate::stage::{SCHEMES, Stage, generate};
+use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;
 use linerate_engine::clock::now;
 use linerate_engine::streams::{Run, Streams};
 use linerate_generate::file;
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_tests::support::program::{launch, run, start};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, wait_until};

@@ -1,7 +1,7 @@
 //! Hosts, the program between them, and what its reports say.
 
+use linerate_backends::inventory::interfaces;
 use linerate_lab::within;
-use linerate_port::inventory::interfaces;
 use linerate_tests::support::program::{Ended, program};
 use linerate_tests::support::wire::{ROOMY, Wire};
 use linerate_tests::support::{may_make_labs, tool};

@@ -1,8 +1,8 @@
 //! What arrives is what the streams say.
 
 use crate::stage::{Stage, alone, assert_exact, marks, set, stream};
+use linerate_backends::counting::Then;
 use linerate_generate::stream::{Fill, Order, Pick, StreamSet};
-use linerate_port::counting::Then;
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, has_tools, tool};
 
@@ -123,7 +123,7 @@ fn a_host_that_forwards_and_rewrites_sees_every_frame_anew() {
         &["-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.eth0.rp_filter=0"],
     );
     inside("r", "ip", &["neigh", "add", "198.19.0.9", "lladdr", "02:00:00:00:00:77", "dev", "eth1"]);
-    let mac = linerate_port::inventory::interfaces(Some(router)).unwrap();
+    let mac = linerate_backends::inventory::interfaces(Some(router)).unwrap();
     let mac = &mac.iter().find(|found| found.name == "eth0").unwrap().address;
     let mac: Vec<u8> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     let mut stream = stream(&[60], 20_000);

@@ -1,7 +1,7 @@
 //! `generate` on a port that makes frames itself.
 
 use crate::stage::Stage;
-use linerate_port::counting::Then;
+use linerate_backends::counting::Then;
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, numbered, settle};
@@ -85,5 +85,5 @@ fn programs_of(pid: u32) -> Vec<u32> {
 
 /// Whether any process or link still holds a program: its number can be turned into a descriptor.
 fn is_loaded(id: u32) -> bool {
-    linerate_port::inventory::program_name(id).is_some()
+    linerate_backends::inventory::program_name(id).is_some()
 }

@@ -1,5 +1,7 @@
 //! A sender, a receiver, and streams for them.
 
+use linerate_backends::counting::{Counting, Then};
+use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Count, Ledger};
 use linerate_engine::streams::Run;
 use linerate_engine::{Stop, Streams, StreamsReport};
@@ -9,8 +11,7 @@ use linerate_generate::stream::{
 };
 use linerate_generate::trailer::{self, Key};
 use linerate_lab::{Plan, TemporaryLab};
-use linerate_port::counting::{Counting, Then};
-use linerate_port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_tests::support::{may_make_labs, tool};
 use std::time::{Duration, Instant};
 

@@ -156,7 +156,7 @@ fn a_reader_that_does_not_come_back_is_put_out() {
     assert_eq!(account_of(&json, other_pid).finished, u64::from(ALL));
     let wanted = [
         format!("linerate (pid {pid}) held everybody up for too long: it is lossy from now on"),
-        format!("linerate (pid {pid}) was put out: it holds blocks and gives none back"),
+        format!("linerate (pid {pid}) was evicted: it holds blocks and gives none back"),
     ];
     assert_eq!(events(&json), wanted);
     let account = account_of(&json, pid);

@@ -1,4 +1,4 @@
-//! Strangers who knock without end: another user's threads that connect to the door of a ring and hang up.
+//! Strangers who knock without end: another user's threads that connect to the acceptor of a ring and hang up.
 
 use crate::stage::{Feed, assert_all, read_ring, ring_name};
 use linerate_tests::support::program::launch;
@@ -18,7 +18,7 @@ const THREADS: u32 = 128;
 struct Flood(Child);
 
 impl Flood {
-    /// Returns once the door is busy; `None` where there can be no other user.
+    /// Returns once the acceptor is busy; `None` where there can be no other user.
     fn start(name: &str) -> Option<Flood> {
         if !is_root() {
             skip("other users need root");
@@ -90,7 +90,7 @@ fn strangers_keep_neither_readers_out_nor_a_run_from_ending() {
     assert_all("in spite of the flood", &records::read(&output), 0..1000);
 }
 
-/// The door of a ring that is sent into is in the thread of the sender.
+/// The acceptor of a ring that is sent into is in the thread of the sender.
 #[test]
 fn strangers_do_not_slow_a_sender_down() {
     let name = ring_name();

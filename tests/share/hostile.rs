@@ -130,9 +130,9 @@ enum Manner {
 /// What becomes of a reader with this argument.
 fn attach(edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
     let name = ring_name();
-    let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    bind(&door, &SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap()).unwrap();
-    listen(&door, 1).unwrap();
+    let acceptor = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&acceptor, &SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap()).unwrap();
+    listen(&acceptor, 1).unwrap();
     let arena_fd = memory(if manner == Manner::Larger { 2 * ARENA } else { ARENA }, manner != Manner::Unsealed);
     let control_fd = memory(4096, true);
     let mut welcome = welcome();
@@ -148,7 +148,7 @@ fn attach(edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
         }
     }
     let reader = spawn(Command::new(strict_cat()?).args([argument, &name]).stdout(Stdio::piped()));
-    let socket = accept(&door).unwrap();
+    let socket = accept(&acceptor).unwrap();
     let mut hello = [0; 129];
     assert_eq!(recv(&socket, &mut hello, RecvFlags::empty()).unwrap().0, 128);
     assert_eq!(&hello[..4], b"LRHi");

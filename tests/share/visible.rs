@@ -1,8 +1,9 @@
 //! How soon a lone frame is seen by a reader in another process, at the pace of the wire.
 
 use crate::stage::{Feed, frames, lossless, number, ring_name};
+use linerate_backends::open_tx;
 use linerate_burst::{Block, Desc, Nanos};
-use linerate_port::{Spec, TxOptions, TxPort, open_tx};
+use linerate_port::{Spec, TxOptions, TxPort};
 use linerate_tests::support::may_make_labs;
 use linerate_tests::support::program::{linerate, spawn, start};
 use linerate_tests::support::records::{self, Record};

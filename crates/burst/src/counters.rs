@@ -213,7 +213,7 @@ counters! {
     ReaderReceived = Reader, Received, "received";
     /// Frames in blocks that the reader gave back.
     ReaderFinished = Reader, Delivered, "finished";
-    /// Frames in blocks taken back from the reader when it left, died or was put out.
+    /// Frames in blocks taken back from the reader when it left, died or was evicted.
     ReaderReclaimed = Reader, Refused, "reclaimed";
     /// Frames in blocks that the reader still held at the end.
     ReaderOutstanding = Reader, Refused, "outstanding";
@@ -302,8 +302,8 @@ counters! {
     SendLinkDown = Send, Note, "link_down";
     /// Times the queue was full and sending had to wait.
     SendFull = Send, Note, "queue_full";
-    /// Readers of a ring that were put out: they held everybody up for too long, or broke the protocol.
-    SendPutOut = Send, Note, "readers_put_out";
+    /// Readers of a ring that were evicted: they held everybody up for too long, or broke the protocol.
+    SendEvicted = Send, Note, "readers_evicted";
     /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
     SendFaultDropped = Send, Refused, "fault_dropped";
     /// Frames that found the queue of `faulty` full at the `rate=` asked for.

@@ -37,9 +37,15 @@ pub use linerate_generate as generate;
 pub use linerate_lab as lab;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
-pub use linerate_port as port;
 pub use linerate_record as record;
 pub use linerate_wire as wire;
+
+/// The port contract, and opening ports by the registry of the backends.
+pub mod port {
+    pub use linerate_backends as backends;
+    pub use linerate_backends::{BACKENDS, REGISTRY, inventory, netns, open_rx, open_tx};
+    pub use linerate_port::*;
+}
 
 pub mod exit;
 pub mod privileges;

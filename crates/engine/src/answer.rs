@@ -229,9 +229,10 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_backends::{open_rx, open_tx};
     use linerate_burst::{Count, Kind};
     use linerate_generate::answer::{Addresses, Own, Vlans};
-    use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+    use linerate_port::{RxOptions, Spec, TxOptions};
     use std::net::IpAddr;
 
     const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];

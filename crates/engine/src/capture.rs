@@ -140,7 +140,7 @@ impl Consumer for Capture {
                 Err(error) => self.note = Some(format!("one thread copies: no other can be started: {error}")),
             }
         }
-        let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Door);
+        let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
         let ring = self.share.take().map(open).transpose()?;
         self.locator = ring.is_some().then(Locator::default);
         self.output.begin(ring);

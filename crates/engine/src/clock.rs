@@ -1,4 +1,6 @@
-//! The one place that reads a clock.
+//! The time that runs go by: one place reads it and hands it down as `now`, which decides about order.
+//!
+//! Backends read clocks of their own devices, to say when a frame came or when one is due; they order nothing by them.
 
 use linerate_burst::Nanos;
 use rustix::time::{ClockId, clock_gettime};

@@ -76,7 +76,7 @@ pub enum ReceiveError {
     Share(#[from] linerate_share::Error),
     /// The thread that lets readers in.
     #[error("sharing: no thread can be started: {0}")]
-    Door(std::io::Error),
+    Acceptor(std::io::Error),
     /// A bug of this program.
     #[error(transparent)]
     Died(#[from] Died),

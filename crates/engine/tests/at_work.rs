@@ -1,10 +1,11 @@
 //! Ports unlike most: one that comes back from a look with nothing, in the middle of its work, is asked again at once;
 //! more interfaces than can be told apart are a failure.
 
+use linerate_backends::open_tx;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, LinkType, Nanos, StampSource};
 use linerate_engine::{Capture, Counting, Edits, Memory, Progress, Receive, Replay, Selection, Stop, Waiting};
 use linerate_generate::{Pacing, Rate};
-use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions, open_tx};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Spec, TxOptions};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 

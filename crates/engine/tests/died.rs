@@ -1,5 +1,6 @@
 //! A bug that ends a thread ends the run: with a report of what was done before, and every frame accounted for.
 
+use linerate_backends::{open_rx, open_tx};
 use linerate_burst::block::View;
 use linerate_burst::{Block, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage};
 use linerate_burst::{StampSource, ledger::Account};
@@ -7,7 +8,7 @@ use linerate_engine::{Capture, Captured, Metering, Meters, Progress, Receive, Re
 use linerate_engine::{Edits, Memory};
 use linerate_generate::{Pacing, Rate};
 use linerate_meter::{Config, Flow, Records};
-use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, TxOptions};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 

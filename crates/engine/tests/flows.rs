@@ -1,9 +1,10 @@
 //! Several workers, several lanes and rounds of any size give the records that one meter gives.
 
+use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, LinkType, Nanos, StampSource, TAIL};
 use linerate_engine::{Metered, Metering, Meters, Receive, Selection, Waiting};
 use linerate_meter::{Config, EndReason, Flow, Meter, Records, Timeouts, Tunnels};
-use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec, open_rx};
+use linerate_port::{Feed, Head, PortError, RxOptions, RxPort, RxQueue, Spec};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, ipv6, udp, vxlan};
 use proptest::prelude::*;

@@ -148,6 +148,14 @@ pub struct RxPort {
     pub notes: Vec<String>,
 }
 
+impl RxPort {
+    /// A port of these queues that has nothing more to it.
+    pub fn new(name: impl Into<String>, queues: Vec<Box<dyn RxQueue>>, feed: Feed) -> Self {
+        let (name, notes) = (name.into(), Vec::new());
+        RxPort { name, queues, feed, monitor: None, filtered: false, offset_ns: 0, notes }
+    }
+}
+
 /// An opened sending port.
 pub struct TxPort {
     /// As the user named it.

@@ -1,18 +1,19 @@
-//! Ports that make frames themselves, from what is to be sent: a [`StreamSet`].
+//! Ports that make frames themselves, from a description of what is to be sent.
 //!
-//! What each frame is the model says ([`Stream::frame`](linerate_generate::stream::Stream::frame)); what a port sends
-//! has to equal it.
+//! How that is described is between whoever sends and the backend: this contract knows no streams. The program describes
+//! it by `linerate_generate::stream::StreamSet`, whose `Stream::frame` says what each frame is; what a port sends has to
+//! equal that.
 
 use crate::contract::{PortError, Sent};
-use linerate_generate::stream::StreamSet;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A sending queue that makes frames itself.
 pub trait LiveSender: Send {
-    /// Gets ready to send these streams; from then on the queue takes no other frames. Needs the privileges that
-    /// opening needed. After [`PortError::Unable`] the queue is as it was.
-    fn prepare(&mut self, set: &StreamSet) -> Result<Arc<dyn LiveControl>, PortError>;
+    /// Gets ready to send what `streams` describes; from then on the queue takes no other frames. Needs the privileges
+    /// that opening needed. After [`PortError::Unable`] the queue is as it was; so it is when it does not know the type.
+    fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
     /// Sends until the streams end or are stopped. Called again it goes on where it was, its schedule beginning anew.
     fn run(&mut self) -> Result<(), PortError>;
@@ -64,11 +65,4 @@ pub enum Unable {
         /// The longest, without FCS.
         most: usize,
     },
-}
-
-impl Unable {
-    /// Whether the port sends such frames when this process makes them.
-    pub fn sends_made(&self) -> bool {
-        matches!(self, Unable::Make(_))
-    }
 }

@@ -10,6 +10,8 @@ pub struct RxOptions {
     /// How long after its time stamp a frame may show up, and how long frames of live ports wait for one that others feed
     /// ([`Feed::others`](crate::Feed::others)); `None` for the backend's own default.
     pub lag: Option<std::time::Duration>,
+    /// How many lanes to open where the backend can choose; 0 for its own choice.
+    pub lanes: usize,
     /// Choose buffers so that nothing is lost, whatever memory that takes.
     pub lossless: bool,
     /// Take frames away from the host even on an interface that it uses itself.
@@ -24,6 +26,8 @@ pub struct RxOptions {
 pub struct TxOptions {
     /// How many queues to open; 0 for one.
     pub queues: usize,
+    /// Give frames the time at which they are sent where they would lie with those they came with, as in memory.
+    pub stamped: bool,
     /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
     pub owner: Option<(u32, u32)>,
 }

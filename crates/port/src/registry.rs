@@ -1,141 +1,229 @@
-//! One row a backend.
+//! Which backends there are, and opening ports by them.
 
-use crate::backends::{faulty, mem, packet, pcap, shm, xdp, xdp_live};
-use crate::inventory::Found;
-use crate::options::{RxOptions, TxOptions};
-use crate::spec::parse_offset;
-use crate::{PortError, RxPort, Spec, TxPort};
+use crate::backend::{Backend, Found, Target};
+use crate::spec::{is_scheme, parse_offset};
+use crate::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use std::borrow::Cow;
 
-/// Says whether a backend works on an interface, or why not.
-pub type Judge = fn(&Found) -> Result<(), String>;
+/// Backends, by their schemes.
+///
+/// ```
+/// use linerate_port::{Backend, Target, PortError, Registry, RxOptions, Spec};
+///
+/// const ROW: Backend = Backend {
+///     scheme: "closed",
+///     target: "name",
+///     sentence: "a port that nobody can open",
+///     kind: Target::Device,
+///     rx_options: &[],
+///     tx_options: &[],
+///     open_rx: |spec, _, _| Err(PortError::broken(spec.to_string(), "is closed")),
+///     open_tx: |spec, _, _| Err(PortError::broken(spec.to_string(), "is closed")),
+///     leaves_when_sent: |_, _| true,
+/// };
+/// let registry = Registry::of(&[]).with(ROW);
+/// let error = registry.open_rx(&Spec::parse("closed:x").unwrap(), &RxOptions::default()).err().unwrap();
+/// assert_eq!(error.to_string(), "closed:x: is closed");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Registry {
+    backends: Cow<'static, [Backend]>,
+}
 
-/// One backend.
-pub struct Backend {
-    /// The word in front of the colon.
-    pub scheme: &'static str,
-    /// What its target is, for help.
-    pub target: &'static str,
-    /// One sentence.
-    pub sentence: &'static str,
-    /// Opens a port to receive from.
-    pub open_rx: fn(&Spec, &RxOptions) -> Result<RxPort, PortError>,
+impl Registry {
+    /// These backends and no others.
+    pub const fn of(backends: &'static [Backend]) -> Self {
+        Registry { backends: Cow::Borrowed(backends) }
+    }
+
+    /// The same with one more, which takes the place of another of its scheme.
+    ///
+    /// # Panics
+    /// If its scheme is none that a port can be written with.
+    pub fn with(mut self, backend: Backend) -> Self {
+        assert!(is_scheme(backend.scheme), "{:?} is no scheme: small letters and -", backend.scheme);
+        let backends = self.backends.to_mut();
+        backends.retain(|other| other.scheme != backend.scheme);
+        backends.push(backend);
+        self
+    }
+
+    /// All of them.
+    pub fn backends(&self) -> &[Backend] {
+        &self.backends
+    }
+
+    /// Opens a port to receive from. Whatever the backend, `offset=` sets the clock of the port right: `offset=-1.5us`
+    /// for one whose stamps are 1.5 us too late.
+    pub fn open_rx(&self, spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+        let (backend, mut spec) = self.find(spec)?;
+        let offset = spec.option(OFFSET).map(str::to_owned);
+        spec.options.retain(|(key, _)| key != OFFSET);
+        allow(&spec, backend, backend.rx_options)?;
+        let Some(text) = offset else { return (backend.open_rx)(&spec, options, self) };
+        let offset_ns = parse_offset(&text).ok_or_else(|| {
+            let reason =
+                format!("offset={text} is no span of time (as in 250, -1.5us, 3ms; nanoseconds where no unit is)");
+            PortError::wrong(spec.to_string(), reason)
+        })?;
+        let mut port = (backend.open_rx)(&spec, options, self)?;
+        port.offset_ns = offset_ns;
+        port.notes.push(format!("{offset_ns} ns are added to the times of its frames"));
+        Ok(port)
+    }
+
     /// Opens a port to send to.
-    pub open_tx: fn(&Spec, &TxOptions) -> Result<TxPort, PortError>,
-    /// Whether it works on an interface of this machine, and if not, why; `None` for backends that have
-    /// nothing to do with interfaces.
-    pub on_interface: Option<Judge>,
-    /// Whether frames leave at the moment they are sent. Where they do not, as in a file, they lie there with the times
-    /// they have, and nobody need wait until those come.
-    pub leaves_when_sent: fn(&Spec) -> bool,
+    pub fn open_tx(&self, spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+        let (backend, spec) = self.find(spec)?;
+        allow(&spec, backend, backend.tx_options)?;
+        (backend.open_tx)(&spec, options, self)
+    }
+
+    /// The backend of a port, and the port with the queues behind its target told apart.
+    pub fn find(&self, spec: &Spec) -> Result<(&Backend, Spec), PortError> {
+        let Some(backend) = self.backends.iter().find(|backend| backend.scheme == spec.scheme) else {
+            let known: Vec<&str> = self.backends.iter().map(|backend| backend.scheme).collect();
+            let reason = format!("no backend {:?}; there are {}", spec.scheme, known.join(", "));
+            return Err(PortError::wrong(spec.to_string(), reason));
+        };
+        match backend.target {
+            Target::File | Target::Port(_) => Ok((backend, spec.clone())),
+            _ => Ok((backend, spec.with_queues()?)),
+        }
+    }
+
+    /// The same of the port that is behind all wrappers: what frames really come from or go to.
+    pub fn innermost(&self, spec: &Spec) -> Result<(&Backend, Spec), PortError> {
+        let (mut backend, mut spec) = self.find(spec)?;
+        while let Target::Port(wrapped) = backend.target {
+            (backend, spec) = self.find(&wrapped(&spec)?)?;
+        }
+        Ok((backend, spec))
+    }
+
+    /// The port of an interface of this machine that frames come from or go to; `None` where there is none. What is wrong
+    /// with a port shows when it is opened.
+    pub fn interface(&self, spec: &Spec) -> Option<Spec> {
+        let (backend, spec) = self.innermost(spec).ok()?;
+        matches!(backend.target, Target::Interface(_)).then_some(spec)
+    }
+
+    /// The path of the file that frames come from or go to; `None` where there is none.
+    pub fn file(&self, spec: &Spec) -> Option<String> {
+        let (backend, spec) = self.innermost(spec).ok()?;
+        matches!(backend.target, Target::File).then_some(spec.target)
+    }
+
+    /// Whether frames sent to a port leave at that moment; those sent to a file or to memory lie there with their times.
+    pub fn leaves_when_sent(&self, spec: &Spec, options: &TxOptions) -> bool {
+        self.innermost(spec).map_or(true, |(backend, spec)| (backend.leaves_when_sent)(&spec, options))
+    }
+
+    /// A port that is received from as one to send to: without the options that only receiving knows.
+    pub fn for_sending(&self, spec: &Spec) -> Result<Spec, PortError> {
+        let (backend, _) = self.innermost(spec)?;
+        let is_receiving = |key: &str| key == OFFSET || backend.rx_options.contains(&key);
+        let mut spec = spec.clone();
+        spec.options.retain(|(key, _)| backend.tx_options.contains(&key.as_str()) || !is_receiving(key));
+        Ok(spec)
+    }
+
+    /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
+    pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<(), String>)> {
+        let judged = self.backends.iter().filter_map(|backend| match backend.target {
+            Target::Interface(judge) => Some((backend.scheme, judge(found))),
+            _ => None,
+        });
+        judged.collect()
+    }
 }
 
-/// Every backend there is.
-pub const BACKENDS: &[Backend] = &[
-    Backend {
-        scheme: "packet",
-        target: "interface",
-        sentence: "AF_PACKET: sees what the interface sees, takes nothing away; every Linux driver",
-        open_rx: packet::open_rx,
-        open_tx: packet::open_tx,
-        on_interface: Some(packet::on_interface),
-        leaves_when_sent: |_| true,
-    },
-    Backend {
-        scheme: "xdp",
-        target: "interface",
-        sentence: "AF_XDP: takes frames from the driver, away from the host; the fastest way in",
-        open_rx: xdp::open_rx,
-        open_tx: xdp::open_tx,
-        on_interface: Some(xdp::on_interface),
-        leaves_when_sent: |_| true,
-    },
-    Backend {
-        scheme: "xdp-live",
-        target: "interface",
-        sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
-        open_rx: xdp_live::open_rx,
-        open_tx: xdp_live::open_tx,
-        on_interface: Some(xdp_live::on_interface),
-        leaves_when_sent: |_| true,
-    },
-    Backend {
-        scheme: "pcap",
-        target: "file or -",
-        sentence: "capture files: reads pcap and pcapng, writes pcapng or nanosecond pcap",
-        open_rx: pcap::open_rx,
-        open_tx: pcap::open_tx,
-        on_interface: None,
-        leaves_when_sent: |_| false,
-    },
-    Backend {
-        scheme: "mem",
-        target: "name",
-        sentence: "memory of this process: what is sent to a name is received from it",
-        open_rx: mem::open_rx,
-        open_tx: mem::open_tx,
-        on_interface: None,
-        leaves_when_sent: |spec| spec.option("stamp") == Some("now"),
-    },
-    Backend {
-        scheme: "shm",
-        target: "ring name or socket",
-        sentence: "shared memory: the ordered stream that another process captures and shares; or a ring to send into",
-        open_rx: shm::open_rx,
-        open_tx: shm::open_tx,
-        on_interface: None,
-        leaves_when_sent: |_| true,
-    },
-    Backend {
-        scheme: "faulty",
-        target: "port",
-        sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
-        open_rx: faulty::open_rx,
-        open_tx: faulty::open_tx,
-        on_interface: None,
-        leaves_when_sent: faulty::leaves_when_sent,
-    },
-];
+/// The option that every receiving port has.
+const OFFSET: &str = "offset";
 
-/// Opens a port to receive from. Whatever the backend, `offset=` sets the clock of the port right: `offset=-1.5us`
-/// for one whose stamps are 1.5 us too late.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
-    let backend = backend(spec)?;
-    let Some(text) = spec.option("offset") else { return (backend.open_rx)(spec, options) };
-    let offset_ns = parse_offset(text).ok_or_else(|| {
-        let reason = format!("offset={text} is no span of time (as in 250, -1.5us, 3ms; nanoseconds where no unit is)");
-        PortError::wrong(spec.to_string(), reason)
-    })?;
-    let mut spec = spec.clone();
-    spec.options.retain(|(key, _)| key != "offset");
-    let mut port = (backend.open_rx)(&spec, options)?;
-    port.offset_ns = offset_ns;
-    port.notes.push(format!("{offset_ns} ns are added to the times of its frames"));
-    Ok(port)
+/// A wrapper hands on what it does not know.
+fn allow(spec: &Spec, backend: &Backend, known: &[&str]) -> Result<(), PortError> {
+    if matches!(backend.target, Target::Port(_)) { Ok(()) } else { spec.allow_options(known) }
 }
 
-/// Opens a port to send to.
-pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
-    (backend(spec)?.open_tx)(spec, options)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
-pub fn on_interface(found: &Found) -> Vec<(&'static str, Result<(), String>)> {
-    BACKENDS.iter().filter_map(|backend| Some((backend.scheme, backend.on_interface?(found)))).collect()
-}
+    /// A backend that only says what it was asked for.
+    const fn row(scheme: &'static str, target: Target) -> Backend {
+        Backend {
+            scheme,
+            placeholder: "",
+            sentence: "",
+            target,
+            rx_options: &["ring", "netns"],
+            tx_options: &["netns"],
+            open_rx: |spec, _, _| Err(PortError::broken(spec.to_string(), format!("asked for {:?}", spec.queues))),
+            open_tx: |spec, _, _| Err(PortError::broken(spec.to_string(), "sends")),
+            leaves_when_sent: |spec, _| spec.target != "kept",
+        }
+    }
 
-/// Whether frames sent to a port leave at that moment; those sent to a file or to memory lie there with their times.
-pub fn leaves_when_sent(spec: &Spec) -> bool {
-    backend(spec).map_or(true, |backend| (backend.leaves_when_sent)(spec))
-}
+    const WRAPPER: Target = Target::Port(|spec| Ok(spec.wrapped(spec.options.clone())));
+    const ROWS: &[Backend] = &[
+        row("packet", Target::Interface(|_| Ok(()))),
+        row("device", Target::Device),
+        row("file", Target::File),
+        row("wrapper", WRAPPER),
+    ];
+    const REGISTRY: Registry = Registry::of(ROWS);
 
-/// Whether frames sent to ports of this scheme leave through an interface of this machine.
-pub fn sends_into_interface(scheme: &str) -> bool {
-    BACKENDS.iter().any(|backend| backend.scheme == scheme && backend.on_interface.is_some())
-}
+    fn spec(text: &str) -> Spec {
+        Spec::parse(text).unwrap()
+    }
 
-fn backend(spec: &Spec) -> Result<&'static Backend, PortError> {
-    BACKENDS.iter().find(|backend| backend.scheme == spec.scheme).ok_or_else(|| {
-        let known: Vec<&str> = BACKENDS.iter().map(|backend| backend.scheme).collect();
-        PortError::wrong(spec.to_string(), format!("no backend {:?}; there are {}", spec.scheme, known.join(", ")))
-    })
+    fn refused(text: &str) -> String {
+        REGISTRY.open_rx(&spec(text), &RxOptions::default()).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn queues_belong_to_what_is_no_file() {
+        for (text, said) in [
+            ("eth0@0-3?ring=1", "packet:eth0@0-3?ring=1: asked for Some((0, 3))"),
+            ("device:02:00.0@7", "device:02:00.0@7: asked for Some((7, 7))"),
+            ("file:/tmp/a@2", "file:/tmp/a@2: asked for None"),
+            ("wrapper:file:/tmp/a@x", "wrapper:file:/tmp/a@x: asked for None"),
+        ] {
+            assert_eq!(refused(text), said);
+        }
+        for (text, part) in [
+            ("eth0@x", "queues are @N or @FIRST-LAST, not @x"),
+            ("eth0@3-1", "not @3-1"),
+            ("packet:@2", "nothing stands"),
+            ("eth0?speed=1", "no option \"speed\"; the packet backend has: ring, netns"),
+            ("nothing:x", "no backend \"nothing\"; there are packet, device, file, wrapper"),
+            ("eth0?offset=late", "offset=late is no span of time"),
+        ] {
+            assert!(refused(text).contains(part), "{text}: {}", refused(text));
+        }
+    }
+
+    #[test]
+    fn facts_are_those_of_what_is_behind_all_wrappers() {
+        let at = REGISTRY.interface(&spec("wrapper:wrapper:eth0@2?netns=a")).unwrap();
+        assert_eq!((at.to_string().as_str(), at.queues), ("packet:eth0@2?netns=a", Some((2, 2))));
+        assert_eq!(REGISTRY.file(&spec("wrapper:file:/tmp/a@b.pcap")).as_deref(), Some("/tmp/a@b.pcap"));
+        for text in ["wrapper:device:x", "wrapper:nothing:x", "eth0@x"] {
+            assert_eq!((REGISTRY.interface(&spec(text)), REGISTRY.file(&spec(text))), (None, None), "{text}");
+        }
+        let leaves = |text: &str| REGISTRY.leaves_when_sent(&spec(text), &TxOptions::default());
+        assert!(leaves("wrapper:device:x") && !leaves("wrapper:device:kept") && leaves("nothing:kept"));
+        let sending = REGISTRY.for_sending(&spec("wrapper:eth0?ring=1&netns=a&offset=1us&drop=1%")).unwrap();
+        assert_eq!(sending.to_string(), "wrapper:eth0?netns=a&drop=1%");
+    }
+
+    #[test]
+    fn a_backend_takes_the_place_of_another_of_its_scheme() {
+        let registry = REGISTRY.with(row("his", Target::Device)).with(row("file", Target::Device));
+        let schemes: Vec<&str> = registry.backends().iter().map(|backend| backend.scheme).collect();
+        assert_eq!(schemes, ["packet", "device", "wrapper", "his", "file"]);
+        assert_eq!(registry.file(&spec("file:x")), None);
+        assert!(std::panic::catch_unwind(|| REGISTRY.with(row("no_scheme", Target::Device))).is_err());
+    }
 }

@@ -3,6 +3,9 @@
 use crate::PortError;
 use std::fmt;
 
+/// Where nothing is named.
+const EMPTY: &str = "a port is scheme:target, and nothing stands behind the colon";
+
 /// A port as the user wrote it, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
@@ -10,7 +13,7 @@ pub struct Spec {
     pub scheme: String,
     /// Interface, file or name.
     pub target: String,
-    /// The queues asked for, first and last, as in `@0-3`; `None` for all.
+    /// The queues asked for, first and last, as in `@0-3`; `None` for all, and as long as they stand in the target.
     pub queues: Option<(u32, u32)>,
     /// Options behind the `?`, in order.
     pub options: Vec<(String, String)>,
@@ -18,32 +21,27 @@ pub struct Spec {
 
 impl Spec {
     /// Takes a port apart. A name without a scheme in front is an interface, opened passively with
-    /// `packet`.
+    /// `packet`. Queues stay with the target until a [registry](crate::Registry) tells them apart, which knows whose
+    /// targets may hold an `@`.
     ///
     /// ```
     /// use linerate_port::Spec;
     /// let spec = Spec::parse("packet:eth0@0-3?netns=lab-left").unwrap();
-    /// assert_eq!((spec.scheme.as_str(), spec.target.as_str(), spec.queues), ("packet", "eth0", Some((0, 3))));
+    /// assert_eq!((spec.scheme.as_str(), spec.target.as_str()), ("packet", "eth0@0-3"));
     /// assert_eq!(spec.option("netns"), Some("lab-left"));
     /// assert_eq!(Spec::parse("eth0").unwrap().scheme, "packet");
     /// ```
     pub fn parse(text: &str) -> Result<Spec, PortError> {
         let (scheme, rest) = split_scheme(text);
-        // In a path `?` and `@` are ordinary characters as long as no option follows.
+        // In a path `?` is an ordinary character as long as no option follows.
         let (target, options) = match rest.rsplit_once('?') {
             Some((target, options)) if options.contains('=') => (target, parse_options(text, options)?),
             _ => (rest, Vec::new()),
         };
-        let (target, queues) = match target.rsplit_once('@') {
-            Some((target, queues)) if innermost(scheme, target).0 != "pcap" => {
-                (target, Some(parse_queues(text, queues)?))
-            }
-            _ => (target, None),
-        };
         if target.is_empty() {
-            return Err(PortError::wrong(text, "a port is scheme:target, and nothing stands behind the colon"));
+            return Err(PortError::wrong(text, EMPTY));
         }
-        Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues, options })
+        Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: None, options })
     }
 
     /// A capture file as a port, whatever characters its path holds.
@@ -51,15 +49,20 @@ impl Spec {
         Spec { scheme: "pcap".into(), target: path.into(), queues: None, options: Vec::new() }
     }
 
-    /// The port that stands in place of the target, as in `faulty:packet:eth0`, with the same queues.
+    /// The port that stands in place of the target, as in `faulty:packet:eth0`.
     pub fn wrapped(&self, options: Vec<(String, String)>) -> Spec {
         let (scheme, target) = split_scheme(&self.target);
-        Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: self.queues, options }
+        Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: None, options }
     }
 
-    /// Scheme and target of the port that is behind all wrappers: what frames really come from or go to.
-    pub fn innermost(&self) -> (&str, &str) {
-        innermost(&self.scheme, &self.target)
+    /// The same with the queues behind the target told apart.
+    pub(crate) fn with_queues(&self) -> Result<Spec, PortError> {
+        let Some((target, queues)) = self.target.rsplit_once('@') else { return Ok(self.clone()) };
+        if target.is_empty() {
+            return Err(PortError::wrong(self.to_string(), EMPTY));
+        }
+        let queues = Some(parse_queues(&self.to_string(), queues)?);
+        Ok(Spec { target: target.to_owned(), queues, ..self.clone() })
     }
 
     /// The value of an option.
@@ -142,18 +145,8 @@ fn split_scheme(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whose targets are ports.
-const WRAPPER: &str = "faulty";
-
-fn innermost<'a>(mut scheme: &'a str, mut target: &'a str) -> (&'a str, &'a str) {
-    while scheme == WRAPPER {
-        (scheme, target) = split_scheme(target);
-    }
-    (scheme, target)
-}
-
 /// Whether text in front of a colon is meant as a scheme; whether there is such a backend shows later.
-fn is_scheme(text: &str) -> bool {
+pub(crate) fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
@@ -191,20 +184,19 @@ mod tests {
     #[test]
     fn a_port_in_a_wrapper_is_a_port() {
         let spec = Spec::parse("faulty:packet:eth0@2?drop=1%&netns=a").unwrap();
+        assert_eq!(spec.target, "packet:eth0@2");
+        let inner = spec.wrapped(Vec::new()).with_queues().unwrap();
         assert_eq!(
-            (spec.target.as_str(), spec.queues, spec.innermost()),
-            ("packet:eth0", Some((2, 2)), ("packet", "eth0"))
+            (inner.target.as_str(), inner.queues, inner.to_string().as_str()),
+            ("eth0", Some((2, 2)), "packet:eth0@2")
         );
-        assert_eq!(spec.wrapped(Vec::new()).to_string(), "packet:eth0@2");
-        assert_eq!(Spec::parse("faulty:eth0").unwrap().innermost(), ("packet", "eth0"));
-        let file = Spec::parse("faulty:faulty:pcap:/tmp/a@b.pcap?drop=1%").unwrap();
-        assert_eq!((file.innermost(), file.queues), (("pcap", "/tmp/a@b.pcap"), None));
+        assert_eq!(Spec::parse("faulty:eth0").unwrap().wrapped(Vec::new()).scheme, "packet");
     }
 
     #[test]
     fn what_is_no_port_is_refused_with_a_reason() {
         for (text, part) in
-            [("packet:", "nothing stands behind"), ("eth0@x", "@N or @FIRST-LAST"), ("mem:x?a=1&b", "not key=value")]
+            [("packet:", "nothing stands behind"), ("mem:x?a=1&b", "not key=value"), ("mem:x?=1", "not key=value")]
         {
             let error = Spec::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
@@ -226,7 +218,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_port_or_an_error(text in ".*") {
-            let _ = Spec::parse(&text);
+            let _ = Spec::parse(&text).and_then(|spec| spec.with_queues());
         }
     }
 

@@ -11,7 +11,7 @@ mod atomics {
 }
 
 use atomics::{AtomicU32, AtomicU64, Ordering::*};
-use index::{Pusher, Ring, Taker, lie_down, must_wake, shown, turned};
+use index::{Pusher, Ring, Taker, prepare_to_sleep, must_wake, shown, turned};
 use loom::sync::Arc;
 
 fn main() {
@@ -110,7 +110,7 @@ fn no_wake_up_is_lost() {
             shown();
             must_wake(&theirs.1)
         });
-        let sleeps = lie_down(&shared.1, || Taker::default().is_behind(&shared.0));
+        let sleeps = prepare_to_sleep(&shared.1, || Taker::default().is_behind(&shared.0));
         let woken = writer.join().unwrap();
         assert!(!sleeps || woken, "the reader sleeps and nobody wakes it");
     });
@@ -164,7 +164,7 @@ fn a_closed_block_has_its_final_count() {
 }
 
 /// A reader gives its first block back and looks at the second, while the writer puts it out and writes over all blocks but
-/// the first that it has not got back (`Reader::release`, `Writer::put_out`).
+/// the first that it has not got back (`Reader::release`, `Writer::evict`).
 fn nobody_looks_at_what_is_written_again() {
     /// What is written over a block.
     const AGAIN: u64 = 9;
@@ -172,19 +172,19 @@ fn nobody_looks_at_what_is_written_again() {
         let shared = Arc::new((Cells::new(2), AtomicU32::new(0), [AtomicU64::new(0), AtomicU64::new(0)]));
         let theirs = shared.clone();
         let reader = loom::thread::spawn(move || {
-            let (returned, put_out, blocks) = &*theirs;
-            if put_out.load(Acquire) != 0 {
+            let (returned, evict, blocks) = &*theirs;
+            if evict.load(Acquire) != 0 {
                 return;
             }
             assert!(blocks[0].load(Relaxed) != AGAIN, "the first block changes under its reader");
             Pusher::default().push(returned, 0);
             turned();
-            if put_out.load(Acquire) == 0 {
+            if evict.load(Acquire) == 0 {
                 assert!(blocks[1].load(Relaxed) != AGAIN, "the second block changes under its reader");
             }
         });
-        let (returned, put_out, blocks) = &*shared;
-        put_out.store(1, Release);
+        let (returned, evict, blocks) = &*shared;
+        evict.store(1, Release);
         turned();
         let first = usize::from(Taker::default().take(returned, 2).unwrap().is_some());
         (0..2).filter(|block| *block != first).for_each(|block| blocks[block].store(AGAIN, Relaxed));

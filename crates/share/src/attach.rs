@@ -1,4 +1,4 @@
-//! Coming in at the door of a writer, as a reader.
+//! Coming in at the acceptor of a writer, as a reader.
 
 use crate::address::Address;
 use crate::arena::{Arena, Owner};

@@ -145,7 +145,7 @@ impl Control {
 
     /// Whether all was taken back from the reader.
     #[inline]
-    pub fn is_put_out(&self) -> bool {
+    pub fn is_evicted(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::PUT_OUT
     }
 }

@@ -49,7 +49,7 @@ impl Frames {
         let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes());
         // SAFETY: every desc was checked to lie inside this block, with the bytes behind it, and belongs to this block
         // alone; the mapping lives as long as `self`. The block is given back only through `&mut` of whoever owns this
-        // value, which clears it then; until then the writer leaves it alone (see above), put out or not.
+        // value, which clears it then; until then the writer leaves it alone (see above), evicted or not.
         unsafe { Burst::from_raw(base, &self.descs[self.consumed..]) }
     }
 

@@ -67,14 +67,14 @@ impl Taker {
 }
 
 /// The reader says that it is going to wait, then looks once more; false if `look` found something.
-pub(crate) fn lie_down(sleeping: &AtomicU32, look: impl FnOnce() -> bool) -> bool {
+pub(crate) fn prepare_to_sleep(sleeping: &AtomicU32, look: impl FnOnce() -> bool) -> bool {
     sleeping.store(1, Relaxed);
     fence(SeqCst);
     !look()
 }
 
 /// The reader is awake.
-pub(crate) fn get_up(sleeping: &AtomicU32) {
+pub(crate) fn wake_up(sleeping: &AtomicU32) {
     sleeping.store(0, Relaxed);
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn shown() {
     fence(SeqCst);
 }
 
-/// The reader calls this after it has given a block back, before it looks whether it was put out and then at the next one;
+/// The reader calls this after it has given a block back, before it looks whether it was evicted and then at the next one;
 /// the writer after it has said so, before it looks which blocks came back. So either the reader knows that it is out, or the
 /// writer knows which block it is looking at.
 #[inline]

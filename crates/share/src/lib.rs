@@ -4,7 +4,7 @@
 //! In the order data takes:
 //!
 //! - [`Options`]: how large the ring is; [`Error`]: why there is none;
-//! - [`Writer`]: fills blocks; [`Door`]: lets readers in, in a thread of its own;
+//! - [`Writer`]: fills blocks; [`Acceptor`]: lets readers in, in a thread of its own;
 //! - [`Attach`]: how another process comes in; [`Reader`]: what it sees.
 //!
 //! Below them, each in a file: `layout` (offsets), `mapping` and `pages` (memory), `arena` (blocks), `control` (what writer and
@@ -42,12 +42,12 @@
 //!   socket is the sign of death; the heartbeat in the arena is for those who look from outside.
 #![deny(unsafe_code)]
 
+mod acceptor;
 mod address;
 mod arena;
 mod attach;
 mod control;
 mod credentials;
-mod door;
 mod error;
 mod frames;
 mod handshake;
@@ -61,10 +61,10 @@ mod slots;
 mod writer;
 
 pub use {
+    acceptor::{Acceptor, Client, Who},
     arena::Options,
     attach::{Attach, Attaching},
     credentials::Access,
-    door::{Door, Visitor, Who},
     error::Error,
     reader::{End, Reader},
     slots::Tally,

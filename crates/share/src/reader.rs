@@ -32,7 +32,7 @@ pub enum End {
     /// The writer is gone without having ended; all that it had committed was shown.
     Died,
     /// The writer has taken everything back: this reader was too slow, or broke the protocol.
-    PutOut,
+    Evicted,
     /// What the writer wrote cannot be right.
     Broken(&'static str),
     /// This reader has detached, and all that had arrived was shown.
@@ -212,7 +212,7 @@ impl Reader {
             return self.ready.as_fd();
         }
         self.lay_down.set(true);
-        let may_sleep = index::lie_down(self.control.sleeping(), || self.is_anything_new());
+        let may_sleep = index::prepare_to_sleep(self.control.sleeping(), || self.is_anything_new());
         if may_sleep { self.socket.as_fd() } else { self.ready.as_fd() }
     }
 
@@ -223,15 +223,15 @@ impl Reader {
                 committed != place.from || (closed && self.frames.len() == 0)
             })
         };
-        let over = self.hung_up || self.arena.has_ended() || self.control.is_put_out();
+        let over = self.hung_up || self.arena.has_ended() || self.control.is_evicted();
         over || self.published.is_behind(&self.control.published()) || first()
     }
 
     /// Looks for frames until `most` are shown.
     fn look(&mut self, most: usize) -> Result<(), End> {
-        self.get_up();
-        if self.control.is_put_out() {
-            return Err(End::PutOut);
+        self.wake_up();
+        if self.control.is_evicted() {
+            return Err(End::Evicted);
         }
         // These come first: what they speak of is found by the looks that follow.
         let over = self.hung_up || self.arena.has_ended();
@@ -335,8 +335,8 @@ impl Reader {
             self.returned.push(&self.control.returned(), u64::from(slot));
             // The next block may be written again, if the writer has put this reader out before it saw that one returned.
             index::turned();
-            if self.control.is_put_out() {
-                return Err(End::PutOut);
+            if self.control.is_evicted() {
+                return Err(End::Evicted);
             }
         }
         Ok(true)
@@ -350,9 +350,9 @@ impl Reader {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    fn get_up(&mut self) {
+    fn wake_up(&mut self) {
         if self.lay_down.replace(false) {
-            index::get_up(self.control.sleeping());
+            index::wake_up(self.control.sleeping());
             self.listen();
         }
     }

@@ -6,10 +6,10 @@
 //! Lossless readers get every frame, so the writer may find no free block. Lossy ones get what their quota allows, and
 //! all of them together hold at most half of the blocks, so they never hold the writer up, stopped or not.
 //!
-//! Of a reader that is put out, the first block that it has not given back is *kept*: it may be looking at that one, and a
+//! Of a reader that is evicted, the first block that it has not given back is *kept*: it may be looking at that one, and a
 //! frame must not change under it. The block is free once the reader is gone. One that is stopped may never go, so there are
 //! at most so many kept blocks as leave one to work with beside the half for lossy readers, and as many lossless readers at
-//! a time, kept ones counted: they alone are put out for being slow. Whoever broke the protocol is owed nothing.
+//! a time, kept ones counted: they alone are evicted for being slow. Whoever broke the protocol is owed nothing.
 
 use crate::layout::READERS;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// Free blocks that are used in turn: more than one core's cache holds, fewer than all cores share.
 const WARM: usize = 8;
 
-/// Most blocks that are kept for readers that were put out.
+/// Most blocks that are kept for readers that were evicted.
 pub(crate) fn kept_blocks(slots: u32) -> u32 {
     slots - slots / 2 - 1
 }
@@ -103,7 +103,7 @@ pub(crate) struct Slots {
     readers: [Option<Reader>; READERS as usize],
     present: u64,
     lossy: u64,
-    /// Readers that were put out and for which a block is kept.
+    /// Readers that were evicted and for which a block is kept.
     kept: u64,
     /// Blocks that a lossy reader holds.
     pinned: u32,
@@ -249,9 +249,9 @@ impl Slots {
         self.remove(number, None)
     }
 
-    /// A reader is put out: takes back all that it holds but the block that it may be looking at. Whether there is one; it
+    /// A reader is evicted: takes back all that it holds but the block that it may be looking at. Whether there is one; it
     /// is kept until [`Slots::forget`], and the number of the reader with it.
-    pub fn put_out(&mut self, number: u32) -> (Tally, bool) {
+    pub fn evict(&mut self, number: u32) -> (Tally, bool) {
         let first = self.held_by(number).min_by_key(|slot| self.slots[*slot as usize].turn);
         let keep = first.filter(|_| self.kept.count_ones() < kept_blocks(self.slots.len() as u32));
         let tally = self.remove(number, keep);
@@ -259,7 +259,7 @@ impl Slots {
         (tally, keep.is_some())
     }
 
-    /// A reader that was put out is gone: the block that was kept for it is like any other.
+    /// A reader that was evicted is gone: the block that was kept for it is like any other.
     pub fn forget(&mut self, number: u32) {
         self.kept &= !bit(number);
         self.held_by(number).collect::<Vec<_>>().into_iter().for_each(|slot| _ = self.take_from(number, slot));

@@ -1,15 +1,15 @@
 //! The writer: fills blocks, publishes what is committed, takes back what readers have finished.
 //!
 //! Whatever readers do, nothing here waits for them: what they write is checked against [`Slots`], and a reader that breaks
-//! the protocol is put out. How readers go is told in `parting`.
+//! the protocol is evicted. How readers go is told in `detach`.
 
-mod parting;
+mod detach;
 
+use crate::acceptor::{Acceptor, Client, Registration, Registrations, Who};
 use crate::address::Address;
 use crate::arena::{Arena, Created, Options};
 use crate::control::Control;
 use crate::credentials::Access;
-use crate::door::{Door, Seat, Seats, Visitor, Who};
 use crate::error::Error;
 use crate::index::{self, Pusher, Taker};
 use crate::layout::{INTERFACES, READERS};
@@ -36,12 +36,12 @@ pub struct Writer {
     sequence: u64,
     horizon: Nanos,
     looked: Nanos,
-    /// Readers that were put out and have not hung up, for each of which a block is kept.
+    /// Readers that were evicted and have not hung up, for each of which a block is kept.
     kept: Vec<Attached>,
     departures: Vec<Departure>,
     wait: Wait,
     demoted: Vec<Report>,
-    seats: Arc<Seats>,
+    registrations: Arc<Registrations>,
     notes: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ struct Wait {
 /// A reader as the writer knows it.
 #[derive(Debug)]
 struct Attached {
-    seat: Seat,
+    registration: Registration,
     socket: OwnedFd,
     control: Control,
     who: Who,
@@ -89,17 +89,18 @@ pub struct Report {
 pub struct Departure {
     /// The reader as it was last.
     pub report: Report,
-    /// Why it was put out; `None` if it left or died.
-    pub put_out: Option<String>,
+    /// Why it was evicted; `None` if it left or died.
+    pub evict: Option<String>,
 }
 
 impl Writer {
-    /// Makes a ring and shares it under a name, or at a path if the name has a `/`. The door may be run by another thread.
-    pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Door), Error> {
+    /// Makes a ring and shares it under a name, or at a path if the name has a `/`. The acceptor may be run by another thread.
+    pub fn create(name: &str, access: Access, options: &Options, now: Nanos) -> Result<(Writer, Acceptor), Error> {
         let listener = Address::parse(name)?.listen(access.has_others(), access.owner)?;
         let Created { arena, blocks, fd, notes } = Arena::create(options, now)?;
-        let (shape, generation, seats) = (*arena.shape(), arena.generation(), Arc::new(Seats::default()));
-        let door = Door::new(listener, access, fd, shape, generation, seats.clone());
+        let (shape, generation, registrations) =
+            (*arena.shape(), arena.generation(), Arc::new(Registrations::default()));
+        let acceptor = Acceptor::new(listener, access, fd, shape, generation, registrations.clone());
         let writer = Writer {
             arena,
             blocks,
@@ -113,14 +114,14 @@ impl Writer {
             departures: Vec::new(),
             wait: Wait { ticked: now, ..Wait::default() },
             demoted: Vec::new(),
-            seats,
+            registrations,
             notes,
         };
-        Ok((writer, door))
+        Ok((writer, acceptor))
     }
 
     /// How long lossless readers may keep the writer waiting in one go, as [`Writer::tick`] sees it: after half of that
-    /// they are lossy, after all of it whoever still keeps all blocks is put out. `None`: for ever, as in the beginning.
+    /// they are lossy, after all of it whoever still keeps all blocks is evicted. `None`: for ever, as in the beginning.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
         self.wait.patience = patience;
     }
@@ -209,13 +210,13 @@ impl Writer {
         }
     }
 
-    /// A reader that was let in at the door gets what is committed from now on.
-    pub fn admit(&mut self, visitor: Visitor) {
-        let Visitor { seat, socket, control, who, lossless, quota } = visitor;
-        let number = seat.number;
+    /// A reader that was let in at the acceptor gets what is committed from now on.
+    pub fn admit(&mut self, client: Client) {
+        let Client { registration, socket, control, who, lossless, quota } = client;
+        let number = registration.number;
         self.slots.join(number, lossless, quota);
         self.readers[number as usize] = Some(Attached {
-            seat,
+            registration,
             socket,
             control,
             who,
@@ -323,6 +324,6 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.seats.end();
+        self.registrations.end();
     }
 }

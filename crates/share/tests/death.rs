@@ -81,7 +81,7 @@ fn readers_killed_at_any_moment_harm_nobody() {
     while killed < kills {
         while victims.len() < 4 {
             let life = Duration::from_micros(500 + dice.below(12) * dice.below(1500));
-            // Where hardly any gets as far as the door they live longer: a process may start slowly.
+            // Where hardly any gets as far as the acceptor they live longer: a process may start slowly.
             let patience = (1 + killed / (5 * came + 10)).pow(3).min(100) as u32;
             victims.push((child("reader_to_be_killed", &ring.name), Instant::now() + life * patience));
         }
@@ -100,14 +100,14 @@ fn readers_killed_at_any_moment_harm_nobody() {
         for gone in ring.writer.take_departures() {
             let tally = gone.report.tally;
             assert_balanced(&tally);
-            assert_eq!((gone.put_out, tally.held, gone.report.who.name.as_str()), (None, 0, "victim"));
+            assert_eq!((gone.evict, tally.held, gone.report.who.name.as_str()), (None, 0, "victim"));
             came += 1;
             finished += u64::from(tally.finished > 0);
             outstanding += u64::from(tally.reclaimed > 0);
         }
     }
     drop(victims);
-    // Whoever was at the door when it was killed goes too.
+    // Whoever was at the acceptor when it was killed goes too.
     (0..3).for_each(|_| ring.let_in());
     ring.wait_for(2);
     assert_eq!(ring.write(2000), 2000, "what the dead held is not back");
@@ -152,7 +152,7 @@ fn a_reader_may_stop_between_any_two_stores() {
             drop(reader);
             ring.wait_for(1);
             let gone = ring.writer.take_departures();
-            assert_eq!(gone[0].put_out, None);
+            assert_eq!(gone[0].evict, None);
             assert_balanced(&gone[0].report.tally);
             assert_eq!(drain(&mut other).len() as u64, ring.writer.committed());
             drop(other);
@@ -169,13 +169,13 @@ fn writer_to_be_killed() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let began = Instant::now();
     let now = || Nanos(began.elapsed().as_nanos() as u64);
-    let (mut writer, mut door) =
+    let (mut writer, mut acceptor) =
         Writer::create(&name, Access { lossless: true, ..Access::default() }, &options(8), now()).unwrap();
     let interface = linerate_burst::Interface::new("x", linerate_burst::LinkType(1), linerate_burst::StampSource::User);
     writer.set_interfaces(&[interface]).unwrap();
     for id in 0.. {
         loop {
-            door.step(now()).into_iter().for_each(|visitor| writer.admit(visitor));
+            acceptor.step(now()).into_iter().for_each(|client| writer.admit(client));
             writer.tick(now());
             let pushed = writer.block().map(|block| block.push(&desc(id), &frame(id)));
             match pushed {

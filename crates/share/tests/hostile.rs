@@ -78,7 +78,7 @@ fn whoever_breaks_the_protocol_is_put_out_and_nothing_else_happens() {
         does(&mut reader, slots);
         ring.tick();
         let gone = ring.writer.take_departures();
-        let reason = gone.first().and_then(|gone| gone.put_out.clone()).expect(words);
+        let reason = gone.first().and_then(|gone| gone.evict.clone()).expect(words);
         assert!(reason.contains("broke the protocol") && reason.contains(words), "{reason}");
         assert_balanced(&gone[0].report.tally);
         assert_eq!(raw::hear(&reader.socket).map(|(bytes, _)| bytes.len()), Some(0), "it is told by hanging up");
@@ -176,7 +176,7 @@ fn bear(deeds: Vec<(Deed, u64)>) {
             ring.tick();
             hostile = Some(RawReader::attach(&mut ring, frames % 2 == 0, 2));
         }
-        // Also when it is lossless: the writer waits for it, and goes on when it is put out.
+        // Also when it is lossless: the writer waits for it, and goes on when it is evicted.
         let written = ring.write(frames);
         ring.tick();
         ring.check();
@@ -250,7 +250,7 @@ fn scribbling_all_the_time_harms_nobody() {
     }
     ring.tick();
     assert_eq!(seen, ring.writer.committed());
-    assert!(ring.writer.take_departures().iter().any(|gone| gone.put_out.is_some()), "nothing wrong was noticed");
+    assert!(ring.writer.take_departures().iter().any(|gone| gone.evict.is_some()), "nothing wrong was noticed");
 }
 
 /// A reader attached to a writer of our own, and the writer.

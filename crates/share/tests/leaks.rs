@@ -30,15 +30,15 @@ fn nothing_stays_behind() {
         let gone = raw::connected(&ring.name);
         raw::say(&gone, &raw::hello(1, true, 0), &[]);
         drop(gone);
-        drop(ring.door.step(ring.now));
+        drop(ring.acceptor.step(ring.now));
         let mut reader = ring.lossy(0);
         let not_admitted = Attach::default().begin(&ring.name).unwrap();
-        drop(ring.door.step(ring.now));
+        drop(ring.acceptor.step(ring.now));
         drop(not_admitted.finish().unwrap());
         ring.write(round);
         drain(&mut reader);
         if round % 2 == 0 {
-            ring.writer.put_out(0, "a test");
+            ring.writer.evict(0, "a test");
         }
         drop((reader, silent, half, full));
         ring.now.0 += 2_000_000_000;

@@ -87,7 +87,7 @@ fn a_reader_that_goes_gives_everything_back() {
     ring.tick();
     let departures = ring.writer.take_departures();
     let [gone] = departures.as_slice() else { panic!("{departures:?}") };
-    assert_eq!((gone.report.tally.reclaimed, gone.report.tally.finished, gone.put_out.as_ref()), (written, 0, None));
+    assert_eq!((gone.report.tally.reclaimed, gone.report.tally.finished, gone.evict.as_ref()), (written, 0, None));
     assert_balanced(&gone.report.tally);
     assert_eq!(ring.write(100_000), 100_000);
 }
@@ -107,11 +107,11 @@ fn a_demoted_reader_keeps_what_it_holds_and_loses_what_comes() {
     // The last block is given back when it is seen to be closed.
     reader.fill(1);
     assert_eq!(ring.write(100_000) + drain(&mut other).len() as u64, 2 * (ring.writer.committed() - written));
-    ring.writer.put_out(0, "too slow");
+    ring.writer.evict(0, "too slow");
     assert!(reader.fill(1).is_empty());
-    assert_eq!(reader.ended(), Some(End::PutOut));
+    assert_eq!(reader.ended(), Some(End::Evicted));
     let gone = ring.writer.take_departures();
-    assert_eq!(gone[0].put_out.as_deref(), Some("too slow"));
+    assert_eq!(gone[0].evict.as_deref(), Some("too slow"));
     assert_balanced(&gone[0].report.tally);
 }
 
@@ -120,9 +120,9 @@ fn a_writer_that_is_gone_leaves_what_it_had_committed() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
     ring.write(50);
-    let Ring { mut writer, door, .. } = ring;
+    let Ring { mut writer, acceptor, .. } = ring;
     assert!(writer.block().unwrap().push(&support::desc(50), &support::frame(50)), "never committed");
-    drop((writer, door));
+    drop((writer, acceptor));
     let mut seen = Vec::new();
     for _ in 0..1000 {
         seen.extend(drain(&mut reader));
@@ -212,8 +212,8 @@ fn a_wait_ends_at_once_if_there_is_anything_to_do() {
     assert!(!ready(&reader));
     let mut other = ring.lossy(2);
     other.fill(1);
-    ring.writer.put_out(1, "a test");
-    assert!(ready(&other) && other.fill(1).is_empty() && other.ended() == Some(End::PutOut) && ready(&other));
+    ring.writer.evict(1, "a test");
+    assert!(ready(&other) && other.fill(1).is_empty() && other.ended() == Some(End::Evicted) && ready(&other));
     ring.writer.finish();
     assert!(ready(&reader));
     reader.detach();

@@ -57,12 +57,12 @@ fn another_user_takes_neither_all_seats_nor_all_time() {
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let (mut root, mut ticks) = (None, 0);
     let status = loop {
-        let visitors = ring.door.step(ring.now);
-        if ring.door.refused() == 0 {
-            visitors.into_iter().for_each(|visitor| ring.writer.admit(visitor));
+        let clients = ring.acceptor.step(ring.now);
+        if ring.acceptor.refused() == 0 {
+            clients.into_iter().for_each(|client| ring.writer.admit(client));
         } else {
-            // Whoever is not admitted gives its seat back at once.
-            drop(visitors);
+            // Whoever is not admitted gives its registration back at once.
+            drop(clients);
             root.get_or_insert_with(|| ring.lossy(2));
             // Less than a second passes, by what this test says the time is.
             if ticks < 20 && ring.writer.readers().len() > 1 {

@@ -19,13 +19,14 @@ use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
+use linerate_backends::pcap::Recording;
+use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Count;
 use linerate_engine::{
     Capture, Captured, Edits, Memory, Progress, Receive, Received, Replay, ReplayReport, Selection, Stop,
 };
 use linerate_generate::{Pacing, Rate, Split};
-use linerate_port::backends::pcap::Recording;
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_record::{Format, Writer};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -14,9 +14,10 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine, socket_folder};
 use crate::verbs::inputs::{are_live, check_output};
 use crate::view::terminal::{shown, tell};
+use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
-use linerate_port::Spec;
+use linerate_port::{Spec, Target};
 use std::time::Duration;
 
 /// Options of `linerate generate`.
@@ -124,8 +125,8 @@ impl Args {
     /// Whether frames may go there.
     fn check_target(&self, spec: &Spec) -> anyhow::Result<()> {
         guard::check_route(spec, self.end.yes)?;
-        match (spec.innermost(), &self.recorded.replay) {
-            (("pcap", target), Some(replayed)) => check_output([&Spec::file(replayed)], target),
+        match (REGISTRY.file(spec), &self.recorded.replay) {
+            (Some(target), Some(replayed)) => check_output([&Spec::file(replayed)], &target),
             _ => Ok(()),
         }
     }
@@ -137,8 +138,9 @@ impl Args {
 
     /// Leaves the run what it needs, and says what there is to say of it.
     fn confine<'a>(&self, identity: &Identity, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
-        let rings = specs.into_iter().map(Spec::innermost).filter(|(scheme, _)| *scheme == "shm");
-        let folders = rings.map(|(_, ring)| socket_folder(ring)).collect::<Result<Vec<_>, _>>()?;
+        let ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
+        let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
+        let folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
         let notes = identity.note().into_iter().chain(confine(&folders.into_iter().flatten().collect::<Vec<_>>()));
         for note in notes.filter(|_| !self.end.quiet && !self.end.json) {
             tell(format_args!("{}\n", shown(&note)));

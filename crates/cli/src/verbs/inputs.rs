@@ -3,11 +3,11 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::terminal::fail;
+use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
-use linerate_port::registry::{BACKENDS, sends_into_interface};
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_port::{RxOptions, RxPort, Spec};
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -109,6 +109,7 @@ impl ReceiveArgs {
             snap,
             promiscuous: !self.no_promiscuous,
             lag,
+            lanes: 0,
             lossless: self.lossless,
             take: self.take,
             filter: inputs.filter.clone(),
@@ -197,27 +198,28 @@ fn ports_and_filter(
 fn is_port(word: &str) -> bool {
     let Ok(spec) = Spec::parse(word) else { return false };
     if word.starts_with(&format!("{}:", spec.scheme)) {
-        return BACKENDS.iter().any(|backend| backend.scheme == spec.scheme);
+        return REGISTRY.backends().iter().any(|backend| backend.scheme == spec.scheme);
     }
-    let is_name = !spec.target.starts_with('.') && !spec.target.contains('/');
-    is_name && Path::new("/sys/class/net").join(&spec.target).exists()
+    let Some(at) = REGISTRY.interface(&spec) else { return false };
+    let is_name = !at.target.starts_with('.') && !at.target.contains('/');
+    is_name && Path::new("/sys/class/net").join(&at.target).exists()
 }
 
 /// Whether frames come from, or go to, interfaces of this machine.
 pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
-    specs.into_iter().any(|spec| sends_into_interface(spec.innermost().0))
+    specs.into_iter().any(|spec| REGISTRY.interface(spec).is_some())
 }
 
 /// Whether it is a capture file, behind whatever wrappers. To be written it is opened by whoever the program becomes.
 pub(super) fn is_file(spec: &Spec) -> bool {
-    spec.innermost().0 == "pcap"
+    REGISTRY.file(spec).is_some()
 }
 
 /// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.
 pub(super) fn check_output<'a>(specs: impl IntoIterator<Item = &'a Spec>, written: &str) -> anyhow::Result<()> {
-    let mut files = specs.into_iter().filter(|spec| is_file(spec)).map(Spec::innermost);
-    match files.find(|(_, file)| is_same_file(file, written)) {
-        Some((_, file)) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
+    let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
+    match files.find(|file| is_same_file(file, written)) {
+        Some(file) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
         None => Ok(()),
     }
 }

@@ -4,8 +4,9 @@ use crate::exit::Exit;
 use crate::view::table::table;
 use crate::view::terminal::{show, show_document, shown};
 use anyhow::Context;
-use linerate_port::inventory::{Found, interfaces};
-use linerate_port::registry::{BACKENDS, on_interface};
+use linerate_backends::inventory::interfaces;
+use linerate_backends::{BACKENDS, REGISTRY};
+use linerate_port::{Found, Target};
 use serde::Serialize;
 
 /// Options of `linerate ports`.
@@ -62,7 +63,7 @@ fn print(found: &[Found]) {
     }
     show(format_args!("{rows}\n\n"));
     for one in found {
-        for (scheme, verdict) in on_interface(one) {
+        for (scheme, verdict) in REGISTRY.on_interface(one) {
             match verdict {
                 Ok(()) => show(format_args!("  {scheme}:{}  works\n", shown(&one.name))),
                 Err(reason) => show(format_args!("  {scheme}:{}  no: {}\n", shown(&one.name), shown(&reason))),
@@ -70,8 +71,8 @@ fn print(found: &[Found]) {
         }
     }
     show("\n");
-    for backend in BACKENDS.iter().filter(|backend| backend.on_interface.is_none()) {
-        show(format_args!("  {}:{}  {}\n", backend.scheme, backend.target.to_uppercase(), backend.sentence));
+    for backend in BACKENDS.iter().filter(|backend| !matches!(backend.target, Target::Interface(_))) {
+        show(format_args!("  {}:{}  {}\n", backend.scheme, backend.placeholder.to_uppercase(), backend.sentence));
     }
 }
 
@@ -118,7 +119,7 @@ struct BackendJson {
 
 impl InterfaceJson {
     fn new(found: &Found) -> Self {
-        let backends = on_interface(found).into_iter().map(|(backend, verdict)| BackendJson {
+        let backends = REGISTRY.on_interface(found).into_iter().map(|(backend, verdict)| BackendJson {
             backend,
             works: verdict.is_ok(),
             reason: verdict.err(),

@@ -10,11 +10,12 @@ use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
+use linerate_backends::faulty::{Faults, receive_through};
+use linerate_backends::inventory::is_default_route;
+use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::{Forward, Progress, Receive, Received, Stop, Waiting};
-use linerate_port::backends::faulty::{Faults, receive_through};
-use linerate_port::inventory::is_default_route;
-use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_port::{Backend, PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use serde::Serialize;
 use std::thread;
 use std::time::Duration;
@@ -143,17 +144,21 @@ impl Args {
     fn ways(&self) -> anyhow::Result<[Way; 2]> {
         let (one, other) = (Spec::parse(&self.one).map_err(usage)?, Spec::parse(&self.other).map_err(usage)?);
         for spec in [&one, &other] {
-            let (scheme, target) = spec.innermost();
-            if matches!(scheme, "pcap" | "mem") {
-                return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files")));
-            }
-            if spec.option("netns").is_none() && !self.yes && is_default_route(target) {
+            let (backend, at) = REGISTRY.innermost(spec)?;
+            let target = &at.target;
+            let on_host = match backend.target {
+                Target::Interface(_) => at.option("netns").is_none(),
+                Target::Device => false,
+                _ => return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files"))),
+            };
+            if on_host && !self.yes && is_default_route(target) {
                 return Err(usage(format!(
                     "{target} carries the default route of this machine: give --yes if it is really to be joined"
                 )));
             }
         }
-        if (one.innermost(), one.option("netns")) == (other.innermost(), other.option("netns")) {
+        let end = |(_, at): (&Backend, Spec)| (at.option("netns").map(str::to_owned), at.scheme, at.target);
+        if REGISTRY.innermost(&one).map(end)? == REGISTRY.innermost(&other).map(end)? {
             return Err(usage(format!("{one} is given as both ends: a wire has two")));
         }
         let faults = |option: &str, text: &str, seed: u64| {
@@ -199,19 +204,10 @@ impl Args {
 
 impl Way {
     fn open(&self) -> Result<(RxPort, TxPort), PortError> {
-        let options = RxOptions { promiscuous: true, ..RxOptions::default() };
-        let mut from = self.from.clone();
-        if from.innermost().0 == "packet" && from.option("lanes").is_none() {
-            // One lane keeps the order of frames, and gives each a number that the faults can go by.
-            from.options.push(("lanes".into(), "1".into()));
-        }
-        let mut to = self.to.clone();
-        if to.scheme == "packet" {
-            // What else may stand there is about receiving.
-            to.options.retain(|(key, _)| key == "netns");
-        }
-        let rx = receive_through(open_rx(&from, &options)?, &self.faults, self.from.to_string());
-        Ok((rx, open_tx(&to, &TxOptions::default())?))
+        // One lane keeps the order of frames, and gives each a number that the faults can go by.
+        let options = RxOptions { promiscuous: true, lanes: 1, ..RxOptions::default() };
+        let rx = receive_through(open_rx(&self.from, &options)?, &self.faults, self.from.to_string());
+        Ok((rx, open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions::default())?))
     }
 
     fn shown(&self) -> &str {

@@ -1,4 +1,4 @@
-//! Sharing the ordered stream: the writer of a block ring beside the capture, its door in a thread of its own.
+//! Sharing the ordered stream: the writer of a block ring beside the capture, its acceptor in a thread of its own.
 
 mod accounts;
 
@@ -8,7 +8,7 @@ use crate::control::Stop;
 use crate::died::{Died, survive};
 use crate::receive::ReceiveError;
 use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
-use linerate_share::{Access, Door, Error, Visitor, Writer};
+use linerate_share::{Acceptor, Access, Client, Error, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -27,7 +27,7 @@ pub struct SharingOptions {
     /// Begin once so many readers have attached.
     pub wait_for: usize,
     /// How long lossless readers may hold everybody up in one go: after half of it they become lossy, after all of it
-    /// they are put out; `None` for ever.
+    /// they are evicted; `None` for ever.
     pub patience: Option<Duration>,
 }
 
@@ -35,14 +35,14 @@ pub struct SharingOptions {
 pub struct Sharing {
     options: SharingOptions,
     writer: Writer,
-    door: Door,
+    acceptor: Acceptor,
 }
 
-/// The thread of the door.
-const DOOR: &str = "linerate-door";
-/// How long the door waits for somebody before it looks whether it should close.
-const DOOR_NAP: Duration = Duration::from_millis(20);
-/// How long those wait who come while more knock than the door deals with at once, so that strangers do not decide how much of
+/// The thread of the acceptor.
+const ACCEPTOR: &str = "linerate-accept";
+/// How long the acceptor waits for somebody before it looks whether it should close.
+const ACCEPT_NAP: Duration = Duration::from_millis(20);
+/// How long those wait who come while more knock than the acceptor deals with at once, so that strangers do not decide how much of
 /// a processor it takes.
 const CROWD_NAP: Duration = Duration::from_micros(200);
 /// How long the writer sleeps before it looks again for a free block.
@@ -51,16 +51,17 @@ const HOLD_NAP: Duration = Duration::from_micros(20);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// How long readers have after the end to take what they were promised, counted from when one last took something: one
 /// that is stopped delays the end by this much, one that works on is waited for.
-const FAREWELL: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_secs(1);
 /// How long they have altogether.
-const LAST_FAREWELL: Duration = Duration::from_secs(5);
+const LAST_DRAIN: Duration = Duration::from_secs(5);
 
 impl Sharing {
     /// Makes the ring and its socket; nobody is let in before the run.
     pub fn create(options: SharingOptions) -> Result<Sharing, Error> {
-        let (mut writer, door) = Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
+        let (mut writer, acceptor) =
+            Writer::create(&options.name, options.access.clone(), &options.ring, clock::now())?;
         writer.set_patience(options.patience);
-        Ok(Sharing { options, writer, door })
+        Ok(Sharing { options, writer, acceptor })
     }
 
     /// Of what memory the ring is and why, a line each, for people.
@@ -78,9 +79,9 @@ impl Sharing {
 pub(crate) struct Shared {
     name: String,
     writer: Writer,
-    visitors: Receiver<Visitor>,
-    /// Lets the door close when dropped.
-    door: DoorThread,
+    clients: Receiver<Client>,
+    /// Lets the acceptor close when dropped.
+    acceptor: AcceptorThread,
     stop: Stop,
     /// When the run ends by itself.
     until: Option<Instant>,
@@ -90,17 +91,17 @@ pub(crate) struct Shared {
     /// Frames that found no free block to the end.
     no_block: u64,
     /// Whether the run was asked to stop and has waited long enough for a block.
-    tired: bool,
+    given_up: bool,
     accounts: Accounts,
 }
 
-struct DoorThread {
+struct AcceptorThread {
     close: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), Died>>>,
 }
 
-impl DoorThread {
-    /// Whether the thread is gone, though nobody closed the door.
+impl AcceptorThread {
+    /// Whether the thread is gone, though nobody closed the acceptor.
     fn is_dead(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -108,47 +109,47 @@ impl DoorThread {
     /// Nobody comes in any more; of what the thread had died, if it had.
     fn close(&mut self) -> Option<Died> {
         self.close.store(true, Ordering::Relaxed);
-        self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(DOOR, &*panic))).err()
+        self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(ACCEPTOR, &*panic))).err()
     }
 }
 
-impl Drop for DoorThread {
+impl Drop for AcceptorThread {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 impl Shared {
-    /// Opens the door and waits for as many readers as the run is to begin with.
+    /// Opens the acceptor and waits for as many readers as the run is to begin with.
     pub fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
-        let Sharing { options, writer, mut door } = sharing;
-        let (let_in, visitors) = channel();
+        let Sharing { options, writer, mut acceptor } = sharing;
+        let (let_in, clients) = channel();
         let close = Arc::new(AtomicBool::new(false));
         let closed = Arc::clone(&close);
         let mut watch = move || {
             while !closed.load(Ordering::Relaxed) {
-                door.wait(DOOR_NAP);
-                for visitor in door.step(clock::now()) {
+                acceptor.wait(ACCEPT_NAP);
+                for client in acceptor.step(clock::now()) {
                     // At the end of the run nobody is admitted any more.
-                    let _ = let_in.send(visitor);
+                    let _ = let_in.send(client);
                 }
-                if door.is_crowded() {
+                if acceptor.is_crowded() {
                     std::thread::sleep(CROWD_NAP);
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(DOOR.into()).spawn(move || survive(&mut watch))?;
+        let thread = std::thread::Builder::new().name(ACCEPTOR.into()).spawn(move || survive(&mut watch))?;
         let mut shared = Shared {
             name: options.name,
             writer,
-            visitors,
-            door: DoorThread { close, thread: Some(thread) },
+            clients,
+            acceptor: AcceptorThread { close, thread: Some(thread) },
             stop,
             until: None,
             state: Committed::default(),
             drops: 0,
             no_block: 0,
-            tired: false,
+            given_up: false,
             accounts: Accounts::default(),
         };
         while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() && !shared.has_failed() {
@@ -161,7 +162,7 @@ impl Shared {
 
     /// Whether nobody is let in any more, by a bug.
     pub fn has_failed(&self) -> bool {
-        self.door.is_dead()
+        self.acceptor.is_dead()
     }
 
     /// The block to fill, with what is said about it; `None` when every block is in use.
@@ -224,8 +225,8 @@ impl Shared {
             }
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
             // What is left in the ports may come in many rounds: they wait once, all together.
-            self.tired |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
-            if self.tired {
+            self.given_up |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
+            if self.given_up {
                 break false;
             }
         };
@@ -255,17 +256,17 @@ impl Shared {
         let account = ledger.account(Stage::Share, &self.name);
         account.add(Count::ShareReceived, committed + self.no_block).add(Count::Shared, committed);
         account.add(Count::NoBlock, self.no_block);
-        let died = self.door.close();
+        let died = self.acceptor.close();
         self.writer.end();
-        self.say_farewell();
+        self.drain_readers();
         (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::Died))
     }
 
     /// Waits until readers have finished what was promised to them, or seem not to.
-    fn say_farewell(&mut self) {
+    fn drain_readers(&mut self) {
         let began = Instant::now();
         let (mut moved, mut before) = (began, u64::MAX);
-        while began.elapsed() < LAST_FAREWELL && moved.elapsed() < FAREWELL {
+        while began.elapsed() < LAST_DRAIN && moved.elapsed() < DRAIN {
             let left = self.writer.readers().iter().map(|report| report.tally.outstanding).sum();
             if left == 0 {
                 return;
@@ -279,8 +280,8 @@ impl Shared {
     }
 
     fn admit(&mut self) {
-        for visitor in self.visitors.try_iter() {
-            self.writer.admit(visitor);
+        for client in self.clients.try_iter() {
+            self.writer.admit(client);
         }
     }
 }

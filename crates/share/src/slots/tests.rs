@@ -16,7 +16,7 @@ struct Model {
     open: Option<u32>,
     committed: u64,
     readers: BTreeMap<u32, ModelReader>,
-    /// The block that each reader may be looking at that was put out.
+    /// The block that each reader may be looking at that was evicted.
     kept: BTreeMap<u32, u32>,
 }
 
@@ -92,7 +92,7 @@ enum Step {
     Close,
     GiveBack { reader: u32, slot: u64 },
     Leave(u32),
-    PutOut(u32),
+    Evicted(u32),
     Forget(u32),
     Demote(u32),
 }
@@ -106,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Close),
         12 => (0u32..5, 0u64..7).prop_map(|(reader, slot)| Step::GiveBack { reader, slot }),
         1 => (0u32..5).prop_map(Step::Leave),
-        1 => (0u32..5).prop_map(Step::PutOut),
+        1 => (0u32..5).prop_map(Step::Evicted),
         1 => (0u32..5).prop_map(Step::Forget),
         1 => (0u32..5).prop_map(Step::Demote),
     ]
@@ -154,13 +154,13 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
                 gone.holds.keys().for_each(|slot| model.free_unless_held(*slot));
             }
         }
-        Step::PutOut(reader) => {
+        Step::Evicted(reader) => {
             if let Some(gone) = model.readers.remove(&reader) {
                 let held: usize = gone.holds.values().map(Vec::len).sum();
                 let first = gone.holds.iter().min_by_key(|(_, frames)| frames[0]).map(|(slot, _)| *slot);
                 // Two of six blocks, beside three for lossy readers and one to be filled.
                 let first = first.filter(|_| model.kept.len() < 2);
-                let (tally, keeps) = slots.put_out(reader);
+                let (tally, keeps) = slots.evict(reader);
                 assert_eq!((tally.reclaimed, keeps), (held as u64, first.is_some()));
                 first.into_iter().for_each(|slot| _ = model.kept.insert(reader, slot));
                 gone.holds.keys().for_each(|slot| model.free_unless_held(*slot));

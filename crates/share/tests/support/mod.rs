@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use linerate_burst::{Burst, Committed, Desc, Interface, LinkType, Nanos, StampSource};
-use linerate_share::{Access, Attach, Door, Error, Options, Reader, Writer};
+use linerate_share::{Acceptor, Access, Attach, Error, Options, Reader, Writer};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ pub fn unique() -> String {
     format!("test-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A writer with its door, both run by the test itself.
+/// A writer with its acceptor, both run by the test itself.
 pub struct Ring {
     pub name: String,
     pub writer: Writer,
-    pub door: Door,
+    pub acceptor: Acceptor,
     /// What the test says the time is.
     pub now: Nanos,
 }
@@ -34,9 +34,9 @@ impl Ring {
     pub fn with(name: &str, access: Access, slots: u32) -> Result<Ring, Error> {
         let now = Nanos::from_parts(1_700_000_000, 0);
         let access = Access { lossless: true, ..access };
-        let (mut writer, door) = Writer::create(name, access, &options(slots), now)?;
+        let (mut writer, acceptor) = Writer::create(name, access, &options(slots), now)?;
         writer.set_interfaces(&[Interface::new("eth0", LinkType::ETHERNET, StampSource::Kernel)])?;
-        Ok(Ring { name: name.to_owned(), writer, door, now })
+        Ok(Ring { name: name.to_owned(), writer, acceptor, now })
     }
 
     /// Attaches a reader and admits it.
@@ -44,8 +44,8 @@ impl Ring {
         let attaching = attach.begin(&self.name)?;
         self.let_in();
         // A lossless one for whom there is no room is refused a moment later.
-        for visitor in self.door.step(Nanos(self.now.0 + 200_000_000)) {
-            self.writer.admit(visitor);
+        for client in self.acceptor.step(Nanos(self.now.0 + 200_000_000)) {
+            self.writer.admit(client);
         }
         attaching.finish()
     }
@@ -58,10 +58,10 @@ impl Ring {
         self.attach(&Attach { quota, ..Attach::default() }).unwrap()
     }
 
-    /// Admits whoever is at the door.
+    /// Admits whoever is at the acceptor.
     pub fn let_in(&mut self) {
-        for visitor in self.door.step(self.now) {
-            self.writer.admit(visitor);
+        for client in self.acceptor.step(self.now) {
+            self.writer.admit(client);
         }
     }
 

@@ -9,11 +9,11 @@ use super::measure::{Rounds, Row};
 use super::traffic::{self, FOUR, ONE};
 use crate::view::terminal::tell;
 use anyhow::{Context, bail};
+use linerate_backends::counting::{Counting, Then};
+use linerate_backends::xdp_live::send_unchanged;
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::Spec;
-use linerate_port::backends::xdp_live::send_unchanged;
-use linerate_port::counting::{Counting, Then};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

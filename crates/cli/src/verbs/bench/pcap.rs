@@ -3,9 +3,10 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
+use linerate_backends::open_rx;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::{Counting, Receive, Selection};
-use linerate_port::{RxOptions, RxPort, Spec, open_rx};
+use linerate_port::{RxOptions, RxPort, Spec};
 use linerate_record::{Format, Output, Reader, Writer};
 use std::fs::File;
 use std::io::Read;

@@ -1,12 +1,13 @@
 //! What benchmarks send.
 
+use linerate_backends::open_tx;
 use linerate_engine::Streams;
 use linerate_engine::streams::Run;
 use linerate_generate::Rate;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
-use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_port::{Spec, TxOptions};
 use std::time::Duration;
 
 /// A datagram in which nothing changes.

@@ -33,7 +33,7 @@ pub(super) struct ShareArgs {
     #[arg(long, requires = "share")]
     lossless_readers: bool,
     /// How many seconds lossless readers may hold everybody up in one go: after half of it they become lossy, after all
-    /// of it those that still give nothing back are put out
+    /// of it those that still give nothing back are evicted
     #[arg(long, value_name = "S", default_value_t = 1.0, requires = "share")]
     share_patience: f64,
     /// The NUMA node to put the memory on

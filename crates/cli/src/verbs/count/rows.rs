@@ -1,6 +1,8 @@
 //! What the views of a count have in common: names of ports and queues, and over which time rates are taken.
 
+use crate::verbs::inputs::is_file;
 use crate::view::rates::Rates;
+use linerate_backends::REGISTRY;
 use linerate_burst::Nanos;
 use linerate_engine::Watch;
 use linerate_engine::count::{Counted, Counts, Traffic};
@@ -29,11 +31,11 @@ pub enum Place {
 
 impl Subject {
     pub fn new(specs: &[Spec]) -> Self {
-        let is_recorded = |spec: &Spec| spec.scheme == "pcap" || spec.target.starts_with("pcap:");
+        let queues = |spec: &Spec| REGISTRY.innermost(spec).ok().and_then(|(_, at)| at.queues);
         Subject {
             names: specs.iter().map(ToString::to_string).collect(),
-            first_queues: specs.iter().map(|spec| spec.queues.map_or(0, |(first, _)| first as usize)).collect(),
-            recorded: specs.iter().map(is_recorded).collect(),
+            first_queues: specs.iter().map(|spec| queues(spec).map_or(0, |(first, _)| first as usize)).collect(),
+            recorded: specs.iter().map(is_file).collect(),
         }
     }
 

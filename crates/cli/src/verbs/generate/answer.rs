@@ -2,11 +2,11 @@
 
 use crate::exit::usage;
 use crate::view::terminal::fail;
+use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::answer::Running;
 use linerate_engine::{Answering, AnsweringReport, Stop};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, FILTER, Hop, Own, Vlans};
-use linerate_port::registry::sends_into_interface;
-use linerate_port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
+use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_wire::MacAddr;
 use std::net::IpAddr;
 
@@ -58,9 +58,9 @@ impl AnswerArgs {
         }
         let own = Addresses::new(own).map_err(usage)?;
         let spec = beside(to)?;
-        let options = RxOptions { promiscuous: true, filter: FILTER.into(), ..RxOptions::default() };
+        let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
         let mut receiving = spec.clone();
-        receiving.options.extend([("lanes".into(), "1".into()), ("ring".into(), RING.into())]);
+        receiving.options.push(("ring".into(), RING.into()));
         let from = open_rx(&receiving, &options)?;
         let to = open_tx(&spec, &TxOptions::default())?;
         Ok(Some(Answering::new(from, to, Answerer::new(own, self.answer_rate))))
@@ -106,12 +106,11 @@ pub fn finish(running: Option<Running>) -> AnsweringReport {
 
 /// The `packet` port of the interface that frames leave through, whatever they leave by.
 fn beside(to: &Spec) -> anyhow::Result<Spec> {
-    let (scheme, interface) = to.innermost();
-    if !sends_into_interface(scheme) {
+    let Some(at) = REGISTRY.interface(to) else {
         return Err(usage(format!("nobody can be answered or asked on {to}: it is no interface")));
-    }
-    let options = to.options.iter().filter(|(key, _)| key == "netns").cloned().collect();
-    Ok(Spec { scheme: "packet".into(), target: interface.into(), queues: None, options })
+    };
+    let options = at.options.into_iter().filter(|(key, _)| key == "netns").collect();
+    Ok(Spec { scheme: "packet".into(), target: at.target, queues: None, options })
 }
 
 #[cfg(test)]

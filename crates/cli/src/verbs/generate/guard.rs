@@ -2,27 +2,26 @@
 
 use crate::exit::usage;
 use crate::view::rates::grouped;
+use linerate_backends::REGISTRY;
+use linerate_backends::inventory::{interfaces, is_default_route};
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
-use linerate_port::Spec;
-use linerate_port::inventory::{Found, interfaces, is_default_route};
-use linerate_port::registry::sends_into_interface;
+use linerate_port::{Found, Spec};
 
 /// An Ethernet header with one VLAN tag: what a frame may be longer than the MTU.
 const LINK_OVERHEAD: usize = 18;
 
 /// The interface that frames to a port leave through, if that is one of this machine.
 pub fn interface(spec: &Spec) -> Option<Found> {
-    let (scheme, target) = spec.innermost();
-    let name = target.split('@').next().unwrap_or(target);
-    let found = sends_into_interface(scheme).then(|| interfaces(spec.option("netns")).ok()).flatten()?;
-    found.into_iter().find(|found| found.name == name)
+    let at = REGISTRY.interface(spec)?;
+    interfaces(at.option("netns")).ok()?.into_iter().find(|found| found.name == at.target)
 }
 
 /// Refuses to send into the interface of the default route, unless that was said to be meant.
 pub fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
-    let (scheme, target) = spec.innermost();
-    if sends_into_interface(scheme) && spec.option("netns").is_none() && !yes && is_default_route(target) {
+    let Some(at) = REGISTRY.interface(spec) else { return Ok(()) };
+    let target = &at.target;
+    if at.option("netns").is_none() && !yes && is_default_route(target) {
         return Err(usage(format!(
             "{target} carries the default route of this machine: give --yes if frames are really to be sent there"
         )));

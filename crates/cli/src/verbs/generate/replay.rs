@@ -9,14 +9,14 @@ use crate::view::ledger::LedgerJson;
 use crate::view::live::Live;
 use crate::view::rates::{Rates, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
+use linerate_backends::REGISTRY;
+use linerate_backends::pcap::Recording;
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
 use linerate_generate::rate::Asked;
 use linerate_generate::rewrite::{Rule, Shift};
 use linerate_generate::{Pacing, Rate, Rewriting, Split, SplitBy};
-use linerate_port::backends::pcap::Recording;
-use linerate_port::registry::leaves_when_sent;
-use linerate_port::{Spec, TxOptions, open_tx};
+use linerate_port::{Spec, TxOptions};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         .collect::<Result<_, _>>()?;
     for spec in &specs {
         args.check_target(spec)?;
-        if spec.innermost().0 == "pcap" && specs.iter().filter(|other| *other == spec).count() > 1 {
+        if is_file(spec) && specs.iter().filter(|other| *other == spec).count() > 1 {
             return Err(usage(format!("{spec} is given for both sides: one file cannot be written twice")));
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     let recording = Recording::open(path)?;
     let identity = args.identity(&specs)?;
     let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
-    let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
+    let open = |spec: &Spec| REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error));
     let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
     let early = early.collect::<Result<Vec<_>, _>>()?;
     identity.assume()?;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         edits: recorded.edits(),
         ports,
         pacing,
-        at_once: !specs.iter().any(leaves_when_sent),
+        at_once: !specs.iter().any(|spec| REGISTRY.leaves_when_sent(spec, &options)),
         duration,
         stop,
         progress,

@@ -8,6 +8,7 @@ use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
 use crate::view::live::Live;
 use crate::view::terminal::{show, shown, tell};
+use linerate_backends::{REGISTRY, open_rx};
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
@@ -15,8 +16,7 @@ use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
-use linerate_port::registry::leaves_when_sent;
-use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let identity = args.identity(check_from.iter().chain([spec]))?;
     let answering = answer(args, spec, &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
-    let to = stamped(spec, args.check.is_some());
+    // Where latencies are to be told, memory has to say when frames came, not when they were due.
+    let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner() };
     let open = || -> anyhow::Result<Streams> {
-        let port = open_tx(&to, &TxOptions { queues: args.threads, owner: identity.owner() });
-        let port = port.map_err(|error| identity.explain(error))?;
+        let port = REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error))?;
         if port.queues.len() < args.threads && !args.end.quiet {
             let name = shown(&port.name);
             tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
@@ -70,7 +70,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let checker = receiving
         .map(|port| Checker::start(Checking::new(check(&set), Selection::default()), Receive::all(vec![port])))
         .transpose()?;
-    let at_once = !leaves_when_sent(&to);
+    let at_once = !REGISTRY.leaves_when_sent(spec, &options);
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set);
     let live = match args.end.interval()? {
@@ -123,15 +123,6 @@ fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> 
 
 fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
     Ok(open_rx(spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
-}
-
-/// Memory keeps the times that frames are due at; where latencies are to be told it has to say when they came.
-fn stamped(spec: &Spec, is_checked: bool) -> Spec {
-    let mut spec = spec.clone();
-    if is_checked && spec.innermost().0 == "mem" && spec.option("stamp").is_none() {
-        spec.options.push(("stamp".into(), "now".into()));
-    }
-    spec
 }
 
 /// The account to be kept of a set.

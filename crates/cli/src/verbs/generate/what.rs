@@ -3,14 +3,14 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
+use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, file};
-use linerate_port::backends::pcap::Recording;
-use linerate_port::inventory::Found;
+use linerate_port::Found;
 use linerate_wire::{Link, MacAddr};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;

@@ -32,8 +32,8 @@ impl Accounts {
 
     /// A reader is gone.
     pub fn departed(&mut self, departure: &Departure) {
-        if let Some(reason) = &departure.put_out {
-            self.tell(format!("{} was put out: {reason}", named(&departure.report)));
+        if let Some(reason) = &departure.evict {
+            self.tell(format!("{} was evicted: {reason}", named(&departure.report)));
         }
         self.count(&departure.report);
     }
@@ -60,7 +60,7 @@ impl Accounts {
             self.events.push(format!("{} more readers came and went; what became of them is one sum", self.others));
         }
         if self.untold > 0 {
-            self.events.push(format!("{} more readers were put out or became lossy", self.untold));
+            self.events.push(format!("{} more readers were evicted or became lossy", self.untold));
         }
         ledger.add_all(&self.ledger);
         self.events
@@ -109,8 +109,8 @@ mod tests {
             Report { reader: 0, who, lossless: false, tally }
         };
         for pid in 0..100_000 {
-            accounts.departed(&Departure { report: report(pid), put_out: Some("a test".into()) });
-            accounts.departed(&Departure { report: report(7), put_out: None });
+            accounts.departed(&Departure { report: report(pid), evict: Some("a test".into()) });
+            accounts.departed(&Departure { report: report(7), evict: None });
         }
         accounts.waited(&report(99_999), Duration::from_secs(1));
         accounts.lost_meanwhile(5);

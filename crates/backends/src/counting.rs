@@ -1,0 +1,94 @@
+//! A receiver that only counts: an XDP program on an interface, for tests and benchmarks of senders.
+
+use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use crate::inventory::find;
+use crate::netns::within;
+use crate::sys::bpf::{Demands, Link, Mode, Program, Words};
+use crate::sys::bpf_live::Bytes;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What becomes of the frames that were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// They are dropped: the fastest receiver there is.
+    Drop,
+    /// All bytes of every other frame are overwritten and it is dropped, the host gets the rest: what receivers do to
+    /// memory, at its worst, and what the next frames in that memory look like.
+    OverwriteHalf,
+    /// The host gets them.
+    Pass,
+}
+
+/// Counts the frames that an interface receives; detached when this is dropped.
+#[derive(Debug)]
+pub struct Counting {
+    _link: Link,
+    _program: Program,
+    _garbage: Bytes,
+    words: Words,
+}
+
+/// Processors that are counted apart, so that none waits for another; a cache line each.
+const PROCESSORS: usize = 1024;
+const LINE: usize = 8;
+/// The longest frame that is overwritten.
+const LONGEST: usize = 4096;
+/// Action numbers (linux/bpf.h).
+const DROP: i32 = 1;
+const PASS: i32 = 2;
+
+impl Counting {
+    /// Attaches to an interface (of a network namespace), in the driver.
+    pub fn attach(netns: Option<&str>, interface: &str, then: Then) -> io::Result<Self> {
+        let (words, mut garbage) = (Words::new(PROCESSORS * LINE)?, Bytes::new(LONGEST)?);
+        garbage.write(0, &[0xee; LONGEST]);
+        let insns = program(words.raw(), garbage.raw(), then).map_err(io::Error::other)?;
+        // With `frags` a veth takes frames of any MTU.
+        let program = Program::load(&insns, Demands { frags: true, ..Demands::default() })?;
+        let link = within(netns, || Link::attach(&program, find(interface)?.index, Mode::Native))?;
+        Ok(Counting { _link: link, _program: program, _garbage: garbage, words })
+    }
+
+    /// Frames so far.
+    pub fn frames(&self) -> u64 {
+        (0..PROCESSORS).map(|processor| self.words.word(processor * LINE).load(Relaxed)).sum()
+    }
+}
+
+fn program(words: i32, garbage: i32, then: Then) -> Result<Vec<Insn>, TooFar> {
+    let mut asm = Assembler::new();
+    let (end, pass) = (asm.label(), asm.label());
+    asm.mov(Reg::R6, Reg::R1);
+    asm.call(helper::PROCESSOR);
+    asm.alu(Alu::And, Reg::R0, PROCESSORS as i32 - 1);
+    asm.alu(Alu::Mul, Reg::R0, (LINE * 8) as i32);
+    asm.map_value(Reg::R1, words, 0);
+    asm.alu(Alu::Add, Reg::R1, Reg::R0);
+    asm.load(Size::B8, Reg::R2, Reg::R1, 0);
+    asm.alu(Alu::Add, Reg::R2, 1);
+    asm.store(Size::B8, Reg::R1, 0, Reg::R2);
+    if then == Then::OverwriteHalf {
+        asm.alu(Alu::And, Reg::R2, 1);
+        asm.jump_if(When::Eq, Reg::R2, 0, pass);
+        // struct xdp_md: data, data_end.
+        asm.load(Size::B4, Reg::R4, Reg::R6, 4);
+        asm.load(Size::B4, Reg::R1, Reg::R6, 0);
+        asm.alu(Alu::Sub, Reg::R4, Reg::R1);
+        asm.jump_if(When::Lt, Reg::R4, 1, end);
+        asm.jump_if(When::Gt, Reg::R4, LONGEST as i32, end);
+        asm.mov(Reg::R1, Reg::R6);
+        asm.mov(Reg::R2, 0);
+        asm.map_value(Reg::R3, garbage, 0);
+        asm.call(helper::STORE_BYTES);
+    }
+    asm.place(end);
+    asm.mov(Reg::R0, if then == Then::Pass { PASS } else { DROP });
+    asm.exit();
+    if then == Then::OverwriteHalf {
+        asm.place(pass);
+        asm.mov(Reg::R0, PASS);
+        asm.exit();
+    }
+    asm.finish()
+}

@@ -1,0 +1,99 @@
+//! `faulty:PORT?drop=0.1%&seed=7`: any port behind a wire that loses and damages by plan.
+//!
+//! Options that [`Faults`] knows are its own, all others are the wrapped port's; `port.NAME=` hands an option to the
+//! wrapped port whatever it is called. In the order data takes: `fate` decides from seed, queue and number alone,
+//! `damage` changes bytes, `line` holds frames back, `pace` says when they leave, `fifo` keeps them until then;
+//! `receive` and `send` put the line behind or in front of a queue.
+//!
+//! - **Time.** A frame that is held up has its time moved by as much, as if it had arrived that much later: so a
+//!   merge orders frames as the bad wire would have. Times of other frames stay as they are. On receiving, a frame is
+//!   held up from its own time stamp on, so the wait for the wrapped port is part of the delay; on sending, from the
+//!   flush that follows.
+//! - **Counts.** What was asked for is *refused*, not lost. Copies count as received, and again by name.
+//! - **Memory.** Every frame is copied once. Frames that wait take at most 64 MiB a queue; then the wrapped port
+//!   waits, or the sender, and whose ring is full counts that.
+
+mod chance;
+mod checksum;
+mod damage;
+mod fate;
+mod faults;
+mod fifo;
+mod line;
+mod pace;
+mod receive;
+mod send;
+
+pub use self::chance::Chance;
+pub use self::fate::{Fate, Plan};
+pub use self::faults::{Corruption, Faults, NAMES};
+
+use self::receive::FaultyRx;
+use self::send::FaultyTx;
+use linerate_port::{
+    Backend, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
+};
+
+/// In front of options that are the wrapped port's in any case.
+const FOR_PORT: &str = "port.";
+
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "faulty",
+    placeholder: "port",
+    sentence: "any port behind a wire that drops, repeats, reorders, damages and delays by plan, from a seed",
+    target: Target::Port(|spec| split(spec).map(|(_, inner)| inner)),
+    rx_options: &[],
+    tx_options: &[],
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
+/// Opens the wrapped port to receive from.
+fn open_rx(spec: &Spec, options: &RxOptions, registry: &Registry) -> Result<RxPort, PortError> {
+    let (faults, inner) = split(spec)?;
+    // The faults come before the filter and the snap length, as on a wire.
+    let options = RxOptions { snap: 0, filter: String::new(), ..options.clone() };
+    Ok(receive_through(registry.open_rx(&inner, &options)?, &faults, spec.to_string()))
+}
+
+/// Opens the wrapped port to send to.
+fn open_tx(spec: &Spec, options: &TxOptions, registry: &Registry) -> Result<TxPort, PortError> {
+    let (faults, inner) = split(spec)?;
+    Ok(send_through(registry.open_tx(&inner, options)?, &faults, spec.to_string()))
+}
+
+/// An open port behind a line with these faults, under a name of its own.
+pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
+    let wrap =
+        |(number, queue)| Box::new(FaultyRx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn RxQueue>;
+    let queues = port.queues.into_iter().enumerate().map(wrap).collect();
+    RxPort { name, queues, filtered: false, ..port }
+}
+
+/// An open port with such a line in front, under a name of its own.
+pub fn send_through(port: TxPort, faults: &Faults, name: String) -> TxPort {
+    let wrap =
+        |(number, queue)| Box::new(FaultyTx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn TxQueue>;
+    let queues = port.queues.into_iter().enumerate().map(wrap).collect();
+    TxPort { name, queues, ..port }
+}
+
+/// The faults, and the port behind them.
+fn split(spec: &Spec) -> Result<(Faults, Spec), PortError> {
+    let mut faults = Faults::default();
+    let mut rest = Vec::new();
+    for (key, value) in &spec.options {
+        match key.strip_prefix(FOR_PORT) {
+            Some(key) => rest.push((key.to_owned(), value.clone())),
+            None if faults.set(key, value).map_err(|reason| PortError::wrong(spec.to_string(), reason))? => {}
+            None => rest.push((key.clone(), value.clone())),
+        }
+    }
+    let inner = spec.wrapped(rest);
+    if inner.target.is_empty() {
+        return Err(PortError::wrong(spec.to_string(), "which port? as in faulty:packet:eth0?drop=1%"));
+    }
+    Ok((faults, inner))
+}

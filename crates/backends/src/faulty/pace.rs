@@ -1,0 +1,123 @@
+//! When frames leave: one after the other at the rate, then the way they take.
+
+use super::fate::Plan;
+use linerate_burst::Nanos;
+use linerate_generate::Rate;
+use std::collections::VecDeque;
+
+/// The times of departure follow from the times of arrival and the lengths alone, and never go back unless they are to
+/// ([`Pacer::restart`]).
+pub struct Pacer {
+    rate: Option<Rate>,
+    queue: usize,
+    /// When each frame that waits or is being sent will have left the sender, oldest first.
+    sending: VecDeque<Nanos>,
+    /// Since when there was no pause, and what was sent since then.
+    busy_since: Nanos,
+    frames: u64,
+    bytes: u64,
+    latest: Nanos,
+}
+
+impl Pacer {
+    pub fn new(plan: &Plan) -> Self {
+        let faults = plan.faults();
+        Pacer {
+            rate: faults.rate,
+            queue: faults.queue as usize,
+            sending: VecDeque::new(),
+            busy_since: Nanos::ZERO,
+            frames: 0,
+            bytes: 0,
+            latest: Nanos::ZERO,
+        }
+    }
+
+    /// Frames of an earlier time come from now on: what was sent says nothing about them.
+    pub fn restart(&mut self) {
+        self.sending.clear();
+        self.latest = Nanos::ZERO;
+    }
+
+    /// When frame `number`, which came at `arrival`, leaves; `None` if the queue is full.
+    pub fn depart(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
+        if !plan.faults().delays() {
+            return Some(arrival);
+        }
+        let sent = self.transmit(arrival, length)?;
+        self.latest = self.latest.max(sent.after(plan.delay(number)));
+        Some(self.latest)
+    }
+
+    /// When the last bit has left the sender.
+    fn transmit(&mut self, arrival: Nanos, length: usize) -> Option<Nanos> {
+        let Some(rate) = self.rate else { return Some(arrival) };
+        while self.sending.front().is_some_and(|sent| *sent <= arrival) {
+            self.sending.pop_front();
+        }
+        // The one that is being sent does not wait.
+        if self.sending.len() > self.queue {
+            return None;
+        }
+        if self.sending.is_empty() {
+            (self.busy_since, self.frames, self.bytes) = (arrival, 0, 0);
+        }
+        // From the sums, so that no fraction of a nanosecond is lost at each frame.
+        self.frames += 1;
+        self.bytes += length as u64;
+        let sent = Nanos(self.busy_since.0.saturating_add(rate.nanos(self.frames, self.bytes)));
+        self.sending.push_back(sent);
+        Some(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faulty::Faults;
+    use proptest::prelude::*;
+
+    fn departures(faults: &str, frames: &[(u64, usize)]) -> Vec<Option<u64>> {
+        let plan = Plan::new(Faults::parse(faults).unwrap(), 0);
+        let mut pacer = Pacer::new(&plan);
+        let mut depart = |(number, (at, length)): (usize, &(u64, usize))| {
+            pacer.depart(&plan, number as u64, Nanos(*at), *length).map(|time| time.0)
+        };
+        frames.iter().enumerate().map(&mut depart).collect()
+    }
+
+    #[test]
+    fn frames_leave_one_after_the_other() {
+        // 121 captured bytes and 4 of FCS: 1000 bits, 1 us at 1 Gb/s.
+        let frames = [(0, 121), (0, 121), (500, 121), (9_000, 121)];
+        let wanted = [1_000, 2_000, 3_000, 10_000].map(Some);
+        assert_eq!(departures("rate=1gbps", &frames), wanted);
+        assert_eq!(departures("rate=1gbps&delay=1us", &frames), wanted.map(|time| time.map(|time| time + 1_000)));
+        assert_eq!(departures("rate=1gbps&queue=1", &frames), [Some(1_000), Some(2_000), None, Some(10_000)]);
+        assert_eq!(departures("delay=2us", &frames), [2_000, 2_000, 2_500, 11_000].map(Some));
+        assert_eq!(departures("drop=1%", &frames), [0, 0, 500, 9_000].map(Some));
+    }
+
+    proptest! {
+        #[test]
+        fn a_queue_is_a_list_of_those_that_have_not_left(
+            gaps in proptest::collection::vec((0u64..3_000, 10usize..1500), 1..200), queue in 1usize..8,
+        ) {
+            let mut at = 0;
+            let frames: Vec<(u64, usize)> = gaps.into_iter().map(|(gap, length)| { at += gap; (at, length) }).collect();
+            let got = departures(&format!("rate=8gbps&queue={queue}"), &frames);
+            // One byte a nanosecond: the model is in whole numbers.
+            let (mut free, mut left) = (0, Vec::<u64>::new());
+            for ((arrival, length), got) in frames.into_iter().zip(got) {
+                let waiting = left.iter().filter(|time| **time > arrival).count();
+                if waiting > queue {
+                    prop_assert_eq!(got, None);
+                    continue;
+                }
+                free = free.max(arrival) + length as u64 + 4;
+                left.push(free);
+                prop_assert_eq!(got, Some(free));
+            }
+        }
+    }
+}

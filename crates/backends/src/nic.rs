@@ -1,0 +1,142 @@
+//! The interface's own counters, as a [`Monitor`]: link statistics by rtnetlink, driver statistics by
+//! ethtool.
+
+use crate::rtnl::{self, Rtnetlink};
+use crate::sys::ethtool::Ethtool;
+use linerate_burst::{Count, Ledger, Stage};
+use linerate_port::Monitor;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Counts what an interface has seen since it was made. Works on after the privileges are gone, and
+/// from outside the interface's network namespace: both sockets stay inside it.
+pub struct NicMonitor {
+    subject: String,
+    interface: String,
+    index: u32,
+    netlink: Rtnetlink,
+    socket: OwnedFd,
+    sending: bool,
+    base: Option<LinkCounts>,
+    base_details: Vec<(String, u64)>,
+}
+
+/// What is used of `struct rtnl_link_stats64` (linux/if_link.h).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinkCounts {
+    rx_packets: u64,
+    tx_packets: u64,
+    rx_errors: u64,
+    rx_dropped: u64,
+    tx_dropped: u64,
+    rx_missed: u64,
+}
+
+impl NicMonitor {
+    /// Starts counting; call it inside the interface's network namespace.
+    pub fn new(subject: &str, interface: &str, index: u32, sending: bool) -> io::Result<Self> {
+        let netlink = Rtnetlink::new()?;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let mut monitor = NicMonitor {
+            subject: subject.to_owned(),
+            interface: interface.to_owned(),
+            index,
+            netlink,
+            socket,
+            sending,
+            base: None,
+            base_details: Vec::new(),
+        };
+        monitor.base = monitor.read();
+        monitor.base_details = monitor.read_details();
+        Ok(monitor)
+    }
+
+    /// Asks for the link; `None` where it is gone.
+    fn read(&self) -> Option<LinkCounts> {
+        parse(&self.netlink.link(self.index)?)
+    }
+
+    fn read_details(&self) -> Vec<(String, u64)> {
+        let ask = Ethtool::new(self.socket.as_fd(), &self.interface);
+        ask.and_then(|ask| ask.statistics()).unwrap_or_default()
+    }
+}
+
+impl Monitor for NicMonitor {
+    fn counters(&self, ledger: &mut Ledger) {
+        let (Some(base), Some(now)) = (self.base, self.read()) else { return };
+        let account = ledger.account(Stage::Nic, &self.subject);
+        let grown = |read: fn(&LinkCounts) -> u64| read(&now).saturating_sub(read(&base));
+        if self.sending {
+            account.add(Count::NicSent, grown(|counts| counts.tx_packets));
+            account.add(Count::NicSendDropped, grown(|counts| counts.tx_dropped));
+        } else {
+            account.add(Count::NicReceived, grown(|counts| counts.rx_packets));
+            account.add(Count::NicMissed, grown(|counts| counts.rx_missed));
+            account.add(Count::NicErrors, grown(|counts| counts.rx_errors));
+            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped));
+        }
+        for (name, value) in self.read_details() {
+            let before = self.base_details.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
+            if value > before && names_a_loss(&name) {
+                ledger.add_detail(&self.subject, &name, value - before);
+            }
+        }
+    }
+}
+
+/// Whether a driver's counter is about frames that did not get through.
+fn names_a_loss(name: &str) -> bool {
+    ["drop", "miss", "err", "discard", "fail", "no_buf", "nobuf", "nodesc", "full", "overrun"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+/// The statistics among the attributes of a link.
+fn parse(attributes: &[u8]) -> Option<LinkCounts> {
+    let stats = rtnl::attribute(attributes, rtnl::STATS64)?;
+    let word = |index: usize| Some(u64::from_ne_bytes(stats.get(8 * index..8 * index + 8)?.try_into().ok()?));
+    Some(LinkCounts {
+        rx_packets: word(0)?,
+        tx_packets: word(1)?,
+        rx_errors: word(4)?,
+        rx_dropped: word(6)?,
+        tx_dropped: word(7)?,
+        rx_missed: word(15)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_counted() {
+        let monitor = NicMonitor::new("packet:lo", "lo", 1, false).unwrap();
+        let mut ledger = Ledger::new();
+        monitor.counters(&mut ledger);
+        let account = ledger.accounts().first().expect("the loopback interface has statistics");
+        assert!(account.counts().any(|(count, _)| count == Count::NicMissed));
+    }
+
+    #[test]
+    fn an_interface_that_is_gone_has_no_counters() {
+        let monitor = NicMonitor::new("packet:x", "x", u32::MAX >> 1, false).unwrap();
+        let mut ledger = Ledger::new();
+        monitor.counters(&mut ledger);
+        assert!(ledger.accounts().is_empty());
+    }
+
+    #[test]
+    fn statistics_are_found_among_attributes() {
+        let mut message = Vec::new();
+        // An attribute of 5 bytes, padded to 8, then the statistics.
+        message.extend([5u16, 3].iter().flat_map(|half| half.to_ne_bytes()).chain([0; 4]));
+        message.extend([4 + 25 * 8, rtnl::STATS64].iter().flat_map(|half| half.to_ne_bytes()));
+        message.extend((0u64..25).flat_map(|word| (100 + word).to_ne_bytes()));
+        let counts = parse(&message).unwrap();
+        assert_eq!((counts.rx_packets, counts.tx_dropped, counts.rx_missed), (100, 107, 115));
+    }
+}

@@ -1,0 +1,278 @@
+//! `packet:interface`: AF_PACKET, on every driver, taking nothing away from the host.
+//!
+//! Receives through TPACKET_V3 rings whose blocks are bursts as they lie: nothing is copied. One socket a
+//! lane, joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two
+//! CPUs feeding one ring do not. Sends with `sendmmsg`, past the queueing discipline.
+
+mod receive;
+mod send;
+
+use self::receive::{PacketRx, Timing};
+use self::send::PacketTx;
+use crate::inventory::{ETHERNET_HARDWARE, find};
+use crate::netns::within;
+use crate::nic::NicMonitor;
+use crate::sys::packet_ring::{Layout, PacketRing};
+use crate::sys::packet_socket::PacketSocket;
+use linerate_burst::LinkType;
+use linerate_filter::{Filter, Insn};
+use linerate_port::{
+    Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
+};
+use rustix::time::{ClockId, clock_getres};
+use std::io;
+use std::time::Duration;
+
+const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction"];
+const TX_OPTIONS: &[&str] = &["netns"];
+/// Ring memory of a port, over all its lanes.
+const RING_BYTES: u64 = 128 << 20;
+/// What a desc's offset can reach, with a margin.
+const MAX_RING_BYTES: u64 = 3 << 30;
+const MAX_LANES: u64 = 64;
+/// The least of it for each lane.
+const LANE_RING_BYTES: u64 = 16 << 20;
+/// Holds the longest classic super-frame. No more, because the kernel hands a block over at every timeout however
+/// little is in it: a ring of N blocks bears a reader that stalls for N milliseconds, and no longer.
+const BLOCK_BYTES: u64 = 128 << 10;
+const BLOCK_TIMEOUT_MS: u64 = 1;
+/// Covers the block timeout, and a kernel that is late by as much again.
+const LAG: Duration = Duration::from_millis(2);
+const SEND_BUFFER: u32 = 4 << 20;
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` (linux/if_packet.h).
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
+
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "packet",
+    placeholder: "interface",
+    sentence: "AF_PACKET: sees what the interface sees, takes nothing away; every Linux driver",
+    target: Target::Interface(on_interface),
+    rx_options: RX_OPTIONS,
+    tx_options: TX_OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
+/// Whether AF_PACKET can be used on an interface.
+fn on_interface(found: &Found) -> Result<(), String> {
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    match PacketSocket::open(found.index) {
+        Err(error) if error.raw_os_error() == Some(1) => Err("needs CAP_NET_RAW (run as root)".into()),
+        Err(error) => Err(error.to_string()),
+        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Opens an interface to receive from.
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
+    let mut wanted = Wanted::read(spec, options)?;
+    let opened = within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
+        Ok((found, sockets, monitor))
+    });
+    let (found, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
+        Box::new(PacketRx::new(&spec.target, subject(spec, lane), socket, ring, wanted.timing, found.mtu))
+            as Box<dyn RxQueue>
+    });
+    Ok(RxPort {
+        name: spec.to_string(),
+        queues: queues.collect(),
+        feed: Feed::Clock,
+        monitor: Some(Box::new(monitor)),
+        filtered: wanted.filter.complete,
+        offset_ns: 0,
+        notes: wanted.filter.notes,
+    })
+}
+
+/// Opens an interface to send to.
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    if spec.queues.is_some() {
+        return Err(PortError::wrong(spec.to_string(), "AF_PACKET sends to an interface as a whole: leave the @ out"));
+    }
+    let opened = within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        let sockets = (0..options.queues.max(1)).map(|_| open_sender(&found)).collect::<io::Result<Vec<_>>>()?;
+        Ok((sockets, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
+    });
+    let (sockets, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let queues = sockets
+        .into_iter()
+        .enumerate()
+        .map(|(queue, socket)| Box::new(PacketTx::new(subject(spec, queue), socket)) as Box<dyn TxQueue>);
+    Ok(TxPort { name: spec.to_string(), queues: queues.collect(), monitor: Some(Box::new(monitor)) })
+}
+
+/// What the user asked for, checked before anything is opened.
+struct Wanted {
+    lanes: u32,
+    layout: Layout,
+    timing: Timing,
+    filter: FilterPlan,
+    outgoing: bool,
+}
+
+/// What runs in the kernel.
+#[derive(Default)]
+struct FilterPlan {
+    /// Cuts frames to the snap length too.
+    program: Option<Vec<Insn>>,
+    /// Whether it is the whole filter.
+    complete: bool,
+    notes: Vec<String>,
+}
+
+impl Wanted {
+    fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
+        let own = if options.lanes > 0 { options.lanes as u64 } else { cpus() };
+        let lanes = spec.number("lanes", own)?.clamp(1, MAX_LANES);
+        let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, MAX_RING_BYTES / (2 * MAX_LANES) / 2);
+        let block = block.next_power_of_two();
+        let ring =
+            spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, MAX_RING_BYTES);
+        let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
+        let block_timeout = real_timeout(Duration::from_millis(timeout_ms));
+        let outgoing = match spec.option("direction") {
+            None | Some("in") => false,
+            Some("inout") => true,
+            Some(other) => {
+                return Err(PortError::wrong(spec.to_string(), format!("direction={other}: it is in or inout")));
+            }
+        };
+        if let Some((first, last)) = spec.queues {
+            let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
+            return Err(PortError::wrong(spec.to_string(), reason));
+        }
+        Ok(Wanted {
+            lanes: lanes as u32,
+            layout: Layout {
+                block_bytes: block as u32,
+                blocks: (ring / lanes / block).max(2) as u32,
+                timeout_ms: timeout_ms as u32,
+            },
+            timing: Timing {
+                lag: options.lag.unwrap_or(LAG).max(block_timeout + Duration::from_millis(1)),
+                block_timeout,
+            },
+            filter: plan_filter(spec, options)?,
+            outgoing,
+        })
+    }
+}
+
+impl FilterPlan {
+    /// Lets a socket take in frames: those that pass, or all where the kernel has no room for the program.
+    fn attach_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
+        if let Some(program) = &self.program {
+            match socket.attach(program) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && self.complete => {
+                    let note = "filter runs in this process: it is too long for the kernel (net.core.optmem_max)";
+                    *self = FilterPlan { notes: vec![note.into()], ..FilterPlan::default() };
+                }
+                result => return result,
+            }
+        }
+        socket.attach(&[Insn::ret(u32::MAX)])
+    }
+}
+
+/// One lane a processor: the softirq of any of them may bring frames, whatever processors this process is
+/// confined to.
+fn cpus() -> u64 {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let last = online.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<u64>().ok());
+    last.map_or_else(|| std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64), |last| last + 1)
+}
+
+/// After how long the kernel really hands a block over. Since Linux 6.18 a high-resolution timer does that;
+/// before, the timer wheel, which rounds up to ticks and adds one.
+fn real_timeout(asked: Duration) -> Duration {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    if (numbers.next(), numbers.next()) >= (Some(6), Some(18)) {
+        return asked;
+    }
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let tick = u64::try_from(tick.tv_nsec).unwrap_or(0).max(1);
+    Duration::from_nanos((asked.as_nanos() as u64).next_multiple_of(tick) + tick)
+}
+
+/// Decides where the filter runs: in the kernel if the result is the same there.
+fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError> {
+    if options.filter.trim().is_empty() {
+        let program = (options.snap != 0).then(|| vec![Insn::ret(options.snap)]);
+        return Ok(FilterPlan { program, ..FilterPlan::default() });
+    }
+    let filter = Filter::compile(&options.filter, LinkType::ETHERNET.0)
+        .map_err(|error| PortError::broken(spec.to_string(), error.to_string()))?;
+    Ok(match filter.in_kernel(options.snap) {
+        Ok(program) => FilterPlan {
+            program: Some(program.into_insns()),
+            complete: true,
+            notes: vec!["filter runs in the kernel; frames it refuses are not counted".into()],
+        },
+        Err(reason) => {
+            FilterPlan { notes: vec![format!("filter runs in this process: {reason}")], ..FilterPlan::default() }
+        }
+    })
+}
+
+/// Whose counters those of a queue are; interfaces of one name in two namespaces are two.
+fn subject(spec: &Spec, queue: usize) -> String {
+    let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
+    format!("packet:{}@{queue}{netns}", spec.target)
+}
+
+fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Result<Vec<(PacketSocket, PacketRing)>> {
+    let mut lanes = Vec::new();
+    let mut group = None;
+    for _ in 0..wanted.lanes {
+        let socket = PacketSocket::open(found.index)?;
+        let ring = PacketRing::new(&socket, wanted.layout)?;
+        // Nothing passes until every lane stands: a frame must not be seen by two of them.
+        socket.attach(&[Insn::ret(0)])?;
+        if !wanted.outgoing {
+            socket.set(libc::PACKET_IGNORE_OUTGOING, 1)?;
+        }
+        if promiscuous {
+            socket.set_promiscuous()?;
+        }
+        socket.bind(true)?;
+        if wanted.lanes > 1 {
+            // A group has its own idea of outgoing frames; it does not ask its sockets.
+            let ignore = if wanted.outgoing { 0 } else { FANOUT_IGNORE_OUTGOING };
+            group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore)?);
+        }
+        lanes.push((socket, ring));
+    }
+    for (socket, _) in &lanes {
+        socket.statistics()?;
+        wanted.filter.attach_to(socket)?;
+    }
+    Ok(lanes)
+}
+
+fn open_sender(found: &Found) -> io::Result<PacketSocket> {
+    let socket = PacketSocket::open(found.index)?;
+    socket.set(libc::PACKET_QDISC_BYPASS, 1)?;
+    socket.set_send_buffer(SEND_BUFFER)?;
+    socket.bind(false)?;
+    Ok(socket)
+}
+
+fn explain(spec: &Spec, error: &io::Error) -> PortError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; AF_PACKET needs CAP_NET_RAW: run as root or with sudo",
+        Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB",
+        _ => "",
+    };
+    PortError::broken(spec.to_string(), format!("{error}{advice}"))
+}

@@ -1,0 +1,188 @@
+//! The receiving side: a lane over one socket and its ring.
+
+use crate::sys::packet_blocks::PacketBlocks;
+use crate::sys::packet_ring::PacketRing;
+use crate::sys::packet_socket::{PacketSocket, Statistics};
+use linerate_burst::{Count, Flags, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_filter::Insn;
+use linerate_port::{Head, PortError, RxQueue};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// How often an idle queue asks the kernel whether its interface is still there.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
+/// Beyond three block timeouts: a timer may be late on a busy machine.
+const DETACH_MARGIN: Duration = Duration::from_millis(10);
+/// Link headers that a frame of MTU length may have in front: Ethernet and two VLAN tags.
+const LINK_OVERHEAD: u32 = 14 + 8;
+
+/// Flags that are counted when a frame comes in.
+const FLAGGED: [(Flags, Count); 3] = [
+    (Flags::SUPER_FRAME, Count::SuperFrames),
+    (Flags::VLAN_RESTORED, Count::VlanRestored),
+    (Flags::CHECKSUM_PARTIAL, Count::ChecksumPartial),
+];
+
+/// One lane.
+pub(super) struct PacketRx {
+    subject: String,
+    interfaces: [Interface; 1],
+    socket: PacketSocket,
+    blocks: PacketBlocks,
+    timing: Timing,
+    super_frame: u32,
+    delivered: u64,
+    flagged: [u64; FLAGGED.len()],
+    downs: u64,
+    /// When the socket was last asked for errors.
+    looked: Nanos,
+    /// Since when nothing new is taken in; zero until the first fill after that.
+    detached: Option<Nanos>,
+    /// The interface is gone, and that is still to be said: what it had brought is shown first.
+    removed: bool,
+    statistics: Cell<Statistics>,
+}
+
+/// Times that belong to a lane.
+#[derive(Clone, Copy)]
+pub(super) struct Timing {
+    /// How long after its stamp a frame may show up.
+    pub lag: Duration,
+    /// After how long the kernel hands a block over that is not full.
+    pub block_timeout: Duration,
+}
+
+impl PacketRx {
+    /// A lane over a bound socket; frames beyond `mtu` are super-frames.
+    pub fn new(
+        interface: &str,
+        subject: String,
+        socket: PacketSocket,
+        ring: PacketRing,
+        timing: Timing,
+        mtu: u32,
+    ) -> Self {
+        PacketRx {
+            subject,
+            interfaces: [Interface::new(interface, LinkType::ETHERNET, StampSource::Kernel)],
+            socket,
+            blocks: PacketBlocks::new(ring),
+            timing,
+            super_frame: mtu.saturating_add(LINK_OVERHEAD),
+            delivered: 0,
+            flagged: [0; FLAGGED.len()],
+            downs: 0,
+            looked: Nanos::ZERO,
+            detached: None,
+            removed: false,
+            statistics: Cell::default(),
+        }
+    }
+
+    fn count_flags(&mut self, new: usize) {
+        let descs = self.blocks.descs();
+        for desc in descs[descs.len() - new..].iter().filter(|desc| desc.flags != Flags::NONE) {
+            for (count, (flag, _)) in self.flagged.iter_mut().zip(FLAGGED) {
+                *count += u64::from(desc.flags.contains(flag));
+            }
+        }
+    }
+
+    /// How far the lane is complete. Frames are stamped before they are stored, so one as old as `lag` may
+    /// still show up.
+    fn horizon(&mut self, now: Nanos, drained: bool) -> Horizon {
+        if !drained {
+            let newest = self.blocks.descs().last().map_or(Nanos::ZERO, |desc| desc.time);
+            return Horizon::At(newest.min(now).before(self.timing.lag));
+        }
+        if let Some(since) = &mut self.detached {
+            if *since == Nanos::ZERO || now < *since {
+                *since = now;
+            }
+            // The last block is handed over when its timeout has passed.
+            if now.since(*since) > 3 * self.timing.block_timeout + DETACH_MARGIN {
+                return Horizon::Ended;
+            }
+        }
+        Horizon::At(now.before(self.timing.lag))
+    }
+
+    /// Asks now and then what has become of the interface.
+    fn look(&mut self, now: Nanos) -> Result<(), PortError> {
+        // A clock that was set back is no reason to look the less.
+        if now >= self.looked && now < self.looked.after(LOOK_AFTER) {
+            return Ok(());
+        }
+        self.looked = now;
+        let port = self.subject.clone();
+        let down = match self.socket.take_error() {
+            Ok(()) => false,
+            Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => true,
+            Err(error) => return Err(PortError::broken(port, error.to_string())),
+        };
+        self.downs += u64::from(down);
+        // The kernel does not tell of the removal of an interface that was down.
+        if self.downs > 0 && !self.socket.interface_exists() {
+            self.removed = true;
+            self.detached = Some(Nanos::ZERO);
+            return Ok(());
+        }
+        if down { Err(PortError::Down { port }) } else { Ok(()) }
+    }
+
+    /// The kernel's counters since the port was opened; it resets its own when they are read.
+    fn statistics(&self) -> Statistics {
+        let mut sum = self.statistics.get();
+        if let Ok(new) = self.socket.statistics() {
+            sum.received += new.received;
+            sum.dropped += new.dropped;
+            sum.freezes += new.freezes;
+        }
+        self.statistics.set(sum);
+        sum
+    }
+}
+
+impl RxQueue for PacketRx {
+    fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
+        let (new, drained) = self.blocks.refill(self.super_frame);
+        self.count_flags(new);
+        let horizon = self.horizon(now, drained);
+        if drained && self.detached.is_none() && self.blocks.descs().is_empty() {
+            self.look(now)?;
+        }
+        if self.removed && horizon == Horizon::Ended && self.blocks.descs().is_empty() {
+            self.removed = false;
+            return Err(PortError::removed(&self.subject));
+        }
+        Ok(Head { burst: self.blocks.shown(), horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        self.blocks.consume(frames);
+        self.delivered += frames as u64;
+    }
+
+    fn detach(&mut self) {
+        // Frames that the filter refuses are not counted as received either.
+        if self.detached.is_none() && self.socket.attach(&[Insn::ret(0)]).is_ok() {
+            self.detached = Some(Nanos::ZERO);
+        }
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd().as_fd())
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let statistics = self.statistics();
+        let account = ledger.account(Stage::Receive, &self.subject);
+        account.add(Count::Received, statistics.received).add(Count::Delivered, self.delivered);
+        account.add(Count::RingFull, statistics.dropped).add(Count::Freezes, statistics.freezes);
+        account.add(Count::BadRecord, self.blocks.bad()).add(Count::LinkDown, self.downs);
+        for (frames, (_, count)) in self.flagged.into_iter().zip(FLAGGED) {
+            account.add(count, frames);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The sending side: a ring of its own, as `capture --share` makes one, into which frames are copied.
+//!
+//! One thread does it all. Readers are let in when the sender flushes, which it does every millisecond and while it waits;
+//! the acceptor is looked at once a millisecond at most, and does so much and no more then, whoever knocks.
+
+use super::refused;
+use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue};
+use linerate_share::{Acceptor, Access, Options, Writer};
+use linerate_wire::Link;
+use linerate_wire::flow::locate;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// How often the acceptor is looked at.
+const ACCEPTOR: Duration = Duration::from_millis(1);
+
+/// Memory of the ring, unless `?memory=` says otherwise.
+const MEMORY: u64 = 64 << 20;
+
+/// Makes a ring.
+pub fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    let name = spec.to_string();
+    let lossless = match spec.option("lossless") {
+        None | Some("no") => false,
+        Some("yes") => true,
+        Some(other) => return Err(PortError::wrong(&name, format!("lossless={other}: it is yes or no"))),
+    };
+    let patience = spec.option("patience").unwrap_or("1");
+    let span = patience.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let no_span = || PortError::wrong(&name, format!("patience={patience}: it is a number of seconds"));
+    let patience = span.ok_or_else(no_span)?;
+    if spec.queues.is_some() || options.queues > 1 {
+        return Err(PortError::wrong(&name, "a ring is written by one queue: leave @ and --threads out"));
+    }
+    let shape = Options::default();
+    let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);
+    let refused = |error| refused(&name, error);
+    let users = options.owner.iter().map(|(user, _)| *user).collect();
+    let access = Access { users, owner: options.owner, lossless, ..Access::default() };
+    let options = Options { slots, ..shape };
+    let (mut writer, acceptor) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(refused)?;
+    writer.set_patience(Some(patience));
+    let interface = Interface::new(spec.target.clone(), LinkType::ETHERNET, StampSource::User);
+    writer.set_interfaces(&[interface]).map_err(refused)?;
+    let queue = ShmTx {
+        name: name.clone(),
+        writer: Some(writer),
+        acceptor,
+        looked: Nanos::ZERO,
+        wait: spec.number("wait", 0)? as usize,
+        newest: Nanos::ZERO,
+        sent: Sent::default(),
+        too_long: 0,
+        full: 0,
+        evict: 0,
+    };
+    Ok(TxPort { name, queues: vec![Box::new(queue)], monitor: None })
+}
+
+struct ShmTx {
+    name: String,
+    /// Nothing at the end.
+    writer: Option<Writer>,
+    acceptor: Acceptor,
+    /// When the acceptor was looked at last.
+    looked: Nanos,
+    /// Readers without which nothing is taken at first.
+    wait: usize,
+    /// The greatest time of a frame.
+    newest: Nanos,
+    sent: Sent,
+    too_long: u64,
+    full: u64,
+    evict: u64,
+}
+
+/// What became of a frame.
+enum Taken {
+    Copied,
+    /// No block has room for it, however empty.
+    TooLong,
+    /// Readers hold all blocks.
+    Full,
+}
+
+impl ShmTx {
+    fn take(&mut self, desc: &Desc, frame: &[u8]) -> Taken {
+        let located = locate(Link::Ethernet, frame);
+        let desc = Desc { interface: 0, l3: located.l3, l4: located.l4, hash: located.hash, ..*desc };
+        let Some(writer) = &mut self.writer else { return Taken::Full };
+        loop {
+            let Some(block) = writer.block() else { return Taken::Full };
+            if block.push(&desc, frame) {
+                self.newest = self.newest.max(desc.time);
+                return Taken::Copied;
+            }
+            if block.is_empty() {
+                return Taken::TooLong;
+            }
+            writer.commit(&committed(self.newest));
+            writer.close_block();
+        }
+    }
+}
+
+fn committed(newest: Nanos) -> Committed {
+    Committed { last_time: newest, horizon: newest, ..Committed::default() }
+}
+
+impl TxQueue for ShmTx {
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        if self.wait > 0 {
+            return Ok(0);
+        }
+        let mut done = 0;
+        for (desc, frame) in burst.iter() {
+            match self.take(desc, frame) {
+                Taken::Copied => {
+                    self.sent.frames += 1;
+                    self.sent.bytes += u64::from(desc.captured);
+                }
+                Taken::TooLong => self.too_long += 1,
+                Taken::Full => {
+                    self.full += 1;
+                    break;
+                }
+            }
+            done += 1;
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.commit(&committed(self.newest));
+        }
+        Ok(done)
+    }
+
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        if let Some(writer) = &mut self.writer {
+            if now.since(self.looked) >= ACCEPTOR || now < self.looked {
+                self.looked = now;
+                self.acceptor.step(now).into_iter().for_each(|client| writer.admit(client));
+            }
+            writer.tick(now);
+            self.evict += writer.take_departures().iter().filter(|gone| gone.evict.is_some()).count() as u64;
+            writer.take_demoted();
+            if writer.readers().len() >= self.wait {
+                self.wait = 0;
+            }
+        }
+        Ok(true)
+    }
+
+    fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let account = ledger.account(Stage::Send, &self.name);
+        account.add(Count::SendReceived, self.sent.frames + self.too_long).add(Count::Sent, self.sent.frames);
+        account.add(Count::TooLong, self.too_long).add(Count::SendFull, self.full);
+        account.add(Count::SendEvicted, self.evict);
+    }
+}
+
+impl Drop for ShmTx {
+    /// Readers get what was committed, then the end.
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.finish();
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! `xdp:interface`: AF_XDP, which takes frames from the driver before the kernel makes packets of them.
+//!
+//! What it takes, the host does not see; so it is used when it is asked for, and on an interface that the host
+//! uses itself only with `--take`. One socket and one memory a queue, all queues by default; a program made at
+//! run time stamps each frame and hands it to its queue's socket. The program is attached by a link, which the
+//! kernel removes with the process however that ends, and never takes the place of another program.
+
+mod attach;
+mod btf;
+mod program;
+mod receive;
+mod send;
+mod wanted;
+
+use self::attach::Attachment;
+use self::receive::{Parts, XdpRx};
+use self::send::XdpTx;
+use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
+use crate::inventory::{ETHERNET_HARDWARE, find, uses};
+use crate::netns::within;
+use crate::nic::NicMonitor;
+use crate::rtnl::Rtnetlink;
+use crate::sys::bpf::Mode;
+use crate::sys::packet_socket::PacketSocket;
+use crate::sys::xsk_frames::XskFrames;
+use crate::sys::xsk_memory::Memory;
+use crate::sys::xsk_sender::XskSender;
+use crate::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
+use linerate_burst::Ledger;
+use linerate_port::{
+    Backend, Feed, Found, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort,
+    TxQueue,
+};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Chunks beyond the receive ring, for frames that are being read or that a card holds.
+const SPARE_CHUNKS: u32 = 2048;
+/// Frames under way of a sending queue.
+const SEND_FRAMES: u32 = 2048;
+/// Where frames of several chunks are joined.
+const JOINED_BYTES: usize = 8 << 20;
+/// The kernel frees a queue a moment after its last owner has closed it.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
+const BUSY_NAP: Duration = Duration::from_millis(20);
+
+/// The row of this backend.
+pub const BACKEND: Backend = Backend {
+    scheme: "xdp",
+    placeholder: "interface",
+    sentence: "AF_XDP: takes frames from the driver, away from the host; the fastest way in",
+    target: Target::Interface(on_interface),
+    rx_options: wanted::OPTIONS,
+    tx_options: wanted::OPTIONS,
+    open_rx,
+    open_tx,
+    leaves_when_sent: |_, _| true,
+};
+
+/// Whether AF_XDP can be used on an interface.
+fn on_interface(found: &Found) -> Result<(), String> {
+    if !ETHERNET_HARDWARE.contains(&found.hardware) {
+        return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    let memory = Memory::new(4096, 2, 0).map_err(|error| error.to_string())?;
+    let sizes = RingSizes { receive: 2, fill: 2, send: 2, completion: 2 };
+    match XskSocket::new(Arc::new(memory), sizes) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            Err("needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (run as root)".into())
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel has no AF_XDP".into()),
+        Err(error) => Err(error.to_string()),
+        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Opens an interface to receive from.
+fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
+    let wanted = Wanted::read(spec, options)?;
+    within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        refuse_if_used(&found, options.take)?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
+        let attachment = Attachment::of(&found, &wanted)?;
+        let mut notes = attachment.notes.clone();
+        let numbers = queues(spec, found.queues.0)?;
+        let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
+        let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
+        for queue in numbers.clone() {
+            let (lane, bound) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
+            if lanes.is_empty() {
+                notes.push(describe(&bound, ring));
+            }
+            lanes.push(Box::new(lane));
+        }
+        for queue in numbers {
+            attachment.set_open(queue, true);
+        }
+        let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
+        let monitor = Box::new(XdpMonitor { nic: monitor, _promiscuous: promiscuous });
+        Ok(RxPort {
+            name: spec.to_string(),
+            queues: lanes,
+            feed: Feed::Clock,
+            monitor: Some(monitor),
+            filtered: false,
+            offset_ns: 0,
+            notes,
+        })
+    })
+    .map_err(|error| explain(spec, &error))
+}
+
+/// Opens an interface to send to.
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    let wanted = Wanted::read(spec, &RxOptions::default())?;
+    within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        let mut numbers = queues(spec, found.queues.1)?;
+        if spec.queues.is_none() {
+            let last = (options.queues.max(1) as u32 - 1).min(*numbers.end());
+            numbers = 0..=last;
+        }
+        let senders = numbers
+            .map(|queue| open_sender(spec, &wanted, &found, queue).map(|sender| Box::new(sender) as Box<dyn TxQueue>));
+        let queues = senders.collect::<io::Result<_>>()?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?;
+        Ok(TxPort { name: spec.to_string(), queues, monitor: Some(Box::new(monitor)) })
+    })
+    .map_err(|error| explain(spec, &error))
+}
+
+/// The card's counters; holds the interface promiscuous.
+struct XdpMonitor {
+    nic: NicMonitor,
+    _promiscuous: Option<PacketSocket>,
+}
+
+impl Monitor for XdpMonitor {
+    fn counters(&self, ledger: &mut Ledger) {
+        self.nic.counters(ledger);
+    }
+}
+
+fn hold_promiscuous(found: &Found) -> io::Result<PacketSocket> {
+    let socket = PacketSocket::open(found.index)?;
+    socket.set_promiscuous()?;
+    Ok(socket)
+}
+
+/// Frames that AF_XDP takes are gone for the host: not without its owner's word.
+fn refuse_if_used(found: &Found, take: bool) -> io::Result<()> {
+    let uses = if take { Vec::new() } else { uses(found)? };
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let reason = format!(
+        "this host uses {} ({}) and would not see the frames that AF_XDP takes: packet:{} leaves them to it, \
+         --take takes them",
+        found.name,
+        uses.join("; "),
+        found.name
+    );
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
+}
+
+/// Opens a queue to receive, and to send should anyone want that later.
+fn open_lane(
+    spec: &Spec,
+    wanted: &Wanted,
+    found: &Found,
+    attachment: &Arc<Attachment>,
+    queue: u32,
+    ring: u32,
+) -> io::Result<(XdpRx, (Binding, Option<io::Error>))> {
+    let chunks = ring + SPARE_CHUNKS;
+    let sizes =
+        RingSizes { receive: ring, fill: chunks.next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
+    let layout = Layout { chunk: chunk_bytes(found), receive: chunks, sizes };
+    // What is copied or not depends on where the program has come to run.
+    let mut wanted = *wanted;
+    wanted.mode = Some(attachment.mode);
+    let netlink = Rtnetlink::new()?;
+    let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
+    let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
+    let sender = XskSender::new(
+        socket.memory().clone(),
+        rings.send,
+        rings.completion,
+        chunks,
+        SEND_FRAMES,
+        binding.multi_buffer,
+    );
+    if let Some(budget) = wanted.busy_poll {
+        socket.set_busy_poll(budget)?;
+    }
+    attachment.connect(queue, &socket)?;
+    attachment.idle_senders().insert(queue, (socket.clone(), sender));
+    let lane = XdpRx::new(Parts {
+        subject: subject(spec, queue),
+        interface: found.name.clone(),
+        frames,
+        socket,
+        attachment: attachment.clone(),
+        queue,
+        index: found.index,
+        netlink,
+        lag: wanted.lag,
+        busy_poll: wanted.busy_poll.is_some(),
+        super_frame: longest_frame(found),
+    });
+    Ok((lane, (binding, refused)))
+}
+
+/// Opens a queue to send: the sending side of a lane that is open, or a socket of its own.
+fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::Result<XdpTx> {
+    let subject = subject(spec, queue);
+    if let Some(attachment) = Attachment::existing(found)? {
+        let idle = attachment.idle_senders().remove(&queue);
+        if let Some(parts) = idle {
+            return XdpTx::new(subject, parts, Some(attachment), found);
+        }
+    }
+    let wanted = &wanted.for_sending();
+    // No frame is received, but the kernel wants all four rings.
+    let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
+    let layout = Layout { chunk: chunk_bytes(found), receive: 0, sizes };
+    let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
+    // Several drivers send without copying only while a program is attached.
+    let attachment = if binding.zero_copy { Some(Attachment::of(found, wanted)?) } else { None };
+    let sender =
+        XskSender::new(socket.memory().clone(), rings.send, rings.completion, 0, SEND_FRAMES, binding.multi_buffer);
+    XdpTx::new(subject, (socket, sender), attachment, found)
+}
+
+/// The memory of a socket: chunks to receive into, then chunks to send from.
+#[derive(Clone, Copy)]
+struct Layout {
+    chunk: u32,
+    receive: u32,
+    sizes: RingSizes,
+}
+
+/// A socket that is bound, and why it is not bound without copying.
+struct Bound {
+    socket: Arc<XskSocket>,
+    rings: Rings,
+    binding: Binding,
+    refused: Option<io::Error>,
+}
+
+/// Makes a socket and binds it: without copying where the driver can, and in the best form it can.
+fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Result<Bound> {
+    let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
+    let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
+    let (socket, rings) = XskSocket::new(memory, layout.sizes)?;
+    let several = needs_several_chunks(found);
+    let mut attempts = Vec::new();
+    if wanted.copying != Copying::Copy && wanted.mode != Some(Mode::Generic) {
+        attempts.push(Binding { zero_copy: true, multi_buffer: several });
+    }
+    if wanted.copying != Copying::Zero {
+        attempts.push(Binding { zero_copy: false, multi_buffer: true });
+        attempts.push(Binding { zero_copy: false, multi_buffer: false });
+    }
+    let mut refused = None;
+    for binding in attempts {
+        match bind_patiently(&socket, found.index, queue, binding) {
+            Ok(()) => {
+                socket.set_send_budget(layout.sizes.send);
+                return Ok(Bound { socket: Arc::new(socket), rings, binding, refused });
+            }
+            // Drivers refuse in many ways what they cannot do.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
+                return Err(error);
+            }
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
+}
+
+fn bind_patiently(socket: &XskSocket, interface: u32, queue: u32, binding: Binding) -> io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match socket.bind(interface, queue, binding) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < BUSY_LIMIT => {
+                std::thread::sleep(BUSY_NAP);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn describe((binding, refused): &(Binding, Option<io::Error>), ring: u32) -> String {
+    let copying = match (binding.zero_copy, refused) {
+        (true, _) => "no copy: the card writes into our memory".to_owned(),
+        (false, Some(error)) => format!("the kernel copies frames (without copying: {error})"),
+        (false, None) => "the kernel copies frames".to_owned(),
+    };
+    let several = if binding.multi_buffer { "" } else { "; frames longer than a buffer are dropped" };
+    format!("AF_XDP: {copying}{several}; rings of {ring} frames")
+}
+
+/// Whose counters those of a queue are; interfaces of one name in two namespaces are two.
+fn subject(spec: &Spec, queue: u32) -> String {
+    let netns = spec.option("netns").map(|netns| format!("?netns={netns}")).unwrap_or_default();
+    format!("xdp:{}@{queue}{netns}", spec.target)
+}
+
+fn explain(spec: &Spec, error: &io::Error) -> PortError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF: run as root or with sudo"
+        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            "; the rings do not fit in memory, or in what may be locked there without CAP_IPC_LOCK (ulimit -l): \
+             ask for less with ?ring=4096"
+        }
+        Some(libc::EBUSY) => {
+            "; the queue belongs to another AF_XDP socket (in one process, open the receiving side first)"
+        }
+        Some(libc::EOPNOTSUPP) => "; the driver cannot do that: try ?copy=auto&mode=auto",
+        _ => "",
+    };
+    PortError::broken(spec.to_string(), format!("{error}{advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel says `ENOBUFS` where the memory may not be locked, which is no matter of rings alone.
+    #[test]
+    fn memory_that_may_not_be_locked_is_explained() {
+        let spec = Spec::parse("xdp:eth0").unwrap();
+        let text = explain(&spec, &io::Error::from_raw_os_error(libc::ENOBUFS)).to_string();
+        assert!(text.contains("ring=4096") && text.contains("CAP_IPC_LOCK"), "{text}");
+    }
+}

@@ -1,0 +1,230 @@
+//! The sending side: frames are copied into chunks, and sent when the chunks come back.
+
+use super::attach::Attachment;
+use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
+use crate::sys::xsk_sender::XskSender;
+use crate::sys::xsk_socket::XskSocket;
+use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_port::{Found, PortError, Sent, TxQueue};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An Ethernet header; nothing shorter is a frame.
+const ETHERNET: usize = 14;
+const VLAN_TAG: usize = 4;
+/// How often the interface is asked for its carrier.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
+/// Entries after which the kernel is told that there is something to send.
+const KICK_AFTER: usize = 256;
+
+/// One send queue.
+pub struct XdpTx {
+    subject: String,
+    socket: Arc<XskSocket>,
+    sender: XskSender,
+    /// Keeps a program attached where the driver sends only with one.
+    _attachment: Option<Arc<Attachment>>,
+    /// The longest frame that the interface sends, without a VLAN tag.
+    longest: usize,
+    /// Length of the frame that begins in each chunk; 0 for a chunk in the midst of a frame.
+    lengths: Vec<u32>,
+    link: Link,
+    counts: SendCounts,
+}
+
+/// Whether the interface takes frames; asked now and then, because a driver drops them silently where it does not.
+struct Link {
+    netlink: Rtnetlink,
+    interface: u32,
+    runs: bool,
+    looked: Nanos,
+}
+
+impl Link {
+    fn look(&mut self) {
+        let flags = self.netlink.flags(self.interface);
+        self.runs = flags.is_some_and(|flags| flags & IFF_UP != 0 && flags & IFF_RUNNING != 0);
+    }
+}
+
+#[derive(Default)]
+struct SendCounts {
+    received: u64,
+    sent: Sent,
+    /// Length of the frame that completed last.
+    last: u32,
+    /// Frames that completed because the driver dropped them.
+    dropped: u64,
+    /// Frames that were in the ring when the interface was removed.
+    abandoned: u64,
+    too_long: u64,
+    too_short: u64,
+    full: u64,
+}
+
+impl XdpTx {
+    /// A queue over a bound socket of an interface.
+    pub fn new(
+        subject: String,
+        (socket, sender): (Arc<XskSocket>, XskSender),
+        attachment: Option<Arc<Attachment>>,
+        found: &Found,
+    ) -> io::Result<Self> {
+        let longest = sender.longest().min(found.mtu as usize + ETHERNET);
+        let mut link = Link { netlink: Rtnetlink::new()?, interface: found.index, runs: true, looked: Nanos::ZERO };
+        link.look();
+        let (lengths, counts) = (vec![0; sender.chunks()], SendCounts::default());
+        Ok(XdpTx { subject, socket, sender, _attachment: attachment, longest, lengths, link, counts })
+    }
+
+    /// Fails where frames would only be dropped. Asks the kernel while nothing is under way, which costs little then.
+    fn check_link(&mut self) -> Result<(), PortError> {
+        if self.link.runs && self.sender.outstanding() > 0 {
+            return Ok(());
+        }
+        if !self.link.runs {
+            self.link.look();
+        }
+        let result = self.socket.kick_send();
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
+                self.judge(&error)?;
+            }
+            // What waited in the ring was tried, and dropped.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                self.reclaim();
+                self.judge(&error)?;
+            }
+            _ => {}
+        }
+        if self.link.runs { Ok(()) } else { Err(PortError::Down { port: self.subject.clone() }) }
+    }
+
+    /// Writes one frame into the send ring; false where there is no room.
+    fn push(&mut self, frame: &[u8]) -> bool {
+        if frame.len() < ETHERNET {
+            self.counts.too_short += 1;
+            return true;
+        }
+        let tagged = matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]);
+        if frame.len() > self.longest + if tagged { VLAN_TAG } else { 0 } || frame.len() > self.sender.longest() {
+            self.counts.too_long += 1;
+            return true;
+        }
+        let Some(chunk) = self.sender.next_chunk() else { return false };
+        if !self.sender.push(frame) {
+            return false;
+        }
+        self.lengths[chunk] = frame.len() as u32;
+        true
+    }
+
+    /// Counts what was sent.
+    fn reclaim(&mut self) {
+        let XdpTx { sender, lengths, counts, .. } = self;
+        sender.reclaim(|chunk| {
+            let length = std::mem::take(&mut lengths[chunk]);
+            if length > 0 {
+                counts.sent.frames += 1;
+                counts.sent.bytes += u64::from(length);
+                counts.last = length;
+            }
+        });
+    }
+
+    /// Gives up what is in the ring: nobody takes it any more.
+    fn abandon(&mut self) {
+        self.reclaim();
+        let waiting = self.lengths.iter_mut().filter(|length| **length > 0);
+        self.counts.abandoned += waiting.map(std::mem::take).count() as u64;
+    }
+
+    /// Has the kernel send what is in the ring.
+    fn kick(&mut self) -> Result<(), PortError> {
+        self.sender.publish();
+        if self.sender.waiting() == 0 || !self.sender.needs_wakeup() {
+            self.reclaim();
+            return Ok(());
+        }
+        let result = self.socket.kick_send();
+        self.reclaim();
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge(&error),
+        }
+    }
+
+    fn judge(&mut self, error: &io::Error) -> Result<(), PortError> {
+        let port = self.subject.clone();
+        match error.raw_os_error() {
+            // The driver dropped the frame, and its chunk came back as that of one sent.
+            Some(libc::EBUSY) => {
+                self.counts.dropped += 1;
+                self.counts.sent.frames -= 1;
+                self.counts.sent.bytes -= u64::from(self.counts.last);
+                self.link.look();
+            }
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => self.counts.full += 1,
+            Some(libc::ENETDOWN) => return Err(PortError::Down { port }),
+            Some(libc::ENXIO | libc::ENODEV) => {
+                self.abandon();
+                return Err(PortError::removed(port));
+            }
+            _ => return Err(PortError::broken(port, format!("sending failed: {error}"))),
+        }
+        Ok(())
+    }
+}
+
+impl TxQueue for XdpTx {
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        self.check_link()?;
+        let mut done = 0;
+        for (_, frame) in burst.iter() {
+            if !self.push(frame) {
+                self.counts.full += 1;
+                break;
+            }
+            done += 1;
+            if done % KICK_AFTER == 0 {
+                self.sender.publish();
+            }
+        }
+        self.counts.received += done as u64;
+        match self.kick() {
+            // What was taken is in the ring; the error will come again.
+            Err(_) if done > 0 => Ok(done),
+            Err(error) => Err(error),
+            Ok(()) => Ok(done),
+        }
+    }
+
+    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        if now >= self.link.looked.after(LOOK_AFTER) || now < self.link.looked {
+            self.link.looked = now;
+            self.link.look();
+        }
+        self.kick()?;
+        Ok(self.sender.outstanding() == 0)
+    }
+
+    fn sent(&self) -> Sent {
+        self.counts.sent
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd().as_fd())
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let counts = &self.counts;
+        let account = ledger.account(Stage::Send, &self.subject);
+        account.add(Count::SendReceived, counts.received).add(Count::Sent, counts.sent.frames);
+        account.add(Count::SendDropped, counts.dropped);
+        account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
+        account.add(Count::SendFull, counts.full);
+        account.add(Count::SendRefused, self.socket.statistics().invalid_send + counts.abandoned);
+    }
+}

@@ -1,0 +1,85 @@
+//! A program with all it needs to be run by the kernel.
+
+use super::emit::{self, Watched};
+use super::words::{ERROR, State, TASK};
+use crate::ebpf::Insn;
+use crate::rtnl::Rtnetlink;
+use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program};
+use crate::sys::bpf_live::Tracer;
+use crate::sys::thread::in_new_network;
+use std::fs::File;
+use std::io;
+
+/// Frames that the kernel makes before it lets receivers run: what a veth's receiver takes at a time, and a
+/// quarter of what its ring holds.
+const BATCH: u32 = 64;
+/// With a schedule: the kernel looks at the time so often, and sends what was made after so many looks.
+const PACED_BATCH: u32 = 16;
+const SCRATCH: (u32, u32) = (2, 3);
+
+/// One loaded program.
+pub struct Machine {
+    // Closed in this order: nothing is attached any more when the program goes.
+    _tracers: Vec<Tracer>,
+    _scratch: Scratch,
+    program: Program,
+    state: State,
+}
+
+impl Machine {
+    /// Loads a program that uses these words.
+    pub fn new(insns: &[Insn], state: &State) -> io::Result<Self> {
+        let mut machine = Self::unwatched(insns, state)?;
+        let witness = |watched, name| {
+            let program = emit::witness(state.raw(), watched).finish().map_err(io::Error::other)?;
+            Tracer::attach(&program, name)
+        };
+        machine._tracers =
+            vec![witness(Watched::Transmitted, c"xdp_devmap_xmit")?, witness(Watched::Refused, c"xdp_redirect_err")?];
+        Ok(machine)
+    }
+
+    /// The same, without counting what became of frames.
+    pub fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
+        let program = Program::load(insns, Demands::default())?;
+        let scratch = Scratch::attach(&program)?;
+        Ok(Machine { _tracers: Vec::new(), _scratch: scratch, program, state: state.clone() })
+    }
+
+    /// Runs the program `times` times on frames that begin as `frame`; `EINTR` when a signal arrives.
+    pub fn run(&self, frame: &[u8], times: u32, paced: bool) -> io::Result<()> {
+        self.state.set(ERROR, 0);
+        let result = self.program.run_live(frame, times, if paced { PACED_BATCH } else { BATCH });
+        // Another thread may run it next.
+        self.state.set(TASK, 0);
+        result
+    }
+}
+
+/// The interface that frames are sent to, as programs name it; call it inside the interface's network namespace.
+pub fn devmap(interface: u32) -> io::Result<Map> {
+    let map = Map::new(MapKind::Devmap, 4, 1)?;
+    map.set(0, &interface.to_ne_bytes())?;
+    Ok(map)
+}
+
+/// A place where a program is attached to an interface that carries nothing: the kernel then has it at hand, and a
+/// call takes microseconds instead of the 25 ms of making it known to all processors and forgetting it again.
+///
+/// The interface is in a network namespace without a name, which only descriptors of this process hold; so it goes
+/// with them however the process ends.
+struct Scratch {
+    _link: Link,
+    _namespace: File,
+}
+
+impl Scratch {
+    fn attach(program: &Program) -> io::Result<Self> {
+        let (link, namespace) = in_new_network(|| {
+            Rtnetlink::new()?.add_veth(SCRATCH)?;
+            Link::attach(program, SCRATCH.0, Mode::Native)
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("no scratch interface for the program: {error}")))?;
+        Ok(Scratch { _link: link, _namespace: namespace })
+    }
+}

@@ -1,0 +1,239 @@
+//! Streams that run: the calls, the schedule, and what another thread may do meanwhile.
+
+use super::interface::{Interface, LEAST_FRAME};
+use super::machine::Machine;
+use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Layout, NUMBERS};
+use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
+use crate::sys::bpf::Map;
+use crate::sys::bpf_live::Bytes;
+use crate::sys::thread::Caller;
+use linerate_generate::stream::StreamSet;
+use linerate_port::{LiveControl, LiveProgress, PortError, Sent, Unable};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Frames of the first call, which shows whether the interface takes any.
+const FIRST: u64 = 16;
+/// Time that a look at the schedule takes at most: a call is made of so many looks that it does not outlast the
+/// streams, and the next one covers what is left.
+const LOOK_NANOS: u64 = 400;
+/// But not of fewer: about 2 ms.
+const LEAST_LOOKS: u64 = 20_000;
+/// Frames that may be under way; more that were refused end a call.
+const UNDER_WAY: u64 = 4096;
+
+/// A set of streams, loaded.
+pub struct Prepared {
+    machine: Machine,
+    control: Arc<Control>,
+    /// Of the greatest length; what is in it is overwritten.
+    frame: Vec<u8>,
+    paced: bool,
+    /// The least time from frame to frame.
+    gap: u64,
+    _memory: Bytes,
+}
+
+struct Control {
+    state: State,
+    /// The thread in a call.
+    caller: Mutex<Option<Caller>>,
+    /// The length of all frames, if they have the same.
+    length: Option<usize>,
+    streams: usize,
+}
+
+impl Prepared {
+    /// Loads the program of a set. Call it with the privileges that opening needed.
+    pub fn new(set: &StreamSet, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
+        let broken = |reason: String| PortError::broken(interface.port(), reason);
+        let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
+        check_lengths(set, interface)?;
+        let layout = Layout::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
+        let loaded = load(&layout, devmap).map_err(|error| match error {
+            Load::TooLong(error) => unable(Unable::Make(error)),
+            Load::Failed(error) => broken(format!("cannot load the program of the streams: {error}")),
+        })?;
+        let (machine, state, memory) = loaded;
+        let streams = set.streams.len();
+        let control = Arc::new(Control { state, caller: Mutex::new(None), length: layout.length, streams });
+        let gap = layout.least_gap();
+        let paced = layout.turns.is_paced();
+        Ok(Prepared { machine, control, frame: vec![0; layout.longest], paced, gap, _memory: memory })
+    }
+
+    /// What another thread may use while they run.
+    pub fn control(&self) -> Arc<dyn LiveControl> {
+        Arc::clone(&self.control) as Arc<dyn LiveControl>
+    }
+
+    /// How far they are.
+    pub fn progress(&self) -> LiveProgress {
+        self.control.progress()
+    }
+
+    /// What became of their frames.
+    pub fn counts(&self) -> Counts {
+        self.control.state.counts()
+    }
+
+    /// Runs until the streams have ended or are stopped.
+    pub fn run(&self, interface: &Interface) -> Result<(), PortError> {
+        let state = &self.control.state;
+        state.set(DUE, monotonic());
+        self.control.follow_clock();
+        self.control.set_caller(Some(Caller::this()));
+        let result = self.calls(interface);
+        self.control.set_caller(None);
+        result
+    }
+
+    fn calls(&self, interface: &Interface) -> Result<(), PortError> {
+        let state = &self.control.state;
+        let mut most = FIRST;
+        while state.get(STOP) == 0 {
+            let before = state.counts();
+            let left = state.get(LIMIT).saturating_sub(before.made);
+            if left == 0 {
+                break;
+            }
+            interface.longest()?;
+            let times = self.times(left).min(most).min(u32::MAX.into());
+            let result = self.machine.run(&self.frame, times as u32, self.paced);
+            match result {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                result => result.map_err(|error| interface.explain(&error))?,
+            }
+            interface.judge(state, before, state.counts())?;
+            most = if state.get(MADE) > before.made || most > FIRST { u64::MAX } else { FIRST };
+        }
+        Ok(())
+    }
+
+    /// How often the program runs in a call: once a frame, or as often as the time that is left has looks.
+    fn times(&self, left: u64) -> u64 {
+        if !self.paced {
+            return left;
+        }
+        let until = self.control.state.get(DUE).saturating_sub(monotonic());
+        let looks = left.saturating_mul(self.gap).saturating_add(until) / LOOK_NANOS;
+        looks.saturating_add(left).max(LEAST_LOOKS)
+    }
+}
+
+/// Frames that the kernel or the interface does not take.
+fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError> {
+    let longest = interface.longest()?;
+    for variant in set.streams.iter().flat_map(|stream| &stream.variants) {
+        let (length, most) = (variant.frame.len(), interface.longest_live());
+        if length > most {
+            let reason = Unable::TooLong { length, most };
+            return Err(PortError::Unable { port: interface.port().to_owned(), reason });
+        }
+        let reason = if length < LEAST_FRAME {
+            format!("{length} bytes are no frame: it begins with an Ethernet header of {LEAST_FRAME}")
+        } else if !Interface::fits(&variant.frame, longest) {
+            format!("frames of {length} bytes are longer than the interface's MTU allows")
+        } else {
+            continue;
+        };
+        return Err(PortError::broken(interface.port(), reason));
+    }
+    Ok(())
+}
+
+enum Load {
+    /// The program is longer than the kernel allows.
+    TooLong(String),
+    Failed(io::Error),
+}
+
+fn load(layout: &Layout, devmap: &Map) -> Result<(Machine, State, Bytes), Load> {
+    let state = State::new(layout.words).map_err(Load::Failed)?;
+    let mut memory = Bytes::new(layout.memory.bytes().len().max(8)).map_err(Load::Failed)?;
+    memory.write(0, layout.memory.bytes());
+    layout.initial().iter().for_each(|(word, value)| state.set(*word, *value));
+    let program = layout.program(state.raw(), devmap.raw(), memory.raw());
+    let program = program.map_err(|error| Load::TooLong(error.to_string()))?;
+    match Machine::new(&program, &state) {
+        Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => Err(Load::TooLong(error.to_string())),
+        machine => Ok((machine.map_err(Load::Failed)?, state, memory)),
+    }
+}
+
+impl Control {
+    fn set_caller(&self, caller: Option<Caller>) {
+        *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
+    }
+
+    /// The calling thread cannot end meanwhile: it waits for the lock first.
+    fn interrupt(&self) {
+        if let Some(caller) = *self.caller.lock().unwrap_or_else(PoisonError::into_inner) {
+            caller.interrupt();
+        }
+    }
+
+    /// UTC is the time since boot plus what changes only when somebody sets the clock. Read in this order it is
+    /// rather a few nanoseconds too small: no frame is to come from the future.
+    fn follow_clock(&self) {
+        let utc = nanos(clock_gettime(ClockId::Realtime));
+        self.state.set(OFFSET, utc.wrapping_sub(monotonic()));
+    }
+
+    /// The bytes of frames that were sent. Which of them the driver dropped it does not say: theirs are taken to
+    /// be the mean.
+    fn bytes(&self, counts: Counts) -> u64 {
+        match self.length {
+            Some(length) => counts.sent * length as u64,
+            None => {
+                let bytes = u128::from(self.state.get(BYTES)) * u128::from(counts.sent);
+                (bytes / u128::from(counts.made.max(1))) as u64
+            }
+        }
+    }
+}
+
+impl LiveControl for Control {
+    fn progress(&self) -> LiveProgress {
+        let counts = self.state.counts();
+        LiveProgress {
+            sent: Sent { frames: counts.sent, bytes: self.bytes(counts) },
+            late_max: Duration::from_nanos(self.state.get(LATE_MAX)),
+            late_mean: Duration::from_nanos(self.state.get(LATE_SUM) / counts.made.max(1)),
+        }
+    }
+
+    fn made(&self) -> Vec<u64> {
+        let word = |stream| if self.streams == 1 { MADE } else { NUMBERS + stream };
+        (0..self.streams).map(|stream| self.state.get(word(stream))).collect()
+    }
+
+    fn look(&self) {
+        self.follow_clock();
+        let counts = self.state.counts();
+        let has_ended = counts.made >= self.state.get(LIMIT);
+        if has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 || self.state.is_turned_away() {
+            self.interrupt();
+        }
+    }
+
+    fn stop(&self) {
+        self.state.set(STOP, 1);
+        self.interrupt();
+    }
+
+    fn resume(&self) {
+        self.state.set(STOP, 0);
+    }
+}
+
+/// Time since boot as programs see it.
+fn monotonic() -> u64 {
+    nanos(clock_gettime(ClockId::Monotonic))
+}
+
+fn nanos(time: Timespec) -> u64 {
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}

@@ -1,0 +1,151 @@
+//! Frames that this process wrote, sent by a program that copies them into live frames.
+
+use super::emit;
+use super::interface::{LEAST_FRAME, MOST_BYTES};
+use super::machine::Machine;
+use super::words::{Counts, MADE, OWN, State, at};
+use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use crate::sys::bpf::Map;
+use crate::sys::bpf_live::Bytes;
+use std::io;
+
+/// Frames of one call: enough that the call itself, some 40 us, does not count.
+pub const FRAMES: usize = 4096;
+const MEMORY: usize = 4 << 20;
+/// Bytes behind the last place a frame may begin at, which programs may read whatever is there.
+const BEHIND: usize = 4096;
+
+/// Words: the next frame, the end, the length of the frames that the kernel makes; then for each frame where it
+/// lies (upper half) and how long it is.
+const NEXT: usize = OWN;
+const END: usize = OWN + 1;
+const LONGEST: usize = OWN + 2;
+const PLACES: usize = OWN + 3;
+
+/// Frames written and not sent yet.
+pub struct Ring {
+    machine: Machine,
+    state: State,
+    memory: Bytes,
+    used: usize,
+    frames: usize,
+    /// Of those, frames that a call has dealt with.
+    done: usize,
+    longest: usize,
+    bytes: u64,
+}
+
+impl Ring {
+    /// An empty ring for an interface.
+    pub fn new(devmap: &Map) -> io::Result<Self> {
+        let (state, memory) = (State::new(PLACES - OWN + FRAMES)?, Bytes::new(MEMORY + BEHIND)?);
+        let program = program(state.raw(), devmap.raw(), memory.raw()).map_err(io::Error::other)?;
+        let machine = Machine::new(&program, &state)?;
+        Ok(Ring { machine, state, memory, used: 0, frames: 0, done: 0, longest: 0, bytes: 0 })
+    }
+
+    /// The longest live frame that the kernel makes: it says which it refuses.
+    pub fn longest_live(&self) -> usize {
+        let frame = [0u8; MOST_BYTES];
+        // The ring is empty: the program drops what it is run on.
+        let lengths: Vec<usize> = (LEAST_FRAME..=MOST_BYTES).collect();
+        let refused = |length: &usize| self.machine.run(&frame[..*length], 1, false).is_err();
+        LEAST_FRAME + lengths.partition_point(|length| !refused(length)) - 1
+    }
+
+    /// Takes a copy of a frame of 14 to [`MOST_BYTES`] bytes; false where there is no room.
+    pub fn push(&mut self, frame: &[u8]) -> bool {
+        debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&frame.len()));
+        if self.frames == FRAMES || self.used + frame.len() > MEMORY {
+            return false;
+        }
+        self.memory.write(self.used, frame);
+        self.state.set(PLACES + self.frames, (self.used as u64) << 32 | frame.len() as u64);
+        self.used += frame.len().next_multiple_of(8);
+        self.frames += 1;
+        self.longest = self.longest.max(frame.len());
+        self.bytes += frame.len() as u64;
+        true
+    }
+
+    /// Frames that are not sent yet.
+    pub fn waiting(&self) -> usize {
+        self.frames - self.done
+    }
+
+    /// The bytes of all frames taken since the ring was empty.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What became of all frames so far.
+    pub fn counts(&self) -> Counts {
+        self.state.counts()
+    }
+
+    /// The words, for judging.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Sends what is waiting; then the ring is empty. After an error the rest waits on.
+    pub fn run(&mut self) -> io::Result<()> {
+        let frame = [0u8; MOST_BYTES];
+        self.state.set(LONGEST, self.longest as u64);
+        self.state.set(END, self.frames as u64);
+        while self.waiting() > 0 {
+            self.state.set(NEXT, self.done as u64);
+            let result = self.machine.run(&frame[..self.longest], self.waiting() as u32, false);
+            self.done = self.state.get(NEXT) as usize;
+            match result {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                result => result?,
+            }
+        }
+        (self.used, self.frames, self.done, self.longest, self.bytes) = (0, 0, 0, 0, 0);
+        Ok(())
+    }
+}
+
+/// Sends frame NEXT of the memory, and makes the one behind it the next.
+fn program(words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
+    let mut asm = Assembler::new();
+    let exits = emit::begin(&mut asm, words);
+    asm.load(Size::B8, Reg::R9, Reg::R7, at(NEXT));
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(END));
+    asm.jump_if(When::Ge, Reg::R9, Reg::R1, exits.drop);
+    // Whatever happens to this frame, the next run deals with another.
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu(Alu::Add, Reg::R1, 1);
+    asm.store(Size::B8, Reg::R7, at(NEXT), Reg::R1);
+    emit::redirect(&mut asm, devmap, &exits);
+    asm.alu(Alu::And, Reg::R9, FRAMES as i32 - 1);
+    asm.alu(Alu::Lsh, Reg::R9, 3);
+    asm.alu(Alu::Add, Reg::R9, Reg::R7);
+    asm.load(Size::B4, Reg::R8, Reg::R9, at(PLACES));
+    asm.load(Size::B4, Reg::R9, Reg::R9, at(PLACES) + 4);
+    // What the verifier has to know of both.
+    asm.jump_if(When::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
+    asm.jump_if(When::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
+    asm.jump_if(When::Gt, Reg::R9, MEMORY as i32, exits.failed);
+    let whole = asm.label();
+    asm.load(Size::B8, Reg::R1, Reg::R7, at(LONGEST));
+    asm.jump_if(When::Eq, Reg::R1, Reg::R8, whole);
+    asm.mov(Reg::R2, Reg::R8);
+    asm.alu(Alu::Sub, Reg::R2, Reg::R1);
+    asm.mov(Reg::R1, Reg::R6);
+    asm.call(helper::ADJUST_TAIL);
+    asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+    asm.place(whole);
+    asm.mov(Reg::R1, Reg::R6);
+    asm.mov(Reg::R2, 0);
+    asm.map_value(Reg::R3, memory, 0);
+    asm.alu(Alu::Add, Reg::R3, Reg::R9);
+    asm.mov(Reg::R4, Reg::R8);
+    asm.call(helper::STORE_BYTES);
+    asm.jump_if(When::Ne, Reg::R0, 0, exits.failed);
+    asm.load(Size::B8, Reg::R8, Reg::R7, at(MADE));
+    emit::send(&mut asm, Reg::R8);
+    emit::exits(&mut asm, &exits);
+    asm.finish()
+}

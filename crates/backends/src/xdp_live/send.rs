@@ -1,0 +1,162 @@
+//! The sending queue: frames copied and sent a call at a time, or streams.
+
+use super::interface::{Interface, LEAST_FRAME};
+use super::prepared::Prepared;
+use super::ring::Ring;
+use super::words::Counts;
+use crate::sys::bpf::Map;
+use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_generate::stream::StreamSet;
+use linerate_port::{LiveControl, LiveSender, PortError, Sent, TxQueue, Unable};
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The one send queue of a port: the kernel sends from the processor that the calling thread runs on.
+pub struct XdpLiveTx {
+    interface: Arc<Interface>,
+    devmap: Map,
+    what: What,
+    counts: SendCounts,
+}
+
+/// What the queue sends.
+enum What {
+    Frames(Ring),
+    Streams(Prepared),
+}
+
+#[derive(Default)]
+struct SendCounts {
+    received: u64,
+    sent: Sent,
+    too_long: u64,
+    too_short: u64,
+    full: u64,
+}
+
+impl XdpLiveTx {
+    /// A queue for the interface in `devmap`.
+    pub fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
+        let ring = Ring::new(&devmap)?;
+        let interface = interface.limited(ring.longest_live());
+        let what = What::Frames(ring);
+        Ok(XdpLiveTx { interface: Arc::new(interface), devmap, what, counts: SendCounts::default() })
+    }
+
+    fn run(&mut self) -> Result<(), PortError> {
+        let What::Frames(ring) = &mut self.what else { return Ok(()) };
+        if ring.waiting() == 0 {
+            return Ok(());
+        }
+        self.interface.longest()?;
+        let (before, bytes) = (ring.counts(), ring.bytes());
+        let result = ring.run();
+        let after = ring.counts();
+        self.counts.add_sent(before, after, bytes);
+        result.map_err(|error| self.interface.explain(&error))?;
+        self.interface.judge(ring.state(), before, after)
+    }
+}
+
+impl SendCounts {
+    /// Notes what was sent. Which of the frames the driver dropped it does not say: their bytes are taken to be the
+    /// mean.
+    fn add_sent(&mut self, before: Counts, after: Counts, bytes: u64) {
+        let (frames, made) = (after.sent - before.sent, after.made - before.made);
+        self.sent.frames += frames;
+        self.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
+    }
+}
+
+impl TxQueue for XdpLiveTx {
+    fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        let What::Frames(ring) = &mut self.what else {
+            return Err(PortError::broken(self.interface.port(), "the queue makes its frames itself and takes none"));
+        };
+        let longest = self.interface.longest()?;
+        let mut done = 0;
+        for (_, frame) in burst.iter() {
+            if frame.len() < LEAST_FRAME {
+                self.counts.too_short += 1;
+            } else if !Interface::fits(frame, longest) {
+                self.counts.too_long += 1;
+            } else if !ring.push(frame) {
+                self.counts.full += 1;
+                break;
+            }
+            done += 1;
+        }
+        self.counts.received += done as u64;
+        if done < burst.len() {
+            self.run()?;
+        }
+        Ok(done)
+    }
+
+    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
+        self.run()?;
+        Ok(true)
+    }
+
+    fn sent(&self) -> Sent {
+        match &self.what {
+            What::Frames(_) => self.counts.sent,
+            What::Streams(streams) => streams.progress().sent,
+        }
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let counts = &self.counts;
+        let account = ledger.account(Stage::Send, self.interface.port());
+        let kernel = match &self.what {
+            What::Frames(ring) => {
+                account.add(Count::SendReceived, counts.received).add(Count::SendUnsent, ring.waiting() as u64);
+                // Frames that the program could not make were handed over all the same.
+                Counts { made: ring.counts().made + ring.counts().failed, ..ring.counts() }
+            }
+            What::Streams(streams) => {
+                account.add(Count::SendReceived, streams.counts().made);
+                streams.counts()
+            }
+        };
+        account.add(Count::TooLong, counts.too_long + kernel.too_long).add(Count::TooShort, counts.too_short);
+        account.add(Count::Sent, kernel.sent).add(Count::SendDropped, kernel.dropped);
+        account.add(Count::SendRefused, kernel.refused()).add(Count::SendFull, counts.full);
+    }
+
+    fn live(&mut self) -> Option<&mut dyn LiveSender> {
+        Some(self)
+    }
+}
+
+impl LiveSender for XdpLiveTx {
+    fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+        let Some(set) = streams.downcast_ref::<StreamSet>() else {
+            let reason = Unable::Make("it makes frames of a set of streams alone".into());
+            return Err(PortError::Unable { port: self.interface.port().into(), reason });
+        };
+        if self.counts.received > 0 {
+            return Err(PortError::broken(
+                self.interface.port(),
+                "the queue has sent frames: open another for streams",
+            ));
+        }
+        let prepared = Prepared::new(set, &self.interface, &self.devmap)?;
+        let control = prepared.control();
+        self.what = What::Streams(prepared);
+        Ok(control)
+    }
+
+    fn run(&mut self) -> Result<(), PortError> {
+        match &self.what {
+            What::Streams(streams) => streams.run(&self.interface),
+            What::Frames(_) => Err(PortError::broken(self.interface.port(), "no streams were prepared")),
+        }
+    }
+}

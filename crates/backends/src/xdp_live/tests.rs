@@ -1,0 +1,341 @@
+//! Programs against the plain telling of their streams, run by the kernel on frames in memory.
+
+mod order;
+mod random;
+
+use super::program::Layout;
+use super::words::{OFFSET, State};
+use crate::sys::bpf::{Demands, Map, MapKind, Program};
+use crate::sys::bpf_live::Bytes;
+use linerate_generate::Rate;
+use linerate_generate::stream::{
+    Alias, Change, Checksum, ChecksumKind, Fill, Map as Values, Mark, Next, Order, Pick, Selector, Shape, Stream,
+    StreamSet, Variant,
+};
+use linerate_generate::trailer::Key;
+
+const REDIRECT: u32 = 4;
+const DROP: u32 = 1;
+const TIME: u64 = 1_700_000_000_000_000_000;
+
+/// A set's program, on frames that go nowhere.
+struct Trial<'a> {
+    set: &'a StreamSet,
+    program: Program,
+    state: State,
+    longest: usize,
+    _maps: (Map, Bytes),
+}
+
+impl<'a> Trial<'a> {
+    fn of(set: &'a StreamSet) -> Self {
+        let layout = Layout::of(set).unwrap_or_else(|reason| panic!("{reason}"));
+        let state = State::new(layout.words).unwrap();
+        let mut memory = Bytes::new(layout.memory.bytes().len().max(8)).unwrap();
+        memory.write(0, layout.memory.bytes());
+        layout.initial().iter().for_each(|(word, value)| state.set(*word, *value));
+        state.set(OFFSET, TIME);
+        let devmap = Map::new(MapKind::Devmap, 4, 1).unwrap();
+        devmap.set(0, &1u32.to_ne_bytes()).unwrap();
+        let insns = layout.program(state.raw(), devmap.raw(), memory.raw()).unwrap();
+        let program = Program::load(&insns, Demands::default()).unwrap_or_else(|error| panic!("{error}"));
+        Trial { set, program, state, longest: layout.longest, _maps: (devmap, memory) }
+    }
+
+    /// The next frame, made over bytes that somebody has left; `None` where none is made.
+    fn next(&self) -> Option<Vec<u8>> {
+        let (action, frame) = self.program.run_once(&vec![0xee; self.longest]).unwrap();
+        assert!(action == REDIRECT || action == DROP && self.state.counts().failed == 0, "a frame failed");
+        (action == REDIRECT).then_some(frame)
+    }
+
+    /// The next frame is that one.
+    fn expect(&self, stream: usize, n: u64) {
+        let frame = self.next().unwrap_or_else(|| panic!("stream {stream} frame {n} is not made"));
+        let stream = &self.set.streams[stream];
+        let time = stream.variant(n).trailer.map_or(0, |at| {
+            let word = u64::from_be_bytes(frame[at + 8..at + 16].try_into().unwrap());
+            word >> 24
+        });
+        let wanted = stream.frame(n, time, &self.set.key);
+        assert!(frame == wanted, "{:?} frame {n}:\n{frame:02x?}\n{wanted:02x?}", stream.name);
+    }
+}
+
+fn may_load() -> bool {
+    let may = Map::new(MapKind::Devmap, 4, 1).is_ok();
+    if !may {
+        eprintln!("SKIPPED: programs are loaded by root alone");
+    }
+    may
+}
+
+fn stream(variants: Vec<Variant>, selectors: Vec<Selector>) -> Stream {
+    let size = Selector { count: variants.len() as u64, ..Selector::ONE };
+    Stream {
+        name: "s".into(),
+        id: 7,
+        variants,
+        size,
+        selectors,
+        rate: Rate::Top,
+        shape: Shape::Even,
+        count: None,
+        next: Next::Following,
+        mark: Mark::None,
+    }
+}
+
+fn set(streams: Vec<Stream>, order: Order) -> StreamSet {
+    StreamSet { streams, order, rate: None, key: Key::default() }
+}
+
+fn in_turn(count: u64, every: u64) -> Selector {
+    Selector { count, pick: Pick::InTurn { every } }
+}
+
+fn change(offset: usize, width: usize, selector: usize, map: Values) -> Change {
+    let mask = if width == 16 { u128::MAX } else { (1 << (8 * width)) - 1 };
+    Change { offset, width, mask, selector, map }
+}
+
+fn internet(offset: usize, parts: &[(usize, usize)]) -> Checksum {
+    let kind = ChecksumKind::Internet { plus: 17, no_zero: true };
+    Checksum { offset, kind, parts: parts.to_vec() }
+}
+
+/// A frame whose bytes are its length.
+fn plain(length: usize) -> Variant {
+    Variant { frame: vec![length as u8; length], ..Variant::default() }
+}
+
+#[test]
+fn what_users_write_is_made() {
+    if !may_load() {
+        return;
+    }
+    let table = |weights: &[f64]| std::sync::Arc::new(Alias::new(weights).unwrap());
+    let range = |start, step, divide, modulo| Values::Range { start, step, divide, modulo };
+    let host = 0x2001_0db8_0000_0000_0000_0000_0000_0001u128;
+    let far = Pick::Random { seed: 9 };
+    // Selectors: a count that divides nothing, each for three frames, any, some more likely, bits.
+    let selectors = vec![
+        in_turn(1000, 1),
+        in_turn(77, 3),
+        Selector { count: 1 << 20, pick: far.clone() },
+        Selector { count: 5, pick: Pick::Weighted { table: table(&[1.0, 0.0, 5.0, 2.0, 0.1]), seed: 4 } },
+        in_turn(0, 4),
+        Selector { count: 1 << 40 | 1, pick: far.clone() },
+        Selector { count: 0, pick: far },
+    ];
+    let every = [
+        change(20, 16, 0, range(host, 3, 1, 0)),
+        change(20, 16, 2, range(host + 5000, -1, 256, 0)),
+        change(20, 16, 4, range(host, 1 << 64, 1, 0)),
+        change(20, 16, 0, range(host, (3 << 64) - 1, 1, 1)),
+        change(20, 16, 5, Values::Scatter { start: host - 1, span: 1 << 96, seed: 3 }),
+        change(20, 16, 5, Values::Scatter { start: 0, span: 0, seed: 3 }),
+        change(20, 16, 1, Values::List([host, 5, u128::MAX].into())),
+        change(20, 6, 0, range(0x0200_0000_0000, 1, 1, 0)),
+        change(21, 3, 0, range(0xff_fff0, 1, 7, 100)),
+        change(21, 7, 6, range(1, 1, 1, 0)),
+        change(20, 4, 1, range(10, -3, 7, 3)),
+        change(20, 4, 2, Values::Scatter { start: 0xc612_0000, span: 1 << 17, seed: 1 }),
+        change(20, 4, 2, Values::Scatter { start: 0xc612_0000, span: 70_000, seed: 1 }),
+        change(20, 8, 3, Values::Scatter { start: 1, span: 1 << 40 | 3, seed: 1 }),
+        change(20, 2, 3, Values::List([80, 443, 53, 22].into())),
+        change(20, 2, 6, Values::List([80, 443, 53].into())),
+        // A VLAN number, a flow label, two fields of one byte, one that begins and ends within bytes.
+        Change { mask: 0xfff, ..change(20, 2, 0, range(4090, 1, 1, 0)) },
+        Change { mask: 0xf_ffff, ..change(20, 4, 2, Values::counting(0)) },
+        Change { mask: ((1 << 62) - 1) << 5, ..change(20, 10, 6, Values::counting(3)) },
+        Change { mask: 0xff00_0000_0000_0000_0000, ..change(20, 12, 1, Values::counting(3)) },
+    ];
+    for change in every {
+        let frame: Vec<u8> = (0..64).collect();
+        let checksums = vec![internet(50, &[(20, 28), (28, 45)]), internet(14, &[(31, 64)])];
+        let variant = Variant { frame, changes: vec![change.clone()], checksums, ..Variant::default() };
+        let set = set(vec![stream(vec![variant], selectors.clone())], Order::Interleaved);
+        let trial = Trial::of(&set);
+        (0..1100).for_each(|n| trial.expect(0, n));
+        println!("{change:?}");
+    }
+    let halves = |mask| Change { mask, ..change(15, 1, 0, Values::counting(0)) };
+    let changes = vec![halves(0xfc), halves(3), Change { selector: 1, ..change(20, 3, 0, Values::counting(0)) }];
+    let variant = Variant { frame: vec![9; 60], changes, checksums: vec![internet(30, &[(15, 30)])], ..plain(60) };
+    let set = set(vec![stream(vec![variant], selectors)], Order::Interleaved);
+    let trial = Trial::of(&set);
+    (0..300).for_each(|n| trial.expect(0, n));
+}
+
+#[test]
+fn lengths_are_picked_and_noise_and_trailers_written() {
+    if !may_load() {
+        return;
+    }
+    let picks = [
+        Pick::InTurn { every: 2 },
+        Pick::Random { seed: 1 },
+        Pick::Weighted { table: std::sync::Arc::new(Alias::new(&[7.0, 4.0, 1.0]).unwrap()), seed: 1 },
+    ];
+    for pick in picks {
+        let variants = [60usize, 566, 1514].map(|length| {
+            let fill = |offset, length, seed| Fill { offset, length, seed };
+            Variant {
+                frame: (0..length).map(|at| at as u8).collect(),
+                fills: vec![fill(42, length - 58, 1), fill(15, 3, 2)],
+                checksums: vec![internet(40, &[(15, 39), (42, length)])],
+                trailer: Some(length - 16),
+                ..Variant::default()
+            }
+        });
+        let mut stream = stream(variants.into(), Vec::new());
+        stream.size.pick = pick;
+        let set = set(vec![stream], Order::Interleaved);
+        let trial = Trial::of(&set);
+        (0..200).for_each(|n| trial.expect(0, n));
+    }
+}
+
+/// Among all sums of 16 bits there is the one that is written as 0xffff in UDP, as 0 elsewhere.
+#[test]
+fn every_sum_is_folded_and_zero_written_as_asked() {
+    if !may_load() {
+        return;
+    }
+    let checksum = |offset, no_zero| Checksum {
+        offset,
+        kind: ChecksumKind::Internet { plus: 0xfff0, no_zero },
+        parts: vec![(14, 18)],
+    };
+    let variant = Variant {
+        frame: vec![0xff; 24],
+        changes: vec![change(14, 2, 0, Values::counting(0))],
+        checksums: vec![checksum(20, true), checksum(22, false)],
+        ..Variant::default()
+    };
+    let set = set(vec![stream(vec![variant], vec![in_turn(0, 1)])], Order::Interleaved);
+    let trial = Trial::of(&set);
+    let mut zeros = 0;
+    for number in 0..=0xffff {
+        let frame = trial.next().unwrap();
+        assert_eq!(frame, set.streams[0].frame(number, 0, &set.key), "frame {number}");
+        zeros += u32::from(frame[20..24] == [0xff, 0xff, 0, 0]);
+    }
+    assert!(zeros > 0, "no sum was zero");
+}
+
+#[test]
+fn streams_take_turns_and_those_that_are_done_take_none() {
+    if !may_load() {
+        return;
+    }
+    let of = |count, length| Stream { count, ..stream(vec![plain(length)], Vec::new()) };
+    for counts in [[None; 3], [Some(4); 3], [Some(1), Some(5), Some(3)], [Some(0), Some(2), None], [Some(0); 3]] {
+        let streams: Vec<Stream> = counts.iter().zip([14, 30, 61]).map(|(count, length)| of(*count, length)).collect();
+        let set = set(streams, Order::Interleaved);
+        let trial = Trial::of(&set);
+        let takes = |n: u64, stream: &usize| counts[*stream].is_none_or(|count| n < count);
+        for n in 0..6 {
+            (0..3).filter(|stream| takes(n, stream)).for_each(|stream| trial.expect(stream, n));
+        }
+        assert_eq!(trial.next().is_none(), counts.iter().all(|count| count.is_some()), "{counts:?}");
+    }
+    let many: Vec<Stream> = (0..64).map(|index| of(None, 14 + index)).collect();
+    let set = set(many, Order::Interleaved);
+    let trial = Trial::of(&set);
+    (0..200).for_each(|turn| trial.expect(turn % 64, turn as u64 / 64));
+}
+
+#[test]
+fn a_sequence_goes_where_it_is_told_and_numbers_go_on() {
+    if !may_load() {
+        return;
+    }
+    let of = |count, next| Stream { count: Some(count), next, ..stream(vec![plain(20 + count as usize)], Vec::new()) };
+    let goto = |stream, times| Next::Goto { stream, times };
+    let follow = Next::Following;
+    let sequences = [
+        (vec![of(2, follow), of(3, follow)], "0 0 1 1 1 ."),
+        (vec![of(1, follow), of(2, Next::Stop), of(3, follow)], "0 1 1 ."),
+        (vec![of(1, follow), of(2, goto(0, Some(2))), of(1, follow)], "0 1 1 0 1 1 0 1 1 2 ."),
+        (vec![of(1, goto(0, Some(1))), of(2, goto(0, Some(1)))], "0 0 1 1 0 0 1 1 ."),
+        (vec![of(1, goto(2, None)), of(1, follow), of(2, goto(1, None))], "0 2 2 1 2 2 1 2 2"),
+        (vec![of(2, goto(0, Some(2)))], "0 0 0 0 0 0 ."),
+    ];
+    for (streams, order) in sequences {
+        let set = set(streams, Order::Sequential);
+        let trial = Trial::of(&set);
+        let mut numbers = [0; 3];
+        for word in order.split(' ') {
+            match word.parse::<usize>() {
+                Ok(stream) => {
+                    trial.expect(stream, numbers[stream]);
+                    numbers[stream] += 1;
+                }
+                Err(_) => assert_eq!(trial.next(), None, "{order}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_programs_cannot_do_is_told() {
+    let base = || stream(vec![plain(60)], vec![in_turn(0, 1)]);
+    let with = |edit: &dyn Fn(&mut Stream)| {
+        let mut stream = base();
+        edit(&mut stream);
+        set(vec![stream], Order::Sequential)
+    };
+    let changed = |change: Change| with(&|stream| stream.variants[0].changes = vec![change.clone()]);
+    let two = |edit: &dyn Fn(&mut Stream)| {
+        let mut second = base();
+        edit(&mut second);
+        set(vec![base(), second], Order::Interleaved)
+    };
+    let wide = |map| changed(change(20, 16, 0, map));
+    let crc = Checksum { offset: 40, kind: ChecksumKind::Crc32c, parts: vec![(20, 30)] };
+    let some = change(20, 4, 0, Values::counting(0));
+    let cases = [
+        (with(&|stream| stream.shape = Shape::Poisson { seed: 0 }), "Poisson"),
+        (two(&|stream| stream.rate = Rate::Frames(1e3)), "different rates"),
+        (two(&|stream| stream.shape = Shape::Bursts { frames: 1, gap: 1 }), "not evenly"),
+        (set((0..65).map(|_| base()).collect(), Order::Interleaved), "65 streams"),
+        (set(Vec::new(), Order::Interleaved), "0 streams"),
+        (with(&|stream| stream.next = Next::Goto { stream: 1, times: None }), "goes to stream 1 of 1"),
+        (with(&|stream| stream.size.count = 2), "size rule"),
+        (wide(Values::counting(u128::from(u64::MAX))), "carries"),
+        (wide(Values::Scatter { start: u128::from(u64::MAX), span: 2, seed: 0 }), "over the edge"),
+        (wide(Values::Scatter { start: 0, span: (1 << 70) + 1, seed: 0 }), "power of two"),
+        (wide(Values::Scatter { start: 1, span: 1 << 70, seed: 0 }), "with lower bits"),
+        (changed(Change { mask: 5, ..some.clone() }), "mask 0x5"),
+        (changed(Change { mask: 1 << 32, ..some.clone() }), "mask 0x100000000"),
+        (changed(Change { offset: 57, ..some.clone() }), "beyond its frame"),
+        (changed(Change { offset: usize::MAX, ..some.clone() }), "beyond its frame"),
+        (changed(Change { selector: 1, ..some.clone() }), "not there"),
+        (
+            with(&|stream| stream.variants[0].changes = vec![some.clone(), change(23, 1, 0, Values::counting(0))]),
+            "overlaps",
+        ),
+        (with(&|stream| stream.variants[0].trailer = Some(45)), "beyond its frame"),
+        (
+            with(&|stream| {
+                stream.variants[0].changes = vec![some.clone()];
+                stream.variants[0].checksums = vec![crc.clone()];
+            }),
+            "CRC32c",
+        ),
+        (with(&|stream| stream.variants[0].checksums = vec![internet(20, &[(14, 61)])]), "bytes 14 to 61"),
+        (
+            with(&|stream| {
+                stream.variants[0].trailer = Some(44);
+                stream.variants[0].checksums = vec![internet(20, &[(22, 50)])];
+            }),
+            "ends at 50",
+        ),
+    ];
+    for (set, part) in cases {
+        let reason = Layout::of(&set).map(|_| ()).unwrap_err();
+        assert!(reason.contains(part), "{reason:?} does not tell of {part:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! How blocks come back and readers go: by themselves, for breaking the protocol, or for keeping everybody waiting.
+
+use super::{Attached, Departure, Report, Writer};
+use crate::index::{self, Overrun};
+use crate::slots::bits;
+use linerate_burst::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{Shutdown, shutdown};
+use std::time::Duration;
+
+/// Between two ticks no more time passes than this: a clock that is set forward does not end anybody's patience.
+const JUMP: Duration = Duration::from_millis(100);
+/// Departures kept until somebody asks: more than there can be readers between two ticks.
+const DEPARTURES: usize = 1024;
+
+impl Writer {
+    /// Readers that have left, died or were evicted since this was last asked.
+    pub fn take_departures(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.departures)
+    }
+
+    /// Readers that became lossy because they kept the writer waiting, since this was last asked.
+    pub fn take_demoted(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.demoted)
+    }
+
+    /// The writer waits for this reader no more; it keeps what it holds, and may lose what comes.
+    pub fn demote(&mut self, reader: u32) {
+        if let Some(Some(attached)) = self.readers.get(reader as usize) {
+            attached.control.set_lossless(false);
+            self.slots.demote(reader);
+        }
+    }
+
+    /// Takes back all that a reader holds but the block that it may be looking at, and hangs up. That block is used again
+    /// once the reader has hung up too. (Beyond the number of lossless readers that a ring takes no block is kept: what
+    /// a lossy reader that is evicted is looking at may then change under it.)
+    pub fn evict(&mut self, reader: u32, reason: impl Into<String>) {
+        let Some(Some(attached)) = self.readers.get(reader as usize) else { return };
+        attached.control.set_put_out();
+        index::turned();
+        // What it gave back before it could know is not what it is looking at.
+        self.take_back_from(reader);
+        let Some(mut report) = self.report(reader) else { return };
+        let Some(attached) = self.readers[reader as usize].take() else { return };
+        let (tally, keeps) = self.slots.evict(reader);
+        report.tally = tally;
+        if keeps {
+            attached.registration.count_as_lossless();
+            let _ = shutdown(&attached.socket, Shutdown::Write);
+            self.kept.push(attached);
+        }
+        self.note_departure(Departure { report, evict: Some(reason.into()) });
+    }
+
+    pub(super) fn take_back(&mut self) {
+        bits(self.slots.present()).for_each(|number| self.take_back_from(number));
+    }
+
+    /// Loses patience with lossless readers while no block is free.
+    pub(super) fn bear(&mut self, now: Nanos) {
+        let passed = now.since(self.wait.ticked).min(JUMP);
+        self.wait.ticked = now;
+        if !self.wait.wanted || self.slots.current().is_some() || self.slots.any_free() {
+            (self.wait.wanted, self.wait.so_far) = (false, Duration::ZERO);
+            return;
+        }
+        self.wait.so_far += passed;
+        let Some(patience) = self.wait.patience else { return };
+        if self.wait.so_far >= patience / 2 {
+            for report in self.waits_for().into_iter().filter(|report| report.lossless) {
+                self.demote(report.reader);
+                self.demoted.push(report);
+            }
+        }
+        while self.wait.so_far >= patience && !self.slots.any_free() {
+            let came_lossless = |report: &Report| {
+                self.readers[report.reader as usize].as_ref().is_some_and(|attached| attached.came_lossless)
+            };
+            let Some(holder) = self.waits_for().into_iter().find(came_lossless) else { return };
+            self.evict(holder.reader, "it holds blocks and gives none back");
+        }
+    }
+
+    pub(super) fn look_for_the_gone(&mut self) {
+        let all = || self.readers.iter().flatten().chain(&self.kept);
+        let mut polled: Vec<PollFd<'_>> =
+            all().map(|attached| PollFd::new(&attached.socket, PollFlags::empty())).collect();
+        if polled.is_empty() || poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0) {
+            return;
+        }
+        let is_gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+        let gone = all().zip(&polled).filter(|(_, fd)| is_gone(fd)).map(|(attached, _)| attached.registration.number);
+        for number in gone.collect::<Vec<u32>>() {
+            match self.kept.iter().position(|attached| attached.registration.number == number) {
+                Some(at) => {
+                    self.slots.forget(number);
+                    drop::<Attached>(self.kept.swap_remove(at));
+                }
+                None => self.part(number, None),
+            }
+        }
+    }
+
+    fn take_back_from(&mut self, number: u32) {
+        while let Some(attached) = &mut self.readers[number as usize] {
+            let most = u64::from(self.slots.held(number));
+            let slot = match attached.returned.take(&attached.control.returned(), most) {
+                Ok(None) => break,
+                Ok(Some(slot)) => slot,
+                Err(Overrun) => {
+                    self.part(number, Some("it broke the protocol: it gave back more than it holds".into()));
+                    break;
+                }
+            };
+            if let Err(violation) = self.slots.give_back(number, slot) {
+                self.part(number, Some(format!("it broke the protocol: {violation}")));
+            }
+        }
+    }
+
+    /// A reader is attached no more, and nothing is kept for it.
+    fn part(&mut self, number: u32, evict: Option<String>) {
+        let Some(mut report) = self.report(number) else { return };
+        let Some(attached) = self.readers[number as usize].take() else { return };
+        if evict.is_some() {
+            attached.control.set_put_out();
+        }
+        report.tally = self.slots.leave(number);
+        self.note_departure(Departure { report, evict });
+    }
+
+    fn note_departure(&mut self, departure: Departure) {
+        if self.departures.len() < DEPARTURES {
+            self.departures.push(departure);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Coming in: names, refusals, those who say nothing or too much, and what a reader may do with what it was given.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use linerate_share::{Access, Attach, Error, Options, Writer};
+use proptest::prelude::*;
+use raw::{Map, RawReader, RawWriter};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, open};
+use rustix::io::Errno;
+use rustix::mm::{MprotectFlags, mprotect};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use support::{Ring, drain, options, unique};
+
+#[test]
+fn a_name_is_shared_once() {
+    let ring = Ring::new(4);
+    let taken = Ring::with(&ring.name, Access::default(), 4).err().unwrap();
+    let own = std::process::id() as i32;
+    assert!(matches!(&taken, Error::Taken { pid, .. } if *pid == own), "{taken}");
+    assert!(taken.to_string().contains(&format!("is being shared by pid {own}")));
+    let name = ring.name.clone();
+    drop(ring);
+    Ring::with(&name, Access::default(), 4).unwrap();
+}
+
+#[test]
+fn a_path_is_shared_once_and_cleared_away_when_its_writer_is_gone() {
+    let folder = std::env::temp_dir().join(format!("linerate-{}", unique()));
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("ring");
+    let name = path.to_str().unwrap();
+    let mut ring = Ring::with(name, Access::default(), 4).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let taken = Ring::with(name, Access::default(), 4).err().unwrap();
+    assert!(matches!(taken, Error::Taken { .. }), "{taken}");
+    let mut reader = ring.lossless();
+    ring.write(5);
+    assert_eq!(drain(&mut reader).len(), 5);
+    // A writer that was killed leaves its file behind.
+    let left = folder.join("left");
+    let socket = raw::socket();
+    rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(&left).unwrap()).unwrap();
+    drop(socket);
+    let absent = Attach::default().to(left.to_str().unwrap()).err().unwrap();
+    assert!(matches!(absent, Error::Absent { .. }), "{absent}");
+    let access = Access { users: vec![1], groups: vec![], ..Access::default() };
+    let again = Ring::with(left.to_str().unwrap(), access, 4).unwrap();
+    assert_eq!(fs::metadata(&left).unwrap().permissions().mode() & 0o777, 0o666);
+    drop((ring, again));
+    assert!(!path.exists() && !left.exists(), "the files go with their writers");
+    // What is no socket is left alone.
+    fs::write(&path, "mine").unwrap();
+    let other = Ring::with(name, Access::default(), 4).err().unwrap();
+    assert!(other.to_string().contains("no socket"), "{other}");
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let refused = |name: &str, options: Options| {
+        Writer::create(name, Access::default(), &options, Default::default()).err().unwrap().to_string()
+    };
+    let good = options(4);
+    for (name, options, words) in [
+        ("", good, "1 to 90 bytes"),
+        (&*"x".repeat(91), good, "1 to 90 bytes"),
+        ("a\0b", good, "1 to 90 bytes"),
+        ("/no/such/folder/x", good, "No such file"),
+        ("x", Options { slots: 3, ..good }, "4 to 65536"),
+        ("x", Options { slots: 65_537, ..good }, "4 to 65536"),
+        ("x", Options { slot_bytes: 256 << 10, ..good }, "power of two"),
+        ("x", Options { slot_bytes: 3 << 19, ..good }, "power of two"),
+        ("x", Options { slot_bytes: 128 << 20, ..good }, "power of two"),
+        ("x", Options { slots: 65_536, slot_bytes: 64 << 20, ..good }, "fewer blocks"),
+        ("x", Options { node: Some(1000), ..good }, "NUMA node 1000"),
+        ("x", Options { node: Some(u32::MAX), ..good }, "NUMA node"),
+    ] {
+        let said = refused(name, options);
+        assert!(said.contains(words), "{name} {options:?}: {said}");
+    }
+    let absent = Attach::default().to("nobody-shares-this").err().unwrap().to_string();
+    assert!(absent.contains("nobody shares nobody-shares-this"), "{absent}");
+}
+
+#[test]
+fn memory_is_of_the_kind_asked_for_or_the_reason_is_said() {
+    let make = |options| Writer::create(&unique(), Access::default(), &options, Default::default()).unwrap().0;
+    let small = Options { slots: 8, ..Options::default() };
+    let note = make(small).notes().join("\n");
+    assert!(note.contains("huge pages") || note.contains("ordinary pages"), "{note}");
+    assert!(note.contains("sysctl vm.nr_hugepages=") || note.starts_with("10 MiB of huge pages"), "{note}");
+    assert_eq!(make(Options { huge: false, ..small }).notes(), ["10 MiB of ordinary pages, as asked for"]);
+    let locked = Writer::create(&unique(), Access::default(), &Options { lock: true, ..small }, Default::default());
+    match locked {
+        Ok((writer, _)) => assert_eq!(writer.bytes(), 10 << 20),
+        Err(error) => assert!(error.to_string().contains("ulimit -l"), "{error}"),
+    }
+    match Writer::create(&unique(), Access::default(), &Options { node: Some(0), ..small }, Default::default()) {
+        Ok((writer, _)) => assert_eq!(writer.notes().len(), 1),
+        Err(error) => assert!(error.to_string().contains("NUMA node 0"), "{error}"),
+    }
+    assert_eq!(make(small).room(), 8 * (((1 << 20) - 192) / 108));
+}
+
+/// Page faults of this thread so far that cost no reading from disk (proc(5), minflt).
+fn faults() -> u64 {
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit(')').next().unwrap().split(' ').nth(8).unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_page_is_there_before_the_first_frame() {
+    let mut ring = Ring::new(16);
+    let mut reader = ring.lossless();
+    drain(&mut reader);
+    let before = faults();
+    let written = ring.write(u64::MAX);
+    let writing = faults() - before;
+    let read = drain(&mut reader).len() as u64;
+    let reading = faults() - before - writing;
+    // 8 MiB have 2048 pages; the lists of the test itself have some.
+    assert!(written == read && written > 5000 && writing < 100 && reading < 500, "{writing} {reading} faults");
+}
+
+#[test]
+fn those_who_say_nothing_or_too_much_are_sent_away() {
+    let mut ring = Ring::new(4);
+    {
+        let silent = raw::connected(&ring.name);
+        ring.let_in();
+        assert!(raw::hear(&silent).is_none(), "it has time to speak");
+        let one = raw::connected(&ring.name);
+        raw::say(&one, b"half a hello", &[]);
+        let long = raw::connected(&ring.name);
+        raw::say(&long, &[b"LRHi".as_slice(), &[0; 200]].concat(), &[]);
+        let full = raw::connected(&ring.name);
+        raw::say(&full, &raw::hello(1, false, 0), &[silent.as_fd(), one.as_fd()]);
+        let other = raw::connected(&ring.name);
+        raw::say(&other, &[0; 128], &[]);
+        let gone = raw::connected(&ring.name);
+        drop(gone);
+        ring.let_in();
+        for (socket, words) in
+            [(&one, "no hello"), (&long, "no hello"), (&full, "no descriptors"), (&other, "no hello")]
+        {
+            let (status, text) = raw::refusal(socket);
+            assert_eq!((status, text.contains(words)), (6, true), "{text}");
+        }
+        // A second later the silent one is sent away too; so is anybody if the clock was set back.
+        ring.tick();
+        ring.let_in();
+        assert!(raw::hear(&silent).is_none());
+        ring.now.0 += 1_000_000_000;
+        ring.let_in();
+        assert_eq!(raw::hear(&silent).map(|(bytes, _)| bytes.len()), Some(0));
+        assert_eq!((ring.writer.readers(), ring.acceptor.refused()), (vec![], 6));
+    }
+    let mut reader = ring.lossless();
+    ring.write(3);
+    assert_eq!(drain(&mut reader).len(), 3);
+}
+
+#[test]
+fn many_silent_ones_keep_nobody_out_for_long() {
+    let mut ring = Ring::new(4);
+    let silent: Vec<_> = (0..40).map(|_| raw::connected(&ring.name)).collect();
+    let attaching = Attach::default().begin(&ring.name).unwrap();
+    for _ in 0..4 {
+        ring.let_in();
+        ring.now.0 += 1_000_000_000;
+    }
+    attaching.finish().unwrap();
+    drop(silent);
+    let started = std::time::Instant::now();
+    ring.acceptor.wait(Duration::from_millis(20));
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// A thousand connections: silent ones, noise, descriptors, readers that hold all they can.
+#[test]
+fn a_thousand_connections_keep_nobody_out() {
+    let mut ring = Ring::new(8);
+    let mut honest = ring.lossless();
+    let (mut connected, mut seen) = (Vec::new(), 0);
+    for round in 0..1000 {
+        let socket = raw::connected(&ring.name);
+        match round % 5 {
+            0 => {}
+            1 => raw::say(&socket, &[round as u8; 300], &[]),
+            2 => raw::say(&socket, &raw::hello(1, false, 0), &[socket.as_fd(), socket.as_fd()]),
+            3 => raw::say(&socket, &raw::hello(1, true, u32::MAX), &[]),
+            _ => raw::say(&socket, &raw::hello(1, false, u32::MAX), &[]),
+        }
+        connected.push(socket);
+        // So many as one process may hold.
+        if connected.len() == 300 {
+            connected.drain(..150);
+        }
+        if round % 10 == 9 {
+            ring.let_in();
+            ring.write(5);
+            seen += drain(&mut honest).len() as u64;
+            ring.tick();
+            ring.check();
+            ring.writer.evict(1, "whoever holds everybody up");
+        }
+    }
+    let mut late = ring.attach(&Attach::default()).or_else(|refused| {
+        // All numbers are taken by those who hang on.
+        assert!(refused.to_string().contains("readers are attached"), "{refused}");
+        connected.clear();
+        ring.tick();
+        ring.attach(&Attach::default())
+    });
+    ring.write(5);
+    seen += drain(&mut honest).len() as u64;
+    assert_eq!(seen, ring.writer.committed());
+    assert_eq!(drain(late.as_mut().unwrap()).len(), 5);
+    assert!(ring.acceptor.refused() > 500);
+}
+
+#[test]
+fn refusals_are_a_number_and_a_sentence() {
+    let mut ring = Ring::new(4);
+    let later = raw::connected(&ring.name);
+    raw::say(&later, &raw::hello(2, false, 0), &[]);
+    ring.let_in();
+    let (status, text) = raw::refusal(&later);
+    assert_eq!((status, text.contains("version 1")), (1, true), "{text}");
+    let readers: Vec<_> = (0..64).map(|_| ring.lossy(2)).collect();
+    let refused = ring.attach(&Attach::default()).err().unwrap();
+    assert!(refused.to_string().contains("64 readers"), "{refused}");
+    ring.write(10);
+    ring.check();
+    assert_eq!(ring.writer.readers().len(), 64);
+    drop(readers);
+    ring.wait_for(0);
+    drop(ring.lossy(2));
+    let Ring { name, writer, mut acceptor, now } = ring;
+    writer.finish();
+    assert!(acceptor.is_over());
+    let attaching = Attach::default().begin(&name).unwrap();
+    assert!(acceptor.step(now).is_empty());
+    let ended = attaching.finish().err().unwrap();
+    assert!(matches!(&ended, Error::Refused { reason, .. } if reason.contains("ended")), "{ended}");
+}
+
+#[test]
+fn a_visitor_that_is_not_admitted_gives_its_number_back() {
+    let mut ring = Ring::new(4);
+    for _ in 0..200 {
+        let attaching = Attach::default().begin(&ring.name).unwrap();
+        drop(ring.acceptor.step(ring.now));
+        let mut reader = attaching.finish().unwrap();
+        (0..300).for_each(|_| assert!(reader.fill(1).is_empty()));
+        assert!(reader.ended().is_some());
+    }
+    assert!(ring.lossless().is_lossless());
+}
+
+#[test]
+fn what_a_reader_was_given_can_be_read_and_nothing_else() {
+    let mut ring = Ring::new(4);
+    let reader = RawReader::attach(&mut ring, false, 2);
+    let fd = reader.arena_fd.as_fd();
+    assert_eq!(Map::new(fd, true).err(), Some(Errno::ACCESS), "mapped to be written");
+    // SAFETY: the mapping of the reader, which lives; no more is allowed than before.
+    let protected =
+        unsafe { mprotect(reader.arena.address().cast(), 4096, MprotectFlags::READ | MprotectFlags::WRITE) };
+    assert_eq!(protected, Err(Errno::ACCESS));
+    assert_eq!(rustix::io::write(fd, b"x"), Err(Errno::BADF));
+    assert!(ftruncate(fd, 0).is_err());
+    assert!(fcntl_add_seals(fd, SealFlags::WRITE).is_err());
+    // Root opens anything anew; the seals hold all the same.
+    let again = open(&*format!("/proc/self/fd/{}", fd.as_raw_fd()), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    match again {
+        Ok(fd) => {
+            assert_eq!(Map::new(fd.as_fd(), true).err(), Some(Errno::PERM), "mapped to be written");
+            assert_eq!(rustix::io::write(&fd, b"x"), Err(Errno::PERM));
+            assert_eq!((ftruncate(&fd, 0), ftruncate(&fd, 1 << 30)), (Err(Errno::PERM), Err(Errno::PERM)));
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            assert_eq!(fallocate(&fd, punch, 0, 4096), Err(Errno::PERM));
+        }
+        Err(error) => assert_eq!(error, Errno::ACCESS),
+    }
+    assert_eq!(&reader.arena.copy(0, 8), b"LINERATE");
+}
+
+/// What a writer answers that is none.
+#[test]
+fn a_writer_that_is_none_is_an_error() {
+    type Answer = fn(&mut RawWriter);
+    let say = |writer: &RawWriter, bytes: &[u8]| raw::say(writer.socket.as_ref().unwrap(), bytes, &[]);
+    let answers: [(&str, Answer); 9] = [
+        ("does not answer", |_| {}),
+        ("hung up", |writer| writer.socket = None),
+        ("none of this protocol", |writer| raw::say(writer.socket.as_ref().unwrap(), b"hello", &[])),
+        ("0 descriptors", |writer| raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[])),
+        ("what answers is no block ring", |writer| {
+            let fd = writer.arena_fd.as_fd();
+            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd, fd]);
+        }),
+        ("control memory", |writer| {
+            let fd = writer.arena_fd.as_fd();
+            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+        }),
+        ("a size that no ring has", |writer| {
+            let fd = writer.control_fd.as_fd();
+            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+        }),
+        ("its memory", |writer| {
+            let fd = writer.listener.as_fd();
+            raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[fd, fd]);
+        }),
+        ("another ring", |writer| {
+            let mut answer = writer.answer();
+            answer[24] = 78;
+            let fds = [writer.arena_fd.as_fd(), writer.control_fd.as_fd()];
+            raw::say(writer.socket.as_ref().unwrap(), &answer, &fds);
+        }),
+    ];
+    for (words, answer) in answers {
+        let name = unique();
+        let mut writer = RawWriter::new(&name);
+        let attach = Attach { patience: Duration::from_millis(50), ..Attach::default() };
+        let attaching = attach.begin(&name).unwrap();
+        writer.accept();
+        answer(&mut writer);
+        let error = attaching.finish().err().unwrap().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let name = unique();
+    let mut writer = RawWriter::new(&name);
+    let attaching = Attach::default().begin(&name).unwrap();
+    writer.accept();
+    let mut refusal = writer.answer();
+    refusal[12] = 99;
+    refusal[48] = 12;
+    refusal[64..76].copy_from_slice(b"come\x1b[2Jback");
+    say(&writer, &refusal);
+    let error = attaching.finish().err().unwrap();
+    assert!(matches!(&error, Error::Refused { reason, .. } if reason == "come?[2Jback"), "{error}");
+}
+
+proptest! {
+    /// Whatever stands in the headers of the memory that a writer hands over: an error, or a reader that works.
+    #[test]
+    fn any_headers_are_borne(
+        arena in prop::collection::vec((0usize..26, any::<u32>()), 0..3),
+        control in prop::collection::vec((0usize..10, any::<u32>()), 0..3),
+    ) {
+        let name = unique();
+        let mut writer = RawWriter::new(&name);
+        arena.iter().for_each(|(at, value)| writer.arena.put(at * 4, &value.to_ne_bytes()));
+        control.iter().for_each(|(at, value)| writer.control.put(at * 4, &value.to_ne_bytes()));
+        let attaching = Attach::default().begin(&name).unwrap();
+        writer.welcome();
+        if let Ok(mut reader) = attaching.finish() {
+            writer.fill(0, 0, 50);
+            writer.publish(0);
+            let shown = reader.fill(60).len();
+            reader.consume(shown);
+        }
+    }
+}
