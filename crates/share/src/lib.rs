@@ -26,11 +26,11 @@
 //!   as is going to sleep. There is no shared queue: a crashed peer leaves nothing half done that others need.
 //! - **Lossless readers gate, lossy ones never.** Each has a quota, and all of them together hold at most half of the blocks, so
 //!   that many stopped readers are no worse than one. To gate is the sharer's to allow (`--lossless-readers`), and lasts a second by
-//!   default: a reader that holds everybody up becomes lossy after half of it and is evicted (`put_out`) after all of it.
+//!   default: a reader that holds everybody up becomes lossy after half of it and is evicted after all of it.
 //! - **Evicted, not pulled away.** Of an evicted reader the first block that it has not given back is left alone until it hangs
 //!   up; a fence on both sides tells which one that is. There are at most as many lossless readers as blocks can be left alone
 //!   beside the half for lossy readers and one to go on with.
-//! - **Anybody may connect.** A step of the acceptor ([`Door`]) deals with so many clients and no more, looks at credentials before
+//! - **Anybody may connect.** A step of the acceptor ([`Acceptor`]) deals with so many clients and no more, looks at credentials before
 //!   it does anything else, and a user has a share of the places; the end of a run waits for nobody.
 //! - **Frames are seen before their block is full**: a commit raises one number. The horizon is a word of the arena, stored after
 //!   what it speaks of; in the block it could be read ahead of the frames, and a reader that is skipped could not see it.
