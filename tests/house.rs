@@ -1,7 +1,9 @@
 //! House rules that a program can check.
 
 use linerate::burst::{Count, Kind};
+use linerate::meter::Level;
 use linerate::port::BACKENDS;
+use linerate::records::fields::{Ipfix, Responder, Zeek, fields};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,18 +45,21 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
     ("meter", &["burst", "wire"]),
-    ("columns", &["burst", "meter"]),
+    ("records", &["burst", "meter", "wire"]),
     ("port", &["burst"]),
     ("backends", &["burst", "filter", "generate", "port", "record", "share", "wire"]),
     ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "record", "share", "wire"]),
     (
         "cli",
         &[
-            "backends", "burst", "columns", "engine", "filter", "generate", "lab", "merge", "meter", "port", "record",
+            "backends", "burst", "engine", "filter", "generate", "lab", "merge", "meter", "port", "record", "records",
             "share", "wire",
         ],
     ),
 ];
+
+/// The one file of a pure crate that reads the clock and has a thread, for all others there.
+const HAS_A_THREAD: &[&str] = &["crates/records/src/queue.rs"];
 
 /// Files that hand bytes to standard output which are no text: frames.
 const PRINTS_DATA: &[&str] = &["crates/record/src/file.rs"];
@@ -96,9 +101,9 @@ fn arrows_between_crates_point_one_way() {
 fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
     let forbidden = ["Instant::now", "SystemTime::now", "clock_gettime", "thread::spawn", "println!", "eprintln!"];
     for (path, text) in sources() {
-        let pure = ["wire", "burst", "port", "merge", "generate", "meter", "columns", "record", "share"]
+        let pure = ["wire", "burst", "port", "merge", "generate", "meter", "record", "records", "share"]
             .iter()
-            .any(|name| path.starts_with(&format!("crates/{name}/src")));
+            .any(|name| path.starts_with(&format!("crates/{name}/src")) && !HAS_A_THREAD.contains(&path.as_str()));
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         for word in forbidden {
@@ -165,6 +170,23 @@ fn the_page_of_counters_is_true() {
     assert_eq!(fs::read_to_string(&path).unwrap_or_default(), page, "run UPDATE_DOCS=1 cargo test --test house");
 }
 
+/// So are the tables of fields in `docs/flows.md`, between marks.
+#[test]
+fn the_tables_of_fields_are_true() {
+    let path = root().join("docs/flows.md");
+    let mut page = read(&path);
+    for (level, name) in [(Level::Counters, "counters"), (Level::Tcp, "tcp"), (Level::Stats, "stats")] {
+        let begin = format!("<!-- made from crates/records/src/fields/: level {name} -->\n");
+        let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
+        let (_, after) = rest.split_once("<!-- end -->").expect("the end of a table");
+        page = format!("{before}{begin}{}<!-- end -->{after}", fields_table(level));
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(read(&path) == page, "docs/flows.md: run UPDATE_DOCS=1 cargo test --test house");
+}
+
 #[test]
 fn links_in_the_documents_lead_somewhere() {
     let documents = documents();
@@ -227,6 +249,41 @@ fn counters_page() -> String {
         page += &format!("| `{}` | {kind} | {} |\n", count.name(), count.sentence());
     }
     page
+}
+
+fn fields_table(level: Level) -> String {
+    let mut table =
+        String::from("| field | type | what it is | IPFIX | Argus | Zeek | tstat |\n|---|---|---|---|---|---|---|\n");
+    for field in fields().filter(|field| field.part.level() == level) {
+        let name = match field.path.strip_prefix("*.") {
+            Some(name) => format!("..`{name}`"),
+            None if field.is_of_sides() => format!("`{}`, `{}`", field.path_of(0), field.path_of(1)),
+            None => format!("`{}`", field.path),
+        };
+        let comma = if field.unit.is_empty() { "" } else { ", " };
+        let kind = format!("{}{comma}{}", field.get.kind(), field.unit);
+        let zeek = match field.zeek {
+            Zeek::None => String::new(),
+            Zeek::Same(names) => names.join(", "),
+            Zeek::Like(names) => format!("({names})"),
+        };
+        let cells = [&name, &kind, field.meaning, &elements(field.ipfix), field.argus, &zeek, field.tstat];
+        table += &cells.iter().map(|cell| format!("| {cell} ")).collect::<String>().replace("|  ", "| ");
+        table += "|\n";
+    }
+    table
+}
+
+fn elements(ipfix: Ipfix) -> String {
+    let numbers = |elements: &[u16]| elements.iter().map(u16::to_string).collect::<Vec<_>>().join("/");
+    let enterprise = if ipfix.enterprise == 0 { String::new() } else { format!("{}/", ipfix.enterprise) };
+    let responder = match ipfix.responder {
+        Responder::None => String::new(),
+        Responder::Reverse => ", *R*".to_owned(),
+        Responder::Own(elements) => format!(", {}", numbers(elements)),
+    };
+    let remark = if ipfix.remark.is_empty() { String::new() } else { format!(" ({})", ipfix.remark) };
+    format!("{enterprise}{}{responder}{remark}", numbers(ipfix.elements)).trim_start().to_owned()
 }
 
 /// Every source file of every crate, by its path from the root.

@@ -2,12 +2,12 @@
 
 pub use super::rows::flat;
 use super::rows::{Row, read};
-use linerate::verbs::flows::encode;
 use linerate_burst::Nanos;
 use linerate_meter::{
     ConnState, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
     Summary, Tcp, TcpSide, Tunnel,
 };
+use linerate_records::encode;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{DIRECTIONS, TUNNELS, any_flow};
 use proptest::collection::vec;

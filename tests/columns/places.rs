@@ -87,6 +87,68 @@ fn every_form_has_the_same_records() {
     assert_eq!(lines(&shown.output).len(), own.len());
 }
 
+/// Each has a thread of its own, and an account.
+#[test]
+fn records_go_to_several_places_at_once() {
+    let scratch = Scratch::new();
+    let capture = scratch.file("hours.pcap");
+    std::fs::write(&capture, hours(30)).unwrap();
+    let [json, zeek, folder] = ["flows.jsonl", "conn.log", "flows/"].map(|name| scratch.file(name));
+    let everywhere = ["flows", "-r", &capture, "--write", &json, "-w", &folder, "-w", &zeek, "-w", "-"];
+    let ended = run(&[&everywhere[..], &["--json"]].concat()).good();
+    let summary: Value = serde_json::from_str(ended.errors.lines().last().unwrap()).unwrap();
+    let accounts: Vec<&Value> =
+        summary["accounts"].as_array().unwrap().iter().filter(|account| account["stage"] == "export").collect();
+    for (account, (subject, files)) in
+        accounts.iter().zip([(&*json, 1), (&folder, 30), (&zeek, 1), ("standard output", 0)])
+    {
+        let counted = (&account["subject"], &account["received"], &account["delivered"], &account["notes"]["files"]);
+        assert_eq!(counted, (&subject.into(), &30.into(), &30.into(), &files.into()), "{account}");
+    }
+    assert_eq!(accounts.len(), 4);
+    assert_eq!((&summary["records_written"], &summary["records_lost"]), (&120.into(), &0.into()));
+    let text = |path: &str| lines(&std::fs::read_to_string(path).unwrap());
+    assert_eq!((text(&json).len(), text(&zeek).len()), (30, 30));
+    assert_eq!(sorted(text(&json).iter().map(flat).collect()), sorted(lines(&ended.output).iter().map(flat).collect()));
+    let rows: Vec<Row> = parquet_files(&folder).iter().flat_map(|path| read(path)).collect();
+    assert_eq!(sorted(rows), sorted(text(&json).iter().map(flat).collect()));
+    let told = run(&["flows", "-r", &capture, "-w", &json, "-w", &zeek]).good().output;
+    for path in [&json, &zeek] {
+        assert!(told.contains(&format!("  30 records written to {path}, in 1 file\n")), "{told}");
+    }
+
+    for (targets, says) in [
+        (&["a.jsonl", "a.jsonl"][..], "a.jsonl: named twice"),
+        (&["null", "a.jsonl"], "leave one out"),
+        (&["kafka://host/topic"], "\"kafka://host/topic\": records go to none such; there are -, FILE, DIR/"),
+    ] {
+        let writes: Vec<&str> = targets.iter().flat_map(|target| ["--write", target]).collect();
+        run(&[&["flows", "-r", &capture][..], &writes].concat()).with_status(2).says(says);
+    }
+}
+
+/// The run ends, and what goes elsewhere is complete.
+#[test]
+fn a_place_that_fails_takes_nothing_from_the_others() {
+    let scratch = Scratch::new();
+    let [capture, json, nowhere] = ["hours.pcap", "flows.jsonl", "none/b.log"].map(|name| scratch.file(name));
+    std::fs::write(&capture, hours(2000)).unwrap();
+    let ended = run(&["flows", "-r", &capture, "-w", "/dev/full", "-w", &json, "--json"]).with_status(1);
+    let ended = ended.says("records could not be written: /dev/full: cannot be written to: No space left");
+    let summary: Value = serde_json::from_str(&ended.output).unwrap();
+    let written = lines(&std::fs::read_to_string(&json).unwrap()).len() as u64;
+    assert!(written > 0);
+    assert_eq!(summary["records_written"], written);
+    let accounts = summary["accounts"].as_array().unwrap();
+    let full = accounts.iter().find(|account| account["subject"] == "/dev/full").unwrap();
+    assert_eq!((&full["received"], &full["drops"]["export_failed"]), (&written.into(), &written.into()));
+    assert_eq!((&summary["lost"], &summary["balanced"]), (&0.into(), &true.into()), "of frames");
+    assert!(!Path::new(&format!("{json}.part")).exists());
+
+    run(&["flows", "-r", &capture, "-w", &json, "-w", &nowhere]).with_status(1).says("none");
+    assert!(!Path::new(&format!("{json}.part")).exists(), "what was opened first is taken away");
+}
+
 /// Each time as many are written as a row group has: what gathers beyond that only takes memory.
 #[test]
 fn records_gather_to_a_row_group() {

@@ -136,7 +136,7 @@ fn wrong_options_are_named() {
         (&["--max-flows", "99999999"], "or more with more --workers"),
         (&["--workers", "64", "--max-flows", "1000000000"], "MiB are free"),
         (&["--format", "zeek"], "nothing is written"),
-        (&["--write", ""], "--write: a file, a folder"),
+        (&["--write", ""], "there are -, FILE, DIR/"),
     ] {
         let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);

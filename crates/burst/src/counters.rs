@@ -26,6 +26,8 @@ pub enum Stage {
     Forward,
     /// A file or other output.
     Write,
+    /// One exporter of flow records.
+    Export,
     /// One queue of a sending port.
     Send,
     /// The answers to those who ask for the addresses of a sender.
@@ -46,13 +48,41 @@ impl Stage {
             Stage::Check => "check",
             Stage::Forward => "forward",
             Stage::Write => "write",
+            Stage::Export => "export",
             Stage::Send => "send",
             Stage::Answer => "answer",
         }
     }
+
+    /// What its counters count, but for notes of other things.
+    pub fn unit(self) -> Unit {
+        match self {
+            Stage::Export => Unit::Records,
+            _ => Unit::Frames,
+        }
+    }
 }
 
-/// What a counter says about the frames it counts.
+/// What a stage counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Frames.
+    Frames,
+    /// Flow records.
+    Records,
+}
+
+impl Unit {
+    /// The name used in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Frames => "frames",
+            Unit::Records => "records",
+        }
+    }
+}
+
+/// What a counter says about the frames, or records, it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// They came in.
@@ -281,6 +311,19 @@ counters! {
     CommentsForgotten = Write, Note, "comments_forgotten";
     /// Frames for an output that had died of a bug of this program, or was about to.
     OutputDied = Write, Lost, "output_died";
+
+    /// Records handed to the exporter.
+    ExportReceived = Export, Received, "received";
+    /// Records in files, or handed to whoever reads a stream.
+    Exported = Export, Delivered, "delivered";
+    /// Records not written because writing failed, for example as the disk was full.
+    ExportFailed = Export, Lost, "export_failed";
+    /// Records that nobody reads, as the reader of the pipe had gone.
+    ExportUnread = Export, Lost, "reader_gone";
+    /// Records for an exporter that had died of a bug of this program.
+    ExportDied = Export, Lost, "exporter_died";
+    /// Files that are complete.
+    ExportFiles = Export, Note, "files";
 
     /// Frames handed to the queue.
     SendReceived = Send, Received, "received";

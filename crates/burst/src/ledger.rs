@@ -4,7 +4,7 @@
 //! `received = delivered + sum(drops)` is exact once the stage is quiesced; what one stage delivers, the
 //! next one receives.
 
-use crate::counters::{Count, Kind, Stage};
+use crate::counters::{Count, Kind, Stage, Unit};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -88,7 +88,7 @@ pub enum Imbalance {
         stage: Stage,
         /// Whose account.
         subject: String,
-        /// Frames missing (positive) or surplus (negative).
+        /// Frames, or what else the stage counts, missing (positive) or surplus (negative).
         frames: i128,
     },
     /// A stage received something else than the stage before it delivered.
@@ -108,7 +108,8 @@ impl fmt::Display for Imbalance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Imbalance::Within { stage, subject, frames } => {
-                write!(f, "{} {subject}: {frames} frames received but neither delivered nor dropped", stage.name())
+                let (stage, unit) = (stage.name(), stage.unit().name());
+                write!(f, "{stage} {subject}: {frames} {unit} received but neither delivered nor dropped")
             }
             Imbalance::Between { from, to, delivered, received } => {
                 write!(f, "{} delivered {delivered} frames, {} received {received}", from.name(), to.name())
@@ -182,12 +183,12 @@ impl Ledger {
         self.accounts.iter().map(|account| account.get(count)).sum()
     }
 
-    /// Frames lost, over all stages: what should have been delivered and was not.
+    /// Frames lost, over all stages that count frames: what should have been delivered and was not.
     pub fn lost(&self) -> u64 {
-        self.accounts.iter().map(|account| account.sum(Kind::Lost)).sum()
+        self.accounts.iter().filter(|account| account.stage.unit() == Unit::Frames).map(|of| of.sum(Kind::Lost)).sum()
     }
 
-    /// Every loss with its cause, greatest first: (stage, counter, frames).
+    /// Every loss with its cause, greatest first, whatever its stage counts.
     pub fn losses(&self) -> Vec<(Count, u64)> {
         let mut losses: Vec<(Count, u64)> = Count::ALL
             .iter()
@@ -307,6 +308,18 @@ mod tests {
         twice.add_all(&run(5, 8));
         twice.add_all(&run(5, 8));
         assert_eq!((twice.accounts().len(), twice.imbalances()), (6, vec![]));
+    }
+
+    #[test]
+    fn lost_records_are_no_lost_frames() {
+        let mut ledger = Ledger::new();
+        ledger.account(Stage::Write, "f").add(Count::WriteReceived, 5).add(Count::WriteFailed, 5);
+        ledger.account(Stage::Export, "a").add(Count::ExportReceived, 9).add(Count::Exported, 2);
+        let missing = ledger.imbalances()[0].to_string();
+        assert_eq!(missing, "export a: 7 records received but neither delivered nor dropped");
+        ledger.account(Stage::Export, "a").add(Count::ExportFailed, 7);
+        assert_eq!((ledger.lost(), ledger.imbalances()), (5, vec![]));
+        assert_eq!(ledger.losses(), [(Count::ExportFailed, 7), (Count::WriteFailed, 5)]);
     }
 
     #[test]

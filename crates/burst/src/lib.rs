@@ -102,7 +102,7 @@ pub mod time;
 pub use block::{Block, Committed, RECORD_HEADER};
 pub use burst::{Burst, Misplaced};
 pub use copy::Finish;
-pub use counters::{Count, Kind, Stage};
+pub use counters::{Count, Kind, Stage, Unit};
 pub use cpu::{places_of, prefetch, prefetch_many};
 pub use desc::{Desc, Flags};
 pub use helper::Helper;

@@ -38,6 +38,7 @@ pub use linerate_lab as lab;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
 pub use linerate_record as record;
+pub use linerate_records as records;
 pub use linerate_wire as wire;
 
 /// The port contract, and opening ports by the registry of the backends.

@@ -12,9 +12,9 @@ use std::borrow::Cow;
 ///
 /// const ROW: Backend = Backend {
 ///     scheme: "closed",
-///     target: "name",
+///     placeholder: "name",
 ///     sentence: "a port that nobody can open",
-///     kind: Target::Device,
+///     target: Target::Device,
 ///     rx_options: &[],
 ///     tx_options: &[],
 ///     open_rx: |spec, _, _| Err(PortError::broken(spec.to_string(), "is closed")),

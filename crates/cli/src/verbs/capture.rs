@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     drop(live);
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
-    let (beside, written) = beside.finish(&run);
+    let (beside, written) = beside.finish(&mut run);
     args.conclude(&asked, &run, capture.map(Capture::done).as_ref(), &beside)?;
     let exit = args.receive.conclude(&run);
     written?;
@@ -214,7 +214,7 @@ impl Args {
                 show_document(&document)?;
             }
         } else if !self.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
-            tell(summary(run, captured, &beside.told(&asked.inputs)));
+            tell(summary(run, captured, &beside.told(&asked.inputs, &run.ledger)));
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ mod heaviest;
 mod json;
 mod memory;
 mod options;
-mod out;
 mod output;
 mod text;
 mod timeouts;
@@ -13,8 +12,6 @@ mod workers;
 pub(super) use self::json::FlowsJson;
 pub use self::options::Level;
 pub(super) use self::options::MeterArgs;
-pub use self::out::encode;
-pub(super) use self::out::{Form, Place};
 pub(super) use self::output::{Tee, Totals};
 pub(super) use self::text::summary;
 
@@ -25,10 +22,13 @@ use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
-use crate::view::terminal::{fail, is_watched, show, show_line, shown, tell, tell_line};
+use crate::view::terminal::{fail, is_watched, records as standard_output, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_port::Spec;
+use linerate_records::{Exporter, Format, Options, export};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
@@ -38,6 +38,7 @@ Examples:
   linerate flows -r trace.pcap --write flows.jsonl  a JSON line for each flow
   linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
   linerate flows eth0 --write flows/                Parquet files by date and hour, for DuckDB, ClickHouse, ...
+  linerate flows eth0 -w flows/ -w - | jq           the same, and JSON lines to watch
   linerate flows eth0 --write null -t 10            how fast it is
   linerate flows eth0 --workers 4 --idle udp=10     four threads share the flows; those of UDP end after 10 s
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
@@ -45,11 +46,12 @@ docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Where records go: null, - for standard output, a file (its ending says the form), or a folder, by date and hour
+    /// Where records go: null, - for standard output, a file (its ending says the format), or a folder, by date and hour; may
+    /// be given several times
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/", default_value = "null")]
-    write: String,
-    /// What records are written as, whatever the name says (default: of a folder parquet, else jsonl)
-    #[arg(long, value_parser = PossibleValuesParser::new(Form::names()))]
+    write: Vec<String>,
+    /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
+    #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
     #[command(flatten)]
     meter: MeterArgs,
@@ -69,35 +71,35 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let usual = if args.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
     let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
-    args.check_place(&inputs.specs)?;
-    let is_silent = args.quiet || args.json || args.write == "-";
+    args.check_places(&inputs.specs)?;
     let meters = args.meter.meters(&mut config, args.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
     identity.assume()?;
-    let place = args.place().map_err(|error| identity.explain(error))?;
-    let folder = place.as_ref().map(Place::made_in).transpose()?.flatten();
-    notes.extend(identity.note().into_iter().chain(confine(folder.as_slice())));
+    let format = args.format.as_deref().and_then(Format::named);
+    let exporters = exporters(args.targets(), format, args.meter.rotate()?).map_err(|error| identity.explain(error))?;
+    notes.extend(identity.note().into_iter().chain(confine(&made_in(&exporters)?)));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    if let Some(place) = place.as_ref().filter(|_| !args.quiet) {
-        tell_what_is_not_written(place.form(), config.level);
+    for exporter in exporters.iter().filter(|_| !args.quiet) {
+        tell_what_is_not_written(&**exporter, config.level);
     }
+    // Records on standard output are not to be mixed with a summary.
+    let is_mixed = args.write.iter().any(|target| target == "-");
+    let is_silent = args.quiet || args.json || is_mixed;
     if !is_silent {
         tell(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
-    let records = Tee::start(place, stop.clone()).map_err(|error| identity.explain(error))?;
+    let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
     let mut metering = Metering::new(meters, inputs.selection(), records).progress(progress);
-    let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
+    let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
     drop(live);
     let (metered, records) = metering.done();
-    let (totals, written) = records.finish(run.failure.is_some());
-    // Records on standard output are not to be mixed with a summary.
-    let is_mixed = args.write == "-";
+    let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
     if args.json {
         let document = SummaryJson::new(&inputs, &metered, &totals, &run);
         if is_mixed {
@@ -106,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             show_line(&document)?;
         }
     } else if !is_void(&run.ledger, run.failure.as_ref()) {
-        let text = ledger::run(&run, &summary(&metered, &totals));
+        let text = ledger::run(&run, &summary(&metered, &totals, &run.ledger));
         if is_mixed {
             tell(text);
         } else {
@@ -119,39 +121,51 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    /// Refuses places that cannot be meant.
-    fn check_place(&self, specs: &[Spec]) -> anyhow::Result<()> {
-        if self.write == "null" {
-            if self.format.is_some() {
-                return Err(usage(
-                    "--format: nothing is written; name a file or folder with --write, or - for standard output",
-                ));
-            }
-            return Ok(());
-        }
-        if self.write.is_empty() {
-            return Err(usage("--write: a file, a folder, - for standard output, or null"));
-        }
-        check_output(specs, &self.write)
+    /// Where records are written: nowhere for `null` alone.
+    fn targets(&self) -> &[String] {
+        if self.write == ["null"] { &[] } else { &self.write }
     }
 
-    fn place(&self) -> anyhow::Result<Option<Place>> {
-        if self.write == "null" {
-            return Ok(None);
+    /// Refuses places that cannot be meant.
+    fn check_places(&self, specs: &[Spec]) -> anyhow::Result<()> {
+        let targets = self.targets();
+        if targets.is_empty() && self.format.is_some() {
+            return Err(usage(
+                "--format: nothing is written; name a file or folder with --write, or - for standard output",
+            ));
         }
-        let form = self.format.as_deref().and_then(Form::named);
-        Place::open(&self.write, form, self.meter.rotate()?).map(Some)
+        if targets.iter().any(|target| target == "null") {
+            return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
+        }
+        export::check(targets).map_err(|error| usage(format!("--write {error}")))?;
+        targets.iter().try_for_each(|target| check_output(specs, target))
     }
 }
 
+/// What takes records to these targets.
+pub(super) fn exporters(
+    targets: &[String],
+    format: Option<&'static Format>,
+    rotate: Duration,
+) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+    let options = Options { format, rotate, standard_output: Some(standard_output) };
+    Ok(export::open(targets, &options)?)
+}
+
+/// The folders that they make files in.
+pub(super) fn made_in(exporters: &[Box<dyn Exporter>]) -> std::io::Result<Vec<OwnedFd>> {
+    let folders: Vec<_> = exporters.iter().map(|exporter| exporter.made_in()).collect::<Result<_, _>>()?;
+    Ok(folders.into_iter().flatten().collect())
+}
+
 /// Says so if more is asked for than is written.
-fn tell_what_is_not_written(form: &Form, level: linerate_meter::Level) {
-    if level > form.level {
+fn tell_what_is_not_written(exporter: &dyn Exporter, level: linerate_meter::Level) {
+    let (format, most) = exporter.format();
+    if level > most {
         let name = |level| format!("{level:?}").to_lowercase();
-        let (asked, enough) = (name(level), name(form.level));
+        let (asked, enough) = (name(level), name(most));
         fail(format_args!(
-            "--level {asked}: {} has no place for what it adds; --level {enough} writes the same, for less memory and time",
-            form.name
+            "--level {asked}: {format} has no place for what it adds; --level {enough} writes the same, for less memory and time"
         ));
     }
 }

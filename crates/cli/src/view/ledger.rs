@@ -3,13 +3,12 @@
 use crate::view::rates::grouped;
 use crate::view::table::table;
 use crate::view::terminal::shown;
-use linerate_burst::Kind;
-use linerate_burst::{Account, Ledger};
+use linerate_burst::{Account, Kind, Ledger, Unit};
 use linerate_engine::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The ledger as JSON; every count is in frames unless its name says otherwise.
+/// The ledger as JSON; every count is in frames unless its name, or its stage, says otherwise.
 #[derive(Debug, Serialize)]
 pub struct LedgerJson {
     /// Frames lost, over all stages.
@@ -81,7 +80,7 @@ impl LedgerJson {
     /// The ledger of a run that has ended.
     pub fn new(ledger: &Ledger) -> Self {
         let mut drops = BTreeMap::new();
-        for account in ledger.accounts() {
+        for account in ledger.accounts().iter().filter(|account| account.stage.unit() == Unit::Frames) {
             for (count, frames) in account.counts().filter(|(count, frames)| is_drop(count.kind()) && *frames > 0) {
                 *drops.entry(count.name().to_owned()).or_default() += frames;
             }

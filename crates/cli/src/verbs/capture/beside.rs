@@ -1,10 +1,12 @@
 //! What else takes the frames of a capture, in the same pass: flow records, counts.
 
 use super::super::count::{self, CountsJson, Subject};
-use super::super::flows::{self, FlowsJson, Level, MeterArgs, Place, Tee, Totals};
+use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
 use crate::exit::usage;
+use linerate_burst::Ledger;
 use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop};
+use linerate_records::{Exporter, Format};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
 
@@ -12,9 +14,10 @@ use std::os::fd::OwnedFd;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flows and counts of the same frames, whole ones whatever is kept of them")]
 pub(super) struct BesideArgs {
-    /// Record flows too: a file (its ending says the form), or a folder, by date and hour, as linerate flows --write does
+    /// Record flows too: in a file (its ending says the format), or a folder, by date and hour, as linerate flows --write
+    /// does; may be given several times
     #[arg(long, value_name = "FILE|DIR/")]
-    flows: Option<String>,
+    flows: Vec<String>,
     /// Count sizes and rates too, as linerate count does
     #[arg(long)]
     count: bool,
@@ -26,7 +29,7 @@ pub(super) struct BesideArgs {
 pub(super) struct Beside<'a> {
     args: &'a BesideArgs,
     meters: Option<Meters>,
-    place: Option<Place>,
+    exporters: Vec<Box<dyn Exporter>>,
     metering: Option<Metering<Tee>>,
     counting: Option<Counting>,
 }
@@ -40,52 +43,49 @@ pub(super) struct Done {
 
 impl BesideArgs {
     /// What is written beside the frames.
-    pub fn written(&self) -> Option<&String> {
-        self.flows.as_ref()
+    pub fn written(&self) -> &[String] {
+        &self.flows
     }
 
     /// Whether that is on standard output.
     pub fn is_on_output(&self) -> bool {
-        self.flows.as_deref() == Some("-")
+        self.flows.iter().any(|target| target == "-")
     }
 
     /// Bytes of a frame that are wanted, 0 for all; `None` if nothing is.
     pub fn snap(&self, inputs: &Inputs) -> Option<u32> {
         let snap = if inputs.filter.is_empty() { self.meter.snap() } else { 0 };
-        self.flows.is_some().then_some(snap)
+        (!self.flows.is_empty()).then_some(snap)
     }
 }
 
 impl<'a> Beside<'a> {
     /// Takes memory for it, before ports open.
     pub fn new(args: &'a BesideArgs, is_quiet: bool) -> anyhow::Result<Self> {
-        if args.flows.is_none() && args.meter.is_given() {
+        if args.flows.is_empty() && args.meter.is_given() {
             return Err(usage("options of flows need --flows FILE|DIR/, or see linerate flows"));
         }
-        let usual = if args.flows.as_deref().is_some_and(is_zeek) { Level::Tcp } else { Level::Counters };
+        let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
-        let meters = args.flows.is_some().then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
-        Ok(Beside { args, meters, place: None, metering: None, counting: None })
+        let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
+        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None })
     }
 
     /// Whether nothing was asked for.
     pub fn is_empty(&self) -> bool {
-        self.args.flows.is_none() && !self.args.count
+        self.args.flows.is_empty() && !self.args.count
     }
 
-    /// Opens what is written, as whoever the program is now; the folder that files are made in.
-    pub fn open(&mut self) -> anyhow::Result<Option<OwnedFd>> {
-        let Some(name) = &self.args.flows else { return Ok(None) };
-        let place = Place::open(name, None, self.args.meter.rotate()?)?;
-        let folder = place.made_in()?;
-        self.place = Some(place);
-        Ok(folder)
+    /// Opens what is written, as whoever the program is now; the folders that files are made in.
+    pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
+        self.exporters = flows::exporters(&self.args.flows, None, self.args.meter.rotate()?)?;
+        Ok(flows::made_in(&self.exporters)?)
     }
 
     /// Gets ready for frames.
     pub fn start(&mut self, inputs: &Inputs, stop: &Stop) -> anyhow::Result<()> {
-        if let (Some(meters), Some(place)) = (self.meters.take(), self.place.take()) {
-            let records = Tee::start(Some(place), stop.clone())?;
+        if let Some(meters) = self.meters.take() {
+            let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
             self.metering = Some(Metering::new(meters, inputs.selection(), records));
         }
         self.counting = self.args.count.then(|| Counting::new(inputs.selection(), false));
@@ -99,27 +99,29 @@ impl<'a> Beside<'a> {
     }
 
     /// What came of it, and whether all records could be written.
-    pub fn finish(self, run: &Received) -> (Done, anyhow::Result<()>) {
+    pub fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
         let counts = self.counting.map(Counting::done);
         let Some(metering) = self.metering else { return (Done { metered: None, counts }, Ok(())) };
         let (metered, records) = metering.done();
-        let (totals, written) = records.finish(run.failure.is_some());
+        run.ledger.set_branch("flows");
+        let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
+        run.ledger.set_branch("");
         (Done { metered: Some((metered, totals)), counts }, written)
     }
 }
 
 impl Done {
     /// For people.
-    pub fn told(&self, inputs: &Inputs) -> String {
-        let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals));
+    pub fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
+        let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger));
         let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
         flows.unwrap_or_default() + &counts.unwrap_or_default()
     }
 
     /// For programs.
-    pub fn json(&self, inputs: &Inputs) -> BesideJson<'_> {
+    pub fn json(&self, inputs: &Inputs, ledger: &Ledger) -> BesideJson<'_> {
         BesideJson {
-            flows: self.metered.as_ref().map(|(metered, totals)| FlowsJson::new(metered, totals)),
+            flows: self.metered.as_ref().map(|(metered, totals)| FlowsJson::new(metered, totals, ledger)),
             count: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
         }
     }
@@ -135,5 +137,5 @@ pub(super) struct BesideJson<'a> {
 }
 
 fn is_zeek(path: &str) -> bool {
-    flows::Form::of_path(path).is_some_and(|form| form.name == "zeek")
+    Format::of_path(path).is_ok_and(|format| format.name == "zeek")
 }

@@ -92,7 +92,7 @@ impl<'a> CaptureJson<'a> {
             last_time_ns: span.map(|(_, last)| last.0),
             seconds,
             rates: Rates::new(frames, wire_bytes, seconds),
-            beside: beside.json(&asked.inputs),
+            beside: beside.json(&asked.inputs, &run.ledger),
             run: RunJson::new(run),
         }
     }

@@ -1,15 +1,16 @@
 //! `linerate/flows/1`, the summary.
 
 use super::super::inputs::Inputs;
-use super::out::FlowJson;
 use super::output::Totals;
 use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
-use linerate_burst::{Kind, Stage};
+use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::{Metered, Received};
 use linerate_meter::EndReason;
+use linerate_records::encode::json;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The summary of a run that metered alone.
@@ -57,7 +58,7 @@ pub struct FlowsJson<'a> {
     workers: Vec<WorkerJson>,
     worker_imbalance: f64,
     elephants: Vec<ElephantJson>,
-    top: Vec<FlowJson<'a>>,
+    top: Vec<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     records_written: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,15 +74,17 @@ impl<'a> SummaryJson<'a> {
             ports: inputs.names(),
             filter: inputs.filter.clone(),
             received: run.ledger.sum(Stage::Receive, Kind::Received),
-            flows: FlowsJson::new(metered, totals),
+            flows: FlowsJson::new(metered, totals, &run.ledger),
             run: RunJson::new(run),
         }
     }
 }
 
 impl<'a> FlowsJson<'a> {
-    /// What was metered, and what became of the records.
-    pub fn new(metered: &'a Metered, totals: &'a Totals) -> Self {
+    /// What was metered, and what became of the records by the ledger.
+    pub fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger) -> Self {
+        let is_written = ledger.accounts().iter().any(|account| account.stage == Stage::Export);
+        let written = is_written.then_some(ledger);
         let counts = &metered.counts;
         let seconds = metered.elapsed.as_secs_f64();
         let [flow_bytes, flow_bytes_ipv6] = metered.bytes_per_flow;
@@ -114,10 +117,10 @@ impl<'a> FlowsJson<'a> {
             workers: workers(metered),
             worker_imbalance: unevenness(metered),
             elephants: elephants(metered, totals),
-            top: totals.top.iter().map(FlowJson::new).collect(),
-            records_written: totals.written.map(|written| written.records),
-            records_lost: totals.written.map(|written| written.lost),
-            files: totals.written.map(|written| written.files),
+            top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
+            records_written: written.map(|ledger| ledger.total(Count::Exported)),
+            records_lost: written.map(|ledger| ledger.sum(Stage::Export, Kind::Lost)),
+            files: written.map(|ledger| ledger.total(Count::ExportFiles)),
         }
     }
 }

@@ -4,13 +4,15 @@ use super::output::Totals;
 use super::workers;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
+use crate::view::terminal::shown;
+use linerate_burst::{Account, Count, Ledger, Stage};
 use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
 use std::net::IpAddr;
 
-/// What was metered, and what became of the records.
-pub fn summary(metered: &Metered, totals: &Totals) -> String {
+/// What was metered, and what became of the records by the ledger.
+pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
     let counts = &metered.counts;
     let seconds = metered.elapsed.as_secs_f64();
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
@@ -43,7 +45,17 @@ pub fn summary(metered: &Metered, totals: &Totals) -> String {
             text += &format!("  {} {what}\n", grouped(count));
         }
     }
-    text + &totals.told() + &talkers(&totals.top) + &workers::text(metered, totals)
+    let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
+    let text = exports.fold(text, |text, account| text + &written(account));
+    text + &talkers(&totals.top) + &workers::text(metered, totals)
+}
+
+/// What became of the records for one exporter.
+fn written(account: &Account) -> String {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let (records, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
+    let files = if files > 0 { format!(", in {} file{}", grouped(files), plural(files)) } else { String::new() };
+    format!("  {} record{} written to {}{files}\n", grouped(records), plural(records), shown(&account.subject))
 }
 
 /// The flows with the most bytes.

@@ -1,6 +1,7 @@
-//! Writing a Parquet file.
+//! Parquet: row group by row group. Nothing here opens a file.
 
-use crate::table::{Column, columns};
+use super::Encoder;
+use super::columns::{Column, columns};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use linerate_meter::Flow;
@@ -40,7 +41,7 @@ impl<W: Write + Send> Writer<W> {
         let columns = columns();
         let fields: Vec<_> = columns.iter().map(|column| column.field.clone()).collect();
         let schema = Arc::new(Schema::new(fields));
-        let options = ArrowWriterOptions::new().with_properties(properties(&schema)).with_skip_arrow_metadata(true);
+        let options = ArrowWriterOptions::new().with_properties(properties(&columns)).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&schema), options).map_err(io)?;
         Ok(Writer { columns, schema, writer })
     }
@@ -51,7 +52,7 @@ impl<W: Write + Send> Writer<W> {
     /// Those of writing.
     pub fn write(&mut self, flows: &[&Flow]) -> Result<()> {
         for flows in flows.chunks(BATCH) {
-            let arrays = self.columns.iter().map(|column| (column.array)(flows)).collect();
+            let arrays = self.columns.iter().map(|column| column.array(flows)).collect();
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(Error::other)?;
             self.writer.write(&batch).map_err(io)?;
         }
@@ -67,9 +68,23 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-fn properties(schema: &Schema) -> WriterProperties {
-    let place = |name: &str| schema.index_of(name).unwrap_or_default() as i32;
-    let sorted = SortingColumn { column_idx: place("first_time"), descending: false, nulls_first: false };
+pub(super) fn start(out: Box<dyn Write + Send>) -> Result<Box<dyn Encoder>> {
+    Ok(Box::new(Writer::new(out)?))
+}
+
+impl Encoder for Writer<Box<dyn Write + Send>> {
+    fn write(&mut self, flows: &[&Flow]) -> Result<()> {
+        Writer::write(self, flows)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Writer::finish(*self)?.flush()
+    }
+}
+
+fn properties(columns: &[Column]) -> WriterProperties {
+    let place = columns.iter().position(|column| column.field.name() == "first_time").unwrap_or_default();
+    let sorted = SortingColumn { column_idx: place as i32, descending: false, nulls_first: false };
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(GROUP_ROWS))
@@ -77,12 +92,11 @@ fn properties(schema: &Schema) -> WriterProperties {
         .set_created_by(concat!("linerate version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), "linerate/flow/1".to_owned())]));
     // Of values that hardly repeat a dictionary is made in vain.
-    for name in
-        ["id", "first_time", "last_time", "orig_first_time", "orig_last_time", "resp_first_time", "resp_last_time"]
-    {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), false);
-        if name != "id" {
-            properties = properties.set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+    for column in columns.iter().filter(|column| column.is_of_times() || column.field.name() == "id") {
+        let path = ColumnPath::from(column.field.name().as_str());
+        properties = properties.set_column_dictionary_enabled(path.clone(), false);
+        if column.is_of_times() {
+            properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
     }
     properties.build()

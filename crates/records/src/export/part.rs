@@ -1,6 +1,6 @@
 //! A file that has its name once it is complete.
 
-use super::folders::Folder;
+use super::directory::Directory;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub(super) struct Part {
     file: File,
     /// What it is in.
-    pub folder: Folder,
+    pub folder: Directory,
     /// While it is written.
     part: OsString,
     /// Once it is complete.
@@ -23,7 +23,7 @@ impl Part {
     ///
     /// # Errors
     /// It is there already: another run is writing it, or one was cut off, and what it wrote is not to be lost.
-    pub fn make(folder: Folder, name: &OsStr) -> io::Result<Self> {
+    pub fn make(folder: Directory, name: &OsStr) -> io::Result<Self> {
         let mut part = name.to_owned();
         part.push(".part");
         let file = folder.new_file(&part).map_err(|error| {
@@ -86,7 +86,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows.jsonl");
         std::fs::write(folder.join("flows.jsonl.part"), "of a run before").unwrap();
-        let make = || Part::make(Folder::open(&folder).unwrap(), "flows.jsonl".as_ref());
+        let make = || Part::make(Directory::open(&folder).unwrap(), "flows.jsonl".as_ref());
         let error = make().unwrap_err().to_string();
         assert!(error.contains("flows.jsonl.part") && error.contains("move it away"), "{error}");
         assert_eq!(std::fs::read(folder.join("flows.jsonl.part")).unwrap(), b"of a run before");

@@ -1,5 +1,6 @@
 //! Folders that outlast a power cut, and stay what they were whatever their paths lead to later.
 
+use super::at;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fsync, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -10,24 +11,24 @@ use std::path::{Path, PathBuf};
 
 /// An open folder: everything in it is made and renamed relative to it, and links in it are not followed.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     open: OwnedFd,
     /// What it was called, for people.
     pub path: PathBuf,
 }
 
-impl Folder {
+impl Directory {
     /// Opens one that is there.
     pub fn open(path: &Path) -> io::Result<Self> {
         let open = openat(CWD, path, FOLDER, Mode::empty())?;
-        Ok(Folder { open, path: path.to_path_buf() })
+        Ok(Directory { open, path: path.to_path_buf() })
     }
 
     /// Makes one, and those it is in, as far as they are not there. Each new one is in its parent on the disk before this
     /// returns: else a file in it, itself on the disk, could be found by nobody.
     pub fn make(path: &Path) -> io::Result<Self> {
         make_with(path, &mut |folder| File::open(folder)?.sync_all())?;
-        Folder::open(path)
+        Directory::open(path)
     }
 
     /// The folder of this name in it, which is made if it is not there.
@@ -38,7 +39,7 @@ impl Folder {
             Err(error) => return Err(error.into()),
         }
         let open = openat(&self.open, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(Folder { open, path: self.path.join(name) })
+        Ok(Directory { open, path: self.path.join(name) })
     }
 
     /// Makes a file; an error if there is anything of its name.
@@ -64,11 +65,12 @@ impl Folder {
 
     /// Whether files can be made in it.
     pub fn check(&self) -> io::Result<()> {
-        Ok(accessat(&self.open, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
+        accessat(&self.open, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|error| at(&self.path, "files cannot be made here", error.into()))
     }
 }
 
-impl AsFd for Folder {
+impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.open.as_fd()
     }
@@ -134,7 +136,7 @@ mod tests {
     fn a_folder_stays_itself_and_links_in_it_lead_nowhere() {
         let root = scratch("itself");
         let [flows, moved, elsewhere] = ["flows", "moved", "elsewhere"].map(|name| root.join(name));
-        let folder = Folder::make(&flows).unwrap();
+        let folder = Directory::make(&flows).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
         std::fs::rename(&flows, &moved).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &flows).unwrap();

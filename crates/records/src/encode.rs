@@ -1,0 +1,102 @@
+//! What records can be written as where bytes are written: a file each, or whatever else takes bytes.
+
+#[cfg(feature = "parquet")]
+pub mod columns;
+pub mod json;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+mod zeek;
+
+use linerate_meter::{Flow, Level};
+use std::io::{self, Error, ErrorKind, Write};
+
+/// How a file begins.
+type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>>;
+
+/// One way to write records as bytes.
+#[derive(Debug)]
+pub struct Format {
+    /// The name for `--format`.
+    pub name: &'static str,
+    /// How names of such files end, the usual one first.
+    pub endings: &'static [&'static str],
+    /// Whether each record is a line, which can be read before the file is complete. What is not lines is written in groups
+    /// of many records, each group in the order of time.
+    pub lines: bool,
+    /// The least level at which all that it has a place for is recorded.
+    pub level: Level,
+    /// Begins a file.
+    pub start: Start,
+}
+
+/// A file being written.
+pub trait Encoder: Send {
+    /// Adds flows; of lines all are handed to the system.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn write(&mut self, flows: &[&Flow]) -> io::Result<()>;
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+/// All there are, a row each. The first is that of files whose name says nothing.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "jsonl",
+        endings: &["jsonl", "ndjson", "json"],
+        lines: true,
+        level: Level::Stats,
+        start: json::start,
+    },
+    #[cfg(feature = "parquet")]
+    Format { name: "parquet", endings: &["parquet"], lines: false, level: Level::Stats, start: parquet::start },
+    Format { name: "zeek", endings: &["log"], lines: true, level: Level::Tcp, start: zeek::start },
+];
+
+/// Endings of formats that a program can be built without.
+const LEFT_OUT: &[&str] = if cfg!(feature = "parquet") { &[] } else { &["parquet"] };
+
+impl Format {
+    /// The names for `--format`.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FORMATS.iter().map(|format| format.name)
+    }
+
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+
+    /// The format that the name of a file asks for.
+    ///
+    /// # Errors
+    /// It asks for one that this program was built without.
+    pub fn of_path(path: &str) -> io::Result<&'static Format> {
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+        if LEFT_OUT.contains(&ending.as_str()) {
+            return Err(Error::new(ErrorKind::Unsupported, format!("{path}: this program was built without Parquet")));
+        }
+        Ok(FORMATS.iter().find(|format| format.endings.contains(&ending.as_str())).unwrap_or(&FORMATS[0]))
+    }
+
+    /// The format of a folder: columns, where there are any.
+    pub fn of_folder() -> &'static Format {
+        FORMATS.iter().find(|format| !format.lines).unwrap_or(&FORMATS[0])
+    }
+}
+
+/// Writes flows as a format does, in the order given (of `parquet`: that of their first packets).
+///
+/// # Errors
+/// There is no such format; those of writing.
+pub fn encode(format: &str, flows: &[Flow], out: Box<dyn Write + Send>) -> io::Result<()> {
+    let none = || Error::new(ErrorKind::NotFound, format!("{format}: no format of records"));
+    let mut encoder = (Format::named(format).ok_or_else(none)?.start)(out)?;
+    encoder.write(&flows.iter().collect::<Vec<_>>())?;
+    encoder.finish()
+}

@@ -1,0 +1,256 @@
+//! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
+
+use super::Encoder;
+use crate::fields::{Absence, Field, Get, fields};
+use linerate_meter::Flow;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+/// A record as we write it.
+static RECORD: LazyLock<Document> = LazyLock::new(|| {
+    let mut record = Document::new("{\"schema\":\"linerate/flow/1\",");
+    let all: Vec<&Field> = fields().collect();
+    // Those of one direction stand together.
+    for run in all.chunk_by(|one, other| one.is_of_sides() && other.is_of_sides()) {
+        for side in 0..if run[0].is_of_sides() { 2 } else { 1 } {
+            run.iter().for_each(|field| record.add(&field.path_of(side), Source::of(field, side)));
+        }
+    }
+    record
+});
+
+/// A flow as a JSON document, as it stands in a line.
+pub fn record(flow: &Flow) -> String {
+    let mut text = Vec::new();
+    RECORD.write(flow, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>> {
+    Ok(Box::new(Lines::new(out, &RECORD)))
+}
+
+/// A JSON document a line, whole lines at a time.
+pub(super) struct Lines {
+    out: Box<dyn Write + Send>,
+    document: &'static Document,
+    /// Empty between calls; its memory is kept.
+    text: Vec<u8>,
+}
+
+impl Lines {
+    pub fn new(out: Box<dyn Write + Send>, document: &'static Document) -> Self {
+        Lines { out, document, text: Vec::new() }
+    }
+}
+
+impl Encoder for Lines {
+    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
+        self.text.clear();
+        for flow in flows {
+            self.document.write(flow, &mut self.text);
+            self.text.push(b'\n');
+        }
+        self.out.write_all(&self.text)?;
+        self.out.flush()
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What stands in a JSON document of a flow. Names are made once: only values are written for each flow.
+pub(super) struct Document {
+    begin: &'static str,
+    members: Vec<Member>,
+}
+
+/// A member of an object.
+pub(super) struct Member {
+    /// With quotes and colon.
+    name: String,
+    source: Source,
+}
+
+/// Where the value of a member comes from.
+pub(super) enum Source {
+    /// A value of a direction.
+    Value { get: Get, side: usize, absence: Absence },
+    /// Whatever is appended, which is JSON; false: nothing is.
+    Text(fn(&Flow, &mut Vec<u8>) -> bool),
+    /// An object, which is absent if it has no member.
+    Object(Vec<Member>),
+}
+
+impl Source {
+    /// The value that a field has of a direction.
+    pub fn of(field: &Field, side: usize) -> Source {
+        Source::Value { get: field.get, side, absence: field.absence }
+    }
+}
+
+impl Document {
+    pub fn new(begin: &'static str) -> Self {
+        Document { begin, members: Vec::new() }
+    }
+
+    /// Adds a member at a path, whose parts are divided by dots.
+    pub fn add(&mut self, path: &str, source: Source) {
+        add(&mut self.members, path.split('.'), source);
+    }
+
+    /// Adds a member to the document itself, whatever its name.
+    pub fn add_flat(&mut self, name: &str, source: Source) {
+        self.members.push(Member::new(name, source));
+    }
+
+    fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
+        text.extend_from_slice(self.begin.as_bytes());
+        write_members(&self.members, flow, text);
+        close(text, b'}');
+    }
+}
+
+impl Member {
+    fn new(name: &str, source: Source) -> Self {
+        Member { name: format!("\"{name}\":"), source }
+    }
+}
+
+fn add<'a>(members: &mut Vec<Member>, mut path: impl Iterator<Item = &'a str> + Clone, source: Source) {
+    let Some(name) = path.next() else { return };
+    if path.clone().next().is_none() {
+        members.push(Member::new(name, source));
+        return;
+    }
+    let quoted = format!("\"{name}\":");
+    let index = members.iter().position(|member| member.name == quoted).unwrap_or_else(|| {
+        members.push(Member::new(name, Source::Object(Vec::new())));
+        members.len() - 1
+    });
+    if let Source::Object(members) = &mut members[index].source {
+        add(members, path, source);
+    }
+}
+
+/// Each with a comma behind it.
+fn write_members(members: &[Member], flow: &Flow, text: &mut Vec<u8>) {
+    for Member { name, source } in members {
+        let begin = text.len();
+        text.extend_from_slice(name.as_bytes());
+        let is_there = match source {
+            Source::Value { get, side, absence } => {
+                write_value(get, flow, *side, text) || *absence == Absence::Null && put(Some("null"), text)
+            }
+            Source::Text(write) => write(flow, text),
+            Source::Object(members) => {
+                let before = text.len();
+                text.push(b'{');
+                write_members(members, flow, text);
+                close(text, b'}');
+                text.len() > before + 2
+            }
+        };
+        if is_there {
+            text.push(b',');
+        } else {
+            text.truncate(begin);
+        }
+    }
+}
+
+/// Ends what has a comma behind each of its parts.
+fn close(text: &mut Vec<u8>, end: u8) {
+    if text.last() == Some(&b',') {
+        text.pop();
+    }
+    text.push(end);
+}
+
+/// Appends a value; false, and nothing is appended, where it is absent.
+fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
+    match get {
+        Get::U8(get) => json(get(flow, side), text),
+        Get::U16(get) => json(get(flow, side), text),
+        Get::U32(get) => json(get(flow, side), text),
+        Get::U64(get) => json(get(flow, side), text),
+        Get::F64(get) => json(get(flow, side), text),
+        Get::Bool(get) => put(get(flow, side).map(|is_so| if is_so { "true" } else { "false" }), text),
+        Get::Time(get) => json(get(flow, side).map(|time| time.0), text),
+        Get::Id(get) => get(flow, side).is_some_and(|id| write!(text, "\"{id:016x}\"").is_ok()),
+        Get::Name(get) => quoted(get(flow, side), text),
+        Get::Address(get) => json(get(flow, side), text),
+        Get::Mac(get) => quoted(get(flow, side), text),
+        Get::Text(get) => json(get(flow, side), text),
+        Get::List(get) => {
+            let mut list = Vec::new();
+            get(flow, side, &mut list) && json(Some(list), text)
+        }
+        Get::Quality(get) => {
+            text.push(b'[');
+            for name in get(flow).names() {
+                quoted(Some(name), text);
+                text.push(b',');
+            }
+            close(text, b']');
+            true
+        }
+    }
+}
+
+fn json(value: Option<impl Serialize>, text: &mut Vec<u8>) -> bool {
+    value.is_some_and(|value| serde_json::to_writer(text, &value).is_ok())
+}
+
+fn put(value: Option<&str>, text: &mut Vec<u8>) -> bool {
+    value.inspect(|value| text.extend_from_slice(value.as_bytes())).is_some()
+}
+
+/// What has no character that JSON would escape.
+fn quoted(value: Option<impl std::fmt::Display>, text: &mut Vec<u8>) -> bool {
+    value.is_some_and(|value| write!(text, "\"{value}\"").is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_object_without_members_is_absent() {
+        let flow = crate::tests::flow();
+        let mut document = Document::new("{");
+        let value = |get, absence| Source::Value { get, side: 0, absence };
+        document.add("a.b.c", value(Get::U8(|_, _| None), Absence::LeftOut));
+        document.add("d", value(Get::U8(|_, _| None), Absence::Null));
+        document.add("a.b.e", value(Get::U64(|flow, _| Some(flow.flows)), Absence::Never));
+        document.add("f.g", value(Get::U8(|_, _| None), Absence::LeftOut));
+        document.add_flat("h.i", Source::Text(|_, text| put(Some("[1]"), text)));
+        let mut text = Vec::new();
+        document.write(&flow, &mut text);
+        assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"b":{"e":1}},"d":null,"h.i":[1]}"#);
+        let mut empty = Document::new("{");
+        empty.add("f.g", value(Get::U8(|_, _| None), Absence::LeftOut));
+        let mut text = Vec::new();
+        empty.write(&flow, &mut text);
+        assert_eq!(text, b"{}");
+    }
+
+    #[test]
+    fn every_field_of_a_flow_that_has_it_is_in_its_document() {
+        let flow = crate::tests::flow();
+        let document: serde_json::Value = serde_json::from_str(&record(&flow)).unwrap();
+        let counters = fields().filter(|field| field.part.level() == linerate_meter::Level::Counters);
+        let mut missing = BTreeSet::new();
+        for (field, side) in counters.flat_map(|field| [(field, 0), (field, 1)]) {
+            let path = field.path_of(side).replace('.', "/");
+            if document.pointer(&format!("/{path}")).is_none() {
+                missing.insert(field.path);
+            }
+        }
+        let absent = ["*.mac", "*.mpls_labels", "*.teid", "extension_headers", "inner_vlan", "tunnel.id"];
+        assert_eq!(missing, absent.into_iter().chain(["tunnel.kind", "tunnel.parent", "vlan"]).collect());
+    }
+}

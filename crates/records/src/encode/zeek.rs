@@ -1,0 +1,187 @@
+//! JSON lines under the names of Zeek's conn.log; docs/flows.md tells where the meaning differs.
+
+use super::Encoder;
+use super::json::{Document, Lines, Source};
+use crate::fields::{Absence, Get, Zeek, fields};
+use linerate_meter::{ConnState, EndReason, Flow, Quality};
+use linerate_wire::registry;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+/// A name of Zeek's.
+enum Conn {
+    /// What a field of ours says that has this name there.
+    Same(&'static str),
+    /// What Zeek makes of a flow.
+    Own(&'static str, Source),
+}
+
+/// A record as Zeek writes it: in its order, and without what is not known.
+static RECORD: LazyLock<Document> = LazyLock::new(|| {
+    let mut record = Document::new("{");
+    for conn in conn() {
+        match conn {
+            Conn::Own(name, source) => record.add_flat(name, source),
+            Conn::Same(name) => {
+                let known = same().find(|(known, _)| *known == name);
+                known.into_iter().for_each(|(name, source)| record.add_flat(name, source));
+            }
+        }
+    }
+    record
+});
+
+pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>> {
+    Ok(Box::new(Lines::new(out, &RECORD)))
+}
+
+/// Zeek's names for fields of ours.
+fn same() -> impl Iterator<Item = (&'static str, Source)> {
+    fields().flat_map(|field| {
+        let names = if let Zeek::Same(names) = field.zeek { names } else { &[] };
+        names.iter().enumerate().map(|(side, name)| (*name, Source::of(field, side)))
+    })
+}
+
+/// All names, in their order.
+fn conn() -> [Conn; 24] {
+    use Conn::{Own, Same};
+    let own = |name, get| Own(name, Source::Value { get, side: 0, absence: Absence::LeftOut });
+    let of = |name, get, side| Own(name, Source::Value { get, side, absence: Absence::LeftOut });
+    [
+        own("ts", Get::F64(|flow, _| Some(seconds(flow.first().0)))),
+        own("uid", Get::Text(|flow, _| Some(Cow::Owned(uid(number(flow)))))),
+        Same("id.orig_h"),
+        Same("id.orig_p"),
+        Same("id.resp_h"),
+        Same("id.resp_p"),
+        own("proto", Get::Name(|flow, _| Some(proto(flow.protocol)))),
+        own("duration", Get::F64(|flow, _| duration(flow))),
+        of("orig_bytes", Get::U64(|flow, side| Some(sequence_bytes(flow, side))), 0),
+        of("resp_bytes", Get::U64(|flow, side| Some(sequence_bytes(flow, side))), 1),
+        own("conn_state", Get::Name(|flow, _| conn_state(flow))),
+        own("missed_bytes", Get::U64(|flow, _| missed_bytes(flow))),
+        Same("history"),
+        Same("orig_pkts"),
+        Same("orig_ip_bytes"),
+        Same("resp_pkts"),
+        Same("resp_ip_bytes"),
+        Own("tunnel_parents", Source::Text(tunnel_parents)),
+        Same("ip_proto"),
+        Same("community_id"),
+        Same("orig_l2_addr"),
+        Same("resp_l2_addr"),
+        Same("vlan"),
+        Same("inner_vlan"),
+    ]
+}
+
+fn duration(flow: &Flow) -> Option<f64> {
+    Some(seconds(flow.last().0.saturating_sub(flow.first().0))).filter(|span| *span > 0.0)
+}
+
+fn missed_bytes(flow: &Flow) -> Option<u64> {
+    let [orig, resp] = &flow.tcp.as_ref()?.sides;
+    Some(orig.gap_bytes.saturating_add(resp.gap_bytes))
+}
+
+fn tunnel_parents(flow: &Flow, text: &mut Vec<u8>) -> bool {
+    flow.tunnel.is_some_and(|tunnel| write!(text, "[\"{}\"]", uid(tunnel.parent)).is_ok())
+}
+
+/// To microseconds, as Zeek writes them.
+fn seconds(nanos: u64) -> f64 {
+    (nanos / 1_000) as f64 / 1e6
+}
+
+/// What the name of a record is made of: the flow's number where others may stand for it, else one of the record alone.
+fn number(flow: &Flow) -> u64 {
+    // A flood has no number: each of its records is of other flows.
+    let is_flood = flow.id == 0;
+    let is_piece = flow.end == EndReason::Active || flow.quality.contains(Quality::CONTINUED);
+    if !is_flood && (is_piece || may_be_parent(flow)) {
+        return flow.id;
+    }
+    let [first, last] = [flow.first().0, flow.last().0];
+    let mut number = [flow.id, first, last, flow.packets(), flow.frame_bytes(), flow.flows].into_iter().fold(0, mix);
+    if is_flood {
+        for end in flow.ends {
+            let address = match end.address {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            let bits = address.to_bits();
+            number = [(bits >> 64) as u64, bits as u64, end.port.into()].into_iter().fold(number, mix);
+        }
+        number = mix(number, flow.protocol.into());
+    }
+    number
+}
+
+/// Whether flows in a tunnel may name this one, which they do by its number.
+fn may_be_parent(flow: &Flow) -> bool {
+    match flow.protocol {
+        registry::TCP | registry::ICMP | registry::ICMPV6 => false,
+        registry::UDP => registry::may_be_tunnel(flow.ends[0].port, flow.ends[1].port),
+        _ => true,
+    }
+}
+
+/// Adds a number to a hash: the last step of splitmix64.
+fn mix(hash: u64, number: u64) -> u64 {
+    let mut hash = (hash ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+/// Zeek's begin with a C too.
+fn uid(number: u64) -> String {
+    format!("C{number:016x}")
+}
+
+fn proto(number: u8) -> &'static str {
+    match number {
+        registry::TCP => "tcp",
+        registry::UDP => "udp",
+        registry::ICMP | registry::ICMPV6 => "icmp",
+        _ => "unknown_transport",
+    }
+}
+
+/// Payload by sequence numbers: once, however often it was sent, and with what was not seen of it.
+fn sequence_bytes(flow: &Flow, side: usize) -> u64 {
+    let sent_again = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted_bytes);
+    let unseen = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].gap_bytes);
+    flow.sides[side].payload_bytes.saturating_sub(sent_again).saturating_add(unseen)
+}
+
+/// Of what has no state Zeek tells who sent packets.
+fn conn_state(flow: &Flow) -> Option<&'static str> {
+    if flow.protocol == registry::TCP {
+        // Of a header that was not seen no level tells anything.
+        let is_unseen = flow.quality.contains(Quality::TRUNCATED) && flow.sides.iter().all(|side| side.tcp_flags == 0);
+        return flow.tcp.as_ref().map(|tcp| tcp.state).or(is_unseen.then_some(ConnState::Oth)).map(ConnState::name);
+    }
+    Some(match flow.sides.map(|side| side.packets > 0) {
+        [true, true] => "SF",
+        [true, false] => "S0",
+        [false, true] => "SHR",
+        [false, false] => "OTH",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_that_the_table_of_fields_has_are_those_that_are_written() {
+        let written: BTreeSet<_> =
+            conn().into_iter().filter_map(|conn| if let Conn::Same(name) = conn { Some(name) } else { None }).collect();
+        assert_eq!(same().map(|(name, _)| name).collect::<BTreeSet<_>>(), written);
+    }
+}

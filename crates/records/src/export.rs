@@ -1,0 +1,235 @@
+//! Where records go: what takes them there, and which of those a target asks for.
+
+mod directory;
+mod folder;
+mod hours;
+mod part;
+mod stream;
+
+use crate::encode::Format;
+use linerate_burst::{Account, Nanos};
+use linerate_meter::{Flow, Level};
+use std::io::{Error, ErrorKind, Result, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// Takes records somewhere. It belongs to one thread, that of its queue, and never reads a clock.
+pub trait Exporter: Send {
+    /// What it is called in the ledger.
+    fn name(&self) -> &str;
+
+    /// What records are written as, and the least level at which all that it has a place for is recorded.
+    fn format(&self) -> (&'static str, Level);
+
+    /// When it wants records.
+    fn demand(&self) -> Demand;
+
+    /// The folder that it makes files in while it runs.
+    ///
+    /// # Errors
+    /// No other handle to the folder is to be had.
+    fn made_in(&self) -> Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+
+    /// Finds out what would hinder it later, before there are records.
+    ///
+    /// # Errors
+    /// Say what does.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes records, in the order in which flows ended.
+    ///
+    /// # Errors
+    /// Nothing more can be written: it is only to be finished. `BrokenPipe`: nobody wants more, which is no failure.
+    fn write(&mut self, flows: &[Flow], now: Nanos) -> Result<()>;
+
+    /// Time has gone on, as often as [`Demand::tick`] asks for, whether there are records or not.
+    ///
+    /// # Errors
+    /// As of [`write`](Exporter::write).
+    fn tick(&mut self, now: Nanos) -> Result<()> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// Ends what is open; nothing is written afterwards.
+    ///
+    /// # Errors
+    /// Something cannot be completed.
+    fn finish(&mut self, ending: Ending) -> Result<()>;
+
+    /// Adds what has become of records: how many are written, and notes of its own. What is lost, its queue adds.
+    fn counters(&self, account: &mut Account);
+}
+
+/// When an exporter wants records, and to be told the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// As soon as they occupy so many bytes, or there is no more room.
+    pub bytes: usize,
+    /// As soon as the first of them has waited so long.
+    pub age: Duration,
+    /// How often it is told the time, at least about so often.
+    pub tick: Option<Duration>,
+}
+
+/// How an export ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All that came was written.
+    Complete,
+    /// Something could not be written: what was stays as far as somebody can read it.
+    Failed,
+    /// The run failed before there was a record: what was there before stays, as if nothing had been opened.
+    Abandoned,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What records are written as; `None`: what the target says.
+    pub format: Option<&'static Format>,
+    /// How long records of a folder gather at most before they are in a complete file.
+    pub rotate: Duration,
+    /// How standard output is had, of which a program may want to know itself.
+    pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { format: None, rotate: Duration::from_secs(60), standard_output: None }
+    }
+}
+
+/// One kind of place that records go to.
+pub struct Place {
+    /// How such a target is written.
+    pub usage: &'static str,
+    /// Whether a target is one.
+    is: fn(&str) -> bool,
+    /// Opens it.
+    open: fn(&str, &Options) -> Result<Box<dyn Exporter>>,
+}
+
+/// All there are, a row each; the first that knows a target takes it.
+pub const PLACES: &[Place] = &[
+    Place { usage: "-", is: |target| target == "-", open: stream::standard_output },
+    Place { usage: "FILE", is: |target| scheme(target).is_none() && !is_folder(target), open: stream::file },
+    Place { usage: "DIR/", is: |target| scheme(target).is_none(), open: folder::open },
+];
+
+/// Opens what each target means.
+///
+/// # Errors
+/// `InvalidInput`: no place is like that, or one is named twice. Others: it cannot be opened. Nothing is left behind.
+pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dyn Exporter>>> {
+    check(targets)?;
+    let mut exporters = Vec::new();
+    for target in targets.iter().map(AsRef::as_ref) {
+        match place(target).and_then(|place| (place.open)(target, options)) {
+            Ok(exporter) => exporters.push(exporter),
+            Err(error) => {
+                abandon(exporters);
+                return Err(error);
+            }
+        }
+    }
+    Ok(exporters)
+}
+
+/// Finds out whether there is a place for each target, without opening any.
+///
+/// # Errors
+/// As `InvalidInput` of [`open`].
+pub fn check(targets: &[impl AsRef<str>]) -> Result<()> {
+    let targets: Vec<&str> = targets.iter().map(AsRef::as_ref).collect();
+    for (index, target) in targets.iter().enumerate() {
+        place(target)?;
+        if targets[..index].contains(target) {
+            return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: named twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Takes away what was made for records, as there will be none.
+pub(crate) fn abandon(exporters: Vec<Box<dyn Exporter>>) {
+    for mut exporter in exporters {
+        // Why there will be none is told already.
+        let _ = exporter.finish(Ending::Abandoned);
+    }
+}
+
+fn place(target: &str) -> Result<&'static Place> {
+    PLACES.iter().find(|place| !target.is_empty() && (place.is)(target)).ok_or_else(|| {
+        let usages: Vec<&str> = PLACES.iter().map(|place| place.usage).collect();
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("{target:?}: records go to none such; there are {}", usages.join(", ")),
+        )
+    })
+}
+
+/// What stands before `://`: such a target is no path.
+fn scheme(target: &str) -> Option<&str> {
+    let (scheme, _) = target.split_once("://")?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some(scheme)
+}
+
+fn is_folder(target: &str) -> bool {
+    target.ends_with('/') || Path::new(target).is_dir()
+}
+
+/// By the time of the first packet.
+fn in_order(flows: &[Flow]) -> Vec<&Flow> {
+    let mut keyed: Vec<(u64, u64, &Flow)> = flows.iter().map(|flow| (flow.first().0, flow.id, flow)).collect();
+    keyed.sort_unstable_by_key(|(time, id, _)| (*time, *id));
+    keyed.into_iter().map(|(_, _, flow)| flow).collect()
+}
+
+fn at(path: &Path, what: &str, error: Error) -> Error {
+    Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_of_one_place() {
+        for (target, usage) in [
+            ("-", "-"),
+            ("a.jsonl", "FILE"),
+            ("/dev/null", "FILE"),
+            ("./a://b", "FILE"),
+            ("new/", "DIR/"),
+            ("/", "DIR/"),
+        ] {
+            assert_eq!(place(target).unwrap().usage, usage, "{target}");
+        }
+        for target in ["", "kafka://host/topic", "ipfix+udp://[::1]:4739", "file:///a/"] {
+            let error = check(&[target]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().ends_with("there are -, FILE, DIR/"), "{error}");
+        }
+        assert!(check(&["a", "b", "a"]).unwrap_err().to_string().contains("a: named twice"));
+        check(&["a", "a/"]).unwrap();
+    }
+
+    #[test]
+    fn what_was_opened_before_one_that_cannot_be_leaves_nothing() {
+        let folder = crate::tests::scratch("abandoned");
+        let [good, bad] = ["a.jsonl", "nowhere/b.jsonl"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+        let error = open(&[good, bad], &Options::default()).err().unwrap().to_string();
+        assert!(error.contains("nowhere"), "{error}");
+        assert!(open(&["-"], &Options::default()).is_err(), "nobody said how");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,105 @@
+//! A folder with a folder for each hour.
+//!
+//! No file stays open: what has gathered is sorted by time, cut where hours end, and each piece becomes a complete file at
+//! once. So memory does not depend on how many hours flows are of, and what a crash can cost is what has gathered.
+
+use super::directory::Directory;
+use super::part::Part;
+use super::{Demand, Ending, Exporter, Options, at, hours, in_order};
+use crate::encode::Format;
+use linerate_burst::{Account, Count, Nanos};
+use linerate_meter::{Flow, Level};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Result;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+struct Folder {
+    name: String,
+    root: Directory,
+    format: &'static Format,
+    /// How often files are written.
+    span: Duration,
+    /// In the names of all files of this run; made with the first of them.
+    run: Option<String>,
+    written: u64,
+    files: u64,
+}
+
+pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    let root = Path::new(name);
+    let root = if root.is_dir() { Directory::open(root) } else { Directory::make(root) }
+        .map_err(|error| at(root, "cannot be made", error))?;
+    let format = options.format.unwrap_or_else(Format::of_folder);
+    let span = options.rotate;
+    Ok(Box::new(Folder { name: name.to_owned(), root, format, span, run: None, written: 0, files: 0 }))
+}
+
+impl Folder {
+    fn write_file(&self, [date, hour]: &[String; 2], name: &str, flows: &[&Flow]) -> Result<()> {
+        let part = Part::make(self.root.within(date)?.within(hour)?, name.as_ref())?;
+        let write = || {
+            let mut encoder = (self.format.start)(Box::new(part.handle()?))?;
+            encoder.write(flows)?;
+            encoder.finish()
+        };
+        match write() {
+            Ok(()) => part.complete(),
+            Err(error) => {
+                part.discard();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Exporter for Folder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn format(&self) -> (&'static str, Level) {
+        (self.format.name, self.format.level)
+    }
+
+    fn demand(&self) -> Demand {
+        Demand { bytes: usize::MAX, age: self.span, tick: None }
+    }
+
+    fn made_in(&self) -> Result<Option<OwnedFd>> {
+        self.root.as_fd().try_clone_to_owned().map(Some)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.root.check()
+    }
+
+    fn write(&mut self, flows: &[Flow], now: Nanos) -> Result<()> {
+        let run = self.run.get_or_insert_with(|| run(now.seconds())).clone();
+        for (folders, flows) in hours::split(&in_order(flows), |flow| flow.first().seconds(), now.seconds()) {
+            let name = format!("flows-{run}-{:06}.{}", self.files, self.format.endings[0]);
+            let path = self.root.path.join(&folders[0]).join(&folders[1]).join(&name);
+            self.write_file(&folders, &name, &flows).map_err(|error| at(&path, "cannot be written", error))?;
+            self.files += 1;
+            self.written += flows.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Ending) -> Result<()> {
+        Ok(())
+    }
+
+    fn counters(&self, account: &mut Account) {
+        account.add(Count::Exported, self.written).add(Count::ExportFiles, self.files);
+    }
+}
+
+/// A name for a run that begins at a time, in seconds since 1970.
+fn run(now: u64) -> String {
+    let (date, hour) = hours::date_and_hour(now);
+    // Two runs in one folder, on one machine or several, must not have one name.
+    let chance = RandomState::new().hash_one(std::process::id()) as u32;
+    format!("{}T{hour:02}{:02}{:02}-{chance:08x}", date.replace('-', ""), now / 60 % 60, now % 60)
+}

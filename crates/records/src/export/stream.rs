@@ -1,0 +1,137 @@
+//! One file, or whatever else bytes can be written to.
+
+use super::directory::{Directory, parent};
+use super::part::Part;
+use super::{Demand, Ending, Exporter, Options, at, in_order};
+use crate::encode::{Encoder, Format};
+use linerate_burst::{Account, Count, Nanos};
+use linerate_meter::{Flow, Level};
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Result, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+struct Stream {
+    name: String,
+    format: &'static Format,
+    /// `None` once it has ended.
+    encoder: Option<Box<dyn Encoder>>,
+    /// Of a regular file.
+    part: Option<Part>,
+    written: u64,
+    files: u64,
+}
+
+pub(super) fn standard_output(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    let none = || Error::new(ErrorKind::Unsupported, "standard output: no records are written there here");
+    let out = options.standard_output.ok_or_else(none)?;
+    let format = options.format.map_or_else(|| Format::of_path(target), Ok)?;
+    Stream::over("standard output", format, None, out())
+}
+
+pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    let format = options.format.map_or_else(|| Format::of_path(name), Ok)?;
+    let path = Path::new(name);
+    if path.exists() && !path.is_file() {
+        let file = OpenOptions::new().write(true).open(path).map_err(|error| at(path, "cannot be opened", error))?;
+        return Stream::over(name, format, None, Box::new(file));
+    }
+    // A link stays one: what it leads to is replaced.
+    let path = path.canonicalize().unwrap_or(path.to_path_buf());
+    let none = || Error::new(ErrorKind::InvalidInput, format!("{name}: no name of a file"));
+    let file = path.file_name().ok_or_else(none)?;
+    let folder = parent(&path);
+    let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot be opened", error))?, file)?;
+    let file = part.handle()?;
+    Stream::over(name, format, Some(part), Box::new(file))
+}
+
+impl Stream {
+    fn over(
+        name: &str,
+        format: &'static Format,
+        part: Option<Part>,
+        out: Box<dyn Write + Send>,
+    ) -> Result<Box<dyn Exporter>> {
+        let encoder = Some((format.start)(out)?);
+        Ok(Box::new(Stream { name: name.to_owned(), format, encoder, part, written: 0, files: 0 }))
+    }
+
+    fn write_chunk(&mut self, flows: &[&Flow]) -> Result<()> {
+        let Some(encoder) = &mut self.encoder else { return Ok(()) };
+        let end = self.part.as_ref().map(Part::handle).transpose()?.map(end).transpose()?;
+        if let Err(error) = encoder.write(flows) {
+            if let Some((file, end)) = end {
+                // What is left behind the last whole line is no line.
+                let _ = file.set_len(end);
+            }
+            return Err(at(Path::new(&self.name), "cannot be written to", error));
+        }
+        self.written += flows.len() as u64;
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
+        if let Some(part) = self.part.take() {
+            part.complete()?;
+            self.files = 1;
+        }
+        Ok(())
+    }
+}
+
+impl Exporter for Stream {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn format(&self) -> (&'static str, Level) {
+        (self.format.name, self.format.level)
+    }
+
+    fn demand(&self) -> Demand {
+        // Lines are read while it runs.
+        let (bytes, age) =
+            if self.format.lines { (1 << 20, Duration::from_millis(100)) } else { (usize::MAX, Duration::MAX) };
+        Demand { bytes, age, tick: None }
+    }
+
+    fn made_in(&self) -> Result<Option<OwnedFd>> {
+        self.part.as_ref().map(|part| part.folder.as_fd().try_clone_to_owned()).transpose()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.part.as_ref().map_or(Ok(()), |part| part.folder.check())
+    }
+
+    fn write(&mut self, flows: &[Flow], _: Nanos) -> Result<()> {
+        // So many that what they become stays in the cache.
+        const CHUNK: usize = 512;
+        let sorted = if self.format.lines { flows.iter().collect() } else { in_order(flows) };
+        let chunk = if self.format.lines { CHUNK } else { sorted.len().max(1) };
+        sorted.chunks(chunk).try_for_each(|flows| self.write_chunk(flows))
+    }
+
+    /// A failed file of lines stays under its other name, with what could be written.
+    fn finish(&mut self, ending: Ending) -> Result<()> {
+        let result = if ending == Ending::Complete { self.complete() } else { Ok(()) };
+        self.encoder = None;
+        if let Some(part) = self.part.take_if(|_| ending == Ending::Abandoned || !self.format.lines) {
+            part.discard();
+            self.written = 0;
+        }
+        result.map_err(|error| at(Path::new(&self.name), "cannot be completed", error))
+    }
+
+    fn counters(&self, account: &mut Account) {
+        account.add(Count::Exported, self.written).add(Count::ExportFiles, self.files);
+    }
+}
+
+/// Where the next byte goes.
+fn end(mut file: File) -> Result<(File, u64)> {
+    let end = file.stream_position()?;
+    Ok((file, end))
+}

@@ -1,0 +1,102 @@
+//! Flow records on their way out of the meter.
+//!
+//! ```text
+//!  Meter -> Flow -+-> queue -> exporter -> encoding -> place          a.jsonl, standard output, a pipe
+//!    (Exports     |   (thread) (stream)    (json, zeek, parquet)
+//!     takes it)   +-> queue -> exporter -> encoding -> place          flows/date=.../hour=.../
+//!                     (thread) (folder)        ^
+//!                                              |
+//!                                     fields: what a Flow has, a row each
+//! ```
+//!
+//! - [`fields`]: every field, declared once, with its names elsewhere;
+//! - [`encode`]: what records are written as where bytes are written, a row each ([`Format`]);
+//! - [`export`]: where they go, a row each ([`PLACES`]), and who takes them there ([`Exporter`]): to a `stream` (a file has its
+//!   name once it is complete: `part`) or a folder of `hours` (`directory`: folders are on the disk before what is in them);
+//! - `queue`: a thread for each exporter, so that metering does not wait for a disk; [`Exports`]: all of them, and an account
+//!   of each in the ledger.
+//!
+//! Exporters and encodings read no clock; their queue does. What each field means is told in `docs/flows.md`.
+//!
+//! The flows of a capture to a file, and what became of them:
+//!
+//! ```
+//! use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos};
+//! use linerate_meter::{Config, Meter};
+//! use linerate_records::{Exports, Options, open};
+//! use linerate_wire::Link;
+//!
+//! # let folder = std::env::temp_dir().join(format!("linerate-records-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder).unwrap();
+//! # let file = folder.join("flows.jsonl").to_str().unwrap().to_owned();
+//! # let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+//! # packet.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 1, 0, 2, 0, 8, 0, 0]);
+//! # let mut block = Block::new(4096, 16);
+//! # block.push(&Desc::new(Nanos(1_700_000_000_000_000_000), 0, packet.len() as u32), &packet);
+//! # let burst: Burst<'_> = block.burst();
+//! let mut exports = Exports::start(open(&[&file], &Options::default())?, || ())?;
+//! let mut meter = Meter::new(&Config::default());
+//! // As often as there are frames.
+//! meter.take(burst, &[Some(Link::Ethernet)], &mut exports);
+//! let latest = meter.latest();
+//! meter.finish(latest, &mut exports);
+//!
+//! let mut ledger = Ledger::new();
+//! exports.finish(false, &mut ledger)?;
+//! assert_eq!((ledger.total(Count::Exported), ledger.imbalances()), (1, vec![]));
+//! assert!(std::fs::read_to_string(&file)?.starts_with("{\"schema\":\"linerate/flow/1\""));
+//! # std::fs::remove_dir_all(folder).unwrap();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod encode;
+pub mod export;
+mod exports;
+pub mod fields;
+mod queue;
+
+pub use encode::{Encoder, FORMATS, Format, encode};
+pub use export::{Demand, Ending, Exporter, Options, PLACES, open};
+pub use exports::Exports;
+pub use fields::{Field, fields};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use linerate_burst::Nanos;
+    use linerate_meter::{Direction, End, EndReason, Flow, Quality, Side};
+    use std::net::IpAddr;
+    use std::path::PathBuf;
+
+    /// A flow of UDP, one packet each way.
+    pub fn flow() -> Flow {
+        let time = Nanos(1_700_000_000_000_000_000);
+        let side = Side { packets: 1, first: time, last: time, ..Side::default() };
+        Flow {
+            id: 1,
+            ends: [1, 2].map(|port| End { address: IpAddr::from([192, 0, 2, port as u8]), port }),
+            protocol: 17,
+            vlans: [0; 2],
+            tunnel: None,
+            sides: [side; 2],
+            end: EndReason::Idle,
+            direction: Direction::FirstPacket,
+            quality: Quality::default(),
+            extensions: 0,
+            flows: 1,
+            macs: None,
+            mpls: Default::default(),
+            teids: [None; 2],
+            tcp: None,
+            stats: None,
+        }
+    }
+
+    /// An empty folder of a test.
+    pub fn scratch(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("linerate-records-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).unwrap();
+        root
+    }
+}

@@ -1,0 +1,231 @@
+//! Records on their way to a thread of their own, which takes them to one exporter.
+//!
+//! There is no room without bound: who meters waits while the exporter is slower, and what a live port then cannot hold is
+//! counted there.
+
+use crate::export::{Demand, Ending, Exporter};
+use linerate_burst::{Count, Ledger, Nanos, Stage};
+use linerate_meter::{Flow, Records};
+use std::any::Any;
+use std::io::{Error, ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The most that waits, and the most that is written at a time: in bytes of memory, and in flows. So many are a row group
+/// of Parquet: more would be a group of their own, and no faster to write.
+const MOST: usize = 256 << 20;
+const MOST_FLOWS: usize = 1 << 17;
+
+/// Takes records; another thread exports them.
+pub(crate) struct Queue {
+    shared: Arc<Shared>,
+    thread: JoinHandle<(Box<dyn Exporter>, std::result::Result<(), Failure>)>,
+    taken: u64,
+    demand: Demand,
+}
+
+/// Why an exporter takes no more.
+struct Failure {
+    error: Error,
+    /// What the records it did not take count as.
+    count: Count,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There is something to export.
+    work: Condvar,
+    /// There is room again.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    flows: Vec<Flow>,
+    bytes: usize,
+    /// When the first of them came.
+    since: Option<Instant>,
+    /// No more will come.
+    ended: bool,
+    /// Nobody exports any more.
+    gone: bool,
+}
+
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.bytes >= MOST || self.flows.len() >= MOST_FLOWS
+    }
+
+    fn is_enough(&self, demand: Demand) -> bool {
+        self.bytes >= demand.bytes || self.is_full()
+    }
+}
+
+/// Says that nobody exports any more, also where a panic ends the thread.
+struct Gone<'a>(&'a Shared);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.lock().gone = true;
+        self.0.room.notify_all();
+    }
+}
+
+impl Queue {
+    /// Starts the thread, which calls `on_failure` when the exporter takes no more.
+    pub fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let demand = exporter.demand();
+        let theirs = Arc::clone(&shared);
+        let export = move || {
+            let gone = Gone(&theirs);
+            let exporting = AssertUnwindSafe(|| gone.0.export(&mut *exporter, demand));
+            let result = match catch_unwind(exporting) {
+                Ok(result) => result.map_err(Failure::of),
+                Err(panic) => Err(Failure::died(&*panic)),
+            };
+            if result.is_err() {
+                on_failure();
+            }
+            drop(gone);
+            (exporter, result)
+        };
+        let thread = std::thread::Builder::new().name("linerate-records".into()).spawn(export)?;
+        Ok(Queue { shared, thread, taken: 0, demand })
+    }
+
+    /// Waits until all is exported, and accounts for it; a reader that has gone is no failure. If the run failed before there
+    /// was any record, what was there before stays.
+    pub fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
+        self.shared.lock().ended = true;
+        self.shared.work.notify_one();
+        let (mut exporter, result) = match self.thread.join() {
+            Ok(end) => end,
+            // What can panic there is caught there.
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let ending = match result {
+            _ if has_failed && self.taken == 0 => Ending::Abandoned,
+            Ok(()) => Ending::Complete,
+            Err(_) => Ending::Failed,
+        };
+        let ended = exporter.finish(ending).map_err(Failure::of);
+        let count = [&result, &ended].into_iter().find_map(|result| result.as_ref().err()).map(|failure| failure.count);
+        let account = ledger.account(Stage::Export, exporter.name());
+        account.add(Count::ExportReceived, self.taken);
+        exporter.counters(account);
+        let (written, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
+        let lost = self.taken.saturating_sub(written);
+        account.add(count.unwrap_or(Count::ExportFailed), lost);
+        match result.and(ended) {
+            Err(Failure { count: Count::ExportUnread, .. }) | Ok(()) => Ok(()),
+            // The error, and what it costs.
+            Err(Failure { error, .. }) => Err(Error::new(
+                error.kind(),
+                format!("{error}; {lost} records are lost, {written} are written, {files} files are complete"),
+            )),
+        }
+    }
+}
+
+impl Records for Queue {
+    /// Takes one, and waits for room if there is none.
+    fn take(&mut self, flow: &Flow) {
+        self.taken += 1;
+        let mut waiting = self.shared.lock();
+        while waiting.is_full() && !waiting.gone {
+            waiting = self.shared.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        if waiting.gone {
+            return;
+        }
+        let is_first = waiting.flows.is_empty();
+        if is_first {
+            waiting.since = Some(Instant::now());
+        }
+        let was_enough = waiting.is_enough(self.demand);
+        waiting.flows.push(flow.clone());
+        waiting.bytes += weight(flow);
+        let is_enough = waiting.is_enough(self.demand);
+        drop(waiting);
+        // Waking is a system call.
+        if is_first || is_enough && !was_enough {
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+impl Failure {
+    fn of(error: Error) -> Self {
+        let is_unread = error.kind() == ErrorKind::BrokenPipe;
+        Failure { error, count: if is_unread { Count::ExportUnread } else { Count::ExportFailed } }
+    }
+
+    fn died(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let reason = text.unwrap_or("it gave no reason");
+        let error = Error::other(format!("thread linerate-records died: {reason}; this is a bug of this program"));
+        Failure { error, count: Count::ExportDied }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn export(&self, exporter: &mut dyn Exporter, demand: Demand) -> Result<()> {
+        let next = || demand.tick.and_then(|tick| Instant::now().checked_add(tick));
+        let (mut flows, mut due) = (Vec::new(), next());
+        while self.exchange(&mut flows, demand, due) {
+            if !flows.is_empty() {
+                exporter.write(&flows, now())?;
+            }
+            if due.is_some_and(|due| Instant::now() >= due) {
+                exporter.tick(now())?;
+                due = next();
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an empty list in the place of that which is to be written, or leaves it empty where only the time is `due`; false
+    /// once there is nothing more.
+    fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand, due: Option<Instant>) -> bool {
+        flows.clear();
+        let mut waiting = self.lock();
+        while !waiting.ended && !waiting.is_enough(demand) {
+            let left = waiting.since.map_or(Duration::MAX, |since| demand.age.saturating_sub(since.elapsed()));
+            if left.is_zero() {
+                break;
+            }
+            let due = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+            if due.is_zero() {
+                return true;
+            }
+            // Times near the end of the clock cannot be waited for.
+            let left = left.min(due).min(Duration::from_secs(3600));
+            waiting = self.work.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::swap(&mut waiting.flows, flows);
+        waiting.bytes = 0;
+        waiting.since = None;
+        self.room.notify_all();
+        !flows.is_empty()
+    }
+}
+
+fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Bytes that a flow occupies.
+fn weight(flow: &Flow) -> usize {
+    let packets = flow.stats.as_ref().map_or(0, |stats| size_of_val(stats.packets.as_slice()));
+    let history = flow.tcp.as_ref().map_or(0, |tcp| tcp.history.0.len());
+    size_of::<Flow>() + packets + history
+}
