@@ -189,14 +189,42 @@ fn the_tables_of_fields_are_true() {
 
 #[test]
 fn links_in_the_documents_lead_somewhere() {
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
-        let text = read(&root().join(document));
-        for part in text.split("](").skip(1) {
+    let documents = documents();
+    assert!(documents.len() > 10, "the documents were not found: {documents:?}");
+    for document in documents {
+        let folder = document.parent().unwrap();
+        for part in read(&document).split("](").skip(1) {
             let target = part.split(')').next().unwrap_or_default().split('#').next().unwrap_or_default();
             let outside = target.starts_with("http") || target.is_empty();
-            assert!(outside || root().join(target).exists(), "{document} links to {target}, which is not there");
+            assert!(outside || folder.join(target).exists(), "{document:?} links to {target}, which is not there");
         }
     }
+}
+
+/// Who comes from outside reads these two first, and has ten minutes.
+#[test]
+fn front_pages_are_short() {
+    for (page, most) in [("README.md", 8 << 10), ("ARCHITECTURE.md", 14 << 10)] {
+        let text = read(&root().join(page));
+        assert!(text.len() <= most, "{page} has {} bytes, {most} are allowed: put it into docs or a crate", text.len());
+        for (index, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= 160, "{page}:{}: more than 160 characters", index + 1);
+        }
+    }
+}
+
+/// All pages for people: of the root, and what is below `docs` and `examples`.
+fn documents() -> Vec<PathBuf> {
+    let mut folders = vec![root().join("docs"), root().join("examples")];
+    let mut found: Vec<PathBuf> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    found
 }
 
 fn counters_page() -> String {

@@ -10,6 +10,24 @@
 //! let run = Receive::all(vec![port]).run(&mut [&mut capture]);
 //! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
 //! ```
+//!
+//! # Rights
+//!
+//! Once ports are open the program becomes the user who called sudo, doas or pkexec (or `-Z USER`; of root at interfaces `linerate` or
+//! `nobody`), drops every capability, and opens outputs as that user: no owner and no mode is ever changed. Memory of rings and tables
+//! is taken before. Then `privileges/confine` leaves the system calls of a list (`privileges/calls`) and, to write in, the folders of
+//! the outputs. A new system call in a run belongs into that list: what is not there looks like a kernel that lacks it (ENOSYS).
+//!
+//! # Signals
+//!
+//! They are handled once ports and files are open; before that they end the program. The first asks the run to stop. Those within a
+//! second of it are the same request (timeout(1) signals twice), a later one is told what is waited for, a third ends.
+//!
+//! # What is printed
+//!
+//! `view/terminal` is the only file that prints: it escapes what a terminal would obey, takes a closed pipe as an end and any other
+//! failure of standard output as one of the run. A name in a line goes through `shown`, or it could bring lines of its own. Views
+//! never slow the data path: the run writes counters, a thread of its own prints them. JSON: `docs/json.md`.
 #![forbid(unsafe_code)]
 
 pub use linerate_burst as burst;

@@ -9,6 +9,11 @@
 //! - [`interpret`]: a checked program decoded and run, pure and without panics;
 //! - [`kernel`]: what the kernel sees otherwise than a file's reader, and the program that allows for it;
 //! - `libpcap`: the one file with unsafe code.
+//!
+//! libpcap compiles the text, for each link type. It is loaded at run time, so that the program starts without it. The kernel runs
+//! the program where it gives exactly the same result as on the frame handed out, else this process does. Frames whose VLAN tag
+//! the kernel has taken out are the subtle case: the socket filter sees them without it. So the kernel program begins with a test
+//! for a tag and passes all such frames up, and the process decides once the tag is back. [`kernel`] lists what else can differ.
 #![deny(unsafe_code)]
 
 pub mod interpret;

@@ -14,6 +14,37 @@
 //! - [`writer`]: [`Writer`], which accounts for every frame it is handed;
 //! - [`file`](mod@file): what an output may do to the thing the user named;
 //! - `statistics`: the ledger of a run as pcapng interface statistics.
+//!
+//! # Bounds
+//!
+//! What is kept of a file is charged with what it takes in memory, 16 MiB in all (`budget`). A file has at most 8,192 interfaces,
+//! which is half of that; what finds no room is counted (`file_left_out`). A pcap file is given what programs open: link types that
+//! are registered, times up to 2106. The end of a capture is not forced to disk: waiting takes as long as writing. A disk that is
+//! full cuts the file back to its last whole record. An output that is not a regular file is only ever written to.
+//!
+//! # Compression
+//!
+//! It is known by the first bytes when reading and by the name when writing. Reading is a stream with bounded memory: zstd windows
+//! up to 128 MiB (what `zstd -d` takes), one block at a time, so that all frames before damage are handed out; a bomb costs time
+//! alone. Real traffic is read at 0.30 GB/s from gzip (`gzip -dc`: 0.18) and 1.3 GB/s from zstd (`zstd -dc`: 1.1).
+//!
+//! Writing flushes the stream behind each piece (a block of the capture: at every pause, or 1 MiB), so that a killed run leaves all
+//! but its last piece readable. The bytes that end the stream there are known at any time (an empty last block, for gzip with
+//! checksum and length). When writing fails the torn piece is taken back and the file ended behind the one before. That is why
+//! zstd frames carry no checksum: theirs could not be taken back. Levels are the fastest that pay: on real traffic, with a flush
+//! every 256 KiB, zstd -1 makes 0.81 GB/s (level 1: 0.58, for 1 % less), gzip 1 makes 0.16 GB/s (level 2: 0.09, for 6 % less).
+//!
+//! # What a pcapng file says beyond frames
+//!
+//! It travels as `Interface::origin`, which only this crate looks into: options of its section and interfaces, statistics, names and
+//! secrets, all ready to be written in native byte order. Comments of frames lie beside them in a list shared with the writer; a
+//! frame's desc has the number of its own (`note`, 16 bits, going round; the time of the frame tells rounds apart). So merge, filter
+//! and memory know nothing of comments, and a frame left out takes its comments along.
+//!
+//! Kept of frames: comments, hash, drop count, packet number, queue, direction sent, damage. Of interfaces: all options but those
+//! that say how times are read, which are nanoseconds here. One section is written: its header is that of the first section of the
+//! file; with several files it has their comments. Custom blocks and systemd journals are left out. Interface statistics of a file
+//! are notes in the ledger (`file_seen`, `file_dropped`) and stand again in the file written.
 #![forbid(unsafe_code)]
 
 mod compression;

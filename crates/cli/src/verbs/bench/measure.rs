@@ -4,7 +4,7 @@ use linerate_generate::rate::FCS;
 use serde::Serialize;
 use std::time::Instant;
 
-/// One row of a table; names as on the JSON page of ARCHITECTURE.md.
+/// One row of a table; names as in docs/json.md.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {
     pub bench: &'static str,
