@@ -9,6 +9,29 @@
 //!
 //! A backend of your own needs this crate alone: implement [`RxQueue`] and [`TxQueue`], write a [`Backend`], and open ports by
 //! a [`Registry`] that has it.
+//!
+//! # The contract
+//!
+//! Shaped like `BufRead`: `fill(now)` shows what is there, `consume(n)` gives the first n back, `detach()` stops taking in, `wake()` is what
+//! to wait on, `counters()` adds to the ledger. Since `fill` borrows its own queue alone, one thread holds the heads of many queues at once
+//! in safe code.
+//!
+//! `fill` returns frames, horizon and interfaces *together* (`Head`). They are only true together: a horizon asked for separately could lie
+//! beyond frames that arrived in between, and a pcapng file may describe a new interface right before its first frame. Errors come in
+//! classes: again, down (may return), broken; an interface that is removed is broken, an end in order is a horizon. After `detach` a queue shows what had arrived, then `Horizon::Ended`; that is what makes
+//! counters exact. `is_at_work()` says that the last fill came back in the middle of its work (4 MiB of a file without a frame): nobody
+//! sleeps over it, and stop requests and other lanes get their turn.
+//!
+//! Whoever orders frames never asks a port for the time: `now` is an argument. Ports own the clocks of their devices, and stamp frames by them.
+//!
+//! A port says who moves its time on (`Feed`): the clock of this machine, others, or nobody (a file). Beside frames of the clock, others are
+//! waited for 50 ms (or the lag, if that is more): a stopped sharer or the writer of a pipe cannot hold a live port up.
+//!
+//! # Passive by default
+//!
+//! A bare name opens `packet`, which takes nothing away from the host and ignores the frames that the host itself sends
+//! (`?direction=inout` takes them, flagged). What takes frames away wants `--take` where the host uses the interface. Sending into the
+//! interface of the default route needs `--yes`.
 #![forbid(unsafe_code)]
 
 pub mod backend;
