@@ -87,8 +87,8 @@ impl Identity {
         let text = format!("{error:#}");
         match &self.user {
             Some(User { name, uid, .. }) if *uid != 0 && text.contains(DENIED) => anyhow!(
-                "{text}\nlinerate goes on as {name}: name a folder that {name} may write to,\n\
-                 or another user: -Z USER (-Z root stays root)"
+                "{text}; linerate goes on as {name}: name a folder that {name} may write to, or another user: \
+                 -Z USER (-Z root stays root)"
             ),
             _ => error,
         }

@@ -39,7 +39,7 @@ pub enum Verb {
     Ports(ports::Args),
     /// Make test hosts: network namespaces joined by veth pairs
     Lab(lab::Args),
-    /// Send frames: replay a capture file or repeat one UDP frame
+    /// Send frames: streams of packets that you describe, or a capture file again
     Generate(generate::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// Times the path is looked at anew when it appears or goes between two looks.
 const LOOKS: usize = 8;
@@ -23,6 +23,11 @@ pub(crate) trait Target: Send {
 
     /// Takes the last `bytes` written back; returns false where that cannot be done.
     fn take_back(&mut self, bytes: u64) -> io::Result<bool>;
+
+    /// Whether nobody can open any more what was written.
+    fn is_removed(&self) -> bool {
+        false
+    }
 }
 
 /// An opened output.
@@ -52,7 +57,7 @@ impl Output {
     pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            return Ok(Output::over(Box::new(Opened::new(file)?), "standard output"));
+            return Ok(Output::over(Box::new(Opened { has_name: false, ..Opened::new(file)? }), "standard output"));
         }
         let file = open_file(path)?;
         let output = Output::over(Box::new(Opened::new(file)?), path);
@@ -110,10 +115,17 @@ impl Output {
         }
     }
 
-    /// Ends a compressed stream; nothing may be written afterwards.
+    /// Ends a compressed stream; nothing may be written afterwards. A file that somebody has removed meanwhile is gone with
+    /// all that was written.
     pub(crate) fn finish(&mut self) -> Result<(), Partial> {
-        let Some(encoder) = &self.encoder else { return Ok(()) };
-        write_all(&mut *self.target, encoder.tail())
+        if let Some(encoder) = &self.encoder {
+            write_all(&mut *self.target, encoder.tail())?;
+        }
+        if self.target.is_removed() {
+            let reason = io::Error::other("the file was removed while it was written, and what was in it is gone");
+            return Err(Partial { written: 0, reason });
+        }
+        Ok(())
     }
 }
 
@@ -157,12 +169,14 @@ fn open_file(path: &str) -> io::Result<File> {
 struct Opened {
     file: File,
     regular: bool,
+    /// Whether it is known by a name: standard output may well be a file without any.
+    has_name: bool,
 }
 
 impl Opened {
     fn new(file: File) -> io::Result<Self> {
         let regular = file.metadata()?.is_file();
-        Ok(Opened { file, regular })
+        Ok(Opened { file, regular, has_name: true })
     }
 }
 
@@ -189,6 +203,10 @@ impl Target for Opened {
         self.file.seek(SeekFrom::Start(end - bytes))?;
         Ok(true)
     }
+
+    fn is_removed(&self) -> bool {
+        self.regular && self.has_name && self.file.metadata().is_ok_and(|data| data.nlink() == 0)
+    }
 }
 
 struct Stream(Box<dyn Write + Send>);
@@ -207,7 +225,7 @@ impl Target for Stream {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     use std::path::PathBuf;
 
     fn scratch(name: &str) -> PathBuf {
@@ -215,6 +233,17 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         folder
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_no_file() {
+        let folder = scratch("removed");
+        let path = folder.join("a.pcap");
+        let mut output = Output::open(path.to_str().unwrap()).unwrap();
+        output.write_all(b"0123456789").unwrap();
+        assert!(output.finish().is_ok());
+        fs::remove_file(&path).unwrap();
+        assert!(output.finish().unwrap_err().reason.to_string().contains("was removed"));
     }
 
     #[test]

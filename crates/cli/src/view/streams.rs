@@ -77,6 +77,10 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
             gap.gap_wanted_ns
         );
     }
+    if summary.delay.latency_min_ns.is_some_and(|least| least < 0) {
+        text += "  latencies below zero: the clocks of sender and receiver differ (PTP or NTP sets them);\n  \
+                 percentiles there are not known, differences between frames are right\n";
+    }
     let before = if fate.sent.is_none() { fate.lost_before_first } else { 0 };
     for (number, remark) in [
         (before, "of the lost have numbers below the first that came: lost, or sent before this count began"),

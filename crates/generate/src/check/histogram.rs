@@ -84,7 +84,8 @@ impl Sums {
     }
 
     /// For each share (ascending, of 1) the least value that so many are not above, in nanoseconds, where `least` and
-    /// `most` are the extremes: beyond what buckets tell apart, below 0 and above [`LIMIT`], it is these. Of nothing: none.
+    /// `most` are the extremes: above [`LIMIT`] it is the greatest. Below 0, where buckets tell nothing apart, it is not known;
+    /// nor is it of nothing.
     pub fn quantiles<const N: usize>(&self, shares: [f64; N], (least, most): (i64, i64)) -> [Option<i64>; N] {
         let total: u64 = self.0.iter().sum();
         let mut buckets = self.0.iter().enumerate();
@@ -95,11 +96,11 @@ impl Sums {
                 let (bucket, count) = buckets.next()?;
                 (below, last) = (below + count, bucket);
             }
-            Some(match last {
-                0 if least < 0 => least,
-                last if last == BUCKETS - 1 => most,
-                last => (middle(last) as i64).clamp(least, most.max(least)),
-            })
+            match last {
+                0 if least < 0 => None,
+                last if last == BUCKETS - 1 => Some(most),
+                last => Some((middle(last) as i64).clamp(least, most.max(least))),
+            }
         })
     }
 }
@@ -159,6 +160,6 @@ mod tests {
         [-5_000_000, 1000, 9_000_000_000].into_iter().for_each(|nanos| histogram.add(bucket(nanos)));
         sums.add(&histogram);
         let found = sums.quantiles([0.3, 0.6, 1.0], (-5_000_000, 9_000_000_000));
-        assert_eq!(found, [Some(-5_000_000), Some(middle(bucket(1000)) as i64), Some(9_000_000_000)]);
+        assert_eq!(found, [None, Some(middle(bucket(1000)) as i64), Some(9_000_000_000)]);
     }
 }

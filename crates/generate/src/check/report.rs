@@ -128,7 +128,8 @@ pub struct Pace {
     pub gbps_l2: f64,
 }
 
-/// Latencies, in nanoseconds: percentiles to 3.1 %, extremes exact. Of all frames but repeated and stale ones.
+/// Latencies, in nanoseconds: percentiles to 3.1 %, extremes exact. Of all frames but repeated and stale ones. Percentiles
+/// below zero, as of clocks that differ, are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delay {
     /// The least.
@@ -326,7 +327,7 @@ impl Variation {
 impl Delay {
     fn new(latencies: &Sums, extremes: (i64, i64), variation: &Variation) -> Self {
         let [p50, p90, p99, p999] = latencies.quantiles([0.5, 0.9, 0.99, 0.999], extremes);
-        let known = |value: i64| p50.map(|_| value);
+        let known = |value: i64| (extremes.0 <= extremes.1).then_some(value);
         let mean = variation.sum as f64 / variation.pairs.max(1) as f64;
         Delay {
             latency_min_ns: known(extremes.0),
