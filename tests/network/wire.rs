@@ -224,6 +224,22 @@ fn super_frames_are_lost_with_advice() {
     drop(listener);
 }
 
+/// Each end is received from and sent into by one socket.
+#[test]
+fn a_wire_of_xdp_ports_carries_tcp_both_ways() {
+    if !may_make_labs() {
+        return;
+    }
+    let scene = Scene::new(",offloads=off");
+    let ends = ["p0", "p1"].map(|end| scene.lab.port("mid", end, "").replacen("packet:", "xdp:", 1));
+    let wire = start(&["wire", &ends[0], &ends[1], "--json"]);
+    let data: Vec<u8> = (0..300_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+    assert!(scene.transfer(&data) == data, "other bytes arrived");
+    let json = wire.interrupt().good().json();
+    assert_eq!((&json["balanced"], &json["failure"]), (&Value::from(true), &Value::Null), "{json:#}");
+    assert!(json["frames"].as_u64().unwrap() > 200, "{json:#}");
+}
+
 #[test]
 fn a_wire_ends_with_its_interface() {
     if !may_make_labs() {

@@ -1,7 +1,7 @@
 //! `faulty:PORT?drop=0.1%&seed=7`: any port behind a wire that loses and damages by plan.
 //!
 //! Options that [`Faults`] knows are its own, all others are the wrapped port's; `port.NAME=` hands an option to the
-//! wrapped port whatever it is called. In the order data takes: `fate` decides from seed, queue and number alone,
+//! wrapped port whatever it is called. In the order data takes: `plan` decides from seed, queue and number alone,
 //! `damage` changes bytes, `line` holds frames back, `pace` says when they leave, `fifo` keeps them until then;
 //! `receive` and `send` put the line behind or in front of a queue.
 //!
@@ -16,17 +16,17 @@
 mod chance;
 mod checksum;
 mod damage;
-mod fate;
 mod faults;
 mod fifo;
 mod line;
 mod pace;
+mod plan;
 mod receive;
 mod send;
 
 pub use self::chance::Chance;
-pub use self::fate::{Fate, Plan};
 pub use self::faults::{Corruption, Faults, NAMES};
+pub use self::plan::{FrameFaults, Plan};
 
 use self::receive::FaultyRx;
 use self::send::FaultyTx;

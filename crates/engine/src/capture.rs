@@ -141,10 +141,13 @@ impl Consumer for Capture {
             }
         }
         let open = |sharing| Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
-        let ring = self.share.take().map(open).transpose()?;
+        let (ring, result) = match self.share.take().map(open).transpose() {
+            Ok(ring) => (ring, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
         self.locator = ring.is_some().then(Locator::default);
         self.output.begin(ring);
-        Ok(())
+        result
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {

@@ -177,8 +177,11 @@ impl Receiver {
     /// Takes what is ready; false when there is nothing more to come.
     pub fn round(&mut self, consumers: &mut [&mut dyn Consumer]) -> bool {
         let demands = || consumers.iter().map(|consumer| consumer.demand());
-        let is_enough = demands().all(|demand| demand != Demand::More) || demands().any(|one| one == Demand::Failed);
-        self.pace.detach_if(is_enough || self.failure.is_some(), &mut self.lanes);
+        // One that has died is not asked.
+        let is_enough = self.failure.is_some()
+            || demands().all(|demand| demand != Demand::More)
+            || demands().any(|demand| demand == Demand::Failed);
+        self.pace.detach_if(is_enough, &mut self.lanes);
         let now = self.lanes.look_at_clock();
         let came = self.take(now, consumers);
         if self.pace.is_time_to_look() {

@@ -1,8 +1,8 @@
 //! What is done to the bytes of a frame.
 
 use super::chance::{draw, scale};
-use super::fate::Fate;
 use super::faults::{Corruption, Faults};
+use super::plan::FrameFaults;
 use linerate_burst::MAX_FRAME;
 
 /// No frame is cut below an Ethernet header.
@@ -30,12 +30,12 @@ impl Damage {
     }
 }
 
-/// Does to `frame`, a whole one, what is its fate: cut first, then longer, then bits turned over.
-pub fn damage(frame: &mut Vec<u8>, fate: &Fate, faults: &Faults) -> Damage {
+/// Does to `frame`, a whole one, what is planned for it: cut first, then longer, then bits turned over.
+pub fn damage(frame: &mut Vec<u8>, planned: &FrameFaults, faults: &Faults) -> Damage {
     Damage {
-        truncated: fate.truncated.is_some_and(|draw| truncate(frame, draw, faults.truncate.1)),
-        padded: fate.padded.is_some_and(|draw| pad(frame, draw, faults.pad.1)),
-        corrupted: fate.corrupted.is_some_and(|key| corrupt(frame, key, &faults.corrupt)),
+        truncated: planned.truncated.is_some_and(|draw| truncate(frame, draw, faults.truncate.1)),
+        padded: planned.padded.is_some_and(|draw| pad(frame, draw, faults.pad.1)),
+        corrupted: planned.corrupted.is_some_and(|key| corrupt(frame, key, &faults.corrupt)),
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fate() -> Fate {
-        Fate { dropped: false, repeated: false, reordered: None, corrupted: None, truncated: None, padded: None }
+    fn none() -> FrameFaults {
+        FrameFaults { dropped: false, repeated: false, reordered: None, corrupted: None, truncated: None, padded: None }
     }
 
     proptest! {
@@ -91,7 +91,7 @@ mod tests {
             let faults = Faults { corrupt, ..Faults::default() };
             let before: Vec<u8> = (0..length).map(|at| at as u8).collect();
             let mut after = before.clone();
-            let done = damage(&mut after, &Fate { corrupted: Some(key), ..fate() }, &faults);
+            let done = damage(&mut after, &FrameFaults { corrupted: Some(key), ..none() }, &faults);
             let flipped = |range: std::ops::Range<usize>| -> u32 {
                 range.filter(|at| *at < length).map(|at| (before[at] ^ after[at]).count_ones()).sum()
             };
@@ -107,14 +107,14 @@ mod tests {
             let frame = vec![1; length];
             let faults = Faults { truncate: (Faults::default().drop, to), ..Faults::default() };
             let mut cut = frame.clone();
-            let done = damage(&mut cut, &Fate { truncated: Some(draw), ..fate() }, &faults);
+            let done = damage(&mut cut, &FrameFaults { truncated: Some(draw), ..none() }, &faults);
             prop_assert_eq!(done.truncated, cut.len() < length);
             match to {
                 Some(to) => prop_assert_eq!(cut.len(), length.min(to as usize)),
                 None => prop_assert!(cut.len() >= length.min(14) && (length <= 14 || cut.len() < length)),
             }
             let mut longer = frame;
-            let done = damage(&mut longer, &Fate { padded: Some(draw), ..fate() }, &faults);
+            let done = damage(&mut longer, &FrameFaults { padded: Some(draw), ..none() }, &faults);
             prop_assert!(done.padded && (1..=64).contains(&(longer.len() - length)));
         }
     }
@@ -123,8 +123,8 @@ mod tests {
     fn no_frame_grows_beyond_the_longest() {
         let faults = Faults { pad: (Faults::default().drop, Some(9)), ..Faults::default() };
         let mut frame = vec![0; MAX_FRAME - 4];
-        assert!(damage(&mut frame, &Fate { padded: Some(0), ..fate() }, &faults).padded);
+        assert!(damage(&mut frame, &FrameFaults { padded: Some(0), ..none() }, &faults).padded);
         assert_eq!(frame.len(), MAX_FRAME);
-        assert!(!damage(&mut frame, &Fate { padded: Some(0), ..fate() }, &faults).any());
+        assert!(!damage(&mut frame, &FrameFaults { padded: Some(0), ..none() }, &faults).any());
     }
 }

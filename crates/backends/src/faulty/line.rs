@@ -2,9 +2,9 @@
 
 use super::checksum;
 use super::damage::{Damage, damage};
-use super::fate::{Fate, Plan};
 use super::fifo::Fifo;
 use super::pace::Pacer;
+use super::plan::{FrameFaults, Plan};
 use linerate_burst::{Burst, Desc, Flags, Nanos};
 use linerate_wire::Layers;
 use std::collections::VecDeque;
@@ -103,15 +103,15 @@ impl Line {
         self.latest = latest(self.latest, arrival);
         let number = self.number;
         self.number += 1;
-        let fate = self.plan.fate(number);
-        if fate.dropped {
+        let faults = self.plan.of_frame(number);
+        if faults.dropped {
             self.counts.dropped += 1;
             return;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (desc, frame) = self.treat(&fate, desc, frame, &mut scratch);
-        let one = One { desc, number, arrival, repeated: fate.repeated };
-        match fate.reordered {
+        let (desc, frame) = self.treat(&faults, desc, frame, &mut scratch);
+        let one = One { desc, number, arrival, repeated: faults.repeated };
+        match faults.reordered {
             Some(distance) => self.hold(one, frame, distance),
             None => {
                 self.go_on(now, &one, frame);
@@ -190,9 +190,15 @@ impl Line {
     }
 
     /// Fills the checksum in and does the damage, in `scratch` if anything changes.
-    fn treat<'a>(&mut self, fate: &Fate, desc: &Desc, frame: &'a [u8], scratch: &'a mut Vec<u8>) -> (Desc, &'a [u8]) {
+    fn treat<'a>(
+        &mut self,
+        faults: &FrameFaults,
+        desc: &Desc,
+        frame: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> (Desc, &'a [u8]) {
         let partial = desc.flags.contains(Flags::CHECKSUM_PARTIAL);
-        let harmed = fate.corrupted.or(fate.truncated).or(fate.padded).is_some() && !desc.is_truncated();
+        let harmed = faults.corrupted.or(faults.truncated).or(faults.padded).is_some() && !desc.is_truncated();
         if !partial && !harmed {
             return (*desc, frame);
         }
@@ -204,7 +210,7 @@ impl Line {
             desc.flags = desc.flags.without(Flags::CHECKSUM_PARTIAL);
             self.counts.filled += 1;
         }
-        let done = if harmed { damage(scratch, fate, self.plan.faults()) } else { Damage::default() };
+        let done = if harmed { damage(scratch, faults, self.plan.faults()) } else { Damage::default() };
         if done.any() {
             self.counts.truncated += u64::from(done.truncated);
             self.counts.padded += u64::from(done.padded);

@@ -1,6 +1,6 @@
 //! When frames leave: one after the other at the rate, then the way they take.
 
-use super::fate::Plan;
+use super::plan::Plan;
 use linerate_burst::Nanos;
 use linerate_generate::Rate;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The receiving side: what a queue brings, as it would have come over a bad wire.
 
-use super::fate::Plan;
 use super::line::{Counts, Line};
+use super::plan::Plan;
 use linerate_burst::{Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
 use std::os::fd::BorrowedFd;

@@ -1,7 +1,7 @@
 //! The sending side: what is sent leaves as a bad wire would bring it.
 
-use super::fate::Plan;
 use super::line::{Counts, Line};
+use super::plan::Plan;
 use linerate_burst::{Block, Burst, Count, Ledger, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 use std::os::fd::BorrowedFd;

@@ -102,7 +102,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
         .transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(ways.iter().map(|way| &way.from)))?;
-    let opened = ways.iter().map(Way::open).collect::<Result<Vec<_>, _>>()?;
+    // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
+    let receiving = ways.iter().map(Way::open_rx).collect::<Result<Vec<_>, _>>()?;
+    let sending = ways.iter().map(Way::open_tx).collect::<Result<Vec<_>, _>>()?;
+    let opened = receiving.into_iter().zip(sending);
     identity.assume()?;
     let notes = identity.note().into_iter().chain(confine(&[]));
     let stop = Stop::new();
@@ -130,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
                 (run, forward.sent())
             })
         };
-        let running: Vec<_> = opened.into_iter().map(start).collect();
+        let running: Vec<_> = opened.map(start).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Sent>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -203,11 +206,14 @@ impl Args {
 }
 
 impl Way {
-    fn open(&self) -> Result<(RxPort, TxPort), PortError> {
+    fn open_rx(&self) -> Result<RxPort, PortError> {
         // One lane keeps the order of frames, and gives each a number that the faults can go by.
         let options = RxOptions { promiscuous: true, lanes: 1, ..RxOptions::default() };
-        let rx = receive_through(open_rx(&self.from, &options)?, &self.faults, self.from.to_string());
-        Ok((rx, open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions::default())?))
+        Ok(receive_through(open_rx(&self.from, &options)?, &self.faults, self.from.to_string()))
+    }
+
+    fn open_tx(&self) -> Result<TxPort, PortError> {
+        open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions::default())
     }
 
     fn shown(&self) -> &str {

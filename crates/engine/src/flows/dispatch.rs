@@ -77,8 +77,19 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             let picks = Vec::with_capacity(CHUNK);
             Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO })
         };
+        let mut workers: Vec<Queue<R>> = Vec::with_capacity(meters.len());
+        for meter in meters {
+            match start(meter) {
+                Ok(queue) => workers.push(queue),
+                Err(error) => {
+                    // Those that have begun have nothing to do.
+                    workers.into_iter().for_each(|queue| drop(queue.worker.join()));
+                    return Err(error);
+                }
+            }
+        }
         Ok(Dispatch {
-            workers: meters.into_iter().map(start).collect::<Result<_, ReceiveError>>()?,
+            workers,
             spread,
             time: PacketTime::default(),
             frames: 0,

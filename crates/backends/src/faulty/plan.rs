@@ -37,7 +37,7 @@ pub struct Plan {
 
 /// What becomes of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct FrameFaults {
     /// It is dropped, and nothing else happens to it.
     pub dropped: bool,
     /// It comes twice.
@@ -65,10 +65,10 @@ impl Plan {
     }
 
     /// What becomes of frame `number`, counted from 0.
-    pub fn fate(&self, number: u64) -> Fate {
+    pub fn of_frame(&self, number: u64) -> FrameFaults {
         let faults = &self.faults;
         let chosen = |chance, what, which| self.hits(chance, what, number).then(|| self.draw(which, number));
-        Fate {
+        FrameFaults {
             dropped: self.hits(faults.drop, Purpose::Drop, number) || self.in_burst(number),
             repeated: self.hits(faults.repeat, Purpose::Repeat, number),
             reordered: self.hits(faults.reorder.0, Purpose::Reorder, number).then_some(faults.reorder.1),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn dropped(plan: &Plan) -> Vec<u64> {
-        (0..20_000).filter(|number| plan.fate(*number).dropped).collect()
+        (0..20_000).filter(|number| plan.of_frame(*number).dropped).collect()
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
         let alone = dropped(&plan("drop=1%"));
         let among = plan("drop=1%&repeat=5%&reorder=3%x2&corrupt=9%&truncate=2%&pad=1%&delay=2ms+-1ms");
         assert_eq!(alone, dropped(&among));
-        let repeated = (0..20_000).filter(|number| among.fate(*number).repeated).count();
-        let both = (0..20_000).filter(|n| among.fate(*n).repeated && among.fate(*n).dropped).count();
+        let repeated = (0..20_000).filter(|number| among.of_frame(*number).repeated).count();
+        let both = (0..20_000).filter(|n| among.of_frame(*n).repeated && among.of_frame(*n).dropped).count();
         assert!((800..1200).contains(&repeated), "{repeated}");
         assert!(both < 40, "{both} are both repeated and dropped: the draws hang together");
     }
