@@ -35,7 +35,7 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("wire", &[]),
     ("burst", &[]),
     ("filter", &[]),
@@ -49,6 +49,13 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("port", &["burst"]),
     ("backends", &["burst", "filter", "generate", "port", "record", "share", "wire"]),
     ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "record", "share", "wire"]),
+    (
+        "linerate",
+        &[
+            "backends", "burst", "engine", "filter", "generate", "merge", "meter", "port", "record", "records",
+            "share", "wire",
+        ],
+    ),
     (
         "cli",
         &[

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate::records::encode;
+use linerate_records::encode;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_meter::{Config, Flow, Level, Meter, Tunnels};
 use linerate_wire::Link;

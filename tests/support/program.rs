@@ -18,7 +18,7 @@ pub fn program() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "--release", "--locked", "--quiet", "--package", "linerate"])
+            .args(["build", "--release", "--locked", "--quiet", "--package", "linerate-cli"])
             .current_dir(root)
             .status()
             .expect("cargo");

@@ -1,15 +1,4 @@
-//! linerate as one library: each crate under its short name, and the program's verbs.
-//!
-//! ```no_run
-//! use linerate::burst::{Ledger, Sink};
-//! use linerate::engine::{Capture, Receive, Selection};
-//! use linerate::port::{RxOptions, Spec, open_rx};
-//!
-//! let port = open_rx(&Spec::parse("pcap:trace.pcap").unwrap(), &RxOptions::default()).unwrap();
-//! let mut capture = Capture::new(Selection { filter: "udp port 53".into(), ..Selection::default() }, Vec::new());
-//! let run = Receive::all(vec![port]).run(&mut [&mut capture]);
-//! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
-//! ```
+//! The program: one file a verb, what they print, and with whose rights they run. As a library: the crate `linerate`.
 //!
 //! # Rights
 //!
@@ -29,24 +18,6 @@
 //! failure of standard output as one of the run. A name in a line goes through `shown`, or it could bring lines of its own. Views
 //! never slow the data path: the run writes counters, a thread of its own prints them. JSON: `docs/json.md`.
 #![forbid(unsafe_code)]
-
-pub use linerate_burst as burst;
-pub use linerate_engine as engine;
-pub use linerate_filter as filter;
-pub use linerate_generate as generate;
-pub use linerate_lab as lab;
-pub use linerate_merge as merge;
-pub use linerate_meter as meter;
-pub use linerate_record as record;
-pub use linerate_records as records;
-pub use linerate_wire as wire;
-
-/// The port contract, and opening ports by the registry of the backends.
-pub mod port {
-    pub use linerate_backends as backends;
-    pub use linerate_backends::{BACKENDS, REGISTRY, inventory, netns, open_rx, open_tx};
-    pub use linerate_port::*;
-}
 
 pub mod exit;
 pub mod privileges;

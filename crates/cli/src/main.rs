@@ -1,10 +1,10 @@
 //! The program.
 
 use clap::Parser;
-use linerate::exit::Exit;
-use linerate::signals;
-use linerate::verbs::{Program, run};
-use linerate::view::terminal;
+use linerate_cli::exit::Exit;
+use linerate_cli::signals;
+use linerate_cli::verbs::{Program, run};
+use linerate_cli::view::terminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

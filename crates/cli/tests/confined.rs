@@ -1,6 +1,6 @@
 //! What a confined process can still do, and what not. Each case is a process of its own, as there is no way back.
 
-use linerate::privileges::confine;
+use linerate_cli::privileges::confine;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::{self, File};
 use std::net::UdpSocket;

@@ -1,0 +1,36 @@
+//! linerate as one library: each crate under its short name. The program is in the crate `linerate-cli`.
+//!
+//! Frames come from ports, one loop receives them, and consumers take its rounds:
+//!
+//! ```no_run
+//! use linerate::engine::{Capture, Receive, Selection};
+//! use linerate::port::{RxOptions, Spec, open_rx};
+//!
+//! let port = open_rx(&Spec::parse("pcap:trace.pcap").unwrap(), &RxOptions::default()).unwrap();
+//! let mut capture = Capture::new(Selection { filter: "udp port 53".into(), ..Selection::default() }, Vec::new());
+//! let run = Receive::all(vec![port]).run(&mut [&mut capture]);
+//! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
+//! ```
+//!
+//! `examples/` has whole programs: `capture` (to a file, with a filter), `flows` (of a port, as JSON lines), `stream` (sent, and
+//! each frame of it accounted for), `attach` (to a ring that another process shares), and, in the crate `backends`,
+//! `own_backend`: a port of your own.
+#![forbid(unsafe_code)]
+
+pub use linerate_burst as burst;
+pub use linerate_engine as engine;
+pub use linerate_filter as filter;
+pub use linerate_generate as generate;
+pub use linerate_merge as merge;
+pub use linerate_meter as meter;
+pub use linerate_record as record;
+pub use linerate_records as records;
+pub use linerate_share as share;
+pub use linerate_wire as wire;
+
+/// The port contract, and opening ports by the registry of the backends.
+pub mod port {
+    pub use linerate_backends as backends;
+    pub use linerate_backends::{BACKENDS, REGISTRY, inventory, netns, open_rx, open_tx};
+    pub use linerate_port::*;
+}

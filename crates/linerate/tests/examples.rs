@@ -1,0 +1,91 @@
+//! The examples do what they say.
+
+#[allow(dead_code)]
+#[path = "../examples/attach.rs"]
+mod attach;
+#[allow(dead_code)]
+#[path = "../examples/capture.rs"]
+mod capture;
+#[allow(dead_code)]
+#[path = "../examples/flows.rs"]
+mod flows;
+#[allow(dead_code)]
+#[path = "../examples/stream.rs"]
+mod stream;
+
+use linerate::burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate::engine::{Capture, Receive, Selection, Sharing, SharingOptions};
+use linerate::port::{RxOptions, Spec, open_rx};
+use linerate::record::{Format, Output, Writer};
+use linerate::share::{Access, Options};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A folder, and in it a capture of 90 datagrams of three flows, and ten frames that are no IP.
+fn recording(name: &str) -> (PathBuf, String) {
+    let folder = std::env::temp_dir().join(format!("linerate-examples-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("in.pcap").to_str().unwrap().to_owned();
+    let mut block = Block::new(1 << 16, 128);
+    for index in 0..100u8 {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+        frame.extend([192, 0, 2, 1, 192, 0, index % 3, 2, 0, 1, 0, 53, 0, 8, 0, 0]);
+        if index >= 90 {
+            frame[12] = 0x86;
+        }
+        let time = Nanos(1_700_000_000_000_000_000 + u64::from(index) * 1000);
+        assert!(block.push(&Desc::new(time, 0, frame.len() as u32), &frame));
+    }
+    let mut writer = Writer::new(Output::open(&file).unwrap(), Format::Pcap);
+    let interfaces = [Interface::new("made", LinkType::ETHERNET, StampSource::User)];
+    writer.accept(block.view(0, &interfaces)).unwrap();
+    writer.finish(&Ledger::new()).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn a_capture_has_what_the_filter_selects() {
+    let (folder, file) = recording("capture");
+    let out = folder.join("out.pcapng").to_str().unwrap().to_owned();
+    assert_eq!(capture::run(&format!("pcap:{file}"), &out, "ip dst 192.0.1.2").unwrap(), 30);
+    assert_eq!(capture::run(&format!("pcap:{out}"), &file, "").unwrap(), 30);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn flows_are_lines() {
+    let (folder, file) = recording("flows");
+    let out = folder.join("flows.jsonl").to_str().unwrap().to_owned();
+    assert_eq!(flows::run(&format!("pcap:{file}"), &out).unwrap(), 3);
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 3);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_stream_arrives_whole() {
+    let memory = format!("mem:examples-{}", std::process::id());
+    assert_eq!(stream::run(&memory, &memory).unwrap(), 5000);
+}
+
+#[test]
+fn a_ring_is_read_where_it_lies() {
+    let (folder, file) = recording("attach");
+    let name = format!("examples-{}", std::process::id());
+    let options = SharingOptions {
+        name: name.clone(),
+        ring: Options::default(),
+        access: Access { lossless: true, ..Access::default() },
+        wait_for: 1,
+        patience: Some(Duration::from_secs(20)),
+    };
+    let sharing = Sharing::create(options).unwrap();
+    let port = open_rx(&Spec::file(&file), &RxOptions::default()).unwrap();
+    let sharer = std::thread::spawn(move || {
+        let mut capture = Capture::new(Selection::default(), Vec::new()).share(Some(sharing));
+        Receive::all(vec![port]).run(&mut [&mut capture])
+    });
+    let networks = attach::run(&name).unwrap();
+    assert!(sharer.join().unwrap().failure.is_none());
+    assert_eq!((networks.frames, networks.bytes[..3].iter().sum::<u64>()), (100, 90 * 42));
+    std::fs::remove_dir_all(folder).unwrap();
+}
