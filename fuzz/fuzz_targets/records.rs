@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linerate_records::encode;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_meter::{Config, Flow, Level, Meter, Tunnels};
+use linerate_records::encode;
 use linerate_wire::Link;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
