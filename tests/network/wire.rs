@@ -233,7 +233,7 @@ fn a_wire_of_xdp_ports_carries_tcp_both_ways() {
     let scene = Scene::new(",offloads=off");
     let ends = ["p0", "p1"].map(|end| scene.lab.port("mid", end, "").replacen("packet:", "xdp:", 1));
     let wire = start(&["wire", &ends[0], &ends[1], "--json"]);
-    let data: Vec<u8> = (0..300_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..300_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
     assert!(scene.transfer(&data) == data, "other bytes arrived");
     let json = wire.interrupt().good().json();
     assert_eq!((&json["balanced"], &json["failure"]), (&Value::from(true), &Value::Null), "{json:#}");
