@@ -141,7 +141,7 @@ pub(super) const KINDS: &[Kind] = &[
         parts: &[part("framed", Form::Present), part("compressed", Form::Present)],
         fields: &[
             found("framed", |header| (header.len() > 2).then_some(0), 0, 16, Hex),
-            found("proto", |header| (header.len() % 2 == 0).then_some(header.len() - 2), 0, 16, Hex),
+            found("proto", |header| header.len().checked_sub(2).filter(|at| at % 2 == 0), 0, 16, Hex),
             found("proto", |header| header.len().checked_sub(1), 0, 8, Hex),
             also(found("compressed", |header| (header.len() % 2 == 1).then_some(header.len() - 1), 0, 8, Hex)),
         ],
