@@ -5,6 +5,7 @@
 //! - `backends`: how each backend is opened, and what it can do;
 //! - `checks`: the list of checks that runs against all of them;
 //! - `faulty`: any of them behind a wire that breaks by plan, and `model`: the same plan told a second time;
+//! - `held`: frames that are held, changed, and sent on where they lie;
 //! - `memory`: what only memory has; `vlan`, `offloads`, `rings`: what only AF_PACKET has;
 //! - `links`: interfaces that go down, come back and are removed;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
@@ -21,6 +22,8 @@ mod errors;
 mod faulty;
 #[path = "conformance/frames.rs"]
 mod frames;
+#[path = "conformance/held.rs"]
+mod held;
 #[path = "conformance/links.rs"]
 mod links;
 #[path = "conformance/memory.rs"]
@@ -61,6 +64,11 @@ fn memory_of_four_queues_keeping_times() {
 #[test]
 fn memory_of_four_queues_giving_times() {
     run(&MemWire::new("@0-3?stamp=now"));
+}
+
+#[test]
+fn memory_in_chunks() {
+    run(&MemWire::new("?chunk=66000"));
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Harness for MemWire {
             senders: if self.suffix.starts_with('@') { 4 } else { 1 },
             keeps_times,
             ordered_lanes: true,
-            longest: linerate_burst::MAX_FRAME,
+            longest: if self.suffix.contains("chunk") { 65_549 } else { linerate_burst::MAX_FRAME },
             cuts: false,
             idle_horizon: !keeps_times,
             live: true,
@@ -230,6 +230,8 @@ pub struct Veth {
 /// Small enough that many ports fit in memory at once, and large enough for all that one check sends.
 const PACKET_RING: &str = "ring=32MiB&block=128KiB";
 const XDP_RING: &str = "ring=2048";
+/// Frames that wait for others to be merged stay where the program wrote them; AF_XDP has chunks beyond its ring for them.
+const WRITTEN_RING: &str = "ring=4096";
 /// Overrides it for `packet`: the last of two options counts.
 pub const SMALL: &str = "&ring=256KiB&block=64KiB";
 /// Enough blocks for this many frames, however few the kernel puts in each.
@@ -286,7 +288,11 @@ impl Veth {
         let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
         let options = match self.receiver {
             "packet" => format!("{PACKET_RING}{lanes}{more}"),
-            _ => format!("{XDP_RING}{}{}", self.options, if more == SMALL { "" } else { more }),
+            _ => {
+                let by_socket = ["native", "generic", "af_xdp"].iter().any(|mode| self.options.contains(mode));
+                let ring = if by_socket { XDP_RING } else { WRITTEN_RING };
+                format!("{ring}{}{}", self.options, if more == SMALL { "" } else { more })
+            }
         };
         format!("{}:eth0?netns={}&{options}", self.receiver, self.lab.host(host).unwrap())
     }

@@ -170,8 +170,10 @@ impl Wire {
             if receiver.arrived() < expected {
                 // Closes a pipe whose sender would wait for ever.
                 let arrived = receiver.arrived();
+                let mut ledger = std::mem::take(&mut self.sent);
+                receiver.queues_mut().iter().for_each(|queue| queue.counters(&mut ledger));
                 drop(receiver);
-                panic!("{arrived} of {expected} frames arrived");
+                panic!("{arrived} of {expected} frames arrived: {ledger:#?}");
             }
             join(&mut self.sent);
             receiver

@@ -21,6 +21,16 @@ fn xdp_in_the_driver_with_four_queues() {
 }
 
 #[test]
+fn xdp_that_writes_frames_itself_with_one_queue() {
+    run_on(1, "packet", "&mode=ring");
+}
+
+#[test]
+fn xdp_that_writes_frames_itself_with_four_queues() {
+    run_on(4, "packet", "&mode=ring");
+}
+
+#[test]
 fn xdp_in_generic_mode_with_one_queue() {
     run_on(1, "packet", "&mode=generic");
 }
@@ -39,6 +49,7 @@ fn xdp_to_xdp_with_four_queues() {
 fn faulty_xdp() {
     run_faulty(|| Some(Veth::up(1, None)?.using("xdp", "xdp", "&mode=native&ring=8192")));
     run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=generic&ring=8192")));
+    run_faulty(|| Some(Veth::up(1, None)?.using("packet", "xdp", "&mode=ring&ring=8192")));
 }
 
 fn run_on(queues: u32, sender: &'static str, options: &'static str) {
@@ -52,7 +63,7 @@ const TINY: &str = "&ring=64";
 
 #[test]
 fn frames_that_find_no_room_are_counted_exactly() {
-    for mode in ["&mode=native", "&mode=generic"] {
+    for mode in ["&mode=ring", "&mode=native", "&mode=generic"] {
         let Some(veth) = Veth::up(1, None) else { return };
         let veth = veth.using("packet", "xdp", mode);
         let mut wire = veth.open_with(&RxOptions::default(), TINY);
@@ -75,19 +86,21 @@ fn frames_that_find_no_room_are_counted_exactly() {
 /// Each chunk is used many times over.
 #[test]
 fn the_memory_goes_round() {
-    let Some(veth) = Veth::up(1, None) else { return };
-    let veth = veth.using("packet", "xdp", "");
-    let wire = veth.open_with(&RxOptions::default(), "&ring=256").with_window(64);
-    let sent = [frames(0, 20_000, &[60, 333, 1514, 9014])];
-    let outcome = wire.exchange(&sent);
-    assert_all_arrived(veth.name(), &sent, &outcome.got);
-    assert_eq!((outcome.ledger.imbalances(), outcome.ledger.lost()), (vec![], 0));
+    for mode in ["&mode=ring", "&mode=native"] {
+        let Some(veth) = Veth::up(1, None) else { return };
+        let veth = veth.using("packet", "xdp", mode);
+        let wire = veth.open_with(&RxOptions::default(), "&ring=256").with_window(64);
+        let sent = [frames(0, 20_000, &[60, 333, 1514, 9014])];
+        let outcome = wire.exchange(&sent);
+        assert_all_arrived(veth.name(), &sent, &outcome.got);
+        assert_eq!((outcome.ledger.imbalances(), outcome.ledger.lost()), (vec![], 0));
+    }
 }
 
 #[test]
 fn frames_of_several_buffers_are_joined_flagged_and_counted() {
     let Some(veth) = Veth::up(1, None) else { return };
-    let veth = veth.using("packet", "xdp", "");
+    let veth = veth.using("packet", "xdp", "&mode=native");
     let sent = [frames(0, 60, &[3000, 9014, 21_942])];
     let outcome = veth.open(&RxOptions::default()).exchange(&sent);
     assert_all_arrived(veth.name(), &sent, &outcome.got);
@@ -102,7 +115,7 @@ fn frames_of_several_buffers_are_joined_flagged_and_counted() {
 #[test]
 fn more_long_frames_than_there_is_room_to_join() {
     let Some(veth) = Veth::up(1, None) else { return };
-    let veth = veth.using("packet", "xdp", "&ring=8192");
+    let veth = veth.using("packet", "xdp", "&mode=native&ring=8192");
     let mut wire = veth.open(&RxOptions::default());
     // 200 frames of 64 KiB are more than the 8 MiB where frames are joined.
     wire.send(0, &frames(0, 200, &[65_549]));
@@ -203,11 +216,15 @@ fn a_port_that_wants_the_program_elsewhere_than_the_first_is_refused() {
     let Some(veth) = Veth::up(2, None) else { return };
     let veth = veth.using("xdp", "xdp", "");
     let port = |queue: u32, more: &str| veth.receiver("right", more).replace("eth0?", &format!("eth0@{queue}?"));
-    let _first = receive(&port(0, "&mode=native"), &RxOptions::default());
-    let second = Spec::parse(&port(1, "&mode=generic")).unwrap();
-    let refused = open_rx(&second, &RxOptions::default()).err().expect("one program an interface").to_string();
-    assert!(refused.contains("already runs in the driver"), "{refused}");
-    let _third = receive(&port(1, ""), &RxOptions::default());
+    for (mode, others) in [("native", ["generic", "ring"]), ("ring", ["generic", "native"])] {
+        let _first = receive(&port(0, &format!("&mode={mode}")), &RxOptions::default());
+        for other in others {
+            let second = Spec::parse(&port(1, &format!("&mode={other}"))).unwrap();
+            let refused = open_rx(&second, &RxOptions::default()).err().expect("one program an interface").to_string();
+            assert!(refused.contains("already runs in the driver"), "{refused}");
+        }
+        let _third = receive(&port(1, ""), &RxOptions::default());
+    }
 }
 
 #[test]

@@ -139,6 +139,12 @@ pub mod helper {
     pub const ADJUST_META: i32 = 54;
     /// Moves the end of a frame.
     pub const ADJUST_TAIL: i32 = 65;
+    /// Puts news into a ring buffer and wakes whoever waits.
+    pub const RING_OUTPUT: i32 = 130;
+    /// How long a frame is, its fragments counted.
+    pub const BUFFER_LENGTH: i32 = 188;
+    /// Copies bytes out of a frame, over its fragments too.
+    pub const LOAD_BYTES: i32 = 189;
     /// Copies bytes into a frame, over its fragments too.
     pub const STORE_BYTES: i32 = 190;
     /// Nanoseconds of International Atomic Time.
@@ -222,6 +228,11 @@ impl Assembler {
     /// `*(u64 *)(dst + offset) += src`, whole even if several processors do it at a time.
     pub fn atomic_add(&mut self, dst: Reg, offset: i16, src: Reg) {
         self.push(0xdb, dst, src, offset, 0);
+    }
+
+    /// `src = exchange(*(u64 *)(dst + offset), src)`: what was stored before is seen before.
+    pub fn exchange(&mut self, dst: Reg, offset: i16, src: Reg) {
+        self.push(0xdb, dst, src, offset, 0xe1);
     }
 
     /// Goes on at a label.

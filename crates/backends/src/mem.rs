@@ -2,7 +2,10 @@
 //!
 //! A real backend with blocks, back-pressure, horizons and counters, and so the fake of every test.
 //! Frames keep the time they were sent with, and the sender is believed to be in order; with `?stamp=now`
-//! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane.
+//! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane. With `?chunk=2048` each frame
+//! lies in a chunk of its own ([`chunks`]).
+
+mod chunks;
 
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{
@@ -18,7 +21,7 @@ const BLOCKS: u64 = 8;
 const BLOCK_BYTES: usize = 512 << 10;
 const BLOCK_FRAMES: usize = 2048;
 const MAX_QUEUES: u32 = 64;
-const OPTIONS: &[&str] = &["stamp", "blocks"];
+const OPTIONS: &[&str] = &["stamp", "blocks", "chunk"];
 
 /// The wires that are open at one end or both.
 static WIRES: Mutex<Option<Wires>> = Mutex::new(None);
@@ -65,6 +68,9 @@ pub const BACKEND: Backend = Backend {
 
 /// Opens the receiving end of a name; each queue can be received from once at a time.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
+    if spec.option("chunk").is_some() {
+        return chunks::open_rx(spec, options);
+    }
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for wire in wires(spec)? {
         let mut state = wire.state();
@@ -88,6 +94,9 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
 
 /// Opens a sending end of a name.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+    if spec.option("chunk").is_some() {
+        return chunks::open_tx(spec);
+    }
     let restamp = restamps(spec, options)?;
     let queues = wires(spec)?.into_iter().map(|wire| {
         let mut state = wire.state();

@@ -1,6 +1,7 @@
-//! What the kernel says about a link, by rtnetlink (rtnetlink(7), linux/if_link.h).
+//! What the kernel says about a link, by rtnetlink (rtnetlink(7), linux/if_link.h) and the family "netdev" of generic netlink
+//! (linux/netdev.h, linux/genetlink.h).
 
-use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -83,6 +84,58 @@ impl Rtnetlink {
     }
 }
 
+/// In the features: the driver sends frames that were redirected to it (`NETDEV_XDP_ACT_NDO_XMIT`).
+pub const XDP_SENDS: u64 = 1 << 2;
+/// In the features: AF_XDP without copying (`NETDEV_XDP_ACT_XSK_ZEROCOPY`).
+pub const XDP_ZERO_COPY: u64 = 1 << 3;
+
+/// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_NAME`, `CTRL_ATTR_FAMILY_ID`.
+const CONTROL: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const FAMILY_NAME: u16 = 2;
+const FAMILY_ID: u16 = 1;
+/// `NETDEV_CMD_DEV_GET`, `NETDEV_A_DEV_IFINDEX`, `NETDEV_A_DEV_XDP_FEATURES`.
+const DEV_GET: u8 = 1;
+const DEV_INDEX: u16 = 1;
+const DEV_FEATURES: u16 = 3;
+/// `struct genlmsghdr`: command, version, reserved.
+const GENL_HEADER: usize = 4;
+
+/// Asks what drivers do with XDP; it stays in the network namespace it was made in.
+#[derive(Debug)]
+pub struct XdpFeatures {
+    socket: OwnedFd,
+    family: u16,
+}
+
+impl XdpFeatures {
+    /// `None` where the kernel does not tell (before Linux 6.3).
+    pub fn new() -> Option<Self> {
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC)).ok()?;
+        let name = pack(FAMILY_NAME, b"netdev\0");
+        let family = half(attribute(&ask_family(&socket, CONTROL, GET_FAMILY, &name)?, FAMILY_ID)?, 0)?;
+        Some(XdpFeatures { socket, family })
+    }
+
+    /// What the driver of a link can do now (`enum netdev_xdp_act`).
+    pub fn of(&self, index: u32) -> Option<u64> {
+        let answer = ask_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
+        Some(u64::from_ne_bytes(attribute(&answer, DEV_FEATURES)?.get(..8)?.try_into().ok()?))
+    }
+}
+
+/// The attributes that a family of generic netlink answers with.
+fn ask_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> Option<Vec<u8>> {
+    let body = [&[command, 1, 0, 0][..], attributes].concat();
+    let kernel = SocketAddrNetlink::new(0, 0);
+    sendto(socket, &message(family, NLM_F_REQUEST, &body), SendFlags::empty(), &kernel).ok()?;
+    let mut answer = vec![0u8; 16 << 10];
+    let (length, _) = recv(socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+    answer.truncate(length);
+    (half(&answer, 4)? == family && answer.len() >= NLMSG_HEADER + GENL_HEADER)
+        .then(|| answer.split_off(NLMSG_HEADER + GENL_HEADER))
+}
+
 /// One attribute among others.
 pub fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let (Some(length), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
@@ -141,6 +194,14 @@ mod tests {
         assert_eq!(attribute(&attributes, MASTER), None);
         assert!(Rtnetlink::new().unwrap().flags(1).is_some());
         assert_eq!(Rtnetlink::new().unwrap().flags(u32::MAX >> 1), None);
+    }
+
+    #[test]
+    fn the_features_of_the_loopback_link_are_told_or_nothing_is() {
+        if let Some(ask) = XdpFeatures::new() {
+            assert_eq!(ask.of(1).map(|features| features & XDP_ZERO_COPY), Some(0));
+            assert_eq!(ask.of(u32::MAX >> 1), None);
+        }
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! System calls of the backends: with `burst.rs`, the only unsafe code of the packet path.
 
+pub(crate) mod area;
+pub(crate) mod bell;
 pub(crate) mod bpf;
 pub(crate) mod bpf_live;
 pub(crate) mod ethtool;

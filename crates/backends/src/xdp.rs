@@ -7,19 +7,21 @@
 
 mod attach;
 mod btf;
+mod direct;
 mod program;
 mod receive;
 mod send;
 mod wanted;
 
 use self::attach::Attachment;
-use self::receive::{Parts, XdpRx};
+use self::receive::{Frames, Parts, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use crate::inventory::{ETHERNET_HARDWARE, find, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
-use crate::rtnl::Rtnetlink;
+use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
+use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
 use crate::sys::packet_socket::PacketSocket;
 use crate::sys::xsk_frames::XskFrames;
@@ -83,15 +85,18 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let found = find(&spec.target)?;
         refuse_if_used(&found, options.take)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
+        // A card that writes into our memory itself leaves nothing for a program to copy.
+        let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
+        let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
         let attachment = Attachment::of(&found, &wanted)?;
         let mut notes = attachment.notes.clone();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
         for queue in numbers.clone() {
-            let (lane, bound) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
+            let (lane, note) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
             if lanes.is_empty() {
-                notes.push(describe(&bound, ring));
+                notes.push(note);
             }
             lanes.push(Box::new(lane));
         }
@@ -174,15 +179,34 @@ fn open_lane(
     attachment: &Arc<Attachment>,
     queue: u32,
     ring: u32,
-) -> io::Result<(XdpRx, (Binding, Option<io::Error>))> {
+) -> io::Result<(XdpRx, String)> {
+    let netlink = Rtnetlink::new()?;
+    let lane = |frames| {
+        XdpRx::new(Parts {
+            subject: subject(spec, queue),
+            interface: found.name.clone(),
+            frames,
+            attachment: attachment.clone(),
+            queue,
+            index: found.index,
+            netlink,
+            lag: wanted.lag,
+            busy_poll: wanted.busy_poll.is_some(),
+            super_frame: longest_frame(found),
+        })
+    };
+    if let Some(area) = attachment.area() {
+        let Layout { frames, bytes, .. } = area.layout();
+        let note = format!("the program writes frames into our memory: rings of {frames} frames, {} MiB", bytes >> 20);
+        return Ok((lane(Frames::Segment(attachment.segment(area, queue)?)), note));
+    }
     let chunks = ring + SPARE_CHUNKS;
     let sizes =
         RingSizes { receive: ring, fill: chunks.next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
-    let layout = Layout { chunk: chunk_bytes(found), receive: chunks, sizes };
+    let layout = Chunks { chunk: chunk_bytes(found), receive: chunks, sizes };
     // What is copied or not depends on where the program has come to run.
     let mut wanted = *wanted;
     wanted.mode = Some(attachment.mode);
-    let netlink = Rtnetlink::new()?;
     let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
     let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
     let sender = XskSender::new(
@@ -198,20 +222,8 @@ fn open_lane(
     }
     attachment.connect(queue, &socket)?;
     attachment.idle_senders().insert(queue, (socket.clone(), sender));
-    let lane = XdpRx::new(Parts {
-        subject: subject(spec, queue),
-        interface: found.name.clone(),
-        frames,
-        socket,
-        attachment: attachment.clone(),
-        queue,
-        index: found.index,
-        netlink,
-        lag: wanted.lag,
-        busy_poll: wanted.busy_poll.is_some(),
-        super_frame: longest_frame(found),
-    });
-    Ok((lane, (binding, refused)))
+    let note = describe(&(binding, refused), ring);
+    Ok((lane(Frames::Socket(frames, socket)), note))
 }
 
 /// Opens a queue to send: the sending side of a lane that is open, or a socket of its own.
@@ -226,10 +238,13 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     let wanted = &wanted.for_sending();
     // No frame is received, but the kernel wants all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
-    let layout = Layout { chunk: chunk_bytes(found), receive: 0, sizes };
+    let layout = Chunks { chunk: chunk_bytes(found), receive: 0, sizes };
     let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
     // Several drivers send without copying only while a program is attached.
-    let attachment = if binding.zero_copy { Some(Attachment::of(found, wanted)?) } else { None };
+    let attachment = match Attachment::existing(found)? {
+        None if binding.zero_copy => Some(Attachment::of(found, wanted)?),
+        attachment => attachment,
+    };
     let sender =
         XskSender::new(socket.memory().clone(), rings.send, rings.completion, 0, SEND_FRAMES, binding.multi_buffer);
     XdpTx::new(subject, (socket, sender), attachment, found)
@@ -237,7 +252,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
 
 /// The memory of a socket: chunks to receive into, then chunks to send from.
 #[derive(Clone, Copy)]
-struct Layout {
+struct Chunks {
     chunk: u32,
     receive: u32,
     sizes: RingSizes,
@@ -252,7 +267,7 @@ struct Bound {
 }
 
 /// Makes a socket and binds it: without copying where the driver can, and in the best form it can.
-fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Layout) -> io::Result<Bound> {
+fn bind(wanted: &Wanted, found: &Found, queue: u32, layout: Chunks) -> io::Result<Bound> {
     let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
     let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
     let (socket, rings) = XskSocket::new(memory, layout.sizes)?;

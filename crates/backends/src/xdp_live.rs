@@ -16,13 +16,13 @@
 //! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
 
 mod emit;
-mod interface;
-mod machine;
+pub(crate) mod interface;
+pub(crate) mod machine;
 mod memory;
 mod number;
 mod prepared;
 mod program;
-mod ring;
+pub(crate) mod ring;
 mod selectors;
 mod send;
 mod shape;
@@ -30,7 +30,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod words;
+pub(crate) mod words;
 mod write;
 
 use self::interface::Interface;

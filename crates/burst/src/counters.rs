@@ -22,6 +22,8 @@ pub enum Stage {
     Meter,
     /// The account of streams with trailers.
     Check,
+    /// What an inspector says of each frame between two ports.
+    Verdict,
     /// From one port to another.
     Forward,
     /// A file or other output.
@@ -46,6 +48,7 @@ impl Stage {
             Stage::Reader => "reader",
             Stage::Meter => "meter",
             Stage::Check => "check",
+            Stage::Verdict => "verdict",
             Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Export => "export",
@@ -283,6 +286,23 @@ counters! {
     CheckForeign = Check, Refused, "foreign";
     /// Frames for a check that had died of a bug of this program, or was about to.
     CheckDied = Check, Lost, "check_died";
+
+    /// Frames that came from the receiving port.
+    VerdictReceived = Verdict, Received, "received";
+    /// Frames that pass.
+    VerdictPassed = Verdict, Delivered, "delivered";
+    /// Frames that the inspector dropped.
+    VerdictDropped = Verdict, Refused, "dropped";
+    /// Frames that were dropped because no verdict came in time, or too many waited for theirs (fail closed).
+    VerdictLate = Verdict, Lost, "no_verdict";
+    /// Of those that pass, frames that the inspector has changed.
+    VerdictChanged = Verdict, Note, "changed";
+    /// Frames that waited for a verdict.
+    VerdictHeld = Verdict, Note, "held";
+    /// Of those that pass, frames whose verdict did not come in time, or for which there was no room to wait (fail open).
+    VerdictFailedOpen = Verdict, Note, "failed_open";
+    /// Verdicts for frames that waited for none.
+    VerdictUnknown = Verdict, Note, "unknown_verdicts";
 
     /// Frames taken from the queues of one port.
     ForwardReceived = Forward, Received, "received";

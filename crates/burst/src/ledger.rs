@@ -237,7 +237,12 @@ impl Ledger {
         if of(Stage::Forward).next().is_some() {
             let sum = |stage, kind| self.sum(stage, kind);
             let (taken, handed) = (sum(Stage::Forward, Kind::Received), sum(Stage::Forward, Kind::Delivered));
-            compare(Stage::Receive, sum(Stage::Receive, Kind::Delivered), Stage::Forward, taken);
+            let (mut from, mut delivered) = (Stage::Receive, sum(Stage::Receive, Kind::Delivered));
+            if of(Stage::Verdict).next().is_some() {
+                compare(from, delivered, Stage::Verdict, sum(Stage::Verdict, Kind::Received));
+                (from, delivered) = (Stage::Verdict, sum(Stage::Verdict, Kind::Delivered));
+            }
+            compare(from, delivered, Stage::Forward, taken);
             compare(Stage::Forward, handed, Stage::Send, sum(Stage::Send, Kind::Received));
         }
         found

@@ -10,6 +10,7 @@
 //! - [`pick`]: one entry of an order: which frame of which lane comes next;
 //! - [`block`]: memory that frames are copied into, back to back, as a nanosecond pcap body; [`slot`] is how it
 //!   lies in memory, private or shared, [`memory`] and `copy` are what writes there;
+//! - [`pool`]: memory cut into chunks that are owned one by one;
 //! - [`helper`]: a second thread to copy with;
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
@@ -94,6 +95,7 @@ pub mod interface;
 pub mod ledger;
 pub mod memory;
 pub mod pick;
+pub mod pool;
 pub mod sink;
 pub mod slot;
 pub mod text;

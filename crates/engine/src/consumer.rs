@@ -5,6 +5,7 @@ use crate::died::Died;
 use crate::receive::ReceiveError;
 use crate::receive::lanes::Lanes;
 use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
+use linerate_port::Held;
 use linerate_wire::Link;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,10 @@ pub trait Consumer {
     /// # Errors
     /// The run ends; until its lanes are dry there are further rounds, to be taken as before.
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError>;
+
+    /// The frames that it asked for ([`Round::hold`]) are its own now, and those that it needs no more can be given back. Once every
+    /// round, of a consumer that is alone.
+    fn hold(&mut self, _holds: &mut Holds<'_>) {}
 
     /// Some ten times a second: what the ports have counted.
     fn look(&mut self, _look: &Look<'_>) {}
@@ -108,6 +113,8 @@ pub struct Round<'a> {
     /// Frames so far that came late.
     pub late: u64,
     pub(crate) left: &'a mut [usize],
+    /// For each lane, frames to be held.
+    pub(crate) wanted: &'a mut [Vec<u32>],
     pub(crate) is_busy: bool,
 }
 
@@ -121,6 +128,13 @@ impl Round<'_> {
     /// get them again.
     pub fn leave(&mut self, lane: usize, frames: usize) {
         self.left[lane] = frames;
+    }
+
+    /// Asks for frames of a lane, by ascending index and below what is [left](Round::leave): they are not given back, and come to
+    /// [`Consumer::hold`]. Where the queue can spare no more, that one and those behind it are left for a later round. For a consumer
+    /// that is alone, of queues whose frames can be held.
+    pub fn hold(&mut self, lane: usize, indices: impl IntoIterator<Item = u32>) {
+        self.wanted[lane].extend(indices);
     }
 
     /// Whether frames were left.
@@ -150,6 +164,66 @@ impl Round<'_> {
             own.extend((0..burst.len()).map(|index| Pick::new(lane, index)));
         }
         own
+    }
+}
+
+/// Frames that a consumer holds.
+pub struct Holds<'a> {
+    pub(crate) lanes: &'a mut Lanes,
+    pub(crate) held: &'a mut Vec<Held>,
+    pub(crate) now: Nanos,
+    pub(crate) draining: Option<Duration>,
+    pub(crate) is_busy: bool,
+}
+
+impl Holds<'_> {
+    /// UTC.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// As [`Round::draining`].
+    pub fn draining(&self) -> Option<Duration> {
+        self.draining
+    }
+
+    /// Takes those that were asked for in this round, in the order of each lane.
+    pub fn take(&mut self) -> std::vec::Drain<'_, Held> {
+        self.held.drain(..)
+    }
+
+    /// The bytes of a frame, to be looked at or changed.
+    pub fn bytes_mut<'b>(&'b mut self, held: &'b mut Held) -> &'b mut [u8] {
+        self.lanes.holding(held.lane as usize).map_or(&mut [], |queue| queue.bytes_mut(held))
+    }
+
+    /// Says that a frame will be held for longer ([`keep`](linerate_port::Holding::keep)).
+    pub fn keep(&mut self, held: &mut Held) {
+        if let Some(queue) = self.lanes.holding(held.lane as usize) {
+            queue.keep(held);
+        }
+    }
+
+    /// Gives frames back to where they came from; the list is empty then.
+    pub fn release(&mut self, done: &mut Vec<Held>) {
+        while let Some(lane) = done.last().map(|held| held.lane) {
+            let run = done.iter().rev().take_while(|held| held.lane == lane).count();
+            let mut part = if run == done.len() { std::mem::take(done) } else { done.split_off(done.len() - run) };
+            if let Some(queue) = self.lanes.holding(lane as usize) {
+                queue.release(&mut part);
+            }
+            if done.is_empty() {
+                // Its memory is used again.
+                part.clear();
+                *done = part;
+                return;
+            }
+        }
+    }
+
+    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    pub fn keep_busy(&mut self) {
+        self.is_busy = true;
     }
 }
 

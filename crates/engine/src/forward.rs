@@ -1,13 +1,21 @@
 //! One port -> another port: half of a wire.
 //!
 //! Nothing is copied or ordered here: what a queue shows is handed to the other port as it lies, queue after queue. So
-//! a frame waits for no more than the burst in front of it.
+//! a frame waits for no more than the burst in front of it. Where one port's frames can be held and the other sends from where
+//! they lie, nobody else copies them either:
+//!
+//! ```text
+//!  hold ──> verdicts ──> pending ── submit ──> port ── completed ──> release
+//!              └── dropped ─────────────────────────────────────────────^
+//! ```
 
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
+use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round};
 use crate::control::Progress;
 use crate::receive::ReceiveError;
-use linerate_burst::{Burst, Count, Ledger};
-use linerate_port::{PortError, Sent, TxPort, TxQueue};
+use crate::verdict::{Inspect, Outcome, Policy, Verdicts};
+use linerate_burst::{Burst, Count, Ledger, Nanos};
+use linerate_port::{Held, PortError, RxPort, Sent, TxPort, TxQueue};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,11 +23,16 @@ use std::time::Duration;
 /// How long the other port may take nothing after the end; what is left then is given up, and counted.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
+/// Frames that are held while they pass are no more than this, so that those to come have room.
+const MOST_HELD: usize = 2048;
+
 /// Sends on what comes, through the first queue of a port. It takes frames in its own time, and so is to be alone.
 pub struct Forward {
     /// Whose frames go where.
     name: String,
     to: TxPort,
+    /// How frames are sent from where they lie, if they are.
+    in_place: Option<InPlace>,
     progress: Arc<Progress>,
     counts: Counts,
     /// What the progress knows.
@@ -27,6 +40,18 @@ pub struct Forward {
     is_down: bool,
     events: Vec<String>,
     failure: Option<PortError>,
+}
+
+/// Frames on their way from one port to the other.
+#[derive(Default)]
+struct InPlace {
+    verdicts: Option<Verdicts>,
+    /// Of this round; empty between two.
+    arrived: Vec<Held>,
+    /// To be submitted.
+    pending: VecDeque<Held>,
+    /// To be released.
+    done: Vec<Held>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -41,11 +66,36 @@ struct Counts {
 }
 
 impl Forward {
-    /// Sends on what comes from the port of this name.
-    pub fn new(from: &str, to: TxPort, progress: Arc<Progress>) -> Self {
-        let name = format!("{from} -> {}", to.name);
+    /// Sends on what comes from a port; without a copy where the two can do that. Needs the privileges that opening needed.
+    pub fn new(from: &mut RxPort, mut to: TxPort, progress: Arc<Progress>) -> Self {
+        let name = format!("{} -> {}", from.name, to.name);
         let (counts, told) = <(Counts, Counts)>::default();
-        Forward { name, to, progress, counts, told, is_down: false, events: Vec::new(), failure: None }
+        let in_place = joins(from, to.queues[0].as_mut()).then(InPlace::default);
+        Forward { name, to, in_place, progress, counts, told, is_down: false, events: Vec::new(), failure: None }
+    }
+
+    /// The same with verdicts on each frame.
+    ///
+    /// # Errors
+    /// The two ports cannot send on frames from where they lie.
+    pub fn inspected(
+        from: &mut RxPort,
+        to: TxPort,
+        progress: Arc<Progress>,
+        (inspector, policy): (Box<dyn Inspect>, Policy),
+    ) -> Result<Self, PortError> {
+        let mut forward = Forward::new(from, to, progress);
+        let Some(in_place) = &mut forward.in_place else {
+            let reason = format!("its frames cannot be held, changed and sent on to {}", forward.to.name);
+            return Err(PortError::broken(&from.name, reason));
+        };
+        in_place.verdicts = Some(Verdicts::new(inspector, policy));
+        Ok(forward)
+    }
+
+    /// Whether frames are sent from where they lie.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place.is_some()
     }
 
     /// What was sent.
@@ -82,6 +132,44 @@ impl Forward {
         done
     }
 
+    /// Hands what passed to the port.
+    fn submit(&mut self, give_up: bool) {
+        let Some(InPlace { pending, done, .. }) = &mut self.in_place else { return };
+        let Some(queue) = self.to.queues[0].submitting() else { return };
+        while !pending.is_empty() && !give_up {
+            match queue.submit(pending) {
+                Ok(0) | Err(PortError::Again { .. }) => return,
+                Ok(frames) => self.counts.handed += frames as u64,
+                Err(error @ PortError::Down { .. }) => {
+                    // A wire that leads nowhere swallows what is put into it.
+                    self.counts.down += pending.len() as u64;
+                    done.extend(pending.drain(..));
+                    if !std::mem::replace(&mut self.is_down, true) {
+                        self.events.push(error.to_string());
+                    }
+                }
+                Err(error) => {
+                    self.failure.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        self.counts.unsent += pending.len() as u64;
+        done.extend(pending.drain(..));
+    }
+
+    /// Gets frames on their way; whether the port has still some in hand.
+    fn flush(&mut self, now: Nanos) -> bool {
+        match self.to.queues[0].flush(now) {
+            Ok(flushed) => !flushed,
+            Err(PortError::Again { .. } | PortError::Down { .. }) => false,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                false
+            }
+        }
+    }
+
     /// Adds to the progress what was done since the last time.
     fn tell(&mut self) {
         let sent = self.to.queues[0].sent();
@@ -96,6 +184,9 @@ impl Forward {
     /// Counters of what is done here and of the other port's queues.
     fn add_counters(&self, ledger: &mut Ledger) {
         let Counts { received, handed, truncated, down, unsent, .. } = self.counts;
+        if let Some(verdicts) = self.in_place.as_ref().and_then(|in_place| in_place.verdicts.as_ref()) {
+            verdicts.counters(&self.name, ledger);
+        }
         let account = ledger.account(linerate_burst::Stage::Forward, &self.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
         account.add(Count::ForwardTruncated, truncated).add(Count::ForwardDown, down);
@@ -115,25 +206,42 @@ impl Consumer for Forward {
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let give_up = self.failure.is_some() || round.draining.is_some_and(|since| since > STOP_LIMIT);
+        if let Some(in_place) = self.in_place.as_ref().filter(|_| !give_up) {
+            let mut room = MOST_HELD.saturating_sub(in_place.len());
+            for lane in 0..round.bursts.len() {
+                let (frames, wanted) = (round.bursts[lane].len(), round.bursts[lane].len().min(room));
+                room -= wanted;
+                round.hold(lane, 0..wanted as u32);
+                round.leave(lane, frames - wanted);
+            }
+            return Ok(());
+        }
         for lane in 0..round.bursts.len() {
             let burst = round.bursts[lane];
             let done = self.send(burst, give_up);
             self.counts.received += done as u64;
             round.leave(lane, burst.len() - done);
         }
-        let in_hand = match self.to.queues[0].flush(round.now) {
-            Ok(flushed) => !flushed,
-            Err(PortError::Again { .. } | PortError::Down { .. }) => false,
-            Err(error) => {
-                self.failure.get_or_insert(error);
-                false
-            }
-        };
-        if in_hand || round.has_left() {
+        if self.flush(round.now) || round.has_left() {
             round.keep_busy();
         }
         self.tell();
         Ok(())
+    }
+
+    fn hold(&mut self, holds: &mut Holds<'_>) {
+        let give_up = self.failure.is_some() || holds.draining().is_some_and(|since| since > STOP_LIMIT);
+        let Some(in_place) = &mut self.in_place else { return };
+        in_place.judge(holds, &mut self.counts, give_up);
+        self.submit(give_up);
+        let is_in_hand = self.flush(holds.now());
+        let Some(in_place) = &mut self.in_place else { return };
+        self.to.queues[0].submitting().into_iter().for_each(|queue| queue.completed(&mut in_place.done));
+        holds.release(&mut in_place.done);
+        if is_in_hand || in_place.len() > 0 {
+            holds.keep_busy();
+        }
+        self.tell();
     }
 
     fn look(&mut self, look: &Look<'_>) {
@@ -150,10 +258,13 @@ impl Consumer for Forward {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(end.ledger);
         }
-        // Of a bug: what was not looked at any more.
-        let unseen = if end.died.is_some() { end.given.saturating_sub(self.counts.received) } else { 0 };
-        self.counts.received += unseen;
-        self.counts.unsent += unseen;
+        if end.died.is_some() {
+            // Of a bug: what was in hand, and what was not looked at any more.
+            let verdicts = self.in_place.as_mut().and_then(|in_place| in_place.verdicts.as_mut());
+            let counts = &mut self.counts;
+            counts.received = verdicts.map_or(end.given, |verdicts| verdicts.give_up(end.given));
+            counts.unsent = counts.received - counts.handed - counts.truncated - counts.down;
+        }
         self.add_counters(end.ledger);
         self.counts.sent = self.to.queues[0].sent();
         end.events.append(&mut self.events);
@@ -161,6 +272,47 @@ impl Consumer for Forward {
             end.fail(failure);
         }
     }
+}
+
+impl InPlace {
+    /// What becomes of the frames of this round, and of those that waited for a verdict.
+    fn judge(&mut self, holds: &mut Holds<'_>, counts: &mut Counts, give_up: bool) {
+        let InPlace { verdicts, arrived, pending, done } = self;
+        arrived.extend(holds.take());
+        let mut sort = |held: Held, outcome| {
+            if outcome == Outcome::Dropped {
+                return done.push(held);
+            }
+            counts.received += 1;
+            counts.truncated += u64::from(held.desc.is_truncated());
+            if held.desc.is_truncated() { done.push(held) } else { pending.push_back(held) }
+        };
+        let Some(verdicts) = verdicts else {
+            return arrived.drain(..).for_each(|held| sort(held, Outcome::Passed));
+        };
+        let now = holds.now();
+        for mut held in arrived.drain(..) {
+            let desc = held.desc;
+            let looked = verdicts.look(&desc, holds.bytes_mut(&mut held));
+            if verdicts.waits(&looked) {
+                holds.keep(&mut held);
+            }
+            verdicts.enter(now, held, looked, &mut sort);
+        }
+        verdicts.settle(now, give_up, &mut sort);
+    }
+
+    /// Frames that are held.
+    fn len(&self) -> usize {
+        self.pending.len() + self.verdicts.as_ref().map_or(0, Verdicts::waiting)
+    }
+}
+
+/// Whether a port sends on what lies in the memory of another.
+fn joins(from: &mut RxPort, to: &mut dyn TxQueue) -> bool {
+    let Some(to) = to.submitting() else { return false };
+    let mut regions = from.queues.iter_mut().map(|queue| queue.holding().map(|queue| queue.region()));
+    regions.all(|region| region.is_some_and(|region| to.attach(&region)))
 }
 
 /// Hands frames from the front of `burst` to a queue and returns how many are done with.

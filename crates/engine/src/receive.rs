@@ -18,12 +18,12 @@ use self::lanes::{Lanes, Shown, recycle};
 use self::pace::{Came, Pace};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
-use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
 use crate::control::Stop;
 use crate::died::{Died, survive};
 use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, SinkError, Stage};
 use linerate_merge::{Input, Merge};
-use linerate_port::{PortError, RxPort};
+use linerate_port::{Held, PortError, RxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
@@ -123,6 +123,9 @@ pub(crate) struct Receiver {
     /// Frames of each lane that the round has taken.
     taken: Vec<usize>,
     left: Vec<usize>,
+    /// Frames of each lane that a consumer wants to hold, and those it got.
+    wanted: Vec<Vec<u32>>,
+    held: Vec<Held>,
     filtered: Vec<bool>,
     kept: Kept,
 }
@@ -165,6 +168,8 @@ impl Receiver {
             given: 0,
             taken: vec![0; lanes.len()],
             left: vec![0; lanes.len()],
+            wanted: vec![Vec::new(); lanes.len()],
+            held: Vec::new(),
             lanes,
             pace: Pace::new(waiting, duration, stop),
             failure,
@@ -200,7 +205,8 @@ impl Receiver {
 
     /// One round of fill, order, take, consume.
     fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Came {
-        let Receiver { lanes, merge, pace, failure, died, picks, taken, left, filtered, kept, given } = self;
+        let Receiver { lanes, merge, pace, failure, died, picks, taken, left, wanted, held, filtered, kept, given } =
+            self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
         let mut bursts = recycle(std::mem::take(&mut kept.bursts));
@@ -230,9 +236,10 @@ impl Receiver {
             filtered,
             late: merge.as_ref().map_or(0, Merge::late),
             left,
+            wanted,
             is_busy: false,
         };
-        for (consumer, died) in consumers.iter_mut().zip(died) {
+        for (consumer, died) in consumers.iter_mut().zip(died.iter_mut()) {
             if died.is_none() {
                 let result = survive(|| consumer.take(&mut round)).unwrap_or_else(|dead| {
                     *died = Some(dead.clone());
@@ -243,7 +250,7 @@ impl Receiver {
                 }
             }
         }
-        let is_busy = round.is_busy;
+        let mut is_busy = round.is_busy;
         let is_over = shown.iter().all(Shown::is_over);
         let is_held = shown.iter().any(|lane| !lane.burst.is_empty());
         (kept.inputs, kept.bursts) = (recycle(inputs), recycle(bursts));
@@ -251,8 +258,22 @@ impl Receiver {
         kept.shown = recycle(shown);
         let mut frames = 0;
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
-            lanes.consume(lane, *taken - *left);
-            frames += *taken - *left;
+            let wanted = &mut wanted[lane];
+            if wanted.is_empty() {
+                lanes.consume(lane, *taken - *left);
+                frames += *taken - *left;
+            } else {
+                frames += lanes.hold(lane, *taken - *left, wanted, held);
+                wanted.clear();
+            }
+        }
+        if let ([consumer], [None]) = (consumers, &died[..]) {
+            let mut holds = Holds { lanes, held, now, draining: pace.draining(), is_busy: false };
+            if let Err(dead) = survive(|| consumer.hold(&mut holds)) {
+                failure.get_or_insert(dead.clone().into());
+                died[0] = Some(dead);
+            }
+            is_busy |= holds.is_busy;
         }
         *given += frames as u64;
         match () {

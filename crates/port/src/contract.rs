@@ -5,6 +5,7 @@
 //! can hold the heads of many queues at once in safe code, which is what a merge needs. Calls are virtual
 //! and are paid per round of frames, never per frame.
 
+use crate::held::{Holding, Submitting};
 use crate::live::{LiveSender, Unable};
 use crate::options::RxOptions;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos};
@@ -54,6 +55,11 @@ pub trait RxQueue: Send {
 
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
+
+    /// The queue as one whose frames can be held, where they can.
+    fn holding(&mut self) -> Option<&mut dyn Holding> {
+        None
+    }
 }
 
 /// One send path of a port, owned by one thread.
@@ -74,6 +80,11 @@ pub trait TxQueue: Send {
 
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
+
+    /// The queue as one that sends frames from where they lie, where it can.
+    fn submitting(&mut self) -> Option<&mut dyn Submitting> {
+        None
+    }
 
     /// The queue as one that makes frames itself, where it can.
     fn live(&mut self) -> Option<&mut dyn LiveSender> {

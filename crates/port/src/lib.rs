@@ -5,6 +5,7 @@
 //! - [`options`]: what ports may be asked for;
 //! - [`backend`]: what a backend says of itself;
 //! - [`registry`]: which backends there are, and opening ports by them;
+//! - [`held`]: frames that are held, changed, and sent on where they lie;
 //! - [`live`]: ports that make frames themselves.
 //!
 //! A backend of your own needs this crate alone: implement [`RxQueue`] and [`TxQueue`], write a [`Backend`], and open ports by
@@ -36,6 +37,7 @@
 
 pub mod backend;
 pub mod contract;
+pub mod held;
 pub mod live;
 pub mod options;
 pub mod registry;
@@ -43,6 +45,7 @@ pub mod spec;
 
 pub use backend::{Backend, Found, Judge, Target};
 pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use held::{Held, Holding, Region, Room, Submitting};
 pub use live::{LiveControl, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::Registry;

@@ -5,7 +5,7 @@
 
 use crate::ebpf::Insn;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -116,6 +116,8 @@ pub enum MapKind {
     Devmap = 14,
     /// AF_XDP sockets by queue.
     Xskmap = 17,
+    /// News from programs.
+    Ring = 27,
 }
 
 /// A map with 32-bit keys.
@@ -132,7 +134,7 @@ impl Map {
     }
 
     pub(super) fn create(kind: MapKind, value_bytes: usize, entries: u32, map_flags: u32) -> io::Result<Self> {
-        let mut attr = MapAttr {
+        Self::make(MapAttr {
             map_type: kind as u32,
             key_size: 4,
             value_size: value_bytes as u32,
@@ -140,15 +142,29 @@ impl Map {
             map_flags,
             map_name: NAME,
             ..MapAttr::default()
-        };
+        })
+    }
+
+    fn make(mut attr: MapAttr) -> io::Result<Self> {
         // SAFETY: no memory is passed but the attribute itself.
         let fd = unsafe { bpf_fd(MAP_CREATE, &mut attr) }?;
-        Ok(Map { fd, value_bytes })
+        Ok(Map { fd, value_bytes: attr.value_size as usize })
+    }
+
+    /// Makes a ring buffer of so many bytes, a power of two and of whole pages.
+    pub fn ring(bytes: u32) -> io::Result<Self> {
+        let attr = MapAttr { map_type: MapKind::Ring as u32, max_entries: bytes, map_name: NAME, ..MapAttr::default() };
+        Self::make(attr)
     }
 
     /// The descriptor, as instructions name it.
     pub fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
+    }
+
+    /// The descriptor, to wait on.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Sets the value of a key.

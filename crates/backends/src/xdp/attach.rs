@@ -1,9 +1,12 @@
 //! The program on an interface: one of ours for all queues that this process has opened there.
 
 use super::btf;
-use super::program::{Form, lacks_metadata, program, redirected, set_open, words};
-use super::wanted::Wanted;
+use super::program::{Form, Word, redirecting, words, writing};
+use super::wanted::{Intake, Wanted, chunk_bytes, longest_frame};
+use crate::ebpf::Insn;
 use crate::rtnl::{self, Rtnetlink};
+use crate::sys::area::{Area, Segment};
+use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
@@ -19,7 +22,7 @@ pub struct Attachment {
     /// First, so that no frame is taken any more when the rest goes.
     _link: Link,
     _program: Program,
-    sockets: Map,
+    feeds: Feeds,
     words: Words,
     /// Where it runs.
     pub mode: Mode,
@@ -28,6 +31,14 @@ pub struct Attachment {
     /// Sending sides of sockets that were opened to receive: whoever sends through the same queue gets them,
     /// because the kernel gives a queue to one socket.
     pub idle_senders: Mutex<HashMap<u32, (Arc<XskSocket>, XskSender)>>,
+}
+
+/// Where the program puts frames.
+enum Feeds {
+    /// To the socket of each queue.
+    Sockets(Map),
+    /// Into the segment of each queue; the bell wakes who reads them.
+    Area(Arc<Area>, Bell),
 }
 
 /// Interfaces by the namespace they are in, and their number there.
@@ -58,36 +69,82 @@ impl Attachment {
         Ok(attachment)
     }
 
+    fn new(
+        (link, program, words): (Link, Program, Words),
+        feeds: Feeds,
+        form: Form,
+        refused: &[(Form, String)],
+    ) -> Attachment {
+        let notes = vec![describe(form, refused)];
+        let idle_senders = Mutex::default();
+        Attachment { _link: link, _program: program, feeds, words, mode: form.mode, notes, idle_senders }
+    }
+
     fn suits(&self, found: &Found, wanted: &Wanted) -> io::Result<()> {
-        if wanted.mode.is_none_or(|mode| mode == self.mode) {
+        let intake = if self.area().is_some() { Intake::Area } else { Intake::Socket };
+        if wanted.mode.is_none_or(|mode| mode == self.mode) && wanted.intake.is_none_or(|wanted| wanted == intake) {
             return Ok(());
         }
+        let what = if self.area().is_some() { " and writes frames itself" } else { "" };
         let reason = format!(
-            "the program of another port on {} already runs {}: ask for the same mode, or for none",
+            "the program of another port on {} already runs {}{what}: ask for the same mode, or for none",
             found.name,
             name(self.mode)
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 
+    /// The area that frames are written into, where they are not handed to sockets.
+    pub fn area(&self) -> Option<&Arc<Area>> {
+        match &self.feeds {
+            Feeds::Area(area, _) => Some(area),
+            Feeds::Sockets(_) => None,
+        }
+    }
+
+    /// What wakes readers of the area.
+    pub fn bell(&self) -> Option<&Bell> {
+        match &self.feeds {
+            Feeds::Area(_, bell) => Some(bell),
+            Feeds::Sockets(_) => None,
+        }
+    }
+
+    /// The segment of a queue, on from where its last reader was. There is one reader at a time.
+    pub fn segment(&self, area: &Arc<Area>, queue: u32) -> io::Result<Segment> {
+        if self.get(Word::Read, queue) != 0 {
+            let reason = format!("queue {queue} is being received from already, by another port of this process");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+        }
+        self.set(Word::Read, queue, 1);
+        // What its last reader left is not for the next one.
+        let (head, written) = (self.get(Word::Head, queue), self.get(Word::Written, queue));
+        self.set(Word::Freed, queue, written);
+        self.set(Word::Tail, queue, head);
+        Ok(Segment::new(area.clone(), queue, (head, written)))
+    }
+
     /// Sends a queue's frames to a socket, once they are to be taken.
     pub fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
-        self.sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes())
+        match &self.feeds {
+            Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
+            Feeds::Area(..) => Ok(()),
+        }
     }
 
     /// Lets a queue's frames be taken, or no longer: they go to the host.
     pub fn set_open(&self, queue: u32, open: bool) {
-        set_open(&self.words, queue, open);
+        self.set(Word::Open, queue, open.into());
     }
 
-    /// Frames handed to a queue's socket so far.
-    pub fn redirected(&self, queue: u32) -> u64 {
-        redirected(&self.words, queue)
+    /// What the program says of a queue.
+    pub fn get(&self, word: Word, queue: u32) -> u64 {
+        word.get(&self.words, queue)
     }
 
-    /// Whether frames of a queue come without what the program would write in front of them.
-    pub fn lacks_metadata(&self, queue: u32) -> bool {
-        lacks_metadata(&self.words, queue)
+    /// Tells the program about a queue.
+    pub fn set(&self, word: Word, queue: u32, value: u64) {
+        word.set(&self.words, queue, value);
     }
 
     /// The senders left over from receiving.
@@ -104,21 +161,48 @@ fn namespace() -> io::Result<u64> {
 /// Loads and attaches the program in the best form that the driver takes.
 fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
-    let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
-    let words = Words::new(words(queues))?;
     let mut refused = Vec::new();
-    for form in forms().into_iter().filter(|form| wanted.mode.is_none_or(|only| only == form.mode)) {
-        let insns = program(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other)?;
+    if wanted.intake != Some(Intake::Socket) && wanted.mode != Some(Mode::Generic) {
+        let (area, bell) = (Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Bell::new()?);
+        let forms = forms().into_iter().filter(|form| form.mode == Mode::Native);
+        let load = |form, words: &Words| {
+            let insns = writing(form, (words.raw(), area.raw(), bell.raw()), area.layout(), longest_frame(found));
+            insns.map_err(io::Error::other)
+        };
+        if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
+            return Ok(Attachment::new((link, program, words), Feeds::Area(area, bell), form, &refused));
+        }
+    }
+    if wanted.intake != Some(Intake::Area) {
+        let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
+        let forms = forms().into_iter().filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
+        let load =
+            |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
+        if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
+            return Ok(Attachment::new((link, program, words), Feeds::Sockets(sockets), form, &refused));
+        }
+    }
+    let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
+    let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+/// The first form that the driver takes, loaded and attached.
+fn attach_one(
+    found: &Found,
+    forms: impl Iterator<Item = Form>,
+    load: impl Fn(Form, &Words) -> io::Result<Vec<Insn>>,
+    refused: &mut Vec<(Form, String)>,
+) -> io::Result<Option<(Link, Program, Words, Form)>> {
+    let queues = found.queues.0.max(found.queues.1).max(1);
+    let words = Words::new(words(queues))?;
+    for form in forms {
+        let insns = load(form, &words)?;
         let demands = Demands { frags: form.frags, bound_to: form.vlan_tag.map(|_| found.index) };
         let result = Program::load(&insns, demands)
             .and_then(|program| Link::attach(&program, found.index, form.mode).map(|link| (link, program)));
         match result {
-            Ok((link, program)) => {
-                let notes = vec![describe(form, &refused)];
-                let idle_senders = Mutex::default();
-                let mode = form.mode;
-                return Ok(Attachment { _link: link, _program: program, sockets, words, mode, notes, idle_senders });
-            }
+            Ok((link, program)) => return Ok(Some((link, program, words, form))),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => return Err(occupied(found, &error)),
                 Some(libc::EPERM | libc::EACCES | libc::ENODEV) => return Err(error),
@@ -126,9 +210,7 @@ fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
             },
         }
     }
-    let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
-    let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
-    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+    Ok(None)
 }
 
 /// The forms of the program, best first.

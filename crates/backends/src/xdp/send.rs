@@ -1,11 +1,14 @@
 //! The sending side: frames are copied into chunks, and sent when the chunks come back.
 
 use super::attach::Attachment;
+use super::direct::{Direct, Way};
 use crate::rtnl::{IFF_RUNNING, IFF_UP, Rtnetlink};
+use crate::sys::area::Area;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
-use linerate_port::{Found, PortError, Sent, TxQueue};
+use linerate_port::{Found, Held, PortError, Region, Sent, Submitting, TxQueue};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -32,6 +35,12 @@ pub struct XdpTx {
     lengths: Vec<u32>,
     link: Link,
     counts: SendCounts,
+    /// How frames could be sent from where they lie, until a region is attached.
+    way: Option<Way>,
+    direct: Option<Direct>,
+    /// Submitted, and needed no more.
+    done: Vec<Held>,
+    copied: Vec<u8>,
 }
 
 /// Whether the interface takes frames; asked now and then, because a driver drops them silently where it does not.
@@ -76,7 +85,21 @@ impl XdpTx {
         let mut link = Link { netlink: Rtnetlink::new()?, interface: found.index, runs: true, looked: Nanos::ZERO };
         link.look();
         let (lengths, counts) = (vec![0; sender.chunks()], SendCounts::default());
-        Ok(XdpTx { subject, socket, sender, _attachment: attachment, longest, lengths, link, counts })
+        let way = Way::new(&subject, found);
+        Ok(XdpTx {
+            subject,
+            socket,
+            sender,
+            _attachment: attachment,
+            longest,
+            lengths,
+            link,
+            counts,
+            way,
+            direct: None,
+            done: Vec::new(),
+            copied: Vec::new(),
+        })
     }
 
     /// Fails where frames would only be dropped. Asks the kernel while nothing is under way, which costs little then.
@@ -207,11 +230,16 @@ impl TxQueue for XdpTx {
             self.link.look();
         }
         self.kick()?;
+        if let Some(direct) = &mut self.direct {
+            direct.look(now);
+            direct.run(&mut self.done)?;
+        }
         Ok(self.sender.outstanding() == 0)
     }
 
     fn sent(&self) -> Sent {
-        self.counts.sent
+        let (copied, direct) = (self.counts.sent, self.direct.as_ref().map_or(Sent::default(), Direct::sent));
+        Sent { frames: copied.frames + direct.frames, bytes: copied.bytes + direct.bytes }
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
@@ -226,5 +254,67 @@ impl TxQueue for XdpTx {
         account.add(Count::TooLong, counts.too_long).add(Count::TooShort, counts.too_short);
         account.add(Count::SendFull, counts.full);
         account.add(Count::SendRefused, self.socket.statistics().invalid_send + counts.abandoned);
+        if let Some(direct) = &self.direct {
+            direct.counters(account);
+        }
+    }
+
+    fn submitting(&mut self) -> Option<&mut dyn Submitting> {
+        (self.way.is_some() || self.direct.is_some()).then_some(self as &mut dyn Submitting)
+    }
+}
+
+impl Submitting for XdpTx {
+    fn attach(&mut self, region: &Region) -> bool {
+        if let (Some(area), Some(way)) = (region.memory::<Area>(), self.way.take()) {
+            self.direct = Direct::new(way, area).ok();
+        }
+        self.direct.as_ref().is_some_and(|direct| direct.is_over(region))
+    }
+
+    fn submit(&mut self, frames: &mut VecDeque<Held>) -> Result<usize, PortError> {
+        let Some(mut direct) = self.direct.take() else { return Ok(0) };
+        let before = frames.len();
+        let result = self.submit_by(&mut direct, frames);
+        self.direct = Some(direct);
+        match result {
+            // What was taken is on its way; the error will come again.
+            Err(error) if frames.len() == before => Err(error),
+            _ => Ok(before - frames.len()),
+        }
+    }
+
+    fn completed(&mut self, done: &mut Vec<Held>) {
+        done.append(&mut self.done);
+    }
+}
+
+impl XdpTx {
+    /// Each frame goes from where it lies if that can be now, else by AF_XDP; what was before it has left then.
+    fn submit_by(&mut self, direct: &mut Direct, frames: &mut VecDeque<Held>) -> Result<(), PortError> {
+        while let Some(held) = frames.front() {
+            if direct.suits(held.desc.captured as usize) {
+                if self.sender.outstanding() > 0 {
+                    self.kick()?;
+                }
+                if self.sender.outstanding() > 0 || !direct.has_room() {
+                    break;
+                }
+                direct.extend(frames.pop_front());
+            } else {
+                direct.run(&mut self.done)?;
+                direct.copy(held, &mut self.copied);
+                let copied = std::mem::take(&mut self.copied);
+                let is_taken = self.push(&copied);
+                self.copied = copied;
+                if !is_taken {
+                    self.counts.full += 1;
+                    break;
+                }
+                self.counts.received += 1;
+                self.done.extend(frames.pop_front());
+            }
+        }
+        Ok(())
     }
 }

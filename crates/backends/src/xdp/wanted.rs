@@ -1,5 +1,6 @@
 //! What the user asked for, checked before anything is opened.
 
+use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
 use linerate_port::{Found, PortError, RxOptions, Spec};
 use std::io;
@@ -16,6 +17,10 @@ const RING_BYTES: u64 = 128 << 20;
 const RING_FRAMES: (u64, u64) = (1 << 14, 1 << 12);
 /// Frames that it holds where nothing is to be lost: 20 ms at 3.3 M frames/s.
 const LOSSLESS_FRAMES: u64 = 1 << 16;
+/// Frames that a queue's segment of an area holds, and bytes for each; no fewer bytes than this.
+const AREA_FRAMES: u64 = 1 << 15;
+const BYTES_PER_FRAME: u64 = 512;
+const LEAST_AREA: u64 = 1 << 20;
 /// Covers a poll of the card's queue, 64 frames, and a processor that is taken away in the midst of it.
 const LAG: Duration = Duration::from_millis(1);
 /// Link headers that a frame of MTU length may have in front: Ethernet and two VLAN tags.
@@ -34,11 +39,22 @@ pub enum Copying {
     Copy,
 }
 
+/// Who puts frames into our memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    /// The XDP program itself, one behind the other.
+    Area,
+    /// AF_XDP.
+    Socket,
+}
+
 /// What the user asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Where the program runs; `None` for the best there is.
     pub mode: Option<Mode>,
+    /// Who puts frames into our memory; `None` for the best there is.
+    pub intake: Option<Intake>,
     /// How frames get into our memory.
     pub copying: Copying,
     /// Frames that a queue's ring holds, where the user says so.
@@ -55,11 +71,15 @@ impl Wanted {
     /// Reads the options of a port.
     pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
-        let mode = match spec.option("mode") {
-            None | Some("auto") => None,
-            Some("native") => Some(Mode::Native),
-            Some("generic") => Some(Mode::Generic),
-            Some(other) => return refuse(format!("mode={other}: it is auto, native or generic")),
+        let (mode, intake) = match spec.option("mode") {
+            None | Some("auto") => (None, None),
+            Some("ring") => (Some(Mode::Native), Some(Intake::Area)),
+            Some("af_xdp") => (None, Some(Intake::Socket)),
+            Some("native") => (Some(Mode::Native), Some(Intake::Socket)),
+            Some("generic") => (Some(Mode::Generic), Some(Intake::Socket)),
+            Some(other) => {
+                return refuse(format!("mode={other}: it is auto, ring, af_xdp, native or generic"));
+            }
         };
         let copying = match spec.option("copy") {
             None | Some("auto") => Copying::Auto,
@@ -70,10 +90,20 @@ impl Wanted {
         if (mode, copying) == (Some(Mode::Generic), Copying::Zero) {
             return refuse("copy=zero has the card write into our memory, which mode=generic is too late for".into());
         }
+        // Both are matters of AF_XDP.
+        let needs_socket = copying != Copying::Auto || spec.option("busy-poll").is_some();
+        let intake = match intake {
+            Some(Intake::Area) if needs_socket => {
+                return refuse("mode=ring needs no AF_XDP, so copy= and busy-poll= mean nothing with it".into());
+            }
+            None if needs_socket => Some(Intake::Socket),
+            intake => intake,
+        };
         let ring = spec.option("ring").map(|_| spec.number("ring", 0)).transpose()?;
         let busy_poll = spec.option("busy-poll").map(|_| spec.number("busy-poll", 0)).transpose()?;
         Ok(Wanted {
             mode,
+            intake,
             copying,
             ring,
             lossless: options.lossless,
@@ -86,7 +116,22 @@ impl Wanted {
     /// copy may take the receiving half of the queue away from the host as well.
     pub fn for_sending(&self) -> Self {
         let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
-        Wanted { copying, ..*self }
+        Wanted { copying, ..self.or_socket() }
+    }
+
+    /// The same by AF_XDP, unless something else was asked for.
+    pub fn or_socket(&self) -> Self {
+        Wanted { intake: self.intake.or(Some(Intake::Socket)), ..*self }
+    }
+
+    /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for, else
+    /// many short ones.
+    pub fn area(&self, queues: u32, chunk: u32) -> Layout {
+        let frames = self.ring.map_or(AREA_FRAMES, |frames| frames.clamp(64, 1 << 19)).next_power_of_two();
+        let share = prev_power_of_two(RING_BYTES / u64::from(queues));
+        let each = self.ring.map_or(BYTES_PER_FRAME, |_| chunk.into());
+        let bytes = (frames * each).min(share).max(LEAST_AREA);
+        Layout { queues, frames: frames as u32, bytes: bytes as u32 }
     }
 
     /// Entries of a queue's receive ring.
@@ -102,6 +147,10 @@ impl Wanted {
         };
         frames as u32
     }
+}
+
+fn prev_power_of_two(number: u64) -> u64 {
+    1 << number.max(1).ilog2()
 }
 
 /// The queues of an interface that a port names: all where it names none.

@@ -1,10 +1,12 @@
-//! Frames that this process wrote, sent by a program that copies them into live frames.
+//! Frames in memory that a program reads, sent by copying them into live frames: those that this process wrote, or those that
+//! another program has written as they came in.
 
 use super::emit;
 use super::interface::{LEAST_FRAME, MOST_BYTES};
 use super::machine::Machine;
 use super::words::{Counts, MADE, OWN, State, at};
 use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
+use crate::sys::area::Area;
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
 use std::io;
@@ -22,11 +24,12 @@ const END: usize = OWN + 1;
 const LONGEST: usize = OWN + 2;
 const PLACES: usize = OWN + 3;
 
-/// Frames written and not sent yet.
+/// Frames named and not sent yet.
 pub struct Ring {
     machine: Machine,
     state: State,
-    memory: Bytes,
+    /// Of our own; none where frames lie in the memory of another program.
+    memory: Option<Bytes>,
     used: usize,
     frames: usize,
     /// Of those, frames that a call has dealt with.
@@ -36,10 +39,20 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring for an interface.
+    /// An empty ring for an interface, with memory of its own.
     pub fn new(devmap: &Map) -> io::Result<Self> {
-        let (state, memory) = (State::new(PLACES - OWN + FRAMES)?, Bytes::new(MEMORY + BEHIND)?);
-        let program = program(state.raw(), devmap.raw(), memory.raw()).map_err(io::Error::other)?;
+        let memory = Bytes::new(MEMORY + BEHIND)?;
+        Ring::with(devmap, (memory.raw(), MEMORY), Some(memory))
+    }
+
+    /// An empty ring for an interface, of frames that lie in an area.
+    pub fn over(devmap: &Map, area: &Area) -> io::Result<Self> {
+        Ring::with(devmap, (area.raw(), area.layout().total() - BEHIND), None)
+    }
+
+    fn with(devmap: &Map, source: (i32, usize), memory: Option<Bytes>) -> io::Result<Self> {
+        let state = State::new(PLACES - OWN + FRAMES)?;
+        let program = program(state.raw(), devmap.raw(), source).map_err(io::Error::other)?;
         let machine = Machine::new(&program, &state)?;
         Ok(Ring { machine, state, memory, used: 0, frames: 0, done: 0, longest: 0, bytes: 0 })
     }
@@ -55,16 +68,26 @@ impl Ring {
 
     /// Takes a copy of a frame of 14 to [`MOST_BYTES`] bytes; false where there is no room.
     pub fn push(&mut self, frame: &[u8]) -> bool {
-        debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&frame.len()));
-        if self.frames == FRAMES || self.used + frame.len() > MEMORY {
+        let Some(memory) = self.memory.as_mut().filter(|_| self.frames < FRAMES) else { return false };
+        if self.used + frame.len() > MEMORY {
             return false;
         }
-        self.memory.write(self.used, frame);
-        self.state.set(PLACES + self.frames, (self.used as u64) << 32 | frame.len() as u64);
+        memory.write(self.used, frame);
+        let place = self.used;
         self.used += frame.len().next_multiple_of(8);
+        self.push_placed(place, frame.len())
+    }
+
+    /// Takes a frame of 14 to [`MOST_BYTES`] bytes where it lies, until it is sent; false where there is no room.
+    pub fn push_placed(&mut self, place: usize, length: usize) -> bool {
+        debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&length));
+        if self.frames == FRAMES {
+            return false;
+        }
+        self.state.set(PLACES + self.frames, (place as u64) << 32 | length as u64);
         self.frames += 1;
-        self.longest = self.longest.max(frame.len());
-        self.bytes += frame.len() as u64;
+        self.longest = self.longest.max(length);
+        self.bytes += length as u64;
         true
     }
 
@@ -108,7 +131,7 @@ impl Ring {
 }
 
 /// Sends frame NEXT of the memory, and makes the one behind it the next.
-fn program(words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
+fn program(words: i32, devmap: i32, (memory, length): (i32, usize)) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let exits = emit::begin(&mut asm, words);
     asm.load(Size::B8, Reg::R9, Reg::R7, at(NEXT));
@@ -127,7 +150,7 @@ fn program(words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
     // What the verifier has to know of both.
     asm.jump_if(When::Lt, Reg::R8, LEAST_FRAME as i32, exits.failed);
     asm.jump_if(When::Gt, Reg::R8, MOST_BYTES as i32, exits.failed);
-    asm.jump_if(When::Gt, Reg::R9, MEMORY as i32, exits.failed);
+    asm.jump_if(When::Gt, Reg::R9, length as i32, exits.failed);
     let whole = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(LONGEST));
     asm.jump_if(When::Eq, Reg::R1, Reg::R8, whole);

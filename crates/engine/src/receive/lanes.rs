@@ -5,7 +5,7 @@ use crate::receive::feed::{Present, Source};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
-use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue};
 use linerate_wire::Link;
 use std::os::fd::BorrowedFd;
 
@@ -150,6 +150,20 @@ impl Lanes {
         if frames > 0 {
             self.queues[lane].queue.consume(frames);
         }
+    }
+
+    /// A lane as one whose frames can be held.
+    pub fn holding(&mut self, lane: usize) -> Option<&mut dyn Holding> {
+        self.queues.get_mut(lane)?.queue.holding()
+    }
+
+    /// Gives the first frames of a lane back, but for those that are held; how many of them could be.
+    pub fn hold(&mut self, lane: usize, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize {
+        let before = held.len();
+        let Some(queue) = self.holding(lane) else { return 0 };
+        let done = queue.hold(frames, indices, held);
+        held[before..].iter_mut().for_each(|held| held.lane = lane as u32);
+        done
     }
 
     /// No lane takes in anything more.

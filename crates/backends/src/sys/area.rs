@@ -1,0 +1,346 @@
+//! Memory that XDP programs write frames into, as they lie: the only value of an array map, mapped.
+//!
+//! Each queue has a segment: bytes of frames, then a ring of descs. Positions of bytes and numbers of frames only grow; what
+//! lies between the process's and the program's is the process's, the rest the program's. A frame that begins before the
+//! end of the bytes goes on behind it, where nothing else lies, so that each is whole and one follows the other.
+//!
+//! ```text
+//!  | bytes of frames .................. | behind | descs ............... |   next queue ...   | aside
+//!      ^ freed      ^ written                       ^ tail     ^ head
+//! ```
+//!
+//! Memory goes round, so a frame that somebody holds for long would hold up all: it is moved aside, to a chunk behind all segments.
+//!
+//! Unsafe because frames and descs are read where the kernel put them. Its promise, that nobody writes a frame that is shown
+//! or held, is kept by the private fields here and nowhere else.
+#![allow(unsafe_code)]
+
+use super::bpf::{F_MMAPABLE, Map, MapKind};
+use linerate_burst::{Burst, Desc};
+use std::collections::VecDeque;
+use std::io;
+use std::ptr;
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes behind the place where the last frame of a segment may begin: more than the longest frame.
+pub const BEHIND: usize = 128 << 10;
+/// Where frames begin: at multiples of this.
+pub const ALIGN: usize = 8;
+/// Most frames shown at a time.
+const SHOWN: usize = 2048;
+/// Chunks for frames that were moved aside, and bytes of one.
+const ASIDE: usize = 1024;
+const ASIDE_BYTES: usize = 4096;
+/// In the number of a frame: it lies in this chunk.
+const IS_ASIDE: u64 = 1 << 63;
+
+/// How an area is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Segments.
+    pub queues: u32,
+    /// Descs of a segment: a power of two.
+    pub frames: u32,
+    /// Bytes of a segment that frames may begin in: a power of two.
+    pub bytes: u32,
+}
+
+impl Layout {
+    /// From one segment to the next.
+    pub fn stride(&self) -> usize {
+        self.descs_at() + self.frames as usize * size_of::<Desc>()
+    }
+
+    /// Where the descs of a segment begin.
+    pub fn descs_at(&self) -> usize {
+        self.bytes as usize + BEHIND
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.segments() + ASIDE * ASIDE_BYTES
+    }
+
+    fn segments(&self) -> usize {
+        self.stride() * self.queues as usize
+    }
+}
+
+/// The memory of a port: one map, one mapping.
+#[derive(Debug)]
+pub struct Area {
+    map: Map,
+    base: *mut u8,
+    layout: Layout,
+    /// Which queue has a frame in each chunk aside.
+    aside: Mutex<Vec<Option<u32>>>,
+}
+
+// SAFETY: the mapping belongs to this value; who may touch which bytes is settled by the positions of each segment.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// Makes one, all zero.
+    pub fn new(layout: Layout) -> io::Result<Self> {
+        assert!(layout.frames.is_power_of_two() && layout.bytes.is_power_of_two());
+        if i32::try_from(layout.total()).is_err() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 2 GiB of receive memory for a port"));
+        }
+        let map = Map::create(MapKind::Array, layout.total(), 1, F_MMAPABLE)?;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                layout.total(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                map.raw(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Area { map, base: base.cast(), layout, aside: Mutex::new(vec![None; ASIDE]) })
+    }
+
+    /// The descriptor of the map, as instructions name it.
+    pub fn raw(&self) -> i32 {
+        self.map.raw()
+    }
+
+    /// How it is divided.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Vec<Option<u32>>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies bytes from a place, of a frame that is held; bytes that a program writes meanwhile are old or new.
+    ///
+    /// # Panics
+    /// If they reach beyond the end.
+    pub fn copy_out(&self, at: usize, to: &mut [u8]) {
+        assert!(at <= self.layout.total() && to.len() <= self.layout.total() - at);
+        // SAFETY: inside the mapping (just checked); no reference is made to it, and `to` is no part of it.
+        unsafe { ptr::copy_nonoverlapping(self.base.add(at), to.as_mut_ptr(), to.len()) };
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `new`; bursts borrow a segment, which borrows this, so none is left.
+        unsafe { libc::munmap(self.base.cast(), self.layout.total()) };
+    }
+}
+
+/// The reader of one segment.
+#[derive(Debug)]
+pub struct Segment {
+    area: Arc<Area>,
+    queue: u32,
+    /// Frames before this are given back.
+    tail: u64,
+    /// Frames before this are consumed.
+    next: u64,
+    /// Frames before this are written.
+    head: u64,
+    /// Bytes before this position are given back.
+    freed: u64,
+    /// For each frame from `tail` on that is consumed, whether somebody holds it; empty where nobody holds any.
+    states: VecDeque<bool>,
+    held: usize,
+}
+
+impl Segment {
+    /// Reads a queue's segment from this frame and this position on. There must be no other reader.
+    pub fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, u64)) -> Self {
+        assert!(queue < area.layout.queues);
+        Segment { area, queue, tail, next: tail, head: tail, freed, states: VecDeque::new(), held: 0 }
+    }
+
+    /// The program has written frames up to number `head`. More than there is room for is not believed.
+    pub fn set_head(&mut self, head: u64) {
+        if head >= self.head && head - self.tail <= u64::from(self.area.layout.frames) {
+            self.head = head;
+        }
+    }
+
+    /// Where the reader is: number of the next frame to be given back, and the position up to which bytes are given back.
+    pub fn position(&self) -> (u64, u64) {
+        (self.tail, self.freed)
+    }
+
+    /// The memory.
+    pub fn area(&self) -> &Arc<Area> {
+        &self.area
+    }
+
+    /// Frames before this number have been seen.
+    pub fn seen(&self) -> u64 {
+        self.head
+    }
+
+    /// Frames that are written and not consumed.
+    pub fn waiting(&self) -> usize {
+        (self.head - self.next) as usize
+    }
+
+    /// The descs of the frames shown: as many as lie in a row.
+    pub fn descs(&self) -> &[Desc] {
+        let frames = u64::from(self.area.layout.frames);
+        let first = self.next & (frames - 1);
+        let shown = (self.head - self.next).min(frames - first).min(SHOWN as u64) as usize;
+        // SAFETY: inside the ring of descs of this segment; the program has written those between tail and head, and writes
+        // them again only when the tail has passed them. Descs are integers, valid with any bytes, aligned as the ring is.
+        unsafe { slice::from_raw_parts(self.desc_at(self.next), shown) }
+    }
+
+    /// The frames shown.
+    pub fn shown(&self) -> Burst<'_> {
+        // SAFETY: the program keeps each frame inside its segment, does not write those between tail and head, and the
+        // mapping goes on behind a segment's bytes with its descs. Those not consumed are lent to nobody else.
+        unsafe { Burst::from_raw(self.area.base, self.descs()) }
+    }
+
+    /// Done with the first frames shown.
+    ///
+    /// # Panics
+    /// If fewer are shown.
+    pub fn consume(&mut self, frames: usize) {
+        self.hold(frames, &[], &mut |_, _| {});
+    }
+
+    /// How many more frames can be held.
+    pub fn spare(&self) -> usize {
+        (self.area.layout.frames as usize / 2).saturating_sub(self.held)
+    }
+
+    /// Done with the first frames shown, but for those at ascending `indices`: `each` gets their descs and numbers. Stops before the
+    /// first that cannot be spared; returns how many are done with or held.
+    ///
+    /// # Panics
+    /// If fewer are shown, or an index is not below `frames`.
+    pub fn hold(&mut self, frames: usize, indices: &[u32], each: &mut impl FnMut(Desc, u64)) -> usize {
+        let shown = self.descs().len();
+        assert!(frames <= shown, "{frames} frames consumed, {shown} shown");
+        let (indices, beyond) = indices.split_at(self.spare().min(indices.len()));
+        let frames = beyond.first().map_or(frames, |index| *index as usize);
+        let mut first = 0;
+        for index in indices.iter().map(|index| *index as usize) {
+            assert!((first..frames).contains(&index), "indices ascend and are below {frames}");
+            self.states.resize(self.states.len() + (index - first), false);
+            self.states.push_back(true);
+            self.held += 1;
+            each(self.descs()[index], self.next + index as u64);
+            first = index + 1;
+        }
+        if !self.states.is_empty() {
+            self.states.resize(self.states.len() + (frames - first), false);
+        }
+        self.next += frames as u64;
+        self.settle();
+        frames
+    }
+
+    /// Moves a frame that is held aside: where it lies then, and its number. `None` where there is no room, or where it is aside.
+    pub fn keep(&mut self, number: u64, desc: &Desc) -> Option<(Desc, u64)> {
+        let length = self.bytes_mut(number, desc).len();
+        if length == 0 || length > ASIDE_BYTES || number & IS_ASIDE != 0 {
+            return None;
+        }
+        let mut aside = self.area.aside();
+        let chunk = aside.iter().position(Option::is_none)?;
+        aside[chunk] = Some(self.queue);
+        drop(aside);
+        let at = self.area.layout.segments() + chunk * ASIDE_BYTES;
+        // SAFETY: both inside the mapping: the frame is held, and the chunk has just been taken; they do not overlap.
+        unsafe {
+            ptr::copy_nonoverlapping(self.area.base.add(desc.offset as usize), self.area.base.add(at), length);
+        }
+        self.release(number);
+        Some((Desc { offset: at as u32, ..*desc }, IS_ASIDE | chunk as u64))
+    }
+
+    /// Gives back a frame that is held; others are passed over.
+    pub fn release(&mut self, number: u64) {
+        if number & IS_ASIDE != 0 {
+            let mut aside = self.area.aside();
+            let owner = aside.get_mut((number ^ IS_ASIDE) as usize).filter(|owner| **owner == Some(self.queue));
+            return owner.into_iter().for_each(|owner| *owner = None);
+        }
+        if let Some(at) = self.at(number) {
+            self.states[at] = false;
+            self.held -= 1;
+            self.settle();
+        }
+    }
+
+    /// The bytes of a frame that is held, so far as `desc` lies inside it.
+    pub fn bytes_mut(&mut self, number: u64, desc: &Desc) -> &mut [u8] {
+        let Some((start, end)) = self.place(number) else { return &mut [] };
+        let (from, to) = (desc.offset as usize, desc.offset as usize + desc.captured as usize);
+        if from < start || to > end {
+            return &mut [];
+        }
+        // SAFETY: inside the mapping, as the program keeps each frame; it does not write it before it is given back, and a frame that
+        // is held is shown no more. A chunk aside has one frame of one queue. Other slices of it borrow this value as this one does.
+        unsafe { slice::from_raw_parts_mut(self.area.base.add(from), to - from) }
+    }
+
+    /// Where a frame that is held lies.
+    fn place(&self, number: u64) -> Option<(usize, usize)> {
+        if number & IS_ASIDE != 0 {
+            let chunk = (number ^ IS_ASIDE) as usize;
+            let start = self.area.layout.segments() + chunk * ASIDE_BYTES;
+            return (*self.area.aside().get(chunk)? == Some(self.queue)).then_some((start, start + ASIDE_BYTES));
+        }
+        self.at(number)?;
+        // SAFETY: a desc of the ring, written by the program and not given back.
+        let whole = unsafe { *self.desc_at(number) };
+        Some((whole.offset as usize, whole.offset as usize + whole.captured as usize))
+    }
+
+    /// Where the state of a frame that is held stands.
+    fn at(&self, number: u64) -> Option<usize> {
+        let at = usize::try_from(number.checked_sub(self.tail)?).ok()?;
+        self.states.get(at).copied().unwrap_or_default().then_some(at)
+    }
+
+    /// Gives back what nobody needs any more, from the oldest on.
+    fn settle(&mut self) {
+        let done = self.states.iter().take_while(|is_held| !**is_held).count();
+        self.states.drain(..done);
+        let tail = if self.states.is_empty() { self.next } else { self.tail + done as u64 };
+        self.give_back(tail);
+    }
+
+    /// All frames before this one are given back.
+    fn give_back(&mut self, tail: u64) {
+        if tail == self.tail {
+            return;
+        }
+        // SAFETY: a desc of the ring, written by the program and not given back.
+        let last = unsafe { *self.desc_at(tail - 1) };
+        let bytes = u64::from(self.area.layout.bytes);
+        let start = u64::from(last.offset) - self.area.layout.stride() as u64 * u64::from(self.queue);
+        let end = start + u64::from(last.captured).next_multiple_of(ALIGN as u64);
+        // Never a whole round: the program leaves at least one byte.
+        self.freed += end.wrapping_sub(self.freed) & (bytes - 1);
+        self.tail = tail;
+    }
+
+    fn desc_at(&self, number: u64) -> *const Desc {
+        let layout = self.area.layout;
+        let index = (number & (u64::from(layout.frames) - 1)) as usize;
+        let at = layout.stride() * self.queue as usize + layout.descs_at() + index * size_of::<Desc>();
+        debug_assert!(at + size_of::<Desc>() <= layout.total());
+        // SAFETY: inside the mapping: the index is below the number of descs of a segment.
+        unsafe { self.area.base.add(at).cast() }
+    }
+}

@@ -1,0 +1,146 @@
+//! Sending from where frames lie: the kernel copies them out of the area that a program wrote them into, and no packet of its own
+//! is made of them (see [`xdp_live`](crate::xdp_live)).
+//!
+//! It depends on the other end whether an interface can do that: a veth's has to have an XDP program, or GRO on. So the kernel is
+//! asked for it now and then, and AF_XDP, which copies, has what is not sent so.
+
+use crate::rtnl::{XDP_SENDS, XdpFeatures};
+use crate::sys::area::Area;
+use crate::sys::bpf::Map;
+use crate::xdp_live::interface::{Interface, LEAST_FRAME};
+use crate::xdp_live::machine;
+use crate::xdp_live::ring::{FRAMES, Ring};
+use crate::xdp_live::words::Counts;
+use linerate_burst::{Account, Count, Nanos};
+use linerate_port::{Found, Held, PortError, Region, Sent};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the interface is asked whether it sends so.
+const ASK_AFTER: Duration = Duration::from_millis(500);
+
+/// What is needed to send into an interface from where frames lie, made where it is opened.
+pub struct Way {
+    interface: Interface,
+    index: u32,
+    features: XdpFeatures,
+    devmap: Map,
+}
+
+impl Way {
+    /// `None` where the kernel does not tell whether an interface sends so, or has no such way. Call it inside the interface's
+    /// namespace.
+    pub fn new(subject: &str, found: &Found) -> Option<Self> {
+        let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;
+        let (features, devmap) = (XdpFeatures::new()?, machine::devmap(found.index).ok()?);
+        Some(Way { interface, index: found.index, features, devmap })
+    }
+
+    fn sends(&self) -> bool {
+        self.features.of(self.index).is_some_and(|features| features & XDP_SENDS != 0)
+    }
+}
+
+/// Frames of an area on their way to an interface.
+pub struct Direct {
+    way: Way,
+    area: Arc<Area>,
+    ring: Ring,
+    /// Those in the ring.
+    waiting: Vec<Held>,
+    /// Whether the interface sends so, and when it was asked.
+    sends: bool,
+    asked: Nanos,
+    received: u64,
+    sent: Sent,
+}
+
+impl Direct {
+    /// Loads the program that sends from an area.
+    pub fn new(way: Way, area: Arc<Area>) -> io::Result<Self> {
+        let ring = Ring::over(&way.devmap, &area)?;
+        let way = Way { interface: way.interface.limited(ring.longest_live()), ..way };
+        let (sends, sent) = (way.sends(), Sent::default());
+        Ok(Direct { way, area, ring, waiting: Vec::new(), sends, asked: Nanos::ZERO, received: 0, sent })
+    }
+
+    /// Whether frames of this region are what it sends.
+    pub fn is_over(&self, region: &Region) -> bool {
+        region.memory::<Area>().is_some_and(|area| Arc::ptr_eq(&area, &self.area))
+    }
+
+    /// Asks now and then whether the interface sends so.
+    pub fn look(&mut self, now: Nanos) {
+        if now >= self.asked.after(ASK_AFTER) || now < self.asked {
+            self.asked = now;
+            self.sends = self.way.sends();
+        }
+    }
+
+    /// Whether it would take a frame of this length now, if there were room.
+    pub fn suits(&self, length: usize) -> bool {
+        self.sends && (LEAST_FRAME..=self.way.interface.longest_live()).contains(&length)
+    }
+
+    /// The bytes of a frame, copied.
+    pub fn copy(&self, held: &Held, to: &mut Vec<u8>) {
+        to.resize(held.desc.captured as usize, 0);
+        self.area.copy_out(held.desc.offset as usize, to);
+    }
+
+    /// Whether one more can wait.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < FRAMES
+    }
+
+    /// Takes frames, as long as there is room.
+    pub fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
+        for held in frames {
+            let is_taken = self.ring.push_placed(held.desc.offset as usize, held.desc.captured as usize);
+            debug_assert!(is_taken);
+            self.received += 1;
+            self.waiting.push(held);
+        }
+    }
+
+    /// Sends what waits; the memory of all of it goes to `done`.
+    pub fn run(&mut self, done: &mut Vec<Held>) -> Result<(), PortError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let (before, bytes) = (self.ring.counts(), self.ring.bytes());
+        let result = self.ring.run();
+        let after = self.ring.counts();
+        let (frames, made) = (after.sent - before.sent, after.made - before.made);
+        self.sent.frames += frames;
+        self.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
+        if self.ring.waiting() == 0 {
+            done.append(&mut self.waiting);
+        }
+        result.map_err(|error| self.way.interface.explain(&error))?;
+        let judged = self.way.interface.judge(self.ring.state(), before, after);
+        if judged.is_err() {
+            // Somebody has changed the other end: what comes next goes by AF_XDP, until that is known better.
+            self.sends = false;
+        }
+        match judged {
+            Err(PortError::Broken { .. }) if self.way.interface.longest().is_ok() => Ok(()),
+            judged => judged,
+        }
+    }
+
+    /// What was sent.
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    /// Adds to the account of the queue.
+    pub fn counters(&self, account: &mut Account) {
+        let kernel = self.ring.counts();
+        let kernel = Counts { made: kernel.made + kernel.failed, ..kernel };
+        account.add(Count::SendReceived, self.received).add(Count::Sent, kernel.sent);
+        account.add(Count::SendDropped, kernel.dropped).add(Count::SendRefused, kernel.refused());
+        account.add(Count::TooLong, kernel.too_long).add(Count::SendUnsent, self.ring.waiting() as u64);
+    }
+}

@@ -1,0 +1,143 @@
+//! A memory cut into chunks that are owned one by one.
+//!
+//! Unsafe because several owners reach into one allocation. What makes it sound: there is one [`Chunk`] for each chunk, it cannot be
+//! copied, and bytes are reached with it alone, to be read by whoever borrows it, to be written by whoever borrows it as its only one.
+#![allow(unsafe_code)]
+
+use crate::{Burst, Desc, TAIL};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The memory.
+#[derive(Debug)]
+pub struct Pool {
+    base: NonNull<u8>,
+    chunk: usize,
+    chunks: usize,
+    /// That no other pool of this process has.
+    id: u64,
+}
+
+// SAFETY: the allocation belongs to this value; its bytes are reached through chunks alone, by the rules of borrowing.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+/// The ownership of one chunk of a pool. Without it the chunk is out of use.
+#[derive(Debug)]
+pub struct Chunk {
+    index: usize,
+    pool: u64,
+}
+
+impl Pool {
+    /// `chunks` chunks of `chunk` bytes, all zero, and those who own them.
+    ///
+    /// # Panics
+    /// If there are none, or more than 32-bit offsets reach.
+    pub fn new(chunk: usize, chunks: usize) -> (Pool, Vec<Chunk>) {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        assert!(chunk > 0 && chunks > 0 && u32::try_from(chunk * chunks).is_ok());
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let layout = Pool::layout(chunk, chunks);
+        // SAFETY: the layout has more than no bytes.
+        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        (Pool { base, chunk, chunks, id }, (0..chunks).map(|index| Chunk { index, pool: id }).collect())
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk
+    }
+
+    /// Where a chunk begins, from the base of the memory.
+    pub fn offset(&self, chunk: &Chunk) -> u32 {
+        self.start(chunk) as u32
+    }
+
+    /// The bytes of a chunk.
+    ///
+    /// # Panics
+    /// If it is one of another pool.
+    pub fn bytes<'a>(&'a self, chunk: &'a Chunk) -> &'a [u8] {
+        let start = self.start(chunk);
+        // SAFETY: inside the allocation, initialised, and written by nobody as long as the chunk is borrowed.
+        unsafe { slice::from_raw_parts(self.base.as_ptr().add(start), self.chunk) }
+    }
+
+    /// The bytes of a chunk, to be written.
+    ///
+    /// # Panics
+    /// If it is one of another pool.
+    pub fn bytes_mut<'a>(&'a self, chunk: &'a mut Chunk) -> &'a mut [u8] {
+        let start = self.start(chunk);
+        // SAFETY: inside the allocation, and reached by nobody else as long as the chunk is borrowed as its only one.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr().add(start), self.chunk) }
+    }
+
+    /// Frames, the first in the first of these chunks and so on.
+    ///
+    /// # Panics
+    /// If there are fewer chunks, or a frame does not lie in its own.
+    pub fn burst<'a>(&'a self, chunks: &'a [Chunk], descs: &'a [Desc]) -> Burst<'a> {
+        assert!(descs.len() <= chunks.len(), "{} frames in {} chunks", descs.len(), chunks.len());
+        for (chunk, desc) in chunks.iter().zip(descs) {
+            let within = (desc.offset as usize).checked_sub(self.start(chunk));
+            let fits = within.is_some_and(|within| within + desc.captured as usize <= self.chunk);
+            assert!(fits, "a frame lies outside its chunk");
+        }
+        // SAFETY: each frame lies inside a chunk that is borrowed as long as the burst lives, so nobody writes it; the allocation goes
+        // on behind the last chunk.
+        unsafe { Burst::from_raw(self.base.as_ptr(), descs) }
+    }
+
+    fn start(&self, chunk: &Chunk) -> usize {
+        assert_eq!(chunk.pool, self.id, "a chunk of another pool");
+        chunk.index * self.chunk
+    }
+
+    fn layout(chunk: usize, chunks: usize) -> Layout {
+        Layout::from_size_align(chunk * chunks + TAIL, 64).expect("32-bit offsets reach it")
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout; what borrowed from it is gone.
+        unsafe { dealloc(self.base.as_ptr(), Pool::layout(self.chunk, self.chunks)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nanos;
+
+    #[test]
+    fn chunks_are_apart_and_frames_lie_in_them() {
+        let (pool, mut chunks) = Pool::new(100, 3);
+        for (number, chunk) in chunks.iter_mut().enumerate() {
+            pool.bytes_mut(chunk).fill(number as u8 + 1);
+        }
+        let descs: Vec<Desc> = chunks.iter().map(|chunk| Desc::new(Nanos(1), pool.offset(chunk) + 10, 90)).collect();
+        let burst = pool.burst(&chunks, &descs);
+        assert!(burst.iter().enumerate().all(|(number, (_, frame))| frame == [number as u8 + 1; 90]));
+        assert_eq!(pool.bytes(&chunks[2]), [3; 100]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside its chunk")]
+    fn a_frame_outside_its_chunk_is_refused() {
+        let (pool, chunks) = Pool::new(100, 2);
+        pool.burst(&chunks, &[Desc::new(Nanos(1), 11, 90)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "another pool")]
+    fn a_chunk_of_another_pool_is_refused() {
+        let ((pool, _), (_, others)) = (Pool::new(100, 1), Pool::new(100, 1));
+        pool.bytes(&others[0]);
+    }
+}
