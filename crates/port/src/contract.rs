@@ -194,6 +194,14 @@ pub enum PortError {
     /// What was asked for is nothing that a port can be: nothing was opened.
     #[error("{port}: {reason}")]
     Wrong {
+    /// Whoever read what is sent there has gone, as one does who has enough.
+    #[error("{port}: {reason}")]
+    Unread {
+        /// Which port.
+        port: String,
+        /// What was written before that.
+        reason: String,
+    },
         /// Which port, as the user wrote it.
         port: String,
         /// What is wrong with it, and what would be right.

@@ -1,5 +1,7 @@
 //! What ports may be asked for, whatever their backend.
 
+use linerate_burst::LinkType;
+
 /// What every receiving port may be asked for.
 #[derive(Clone, Default)]
 pub struct RxOptions {
@@ -30,4 +32,7 @@ pub struct TxOptions {
     pub stamped: bool,
     /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
     pub owner: Option<(u32, u32)>,
+    /// What its frames begin with. Other than Ethernet only files take ([`Target::File`](crate::Target::File)): opening any
+    /// other port fails.
+    pub link: LinkType,
 }

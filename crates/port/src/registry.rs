@@ -3,6 +3,7 @@
 use crate::backend::{Backend, Found, Target};
 use crate::spec::{is_scheme, parse_offset};
 use crate::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_burst::LinkType;
 use std::borrow::Cow;
 
 /// Backends, by their schemes.
@@ -76,6 +77,11 @@ impl Registry {
     pub fn open_tx(&self, spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
         let (backend, spec) = self.find(spec)?;
         allow(&spec, backend, backend.tx_options)?;
+        if options.link != LinkType::ETHERNET && !matches!(backend.target, Target::File) {
+            let reason =
+                format!("it takes ethernet frames, and these are of {}; write those to pcap:FILE", options.link);
+            return Err(PortError::wrong(spec.to_string(), reason));
+        }
         (backend.open_tx)(&spec, options, self)
     }
 
@@ -216,6 +222,22 @@ mod tests {
         assert!(leaves("wrapper:device:x") && !leaves("wrapper:device:kept") && leaves("nothing:kept"));
         let sending = REGISTRY.for_sending(&spec("wrapper:eth0?ring=1&netns=a&offset=1us&drop=1%")).unwrap();
         assert_eq!(sending.to_string(), "wrapper:eth0?netns=a&drop=1%");
+    }
+
+    #[test]
+    fn files_alone_take_frames_of_other_links() {
+        let said = |text: &str, link| {
+            let options = TxOptions { link, ..TxOptions::default() };
+            REGISTRY.open_tx(&spec(text), &options).err().unwrap().to_string()
+        };
+        for text in ["eth0", "device:x", "file:x", "wrapper:file:x"] {
+            assert_eq!(said(text, LinkType::ETHERNET), format!("{}: sends", spec(text)));
+        }
+        assert_eq!(said("file:x", LinkType(113)), "file:x: sends");
+        for text in ["eth0", "device:x", "wrapper:file:x"] {
+            let reason = "it takes ethernet frames, and these are of link type 113; write those to pcap:FILE";
+            assert_eq!(said(text, LinkType(113)), format!("{}: {reason}", spec(text)));
+        }
     }
 
     #[test]
