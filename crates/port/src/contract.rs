@@ -29,6 +29,9 @@ pub struct Head<'a> {
 
 /// One receive path of a port, owned by one thread.
 pub trait RxQueue: Send {
+    /// Takes frames in from now on, where the port was opened to be held ([`RxOptions::held`]).
+    fn start(&mut self) {}
+
     /// The frames ready at `now`: those shown before and not consumed, and perhaps more behind them.
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError>;
 
@@ -191,9 +194,6 @@ pub enum PortError {
         /// What failed and what to do about it.
         reason: String,
     },
-    /// What was asked for is nothing that a port can be: nothing was opened.
-    #[error("{port}: {reason}")]
-    Wrong {
     /// Whoever read what is sent there has gone, as one does who has enough.
     #[error("{port}: {reason}")]
     Unread {
@@ -202,6 +202,9 @@ pub enum PortError {
         /// What was written before that.
         reason: String,
     },
+    /// What was asked for is nothing that a port can be: nothing was opened.
+    #[error("{port}: {reason}")]
+    Wrong {
         /// Which port, as the user wrote it.
         port: String,
         /// What is wrong with it, and what would be right.

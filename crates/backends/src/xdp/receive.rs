@@ -72,7 +72,7 @@ pub struct Parts {
 }
 
 impl XdpRx {
-    /// A lane; frames come once the attachment lets them.
+    /// A lane; frames come once it is started.
     pub fn new(parts: Parts) -> Self {
         XdpRx {
             base: parts.attachment.redirected(parts.queue),
@@ -147,6 +147,10 @@ impl XdpRx {
 }
 
 impl RxQueue for XdpRx {
+    fn start(&mut self) {
+        self.attachment.set_open(self.queue, true);
+    }
+
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
         if now >= self.clocks_read.after(CLOCKS_AFTER) || now < self.clocks_read {
             self.clocks_read = now;

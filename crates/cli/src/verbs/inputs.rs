@@ -3,7 +3,7 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::terminal::fail;
-use linerate_backends::{REGISTRY, open_rx};
+use linerate_backends::REGISTRY;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -114,12 +114,13 @@ impl ReceiveArgs {
             take: self.take,
             filter: inputs.filter.clone(),
         };
-        let ports = inputs.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
+        let ports = REGISTRY.open_all(&inputs.specs, &options)?;
         let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
         let notes = notes.collect();
         Ok((ports, notes))
     }
 
+            held: false,
     /// The run.
     pub fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
         let waiting = match (self.spin, self.sleep) {
