@@ -78,6 +78,15 @@ impl InputArgs {
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.frames, duration })
     }
+
+    /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
+    pub fn stray_number(&self) -> Option<&str> {
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        let names_port = self.ports.is_empty() && self.read.is_empty();
+        let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
+        let (_, word) = self.words.iter().enumerate().find(|word| !is_passed(word))?;
+        is_number(word).then_some(word)
+    }
 }
 
 impl Inputs {
@@ -111,6 +120,7 @@ impl ReceiveArgs {
             lag,
             lanes: 0,
             lossless: self.lossless,
+            held: false,
             take: self.take,
             filter: inputs.filter.clone(),
         };
@@ -120,7 +130,6 @@ impl ReceiveArgs {
         Ok((ports, notes))
     }
 
-            held: false,
     /// The run.
     pub fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
         let waiting = match (self.spin, self.sleep) {
