@@ -14,6 +14,7 @@
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
 //! - [`ledger`]: what every stage has counted, and the identity that must hold;
+//! - [`died`]: what remains of a thread in which this program has a bug;
 //! - [`text`]: which characters of a text are not what they seem.
 //!
 //! # Time
@@ -89,6 +90,7 @@ mod copy;
 pub mod counters;
 mod cpu;
 pub mod desc;
+pub mod died;
 pub mod helper;
 pub mod interface;
 pub mod ledger;
@@ -97,6 +99,7 @@ pub mod pick;
 pub mod sink;
 pub mod slot;
 pub mod text;
+mod threads;
 pub mod time;
 
 pub use block::{Block, Committed, RECORD_HEADER};
