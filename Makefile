@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test bench lint fuzz asan loom build clean
+.PHONY: demo test quiet bench lint fuzz asan loom build clean
 
 CARGO = cargo
 LINERATE = target/release/linerate
@@ -19,6 +19,11 @@ test:
 	$(MAKE) lint
 	$(CARGO) build --release --locked
 	$(CARGO) test --workspace --locked
+
+# What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
+quiet: build
+	@scripts/setup test
+	LINERATE_QUIET=1 $(CARGO) test --workspace --locked --test flows --test live --test network --test share -- --test-threads=1
 
 # Lints that need nothing but cargo.
 lint:
@@ -44,7 +49,7 @@ asan:
 	@scripts/setup build
 	@scripts/asan
 
-# Every order of loads and stores in the index rings of shared memory.
+# Every order of loads and stores in the index rings of shared memory, and where work is lent to a second thread.
 loom:
 	@scripts/loom
 

@@ -169,7 +169,7 @@ fn a_backend_is_one_file_and_one_row() {
     assert_eq!(files, rows);
 }
 
-/// `docs/counters.md` is made from the table of counters: `UPDATE_DOCS=1 cargo test --test house` writes it.
+/// `docs/counters.md` is made from the table of counters: `UPDATE_DOCS=1 cargo test --workspace --test house` writes it.
 #[test]
 fn the_page_of_counters_is_true() {
     let path = root().join("docs/counters.md");
@@ -177,7 +177,11 @@ fn the_page_of_counters_is_true() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), page, "run UPDATE_DOCS=1 cargo test --test house");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap_or_default(),
+        page,
+        "run UPDATE_DOCS=1 cargo test --workspace --test house"
+    );
 }
 
 /// So are the tables of fields in `docs/flows.md`, between marks.
@@ -194,7 +198,7 @@ fn the_tables_of_fields_are_true() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();
     }
-    assert!(read(&path) == page, "docs/flows.md: run UPDATE_DOCS=1 cargo test --test house");
+    assert!(read(&path) == page, "docs/flows.md: run UPDATE_DOCS=1 cargo test --workspace --test house");
 }
 
 #[test]

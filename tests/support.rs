@@ -24,6 +24,19 @@ pub fn skip(reason: &str) {
     say_skipped(reason);
 }
 
+/// What only a quiet machine can judge: waits of milliseconds, no loss at full speed. There (`make quiet`) it fails if it does
+/// not hold; elsewhere it says so, and returns what it was told.
+///
+/// # Panics
+/// As said.
+pub fn judge(holds: bool, what: &str) -> bool {
+    assert!(holds || std::env::var_os("LINERATE_QUIET").is_none(), "{what}");
+    if !holds {
+        say(format_args!("NOT JUDGED ({what}): run make quiet on a machine that does nothing else"));
+    }
+    holds
+}
+
 /// Whether this process may make network namespaces; says so if not.
 pub fn may_make_labs() -> bool {
     let may = is_root();
@@ -137,5 +150,9 @@ impl Drop for Scratch {
 
 /// The test harness swallows what `eprintln!` prints, but not this.
 fn say_skipped(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+    say(format_args!("SKIPPED: {reason}"));
+}
+
+fn say(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{what}");
 }

@@ -28,6 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     let stream = Stream {
         name: "fuzz".to_owned(),
         id: 7,
+        link: made.link,
         variants: made.variants,
         size: made.size,
         selectors: made.selectors,
@@ -40,18 +41,18 @@ fuzz_target!(|bytes: &[u8]| {
     for number in [0, 1, u64::MAX] {
         let frame = stream.frame(number, 5, &Key::default());
         assert!(frame.len() + 4 >= least || text.contains("raw") || text.contains("file"));
-        assert!(!describe(Link::Ethernet, &stream, number, 5, &Key::default()).is_empty());
+        assert!(!describe(&stream, number, 5, &Key::default()).is_empty());
         if mark == Mark::None {
-            assert_eq!(again(&frame), frame, "{}", express(Link::Ethernet, &frame));
+            assert_eq!(again(stream.link, &frame), frame, "{}", express(stream.link, &frame));
         }
     }
     model::compare(&StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() });
 });
 
 /// The frame that the text of a frame makes.
-fn again(frame: &[u8]) -> Vec<u8> {
-    let text = express(Link::Ethernet, frame);
-    match frames(&text, &Setup { sizes: Sizes::Natural(0), ..Setup::default() }) {
+fn again(link: Link, frame: &[u8]) -> Vec<u8> {
+    let text = express(link, frame);
+    match frames(&text, &Setup { link, sizes: Sizes::Natural(0), ..Setup::default() }) {
         Ok(mut made) => made.variants.remove(0).frame,
         Err(wrong) => panic!("{text}: {wrong}"),
     }

@@ -278,6 +278,22 @@ fn a_file_that_cannot_have_its_name_is_told_of() {
     }
 }
 
+/// Who removes a file that is being written has lost what is in it.
+#[test]
+fn records_of_a_removed_file_are_lost() {
+    for name in ["flows.jsonl", "flows.parquet"] {
+        let scratch = Scratch::new();
+        let [path, part] = [name, &format!("{name}.part")].map(|name| scratch.file(name));
+        let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &path, "-q"]).stdin(Stdio::piped()));
+        wait_until("the file is begun", || Path::new(&part).exists());
+        std::fs::remove_file(&part).unwrap();
+        running.take_input().unwrap().write_all(&hours(3)).unwrap();
+        let ended = running.end().with_status(1).says(&format!("{part} was removed while it was written"));
+        ended.says("3 records are lost, 0 are written, 0 files are complete");
+        assert!(scratch.names().is_empty(), "nothing is left behind");
+    }
+}
+
 #[test]
 fn what_zeeks_names_have_no_place_for_is_told_at_once() {
     let scratch = Scratch::new();

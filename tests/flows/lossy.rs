@@ -42,7 +42,8 @@ fn what_is_sent_again_is_what_the_sockets_count() {
     let streams = path.connect();
     exchange(&streams);
     let sockets = path.settled();
-    let [client, server] = meters.map(|(meter, file)| Metered::new(meter.interrupt().good().json(), None, &file));
+    let metered = meters.map(|(meter, file)| Metered::new(meter.interrupt().good().json(), None, &file));
+    let [Some(client), Some(server)] = metered else { return };
     let wire = path.wire.interrupt().good().json();
     drop(streams);
     let (mut sent_again, mut arrived_again) = ([0; 2], [0; 2]);

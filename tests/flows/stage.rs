@@ -189,7 +189,7 @@ impl Meter {
     }
 
     /// Ends it; what came by now is in the records.
-    pub fn end(self) -> crate::metered::Metered {
+    pub fn end(self) -> Option<crate::metered::Metered> {
         let shared = self.sharer.map(|sharer| sharer.interrupt().good().json());
         // Who reads a ring ends with it.
         let ended = if shared.is_some() { self.flows.end() } else { self.flows.interrupt() };

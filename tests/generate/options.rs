@@ -1,6 +1,8 @@
 //! What options promise.
 
 use crate::stage::{Stage, generate, number};
+use linerate_burst::LinkType;
+use linerate_record::Reader;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::run;
 use linerate_tests::support::records::{self, Record};
@@ -50,6 +52,29 @@ fn kept_frames_come_again_and_again() {
     let kept = bytes(written(&scratch, &[&what[..], &["100", "--keep", "7"]].concat()));
     assert!(kept.len() == 100 && kept.iter().zip(first.iter().cycle()).all(|(kept, first)| kept == first));
     assert!((1..7).all(|at| first[at] != first[0]));
+}
+
+#[test]
+fn files_say_what_frames_begin_with_and_other_ports_take_ethernet() {
+    let scratch = Scratch::new();
+    for (text, link) in [("udp", 1), ("null/ip/udp", 0), ("chdlc/ip", 104), ("sll/ip6/udp", 113), ("sll2/arp", 276)] {
+        for ending in ["pcap", "pcapng.gz"] {
+            let file = scratch.file(&format!("{link}.{ending}"));
+            run(&["generate", "-q", "--to", &format!("pcap:{file}"), "-k", text, "-c", "3"]).good();
+            let mut reader = Reader::open(&file).unwrap();
+            assert_eq!(reader.look().unwrap().len(), 3, "{text}");
+            assert_eq!(reader.interfaces()[0].link, LinkType(link), "{text} as {ending}");
+        }
+    }
+    for to in ["packet:lo", "null:x", "faulty:pcap:-"] {
+        let said = "takes ethernet frames, and these are of link type 113; write those to pcap:FILE";
+        run(&["generate", "--to", to, "-k", "sll/ip", "-c", "1"]).with_status(2).says(said);
+    }
+    let said = "\"packet2\": it has another link type than stream \"packet1\"";
+    run(&["generate", "--to", "pcap:-", "-k", "sll/ip", "-k", "udp"]).with_status(2).says(said);
+    let said = "only those of ethernet";
+    let sll = format!("file({}#2)", scratch.file("113.pcap"));
+    run(&["generate", "--to", "pcap:-", "-k", &sll]).with_status(2).says(said);
 }
 
 #[test]

@@ -163,6 +163,7 @@ pub fn stream(lengths: &[usize], count: u64) -> Stream {
     Stream {
         name: format!("{lengths:?}"),
         id: 5,
+        link: linerate_wire::Link::Ethernet,
         variants: lengths.iter().map(|length| variant(*length)).collect(),
         size: in_turn(lengths.len() as u64),
         selectors: vec![in_turn(0), in_turn(250), in_turn(1000), in_turn(500), pick(60_000, Pick::Random { seed: 8 })],

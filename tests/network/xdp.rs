@@ -1,5 +1,9 @@
 //! AF_XDP ports of the program: what they leave behind, and what they do to others on the same interface.
 
+use linerate_backends::open_rx;
+use linerate_burst::{Count, Ledger};
+use linerate_engine::clock::now;
+use linerate_port::{RxOptions, Spec};
 use linerate_tests::support::program::{Running, launch, linerate, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{may_make_labs, wait_until};
@@ -50,6 +54,27 @@ fn another_program_on_the_interface_is_named_and_left_alone() {
     wire.send(&["--udp", "--count", "100", "--rate", "1kpps"]);
     let json = first.interrupt().good().json();
     assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(100), Some(0)), "{json}");
+}
+
+/// So that several begin together, and the ring of none runs over while others are opened.
+#[test]
+fn a_port_that_is_held_takes_nothing_until_it_is_started() {
+    if !may_make_labs() {
+        return;
+    }
+    for wrapper in ["", "faulty:"] {
+        let wire = Wire::new();
+        let spec = Spec::parse(&format!("{wrapper}{}&ring=64", port(&wire, "b"))).unwrap();
+        let mut port = open_rx(&spec, &RxOptions { held: true, ..RxOptions::default() }).unwrap();
+        wire.send(&["--udp", "--count", "1000", "--rate", "top"]);
+        port.queues.iter_mut().for_each(|queue| queue.start());
+        wire.send(&["--udp", "--count", "10"]);
+        let mut shown = || port.queues.iter_mut().map(|queue| queue.fill(now()).unwrap().burst.len()).sum::<usize>();
+        wait_until("the frames are there", || shown() >= 10);
+        let mut ledger = Ledger::new();
+        port.queues.iter().for_each(|queue| queue.counters(&mut ledger));
+        assert_eq!((ledger.total(Count::Received), ledger.lost()), (10, 0), "{ledger:#?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,8 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "generate --to pcap:/dev/null --udp --rate top --json --interval 1",
         "generate --to pcap:/dev/null --replay FILE --rate top --json",
         "generate --to pcap:/dev/null --udp --dry-run 1000",
+        "generate --to pcap:- --udp",
+        "generate --to pcap:- --replay FILE",
         "demo --memory",
         "demo --memory --json",
         "bench render --quick",

@@ -7,7 +7,8 @@ use std::process::Command;
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
-    let cases: [(&[&str], &str); 22] = [
+    let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
+    let cases: [(&[&str], &str); 25] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
@@ -17,6 +18,9 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["capture", "-r", "x.pcap", "-f", "tcp", "udp"], "given twice"),
         (&["capture", "nosuch0", "tcp", "or"], "syntax error"),
         (&["capture", "-r", "/dev/null", "tcp", "or"], "syntax error"),
+        (&["capture", "nosuch0", "--count", "10", "tcp"], no_number),
+        (&["capture", "--count", "10", "nosuch0"], no_number),
+        (&["capture", "-r", "/dev/null", "--count", "10"], no_number),
         (&["capture", "-r", "x.pcap", "--shard", "0/4"], "from 1 to 4"),
         (&["capture", "-r", "x.pcap", "--shard", "5/4"], "no shard 5 of 4"),
         (&["capture", "-r", "x.pcap", "--shard", "half"], "INDEX/COUNT"),

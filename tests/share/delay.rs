@@ -3,13 +3,13 @@
 use crate::stage::{
     Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
 };
-use linerate_tests::support::Scratch;
 use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, judge, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Blocks that 60,000 frames fill many times over.
 const SMALL: [&str; 4] = ["--share-memory", "2MiB", "--share-block", "512KiB"];
@@ -72,6 +72,18 @@ fn feed_within(mut feed: Feed, frames: u32, time: Duration) -> (bool, impl FnOnc
     (in_time, move || feeding.join().expect("a feed"))
 }
 
+/// Waits until a reader that runs gets nothing more, as the writer waits for another.
+fn wait_until_held(running: &str) {
+    let (mut last, mut same) = (0, 0);
+    wait_until("the writer is held up", || {
+        thread::sleep(Duration::from_millis(100));
+        let frames = records::read(running).len();
+        same = if frames > PARTS[0] as usize && frames == last { same + 1 } else { 0 };
+        last = frames;
+        same == 3
+    });
+}
+
 #[test]
 fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
     let (scratch, name) = (Scratch::new(), ring_name());
@@ -84,6 +96,7 @@ fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
     stopped.signal(Signal::STOP);
     let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(500));
     assert!(!in_time, "the writer goes on without a reader that it should wait for");
+    wait_until_held(&other);
     stopped.signal(Signal::CONT);
     let mut feed = feed();
     feed.send(PARTS[2]);
@@ -108,10 +121,16 @@ fn a_reader_that_comes_back_after_half_the_patience_is_lossy() {
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
+    let stopped_at = Instant::now();
     let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(2700));
     assert!(!in_time, "the writer goes on without a reader that holds all blocks");
     stopped.signal(Signal::CONT);
+    let away = stopped_at.elapsed();
     let mut feed = feed();
+    // Away for the whole of the writer's patience it would be put out.
+    if !judge(away < Duration::from_millis(3700), &format!("the reader was away for {away:?}, not for 2.7 s")) {
+        return;
+    }
     stopped.signal(Signal::STOP);
     feed.send(PARTS[1]);
     wait_for_frames(&other, feed.sent());
@@ -178,6 +197,7 @@ fn a_killed_lossless_reader_holds_nobody_up() {
     stopped.signal(Signal::STOP);
     let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(300));
     assert!(!in_time, "the writer goes on without a reader that it should wait for");
+    wait_until_held(&other);
     stopped.signal(Signal::KILL);
     let pid = stopped.pid();
     assert_eq!(stopped.end().status, -1);

@@ -5,7 +5,7 @@
 //! other lanes get their turn.
 
 use linerate_burst::{
-    Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Sink, Stage, StampSource,
+    Block, Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Sink, SinkError, Stage, StampSource,
 };
 use linerate_port::{
     Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Sent, Spec, Target, TxOptions, TxPort,
@@ -83,14 +83,14 @@ impl Recording {
 
 /// Opens a capture file to write to: pcap if it ends in `.pcap`, else pcapng; compressed if `.gz` or `.zst`
 /// follows.
-fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let output = Output::open(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
     let queue = PcapTx {
         name: name.clone(),
         writer: Writer::new(output, Format::of_path(&spec.target)),
         block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
-        interfaces: [Interface::new("linerate", LinkType::ETHERNET, StampSource::User)],
+        interfaces: [Interface::new("linerate", options.link, StampSource::User)],
         received: 0,
         sent: Sent::default(),
     };
@@ -232,7 +232,15 @@ impl PcapTx {
     fn write(&mut self) -> Result<(), PortError> {
         let result = self.writer.accept(self.block.view(0, &self.interfaces));
         self.block.clear();
-        result.map_err(|error| PortError::broken(&self.name, error.to_string()))
+        result.map_err(|error| unwritten(&self.name, &error))
+    }
+}
+
+fn unwritten(port: &str, error: &SinkError) -> PortError {
+    let (port, reason) = (port.to_owned(), error.to_string());
+    match error.reason.kind() {
+        io::ErrorKind::BrokenPipe => PortError::Unread { port, reason },
+        _ => PortError::Broken { port, reason },
     }
 }
 
@@ -255,7 +263,7 @@ impl TxQueue for PcapTx {
 
     fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
         self.write()?;
-        self.writer.flush().map_err(|error| PortError::broken(&self.name, error.to_string()))?;
+        self.writer.flush().map_err(|error| unwritten(&self.name, &error))?;
         Ok(true)
     }
 

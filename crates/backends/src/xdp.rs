@@ -93,17 +93,17 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
-        for queue in numbers.clone() {
+        for queue in numbers {
             let (lane, note) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
             if lanes.is_empty() {
                 notes.push(note);
             }
             lanes.push(Box::new(lane));
         }
-        for queue in numbers {
-            attachment.set_open(queue, true);
-        }
         let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
+        if !options.held {
+            lanes.iter_mut().for_each(|lane| lane.start());
+        }
         let monitor = Box::new(XdpMonitor { nic: monitor, _promiscuous: promiscuous });
         Ok(RxPort {
             name: spec.to_string(),

@@ -3,18 +3,17 @@
 //! Unsafe because the work borrows what its caller has, while the thread outlives all of it: a borrow that ends with each
 //! call cannot be written down for a thread that is started once. [`Helper::beside`] does not return, nor unwind, before
 //! nobody uses the work any more. Nothing is allocated, and nobody enters the kernel while one call follows the other.
+//!
+//! `scripts/loom` has this very file made of loom's threads and atomics and tries every order of what both sides do.
 #![allow(unsafe_code)]
 
+use crate::threads::{Arc, AtomicU32, LOOKS, Lent, Mutex, PATIENCE, Thread, current, park, spin_loop, yield_now};
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::fmt;
-use std::hint::spin_loop;
 use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU32;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, Thread};
 
 /// The side that has work to be done.
 #[derive(Debug)]
@@ -33,9 +32,9 @@ pub struct Worker {
 /// What both sides share.
 struct Meeting {
     state: AtomicU32,
-    work: UnsafeCell<Option<*mut Work>>,
+    work: Lent<Option<*mut Work>>,
     /// Who is to be woken; set before it sleeps.
-    thread: OnceLock<Thread>,
+    thread: Mutex<Option<Thread>>,
     /// Why the worker panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -63,10 +62,6 @@ const FAILED: u32 = 5;
 /// There will be no more work.
 const CLOSED: u32 = 6;
 
-/// How often the worker looks for work before it sleeps: some 50 us.
-const LOOKS: u32 = 2000;
-/// How often the caller looks for the end before it lets others run on its processor: the worker may be one of them.
-const PATIENCE: u32 = 10_000;
 /// Parts of a piece of work; the least and the most of them that the caller does.
 const WHOLE: usize = 256;
 const LEAST: usize = WHOLE / 8;
@@ -75,8 +70,8 @@ const MOST: usize = WHOLE * 3 / 4;
 impl Helper {
     /// A helper, and what its thread is to run.
     pub fn new() -> (Helper, Worker) {
-        let (state, work) = (AtomicU32::new(IDLE), UnsafeCell::new(None));
-        let meeting = Arc::new(Meeting { state, work, thread: OnceLock::new(), panic: Mutex::default() });
+        let (state, work) = (AtomicU32::new(IDLE), Lent::new(None));
+        let meeting = Arc::new(Meeting { state, work, thread: Mutex::new(None), panic: Mutex::new(None) });
         (Helper { meeting: Arc::clone(&meeting), here: WHOLE / 2 }, Worker { meeting })
     }
 
@@ -96,7 +91,7 @@ impl Helper {
         // SAFETY: the same pointer. It is not used longer than `there` is borrowed: `Pending` waits for that.
         let work = unsafe { transmute::<*mut (dyn FnMut() + Send + '_), *mut Work>(work) };
         // SAFETY: there is no work to be taken, so no worker looks.
-        unsafe { *self.meeting.work.get() = Some(work) };
+        self.meeting.work.with_mut(|place| unsafe { *place = Some(work) });
         if self.meeting.state.swap(READY, AcqRel) == ASLEEP {
             self.meeting.wake();
         }
@@ -124,8 +119,7 @@ impl Worker {
     /// Does what there is to do until the helper is dropped.
     pub fn work(self) {
         let Worker { meeting } = self;
-        // Nobody else sets it.
-        let _ = meeting.thread.set(thread::current());
+        *meeting.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(current());
         let mut looks = 0;
         loop {
             match meeting.state.load(Acquire) {
@@ -133,7 +127,9 @@ impl Worker {
                 READY if meeting.change(READY, TAKEN) => {
                     // SAFETY: the work was put there before it was READY, and stays until its end is told below; what
                     // the pointer leads to is borrowed by the caller meanwhile, for the worker alone.
-                    let end = unsafe { (*meeting.work.get()).map(|work| catch_unwind(AssertUnwindSafe(|| (*work)()))) };
+                    let work = meeting.work.with(|place| unsafe { *place });
+                    // SAFETY: as above.
+                    let end = work.map(|work| catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() })));
                     let is_done = matches!(end, Some(Ok(())));
                     if let Some(Err(panic)) = end {
                         *meeting.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
@@ -141,7 +137,7 @@ impl Worker {
                     meeting.state.store(if is_done { DONE } else { FAILED }, Release);
                     looks = 0;
                 }
-                ASLEEP => thread::park(),
+                ASLEEP => park(),
                 IDLE if looks >= LOOKS => {
                     meeting.change(IDLE, ASLEEP);
                     looks = 0;
@@ -169,7 +165,7 @@ impl Meeting {
     }
 
     fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
+        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.unpark();
         }
     }
@@ -197,7 +193,7 @@ impl Pending<'_> {
                 }
                 IDLE | ASLEEP => return IDLE,
                 _ if looks < PATIENCE => spin_loop(),
-                _ => thread::yield_now(),
+                _ => yield_now(),
             }
             looks += 1;
         }

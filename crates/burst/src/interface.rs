@@ -16,6 +16,12 @@ impl LinkType {
     pub const RAW: LinkType = LinkType(101);
 }
 
+impl Default for LinkType {
+    fn default() -> Self {
+        LinkType::ETHERNET
+    }
+}
+
 impl fmt::Display for LinkType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

@@ -15,6 +15,7 @@
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
 //! - [`ledger`]: what every stage has counted, and the identity that must hold;
+//! - [`died`]: what remains of a thread in which this program has a bug;
 //! - [`text`]: which characters of a text are not what they seem.
 //!
 //! # Time
@@ -90,6 +91,7 @@ mod copy;
 pub mod counters;
 mod cpu;
 pub mod desc;
+pub mod died;
 pub mod helper;
 pub mod interface;
 pub mod ledger;
@@ -99,6 +101,7 @@ pub mod pool;
 pub mod sink;
 pub mod slot;
 pub mod text;
+mod threads;
 pub mod time;
 
 pub use block::{Block, Committed, RECORD_HEADER};

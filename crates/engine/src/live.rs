@@ -34,7 +34,9 @@ pub(crate) fn run(
                 control.stop();
             }
         }
-        let result = sender.join().unwrap_or_else(|panic| Err(Died::of("linerate-live", &*panic).at("generate")));
+        let result = sender
+            .join()
+            .unwrap_or_else(|panic| Err(PortError::broken("generate", Died::of("linerate-live", &*panic).to_string())));
         show(control.progress().sent);
         result
     })

@@ -288,7 +288,7 @@ fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> Str
                 |work, span| work.put_off += span.as_nanos() as u64,
             )
         };
-        let result = survive(sending).unwrap_or_else(|died| Err(died.at("generate")));
+        let result = survive(sending).unwrap_or_else(|died| Err(PortError::broken("generate", died.to_string())));
         if result.is_err() {
             // The others would go on alone.
             run.stop.request();

@@ -4,15 +4,15 @@ use crate::stream::{Change, Map, Pick, Selector, Stream};
 use crate::trailer::{Key, LEN};
 use linerate_wire::cover::{self, Coverage};
 use linerate_wire::named::{Field, Format, Kind};
-use linerate_wire::{Layers, Link, Protocol, dissect, mpls};
+use linerate_wire::{Layers, Protocol, dissect, mpls};
 use std::fmt::Write;
 
 /// Frame `n` of a stream, sent at `time`, a layer a line: `name field=value ...`; a field that changes is followed by
 /// its values in braces. A checksum that is not right says so.
-pub fn describe(link: Link, stream: &Stream, n: u64, time: u64, key: &Key) -> String {
+pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
     let (frame, variant) = (stream.frame(n, time, key), stream.variant(n));
     let (mut layers, mut text) = (Layers::new(), String::new());
-    dissect(link, &frame, &mut layers);
+    dissect(stream.link, &frame, &mut layers);
     let placed = cover::placed(&frame, &layers);
     let checksums = cover::checksums(&frame, &placed);
     let mut shown =

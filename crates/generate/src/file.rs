@@ -166,6 +166,7 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
     Ok(Stream {
         name: table.text("name").map_or_else(|| format!("stream {}", index + 1), |name| name.value.to_owned()),
         id: 0,
+        link: frames.link,
         variants: frames.variants,
         size: frames.size,
         selectors: frames.selectors,

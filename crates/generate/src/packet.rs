@@ -44,7 +44,7 @@ pub use stack::Files;
 /// What there is to know beside the text.
 #[derive(Clone)]
 pub struct Setup<'a> {
-    /// What frames begin with.
+    /// What frames begin with, where the first header leaves that open.
     pub link: Link,
     /// How long they are.
     pub sizes: Sizes,
@@ -59,6 +59,8 @@ pub struct Setup<'a> {
 /// The frames of a stream.
 #[derive(Clone, Debug)]
 pub struct Frames {
+    /// What they begin with: what the setup says, but for headers that no such frame begins with.
+    pub link: Link,
     /// The lengths they have.
     pub variants: Vec<Variant>,
     /// Which of them frame n has.
@@ -101,7 +103,7 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     for size in sizes {
         variants.push(maker.variant(maker.build(&bare, size)?)?);
     }
-    Ok(Frames { variants, size, selectors: maker.places.selectors })
+    Ok(Frames { link: stack.link(setup.link), variants, size, selectors: maker.places.selectors })
 }
 
 /// Memory that the frames of a stream may take, each length once.

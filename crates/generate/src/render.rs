@@ -26,8 +26,8 @@ use linerate_burst::{Burst, Desc, Misplaced, Nanos};
 /// # use linerate_generate::{Part, Traffic, stream::*, trailer::Key, Rate};
 /// # use linerate_burst::Nanos;
 /// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
-/// # let stream = Stream { name: "one".into(), id: 0, variants, size: Selector::ONE, selectors: vec![], rate: Rate::Frames(1e6),
-/// #     shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
+/// # let stream = Stream { name: "one".into(), id: 0, link: linerate_wire::Link::Ethernet, variants, size: Selector::ONE,
+/// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
 /// let mut traffic = Traffic::new(&set, Part::WHOLE)?;
 /// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000)).unwrap();
@@ -196,6 +196,7 @@ mod tests {
         let stream = Stream {
             name: "one".into(),
             id: 0,
+            link: linerate_wire::Link::Ethernet,
             variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
             size: Selector::ONE,
             selectors: Vec::new(),

@@ -126,7 +126,7 @@ impl Writing<'_> {
             Protocol::Icmpv6 if frame.get(at).is_some_and(|kind| NEIGHBOUR.contains(kind)) => {
                 self.ip(frame, at + TARGET, 16, End::Either);
             }
-            Protocol::Tcp | Protocol::Udp | Protocol::UdpLite | Protocol::Sctp => {
+            protocol if protocol.has_ports() => {
                 self.port(frame, at, End::Source);
                 self.port(frame, at + 2, End::Destination);
             }

@@ -215,7 +215,7 @@ fn ends(frame: &[u8], layers: &Layers) -> Option<Ends> {
     let transport = layers.transport().filter(|_| !is_fragment);
     let Some(transport) = transport.filter(|layer| layer.protocol.role() == Role::Transport) else { return Some(ends) };
     let message = frame.get(transport.offset as usize..)?;
-    if matches!(transport.protocol, Protocol::Tcp | Protocol::Udp | Protocol::UdpLite | Protocol::Sctp) {
+    if transport.protocol.has_ports() {
         let &[a, b, c, d] = message.first_chunk()?;
         (ends.source.1, ends.destination.1) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         ends.protocol = transport.protocol as u8;

@@ -16,6 +16,7 @@ pub(crate) use select::{GAMMA, draw, mix, scale};
 
 use crate::Rate;
 use crate::trailer::Key;
+use linerate_wire::Link;
 
 /// The streams of one port.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub struct Stream {
     pub name: String,
     /// Its number in trailers, below 2^24; no other stream of the set has it.
     pub id: u32,
+    /// What its frames begin with, the same for all streams of a set.
+    pub link: Link,
     /// The lengths its frames have; not empty.
     pub variants: Vec<Variant>,
     /// Which variant frame n has; its count is that of the variants.

@@ -95,7 +95,7 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));
 }
 
-/// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test -p linerate-generate --test file`
+/// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test --workspace --test file`
 /// writes it.
 #[test]
 fn the_schema_is_true() {
@@ -104,7 +104,7 @@ fn the_schema_is_true() {
         std::fs::write(&path, schema()).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(published, schema(), "run UPDATE_DOCS=1 cargo test -p linerate-generate --test file");
+    assert_eq!(published, schema(), "run UPDATE_DOCS=1 cargo test --workspace --test file");
     let schema: Value = serde_json::from_str(&published).unwrap();
     let stream = &schema["properties"]["stream"]["items"];
     let burst = &stream["properties"]["burst"]["allOf"][0];

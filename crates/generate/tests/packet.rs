@@ -16,6 +16,7 @@ fn stream(frames: Frames) -> Stream {
     Stream {
         name: "test".to_owned(),
         id: 7,
+        link: frames.link,
         variants: frames.variants,
         size: frames.size,
         selectors: frames.selectors,
@@ -202,7 +203,9 @@ fn wrong_packets_say_where_and_what_is_right() {
         ("ip/udp(dprt=5)", &exact(), "dprt", "did you mean dport?"),
         ("ip(ttl=256)", &exact(), "256", "at most 255"),
         ("ip(src=10.0.0)", &exact(), "10.0.0", "an IPv4 address such as"),
-        ("udp/tcp", &exact(), "udp", "cannot carry"),
+        ("udp/tcp", &exact(), "udp", "udp: cannot carry tcp"),
+        ("llc/snap/ip", &exact(), "llc", "llc: cannot carry snap: snap is such a header itself, leave llc out"),
+        ("mpls/ach/pw", &exact(), "ach", "leave ach out"),
         ("ip6/udp", &small, "ip6/udp", "64 bytes are too small: this packet needs 82"),
         ("ip/udp(dport)", &exact(), "dport", "dport=VALUE"),
         ("ip(dscp=1..9, tos=1..9)", &exact(), "tos", "overlaps"),
@@ -225,7 +228,7 @@ fn frames_are_described_for_people() {
     let text =
         "vlan(id=1..9)/ip(src=10.0.0.1..10.0.0.9/2 random, checksum=1)/udp(dport=[53, 80])/payload(\"hi\", +0:8=1..3)";
     let stream = stream(frames(text, &Setup { mark: Mark::Trailer, ..Setup::default() }).unwrap());
-    let said = describe(Link::Ethernet, &stream, 1, 5, &Key::default());
+    let said = describe(&stream, 1, 5, &Key::default());
     let expected = "\
 frame 1 of test: 64 bytes, 68 with FCS
   eth        dst=02:00:00:00:00:02 src=02:00:00:00:00:01 type=0x8100
@@ -243,6 +246,22 @@ frame 1 of test: 64 bytes, 68 with FCS
         format!("{}XXXX{}", &text[..sum], &text[sum + 4..])
     };
     assert_eq!(mask(&said), expected);
+}
+
+/// Dissected again, its PPP header has no byte.
+#[test]
+fn headers_without_a_byte_are_described() {
+    for text in ["eth(dst=22:00:00:00:00:02)/vlan(prio=3, id=4095)/ppp(proto=0x79fd)", "ppp(proto=0x79fd)/payload"] {
+        for mark in [Mark::None, Mark::Trailer, Mark::Count] {
+            for least in [0, 64, 300] {
+                let setup = Setup { mark, sizes: Sizes::Natural(least), ..Setup::default() };
+                let stream = stream(frames(text, &setup).unwrap());
+                let frame = stream.frame(0, 5, &Key::default());
+                assert!(describe(&stream, 0, 5, &Key::default()).contains("ppp "));
+                assert_eq!(one(&express(Link::Ethernet, &frame)), frame);
+            }
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod sets;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
 use linerate_generate::{Part, Rate, Traffic};
+use linerate_wire::Link;
 use proptest::prelude::*;
 use sets::Dice;
 
@@ -25,6 +26,7 @@ fn good() -> StreamSet {
     let stream = Stream {
         name: "one".into(),
         id: 1,
+        link: Link::Ethernet,
         variants: vec![variant],
         size: Selector::ONE,
         selectors: vec![Selector { count: 5, pick: Pick::InTurn { every: 1 } }],
@@ -105,6 +107,14 @@ fn streams_at_top_speed_do_not_keep_others_waiting() {
     assert_eq!(set.check(), Ok(()));
     set.order = Order::Interleaved;
     assert!(set.check().unwrap_err().to_string().contains("either all a rate or none"));
+}
+
+#[test]
+fn streams_of_one_port_have_one_link_type() {
+    let mut set = good();
+    set.streams.push(Stream { id: 2, name: "two".into(), link: Link::Sll, ..set.streams[0].clone() });
+    let said = set.check().unwrap_err().to_string();
+    assert!(said.contains("\"two\": it has another link type than stream \"one\""), "{said}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn stream(id: u32, rate: Rate, count: Option<u64>) -> Stream {
     Stream {
         name: format!("number {id}"),
         id,
+        link: linerate_wire::Link::Ethernet,
         variants: vec![Variant { frame: vec![0; 60], ..Variant::default() }],
         size: Selector::ONE,
         selectors: Vec::new(),

@@ -33,7 +33,8 @@ pub enum Target {
     Interface(Judge),
     /// A way in and out that is no interface of this machine: what is sent there does not come in again.
     Device,
-    /// The path of a file, which may hold any character. It is opened with the rights of whoever the program becomes.
+    /// The path of a file, which may hold any character. It is opened with the rights of whoever the program becomes, and
+    /// takes frames of the link type that it was opened for.
     File,
     /// Memory of this process: what is sent to it is received from it.
     Memory,

@@ -30,6 +30,9 @@ pub struct Head<'a> {
 
 /// One receive path of a port, owned by one thread.
 pub trait RxQueue: Send {
+    /// Takes frames in from now on, where the port was opened to be held ([`RxOptions::held`]).
+    fn start(&mut self) {}
+
     /// The frames ready at `now`: those shown before and not consumed, and perhaps more behind them.
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError>;
 
@@ -200,6 +203,14 @@ pub enum PortError {
         /// Which port.
         port: String,
         /// What failed and what to do about it.
+        reason: String,
+    },
+    /// Whoever read what is sent there has gone, as one does who has enough.
+    #[error("{port}: {reason}")]
+    Unread {
+        /// Which port.
+        port: String,
+        /// What was written before that.
         reason: String,
     },
     /// What was asked for is nothing that a port can be: nothing was opened.

@@ -1,5 +1,7 @@
 //! What ports may be asked for, whatever their backend.
 
+use linerate_burst::LinkType;
+
 /// What every receiving port may be asked for.
 #[derive(Clone, Default)]
 pub struct RxOptions {
@@ -14,6 +16,9 @@ pub struct RxOptions {
     pub lanes: usize,
     /// Choose buffers so that nothing is lost, whatever memory that takes.
     pub lossless: bool,
+    /// Take nothing in until [`RxQueue::start`](crate::RxQueue::start), where that is to be had: so that several ports begin
+    /// together ([`Registry::open_all`](crate::Registry::open_all)).
+    pub held: bool,
     /// Take frames away from the host even on an interface that it uses itself.
     pub take: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
@@ -30,4 +35,7 @@ pub struct TxOptions {
     pub stamped: bool,
     /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
     pub owner: Option<(u32, u32)>,
+    /// What its frames begin with. Other than Ethernet only files take ([`Target::File`](crate::Target::File)): opening any
+    /// other port fails.
+    pub link: LinkType,
 }

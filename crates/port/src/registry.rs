@@ -3,6 +3,7 @@
 use crate::backend::{Backend, Found, Target};
 use crate::spec::{is_scheme, parse_offset};
 use crate::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_burst::LinkType;
 use std::borrow::Cow;
 
 /// Backends, by their schemes.
@@ -72,10 +73,24 @@ impl Registry {
         Ok(port)
     }
 
+    /// Opens several ports to receive from. They begin together: opening one may take a second, in which nobody reads those
+    /// that are open, and their rings would run over.
+    pub fn open_all(&self, specs: &[Spec], options: &RxOptions) -> Result<Vec<RxPort>, PortError> {
+        let options = RxOptions { held: true, ..options.clone() };
+        let mut ports = specs.iter().map(|spec| self.open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
+        ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
+        Ok(ports)
+    }
+
     /// Opens a port to send to.
     pub fn open_tx(&self, spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
         let (backend, spec) = self.find(spec)?;
         allow(&spec, backend, backend.tx_options)?;
+        if options.link != LinkType::ETHERNET && !matches!(backend.target, Target::File) {
+            let reason =
+                format!("it takes ethernet frames, and these are of {}; write those to pcap:FILE", options.link);
+            return Err(PortError::wrong(spec.to_string(), reason));
+        }
         (backend.open_tx)(&spec, options, self)
     }
 
@@ -149,6 +164,10 @@ fn allow(spec: &Spec, backend: &Backend, known: &[&str]) -> Result<(), PortError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Feed, Head, RxQueue};
+    use linerate_burst::{Burst, Horizon, Ledger, Nanos};
+    use std::cell::RefCell;
+    use std::os::fd::BorrowedFd;
 
     /// A backend that only says what it was asked for.
     const fn row(scheme: &'static str, target: Target) -> Backend {
@@ -216,6 +235,60 @@ mod tests {
         assert!(leaves("wrapper:device:x") && !leaves("wrapper:device:kept") && leaves("nothing:kept"));
         let sending = REGISTRY.for_sending(&spec("wrapper:eth0?ring=1&netns=a&offset=1us&drop=1%")).unwrap();
         assert_eq!(sending.to_string(), "wrapper:eth0?netns=a&drop=1%");
+    }
+
+    #[test]
+    fn files_alone_take_frames_of_other_links() {
+        let said = |text: &str, link| {
+            let options = TxOptions { link, ..TxOptions::default() };
+            REGISTRY.open_tx(&spec(text), &options).err().unwrap().to_string()
+        };
+        for text in ["eth0", "device:x", "file:x", "wrapper:file:x"] {
+            assert_eq!(said(text, LinkType::ETHERNET), format!("{}: sends", spec(text)));
+        }
+        assert_eq!(said("file:x", LinkType(113)), "file:x: sends");
+        for text in ["eth0", "device:x", "wrapper:file:x"] {
+            let reason = "it takes ethernet frames, and these are of link type 113; write those to pcap:FILE";
+            assert_eq!(said(text, LinkType(113)), format!("{}: {reason}", spec(text)));
+        }
+    }
+
+    #[test]
+    fn several_ports_begin_once_all_are_open() {
+        thread_local! { static LOG: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) } }
+        fn log(what: &'static str) {
+            LOG.with_borrow_mut(|log| log.push(what));
+        }
+        struct Held;
+        impl RxQueue for Held {
+            fn start(&mut self) {
+                log("start");
+            }
+            fn fill(&mut self, _: Nanos) -> Result<Head<'_>, PortError> {
+                Ok(Head { burst: Burst::EMPTY, horizon: Horizon::Ended, interfaces: &[] })
+            }
+            fn consume(&mut self, _: usize) {}
+            fn detach(&mut self) {}
+            fn wake(&self) -> Option<BorrowedFd<'_>> {
+                None
+            }
+            fn counters(&self, _: &mut Ledger) {}
+        }
+        let open_rx = |spec: &Spec, options: &RxOptions, _: &Registry| {
+            log(if options.held { "held" } else { "open" });
+            let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Held), Box::new(Held)];
+            if spec.target == "none" {
+                Err(PortError::broken("none", ""))
+            } else {
+                Ok(RxPort::new("", queues, Feed::Clock))
+            }
+        };
+        let registry = REGISTRY.with(Backend { open_rx, ..row("held", Target::Device) });
+        let open = |texts: [&str; 2]| registry.open_all(&texts.map(spec), &RxOptions::default()).is_ok();
+        assert!(open(["held:a", "held:b?offset=1us"]));
+        assert_eq!(LOG.take(), ["held", "held", "start", "start", "start", "start"]);
+        assert!(!open(["held:a", "held:none"]));
+        assert_eq!(LOG.take(), ["held", "held"], "nothing is taken in where not all can be opened");
     }
 
     #[test]

@@ -4,11 +4,10 @@
 //! counted there.
 
 use crate::export::{Demand, Ending, Exporter};
+use linerate_burst::died::survive;
 use linerate_burst::{Count, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Records};
-use std::any::Any;
 use std::io::{Error, ErrorKind, Result};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -82,10 +81,9 @@ impl Queue {
         let theirs = Arc::clone(&shared);
         let export = move || {
             let gone = Gone(&theirs);
-            let exporting = AssertUnwindSafe(|| gone.0.export(&mut *exporter, demand));
-            let result = match catch_unwind(exporting) {
+            let result = match survive(|| gone.0.export(&mut *exporter, demand)) {
                 Ok(result) => result.map_err(Failure::of),
-                Err(panic) => Err(Failure::died(&*panic)),
+                Err(died) => Err(Failure { error: Error::other(died), count: Count::ExportDied }),
             };
             if result.is_err() {
                 on_failure();
@@ -162,13 +160,6 @@ impl Failure {
     fn of(error: Error) -> Self {
         let is_unread = error.kind() == ErrorKind::BrokenPipe;
         Failure { error, count: if is_unread { Count::ExportUnread } else { Count::ExportFailed } }
-    }
-
-    fn died(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        let reason = text.unwrap_or("it gave no reason");
-        let error = Error::other(format!("thread linerate-records died: {reason}; this is a bug of this program"));
-        Failure { error, count: Count::ExportDied }
     }
 }
 

@@ -104,9 +104,14 @@ impl Attaching {
     }
 }
 
+/// A writer that means to let nobody in says so first.
+const HUNG_UP: &str =
+    "whoever shared it hung up without an answer: it has died, or is no block ring; look whether it runs";
+
 /// The writer's answer, and the descriptors that came along.
 fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), Error> {
     let protocol = |reason: &str| Error::Protocol { address: address.to_string(), reason: reason.to_owned() };
+    let unanswered = |reason| Error::Unanswered { address: address.to_string(), reason };
     let mut bytes = [0; WELCOME + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     for _ in 0..8 {
@@ -114,7 +119,11 @@ fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), 
         let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, RecvFlags::CMSG_CLOEXEC) {
             // It hung up without having read the hello; what it said is behind this error.
             Err(Errno::CONNRESET | Errno::INTR) => continue,
-            Err(Errno::AGAIN) => return Err(protocol("it does not answer")),
+            Err(Errno::AGAIN) => {
+                return Err(unanswered(
+                    "whoever shares it does not answer: it is stopped or overloaded, or no block ring",
+                ));
+            }
             Err(error) => return Err(Error::system(format!("attaching to {address}"), error)),
             Ok(message) => message,
         };
@@ -124,11 +133,11 @@ fn hear(address: &Address, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), 
         });
         let fds: Vec<OwnedFd> = fds.flatten().collect();
         if message.bytes == 0 {
-            return Err(protocol("it hung up"));
+            return Err(unanswered(HUNG_UP));
         }
         let whole = !message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
         let welcome = bytes.get(..message.bytes).filter(|_| whole).and_then(Welcome::decode);
         return welcome.map(|welcome| (welcome, fds)).ok_or_else(|| protocol("its answer is none of this protocol"));
     }
-    Err(protocol("it hung up"))
+    Err(unanswered(HUNG_UP))
 }

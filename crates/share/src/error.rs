@@ -41,6 +41,14 @@ pub enum Error {
         /// What it did.
         reason: String,
     },
+    /// The other side said nothing: whether it is a ring is not known.
+    #[error("{address}: {reason}")]
+    Unanswered {
+        /// The name.
+        address: String,
+        /// What it did instead, and what to do.
+        reason: &'static str,
+    },
     /// A system call failed.
     #[error("{doing}: {reason}")]
     System {

@@ -298,8 +298,8 @@ fn a_writer_that_is_none_is_an_error() {
     type Answer = fn(&mut RawWriter);
     let say = |writer: &RawWriter, bytes: &[u8]| raw::say(writer.socket.as_ref().unwrap(), bytes, &[]);
     let answers: [(&str, Answer); 9] = [
-        ("does not answer", |_| {}),
-        ("hung up", |writer| writer.socket = None),
+        (": whoever shares it does not answer", |_| {}),
+        (": whoever shared it hung up without an answer: it has died", |writer| writer.socket = None),
         ("none of this protocol", |writer| raw::say(writer.socket.as_ref().unwrap(), b"hello", &[])),
         ("0 descriptors", |writer| raw::say(writer.socket.as_ref().unwrap(), &writer.answer(), &[])),
         ("what answers is no block ring", |writer| {

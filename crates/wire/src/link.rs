@@ -45,6 +45,25 @@ impl Link {
         }
     }
 
+    /// Its number in that registry, of several the one that is written today.
+    pub fn linktype(self) -> u16 {
+        match self {
+            Link::Null => 0,
+            Link::Ethernet => 1,
+            Link::Ppp => 9,
+            Link::Pppoe => 51,
+            Link::RawIp => 101,
+            Link::Chdlc => 104,
+            Link::Sll => 113,
+            Link::Sll2 => 276,
+        }
+    }
+
+    /// The link whose frames begin with this header, where there is one.
+    pub fn beginning_with(protocol: Protocol) -> Option<Link> {
+        Link::ALL.into_iter().find(|link| link.first(&[]) == Next::Protocol(protocol))
+    }
+
     /// What `frame` begins with.
     pub(crate) fn first(self, frame: &[u8]) -> Next {
         match self {
@@ -84,6 +103,13 @@ mod tests {
             }
         }
         assert_eq!([2, 105, 127].map(Link::from_linktype), [None; 3]);
+        assert_eq!(Link::ALL.map(|link| Link::from_linktype(link.linktype())), Link::ALL.map(Some));
+    }
+
+    #[test]
+    fn a_header_that_frames_begin_with_names_their_link() {
+        assert_eq!(Link::beginning_with(Protocol::Sll), Some(Link::Sll));
+        assert_eq!(Link::beginning_with(Protocol::Vlan), None);
     }
 
     #[test]

@@ -228,6 +228,7 @@ fn behind(header: &[u8], from: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::registry::ROWS;
+    use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     #[test]
@@ -261,6 +262,27 @@ mod tests {
                     }
                 }
                 header = before;
+            }
+        }
+    }
+
+    proptest! {
+        /// Cut anywhere, or with nothing left of them.
+        #[test]
+        fn fields_lie_within_headers_of_any_length(header in prop::collection::vec(any::<u8>(), 0..80), value: u128) {
+            for kind in Kind::all() {
+                (kind.fits)(&header);
+                for field in kind.fields {
+                    let (start, mut changed) = (field.start(&header), header.clone());
+                    prop_assert!(start.is_none_or(|start| start + field.bits as usize <= header.len() * 8));
+                    prop_assert_eq!(field.get(&header).is_some(), start.is_some());
+                    prop_assert_eq!(field.set(&mut changed, value), start.is_some());
+                }
+                for part in kind.parts {
+                    if let Form::Bytes(find) = part.form {
+                        prop_assert!(find(&header).is_none_or(|found| found.len() <= header.len()));
+                    }
+                }
             }
         }
     }

@@ -151,6 +151,12 @@ impl Protocol {
         self.row().role
     }
 
+    /// Whether its header begins with the ports of source and destination, 16 bits each.
+    #[inline]
+    pub fn has_ports(self) -> bool {
+        self.row().has_ports
+    }
+
     #[inline]
     pub(crate) fn row(self) -> &'static Row {
         &REGISTRY[self as usize]
@@ -210,6 +216,7 @@ pub(crate) struct Row {
     pub protocol: Protocol,
     name: &'static str,
     role: Role,
+    has_ports: bool,
     /// The numbers that announce it.
     pub numbers: &'static [Number],
     /// Reads one header of it.
@@ -223,7 +230,14 @@ const fn row(
     numbers: &'static [Number],
     step: fn(&[u8]) -> Result<Step, Malformed>,
 ) -> Row {
-    Row { protocol, name, role, numbers, step }
+    Row { protocol, name, role, has_ports: false, numbers, step }
+}
+
+impl Row {
+    /// It begins with the ports of source and destination, 16 bits each.
+    const fn with_ports(self) -> Row {
+        Row { has_ports: true, ..self }
+    }
 }
 
 use Number::{AddressFamily, EtherType, IpProtocol, IpVersion, PppProtocol, Sap, UdpPort};
@@ -286,10 +300,10 @@ pub(crate) const ROWS: [Row; 36] = [
     row(P::Shim6, "shim6", Extension, &[IpProtocol(SHIM6)], shim6::step),
     row(P::Ah, "ah", Extension, &[IpProtocol(AH)], ah::step),
     row(P::Esp, "esp", Transport, &[IpProtocol(ESP)], esp::step),
-    row(P::Tcp, "tcp", Transport, &[IpProtocol(TCP)], tcp::step),
-    row(P::Udp, "udp", Transport, &[IpProtocol(UDP)], udp::step),
-    row(P::UdpLite, "udp_lite", Transport, &[IpProtocol(UDP_LITE)], udp_lite::step),
-    row(P::Sctp, "sctp", Transport, &[IpProtocol(SCTP)], sctp::step),
+    row(P::Tcp, "tcp", Transport, &[IpProtocol(TCP)], tcp::step).with_ports(),
+    row(P::Udp, "udp", Transport, &[IpProtocol(UDP)], udp::step).with_ports(),
+    row(P::UdpLite, "udp_lite", Transport, &[IpProtocol(UDP_LITE)], udp_lite::step).with_ports(),
+    row(P::Sctp, "sctp", Transport, &[IpProtocol(SCTP)], sctp::step).with_ports(),
     row(P::Icmp, "icmp", Transport, &[IpProtocol(ICMP)], icmp::step),
     row(P::Icmpv6, "icmpv6", Transport, &[IpProtocol(ICMPV6)], icmpv6::step),
     row(P::Igmp, "igmp", Transport, &[IpProtocol(IGMP)], igmp::step),

@@ -84,6 +84,10 @@ impl FaultyRx {
 }
 
 impl RxQueue for FaultyRx {
+    fn start(&mut self) {
+        self.inner.start();
+    }
+
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
         if self.failure.is_none() && !self.line.is_full() {
             self.pull(now)?;

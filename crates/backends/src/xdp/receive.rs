@@ -93,7 +93,7 @@ pub struct Parts {
 }
 
 impl XdpRx {
-    /// A lane; frames come once the attachment lets them.
+    /// A lane; frames come once it is started.
     pub fn new(parts: Parts) -> Self {
         XdpRx {
             base: Counted::of(&parts.attachment, parts.queue),
@@ -252,6 +252,10 @@ impl Counted {
 }
 
 impl RxQueue for XdpRx {
+    fn start(&mut self) {
+        self.attachment.set_open(self.queue, true);
+    }
+
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
         let drained = self.refill(now);
         // What was not asked for could still be older than what comes now.

@@ -75,6 +75,7 @@ fn stream(variants: Vec<Variant>, selectors: Vec<Selector>) -> Stream {
     Stream {
         name: "s".into(),
         id: 7,
+        link: linerate_wire::Link::Ethernet,
         variants,
         size,
         selectors,

@@ -145,6 +145,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 impl Args {
     fn check(&self) -> anyhow::Result<Asked> {
+        if let Some(number) = self.input.stray_number().filter(|_| self.beside.counts()) {
+            let hint = format!("to stop after {number} frames write -c {number} (--frames {number})");
+            return Err(usage(format!(
+                "{number} is no port and no filter: --count counts, and takes no number; {hint}"
+            )));
+        }
         let inputs = self.input.check()?;
         for path in self.write.iter().chain(self.beside.written()) {
             check_output(&inputs.specs, path)?;

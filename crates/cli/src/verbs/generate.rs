@@ -17,7 +17,7 @@ use crate::view::terminal::{shown, tell};
 use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
-use linerate_port::{Spec, Target};
+use linerate_port::{PortError, Spec, Target};
 use std::time::Duration;
 
 /// Options of `linerate generate`.
@@ -159,6 +159,11 @@ impl EndArgs {
         };
         Ok(Some(interval).filter(|interval| !self.quiet && !interval.is_zero()))
     }
+}
+
+/// Whether who read standard output has what was wanted.
+fn has_no_reader(spec: &Spec, failure: &PortError) -> bool {
+    matches!(failure, PortError::Unread { .. }) && REGISTRY.file(spec).as_deref() == Some("-")
 }
 
 fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {

@@ -3,7 +3,7 @@
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::terminal::fail;
-use linerate_backends::{REGISTRY, open_rx};
+use linerate_backends::REGISTRY;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -78,6 +78,15 @@ impl InputArgs {
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.frames, duration })
     }
+
+    /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
+    pub fn stray_number(&self) -> Option<&str> {
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        let names_port = self.ports.is_empty() && self.read.is_empty();
+        let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
+        let (_, word) = self.words.iter().enumerate().find(|word| !is_passed(word))?;
+        is_number(word).then_some(word)
+    }
 }
 
 impl Inputs {
@@ -111,10 +120,11 @@ impl ReceiveArgs {
             lag,
             lanes: 0,
             lossless: self.lossless,
+            held: false,
             take: self.take,
             filter: inputs.filter.clone(),
         };
-        let ports = inputs.specs.iter().map(|spec| open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
+        let ports = REGISTRY.open_all(&inputs.specs, &options)?;
         let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
         let notes = notes.collect();
         Ok((ports, notes))

@@ -125,9 +125,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
     // A thread each way: neither waits for the other's burst.
     let reports = thread::scope(|scope| {
-        let start = |(mut forward, from): (Forward, RxPort)| {
+        let start = |(mut forward, mut from): (Forward, RxPort)| {
             let stop = stop.clone();
             scope.spawn(move || {
+                from.queues.iter_mut().for_each(|queue| queue.start());
                 let run = Receive { ports: vec![from], waiting, duration, stop: stop.clone() }.run(&mut [&mut forward]);
                 // The other way ends too.
                 stop.request();
@@ -209,7 +210,7 @@ impl Args {
 impl Way {
     fn open_rx(&self) -> Result<RxPort, PortError> {
         // One lane keeps the order of frames, and gives each a number that the faults can go by.
-        let options = RxOptions { promiscuous: true, lanes: 1, ..RxOptions::default() };
+        let options = RxOptions { promiscuous: true, lanes: 1, held: true, ..RxOptions::default() };
         let mut port = open_rx(&self.from, &options)?;
         // Whose frames can be held, they can be sent on from where they lie; a line in between would copy them. What it does
         // without faults is to fill in checksums, and only ports whose frames cannot be held tell where these are missing.

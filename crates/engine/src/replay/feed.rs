@@ -166,7 +166,7 @@ pub(super) fn start(stock: Stock, prepare: Prepare, loops: u64) -> std::io::Resu
         if let Err(died) = survive(|| maker.run(stock, Passes::new(loops))) {
             done.store(true, Ordering::Relaxed);
             // Whoever sends may have ended before.
-            let _ = tell.send(Err(died.at("replay")));
+            let _ = tell.send(Err(PortError::broken("replay", died.to_string())));
         }
     };
     std::thread::Builder::new().name("linerate-ahead".into()).spawn(make)?;

@@ -69,7 +69,7 @@ impl Session {
         let failure = failed.or_else(|| {
             let put_off = |session: &mut Session, span| session.schedule.put_off(span);
             let run = || sender.run(&mut session, |sender, session| session.go_on(sender), put_off).err();
-            survive(run).unwrap_or_else(|died| Some(died.at("replay")))
+            survive(run).unwrap_or_else(|died| Some(PortError::broken("replay", died.to_string())))
         });
         session.report(sender, failure)
     }

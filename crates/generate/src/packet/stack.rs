@@ -117,12 +117,24 @@ impl<'a> Stack<'a> {
         self.headers.iter().map(make).collect()
     }
 
+    /// What the frame begins with, where nothing says otherwise `usual`.
+    pub fn link(&self, usual: Link) -> Link {
+        let first = self.headers.first().and_then(|first| Link::beginning_with(first.kind.protocol));
+        first.unwrap_or(usual)
+    }
+
     /// What is wrong with a frame, at the layer that it is about.
     pub fn unbuilt(&self, error: Unbuilt) -> Wrong {
         match error {
             Unbuilt::Header { index, problem, .. } => {
                 let layered = &self.headers[index];
-                Wrong::at(self.text, layered.name, format!("{}: {problem}", layered.kind.name()))
+                let written = self.headers[index + 1..].iter().find(|layered| !layered.name.is_empty());
+                let what = match (problem, written) {
+                    // What was put in between is nothing that anybody wrote.
+                    (Problem::CannotCarry(_), Some(next)) => cannot_carry(layered.kind, next.kind),
+                    _ => problem.to_string(),
+                };
+                Wrong::at(self.text, layered.name, format!("{}: {what}", layered.kind.name()))
             }
             other => Wrong::at(self.text, self.text, other.to_string()),
         }
@@ -243,6 +255,13 @@ fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
         _ => false,
     };
     (!begins && !first.kind.below.is_empty()).then_some(first.kind.below)
+}
+
+fn cannot_carry(outer: &Kind, inner: &Kind) -> String {
+    let is_form = outer.protocol == inner.protocol;
+    let (outer, inner) = (outer.name(), inner.name());
+    let advice = if is_form { format!(": {inner} is such a header itself, leave {outer} out") } else { String::new() };
+    format!("cannot carry {inner}{advice}")
 }
 
 fn can_carry(outer: &Layered<'_>, inner: &Layered<'_>) -> bool {

@@ -41,6 +41,10 @@ impl StreamSet {
         for (index, stream) in self.streams.iter().enumerate() {
             let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
             stream.check(self.streams.len()).map_err(wrong)?;
+            if stream.link != self.streams[0].link {
+                let first = &self.streams[0].name;
+                return Err(wrong(format!("it has another link type than stream {first:?}: a port takes one")));
+            }
             if let Some(other) = ids.insert(stream.id, index) {
                 let what = format!("it has the number {} of stream {:?}", stream.id, self.streams[other].name);
                 return Err(wrong(what));

@@ -68,6 +68,7 @@ fn stream(dice: &mut Dice, id: u32, streams: usize, top: bool) -> Stream {
     Stream {
         name: format!("number {id}"),
         id: id + 7,
+        link: linerate_wire::Link::Ethernet,
         size: size(dice, variants.len()),
         variants,
         selectors,

@@ -4,6 +4,7 @@ use super::directory::Directory;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// `NAME.part`, which becomes `NAME`.
@@ -50,9 +51,13 @@ impl Part {
     ///
     /// # Errors
     /// Say where the records are.
-    pub fn complete(self) -> io::Result<()> {
+    pub fn complete(&self) -> io::Result<()> {
         let (part, path) = (self.folder.path.join(&self.part), self.path());
         let told = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
+        if self.is_removed() {
+            let text = format!("{} was removed while it was written, and what was in it is gone", part.display());
+            return Err(io::Error::new(ErrorKind::NotFound, text));
+        }
         self.file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
         self.folder.rename(&self.part, &self.name).map_err(|error| {
             let advice = match error.kind() {
@@ -67,6 +72,11 @@ impl Part {
         })?;
         let known = self.folder.sync();
         known.map_err(told(format!("{} is complete, but its name may not be on the disk", path.display())))
+    }
+
+    /// Whether it has no name any more: what is in it goes with this.
+    pub fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|data| data.nlink() == 0)
     }
 
     /// Takes it away, as nobody could read it.
@@ -101,9 +111,14 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 
         let part = make().unwrap();
-        std::fs::remove_file(folder.join(&part.part)).unwrap();
+        let (here, there) = (folder.join(&part.part), folder.join("there"));
+        std::fs::rename(&here, &there).unwrap();
         let error = part.complete().unwrap_err().to_string();
-        assert!(error.contains("flows.jsonl.part was moved or removed"), "{error}");
+        assert!(error.contains("flows.jsonl.part was moved or removed") && !part.is_removed(), "{error}");
+        std::fs::remove_file(there).unwrap();
+        std::fs::write(&here, "of somebody").unwrap();
+        let error = part.complete().unwrap_err().to_string();
+        assert!(error.contains("flows.jsonl.part was removed while") && here.exists(), "{error}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -75,10 +75,17 @@ impl Stream {
     fn complete(&mut self) -> Result<()> {
         self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
         if let Some(part) = self.part.take() {
-            part.complete()?;
+            part.complete().inspect_err(|_| self.forget(&part))?;
             self.files = 1;
         }
         Ok(())
+    }
+
+    /// Counts what went with a file that somebody removed.
+    fn forget(&mut self, part: &Part) {
+        if part.is_removed() {
+            self.written = 0;
+        }
     }
 }
 
@@ -121,6 +128,9 @@ impl Exporter for Stream {
         if let Some(part) = self.part.take_if(|_| ending == Ending::Abandoned || !self.format.lines) {
             part.discard();
             self.written = 0;
+        }
+        if let Some(part) = self.part.take() {
+            self.forget(&part);
         }
         result.map_err(|error| at(Path::new(&self.name), "cannot be completed", error))
     }

@@ -143,7 +143,7 @@ pub(super) const KINDS: &[Kind] = &[
             found("framed", |header| (header.len() > 2).then_some(0), 0, 16, Hex),
             found("proto", |header| header.len().checked_sub(2).filter(|at| at % 2 == 0), 0, 16, Hex),
             found("proto", |header| header.len().checked_sub(1), 0, 8, Hex),
-            also(found("compressed", |header| (header.len() % 2 == 1).then_some(header.len() - 1), 0, 8, Hex)),
+            also(found("compressed", |header| header.len().checked_sub(1).filter(|at| at % 2 == 0), 0, 8, Hex)),
         ],
         fits: always,
         make: |given| {

@@ -39,7 +39,7 @@ pub(super) const KINDS: &[Kind] = &[
             field("len", 32, 16, Number),
             field("call", 48, 16, Number),
             found("seq", |header| flag(header, 0, 0x10).map(|()| 8), 0, 32, Number),
-            found("ack", |header| flag(header, 1, 0x80).map(|()| header.len() - 4), 0, 32, Number),
+            found("ack", |header| flag(header, 1, 0x80).and_then(|()| header.len().checked_sub(4)), 0, 32, Number),
         ],
         fits: always,
         make: |given| {

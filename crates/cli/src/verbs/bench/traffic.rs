@@ -22,6 +22,7 @@ pub fn streams(packet: &str, size: usize, frames: u64, mark: Mark) -> anyhow::Re
     let stream = Stream {
         name: "bench".into(),
         id: 0,
+        link: made.link,
         variants: made.variants,
         size: made.size,
         selectors: made.selectors,

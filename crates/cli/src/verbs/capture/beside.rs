@@ -47,6 +47,11 @@ impl BesideArgs {
         &self.flows
     }
 
+    /// Whether frames are counted too.
+    pub fn counts(&self) -> bool {
+        self.count
+    }
+
     /// Whether that is on standard output.
     pub fn is_on_output(&self) -> bool {
         self.flows.iter().any(|target| target == "-")

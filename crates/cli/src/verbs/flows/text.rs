@@ -75,7 +75,7 @@ fn talkers(top: &[Flow]) -> String {
             grouped(orig.frame_bytes),
             grouped(resp.packets),
             grouped(resp.frame_bytes),
-            format!("{:.3}", (flow.last().0 - flow.first().0) as f64 / 1e9),
+            format!("{:.3}", flow.last().since(flow.first()).as_secs_f64()),
         ]);
     }
     format!("{rows}\n")

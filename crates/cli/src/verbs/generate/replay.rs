@@ -1,7 +1,7 @@
 //! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
 
 use super::report::{self, WRITTEN_AT_ONCE, micros};
-use super::{Args, guard};
+use super::{Args, guard, has_no_reader};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     stop_on_signals(&stop)?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.end.quiet || args.end.json);
-    let report = Replay {
+    let mut report = Replay {
         open: Box::new(move || recording.port()),
         memory: recorded.memory(path),
         loops: recorded.loops,
@@ -110,6 +110,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     }
     .run();
     drop(live);
+    report.failure.take_if(|failure| specs.iter().any(|spec| has_no_reader(spec, failure)));
     conclude(args, &specs, pacing, &report)
 }
 

@@ -2,13 +2,14 @@
 
 use super::hosts::{self, Hosts};
 use super::what::Around;
-use super::{Args, answer, guard, report, screen};
+use super::{Args, answer, guard, has_no_reader, report, screen};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
 use crate::view::live::Live;
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
+use linerate_burst::LinkType;
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
@@ -47,7 +48,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let answering = answer(args, spec, &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
-    let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner() };
+    let link = LinkType(set.streams[0].link.linktype());
+    let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };
     let open = || -> anyhow::Result<Streams> {
         let port = REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error))?;
         if port.queues.len() < args.threads && !args.end.quiet {
@@ -81,7 +83,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
         None => Live::none(),
     };
     let live_made = streams.is_live();
-    let sent = streams.run(&run);
+    let mut sent = streams.run(&run);
+    sent.failure.take_if(|failure| has_no_reader(spec, failure));
     let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE));
     drop(live);
     let answers = answer::finish(answering);
@@ -93,6 +96,9 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
 fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Option<Answering>> {
     if !args.answer.is_wanted() {
         return Ok(None);
+    }
+    if set.streams[0].link != Link::Ethernet {
+        return Err(usage("--answer and its like are for frames that begin with an ethernet header"));
     }
     let hosts = Hosts::of(set);
     if hosts.is_part {
@@ -152,7 +158,7 @@ fn dry_run(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
         timeline.take(u64::MAX, 1, &mut slots);
         let Some(slot) = slots.first().map(|run| run.first) else { break };
         let stream = &set.streams[slot.stream as usize];
-        let frame = describe(Link::Ethernet, stream, slot.number, slot.due, &set.key);
+        let frame = describe(stream, slot.number, slot.due, &set.key);
         if !show(format_args!("{:.6} ms\n{frame}", slot.due as f64 / 1e6)) {
             break;
         }

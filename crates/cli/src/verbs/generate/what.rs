@@ -4,7 +4,7 @@ use super::guard;
 use super::replay::span;
 use crate::exit::usage;
 use linerate_backends::pcap::Recording;
-use linerate_burst::{Horizon, Nanos};
+use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
@@ -150,6 +150,7 @@ impl StreamArgs {
         Ok(Stream {
             name: format!("packet{}", id + 1),
             id,
+            link: frames.link,
             variants: frames.variants,
             size: frames.size,
             selectors: frames.selectors,
@@ -205,6 +206,12 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
     let mut passed = 0;
     loop {
         let head = queue.fill(Nanos::ZERO).map_err(text)?;
+        if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
+            return Err(format!(
+                "frames of {} in {path} cannot be taken from there, only those of ethernet",
+                other.link
+            ));
+        }
         let frames = head.burst.len() as u64;
         if number > passed && number - passed <= frames {
             return Ok(head.burst.frame((number - passed - 1) as usize).to_vec());

@@ -4,6 +4,7 @@ use linerate_generate::Rate;
 use linerate_generate::rate::FCS;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::{self, Key};
+use linerate_wire::Link;
 
 /// Where things lie in a UDP datagram over IPv4 and Ethernet without a VLAN tag.
 const IP: usize = 14;
@@ -48,6 +49,7 @@ pub(super) fn stream(id: u32, sizes: &[(usize, f64)], fields: &[Field]) -> Strea
     Stream {
         name: format!("stream {id}"),
         id,
+        link: Link::Ethernet,
         variants: sizes.iter().map(|(size, _)| datagram(id, size - FCS as usize, fields)).collect(),
         size,
         selectors: fields.iter().map(|(.., pick)| Selector { count: 1 << 16, pick: pick.clone() }).collect(),

@@ -1,28 +1,31 @@
 //! What remains of a run in which this program has a bug: a panic ends the run, not the account of it.
 
-use linerate_port::PortError;
 use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 /// A panic, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("thread {thread} died: {reason}; this is a bug of this program, and what was done before is told")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Died {
     thread: String,
     reason: String,
 }
 
+impl fmt::Display for Died {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Died { thread, reason } = self;
+        write!(f, "thread {thread} died: {reason}; this is a bug of this program, and what was done before is told")
+    }
+}
+
+impl std::error::Error for Died {}
+
 impl Died {
     /// Of a thread that was joined.
-    pub(crate) fn of(thread: &str, panic: &(dyn Any + Send)) -> Self {
+    pub fn of(thread: &str, panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         Died { thread: thread.to_owned(), reason: text.unwrap_or("it gave no reason").to_owned() }
-    }
-
-    /// The same as the failure of a port.
-    pub(crate) fn at(self, port: &str) -> PortError {
-        PortError::broken(port, self.to_string())
     }
 }
 
