@@ -4,7 +4,7 @@
 //! - [`inventory`]: what interfaces there are and what they can do;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
-//! - [`counting`]: a receiver that only counts.
+//! - [`counting`]: a receiver that only counts; [`redirecting`]: a wire that is a program of the kernel.
 //!
 //! # packet
 //!
@@ -28,9 +28,18 @@
 //! time by an assembler of 200 lines (`ebpf`): what a committed object would need relocations, BTF and a reproducible compiler for is here a
 //! constant in an instruction. It loads in milliseconds.
 //!
-//! - **All queues by default**, one socket, one memory and one lane each; `@0-3` names some, the others stay with the host. Sharing one
-//!   memory between queues buys nothing here: each lane is copied into the block anyway, and one owner a memory needs no locks. It would
-//!   pay for forwarding without a copy.
+//! - **The program writes frames itself** (`mode=ring`, the usual form): with their descs, back to back, into an array that this process has
+//!   mapped (`sys/area`): a segment a queue, all of them one memory, which is the port's region. No socket, no ring of the kernel's, no chunk
+//!   to give back; a burst is shown as it lies. A VLAN tag that the driver took out is written where it belongs, frames of several buffers
+//!   come whole. The process says how far it has read, in a line of its own; it asks for more every 20 us at most, because each look takes the
+//!   program's line away from it, which costs more than the frame. A reader that sleeps says so, and is woken once (`sys/bell`). Segments hold
+//!   32,768 frames and 16 MiB; with `ring=N` N frames of a chunk's length.
+//! - **AF_XDP** (`mode=af_xdp`, `native`, `generic`) where a driver copies nothing (its features say so), where `copy=` or `busy-poll=` ask for
+//!   it, and where no program runs in the driver, since in generic mode several processors may bring frames of one queue.
+//! - **Sending from where frames lie**: whoever sends on what an `xdp:` port has received names places in its area, and a program of
+//!   [`xdp_live`] copies them into live frames (`xdp/direct`). The interface has to take redirected frames, which for a veth depends on its other
+//!   end; its features are asked twice a second (generic netlink, `netdev`), and AF_XDP sends what cannot go that way, in order.
+//! - **All queues by default**, one lane each; `@0-3` names some, the others stay with the host. AF_XDP has a socket and a memory for each.
 //! - **Attached by a link.** The kernel removes the program with the process, however that ends (tested with SIGKILL). Another program is
 //!   never replaced: the error names it. All ports of this process on an interface share one program.
 //! - **Best form first, and said**: in the driver with the driver's word about VLAN tags it took out (`bpf_xdp_metadata_rx_vlan_tag`, found by
@@ -140,6 +149,7 @@ mod nic;
 pub mod null;
 pub mod packet;
 pub mod pcap;
+pub mod redirecting;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;

@@ -15,7 +15,7 @@
 //! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
 //! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
 
-mod emit;
+pub(crate) mod emit;
 pub(crate) mod interface;
 pub(crate) mod machine;
 mod memory;

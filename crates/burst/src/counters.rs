@@ -289,7 +289,7 @@ counters! {
 
     /// Frames that came from the receiving port.
     VerdictReceived = Verdict, Received, "received";
-    /// Frames that pass.
+    /// Frames that pass, changed or not.
     VerdictPassed = Verdict, Delivered, "delivered";
     /// Frames that the inspector dropped.
     VerdictDropped = Verdict, Refused, "dropped";

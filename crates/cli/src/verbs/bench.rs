@@ -14,6 +14,7 @@ mod pcap;
 mod render;
 mod replay;
 mod traffic;
+mod wire;
 
 use self::measure::Row;
 use crate::exit::{Exit, usage};
@@ -96,6 +97,8 @@ enum Bench {
     Generate,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
     Replay,
+    /// From one veth pair to another, beside the Linux bridge and a redirect in the kernel
+    Wire,
 }
 
 /// Measures one table.
@@ -147,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 12] = [
+    let tables: [(Bench, Measure); 13] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -160,6 +163,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Render, render::run),
         (Bench::Generate, generate::run),
         (Bench::Replay, replay::run),
+        (Bench::Wire, wire::run),
     ];
     for (bench, measure) in tables {
         if wants(bench) {
