@@ -70,6 +70,7 @@ pub mod delays;
 pub mod describe;
 pub mod file;
 pub mod packet;
+pub mod plan;
 pub mod rate;
 pub mod render;
 pub mod rewrite;
