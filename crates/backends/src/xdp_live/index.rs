@@ -152,7 +152,7 @@ fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Lab
 }
 
 /// One more in a word, and 0 at `end` (0: never); until then to `below`. Uses R0 and R1.
-fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
+pub fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
     let wraps = asm.label();
     asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
     asm.alu(Alu::Add, Reg::R0, 1);

@@ -54,11 +54,11 @@ impl Prepared {
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
         check_lengths(set, interface)?;
         let program = Program::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
-        let loaded = load(&program, devmap).map_err(|error| match error {
-            Load::TooLong(error) => unable(Unable::Make(error)),
-            Load::Failed(error) => broken(format!("cannot load the program of the streams: {error}")),
+        let (machine, state, memory) = load(&program, devmap).map_err(|error| match error.kind() {
+            // Longer than the kernel allows.
+            io::ErrorKind::ArgumentListTooLong => unable(Unable::Make(error.to_string())),
+            _ => broken(format!("cannot load the program of the streams: {error}")),
         })?;
-        let (machine, state, memory) = loaded;
         let streams = set.streams.len();
         let (length, one) = (program.length, program.is_one());
         let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one });
@@ -147,23 +147,13 @@ fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError
     Ok(())
 }
 
-enum Load {
-    /// The program is longer than the kernel allows.
-    TooLong(String),
-    Failed(io::Error),
-}
-
-fn load(program: &Program<'_>, devmap: &Map) -> Result<(Machine, State, Bytes), Load> {
-    let state = State::new(program.words).map_err(Load::Failed)?;
-    let mut memory = Bytes::new(program.memory.len().max(8)).map_err(Load::Failed)?;
+fn load(program: &Program<'_>, devmap: &Map) -> io::Result<(Machine, State, Bytes)> {
+    let (state, mut memory) = (State::new(program.words)?, Bytes::new(program.memory.len().max(8))?);
     memory.write(0, &program.memory);
     program.initial().iter().for_each(|(word, value)| state.set(*word, *value));
     let maps = Maps { words: state.raw(), devmap: devmap.raw(), memory: memory.raw() };
-    let instructions = program.instructions(maps).map_err(Load::TooLong)?;
-    match Machine::new(&instructions, &state) {
-        Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => Err(Load::TooLong(error.to_string())),
-        machine => Ok((machine.map_err(Load::Failed)?, state, memory)),
-    }
+    let instructions = program.instructions(maps).map_err(io::Error::other)?;
+    Ok((Machine::new(&instructions, &state)?, state, memory))
 }
 
 impl Control {

@@ -1,10 +1,10 @@
 //! From a set of streams to the instructions that send it.
 
 use super::emit::{self, Exits, MOST_MEMORY, Memory};
-use super::index::{Index, SLOTS};
+use super::index::{Index, SLOTS, count_up};
 use super::words::{LIMIT, MADE, OWN, STOP, at};
 use super::write::Writer;
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, When, helper};
+use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, Value, When, helper};
 use linerate_generate::plan::Plan;
 use linerate_generate::stream::{Next, StreamSet};
 use linerate_generate::timeline::{Kind, Pace, Turns};
@@ -27,10 +27,10 @@ const AFTER: usize = OWN + 6;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
 pub const NUMBERS: usize = BEFORE + MOST_STREAMS;
-/// ... frames left in this pass, jumps left, frames of this burst.
-const LEFT: usize = NUMBERS + MOST_STREAMS;
-const TIMES: usize = LEFT + MOST_STREAMS;
-const BURST: usize = TIMES + MOST_STREAMS;
+/// ... of this pass, jumps made, frames of this burst.
+const PASS: usize = NUMBERS + MOST_STREAMS;
+const JUMPS: usize = PASS + MOST_STREAMS;
+const BURST: usize = JUMPS + MOST_STREAMS;
 /// From here on words are taken as they are needed, as far as instructions can name them.
 const FREE: usize = BURST + MOST_STREAMS;
 const MOST_WORDS: usize = 4000;
@@ -87,14 +87,7 @@ impl<'a> Program<'a> {
 
     /// What words begin with: (word, value), where that is not 0.
     pub fn initial(&self) -> Vec<(usize, u64)> {
-        let mut found = vec![(LIMIT, self.turns.frames)];
-        let streams = self.set.streams.len();
-        for (index, stream) in self.set.streams.iter().enumerate() {
-            found.push((LEFT + index, stream.count.unwrap_or(u64::MAX)));
-            if let Next::Goto { times: Some(times), .. } = stream.next {
-                found.push((TIMES + index, times));
-            }
-        }
+        let (mut found, streams) = (vec![(LIMIT, self.turns.frames)], self.set.streams.len());
         // The first turn is that of stream 0.
         found.extend((0..streams).map(|index| (AFTER + index, ((index + 1) % streams) as u64)));
         found.extend((0..streams).map(|index| (BEFORE + index, ((index + streams - 1) % streams) as u64)));
@@ -226,58 +219,48 @@ impl<'a> Program<'a> {
             return;
         }
         asm.alu(Alu::Add, Reg::R8, 1);
-        asm.store(Size::B8, Reg::R7, at(NUMBERS + index), Reg::R8);
+        set(asm, NUMBERS + index, Reg::R8);
         match self.turns.kind {
             Kind::One => {}
             Kind::Round { same: true } => {
-                asm.store(Size::B8, Reg::R7, at(TURN), ((index + 1) % self.set.streams.len()) as i32);
+                set(asm, TURN, ((index + 1) % self.set.streams.len()) as i32);
             }
             Kind::Round { same: false } => {
                 asm.load(Size::B8, Reg::R0, Reg::R7, at(AFTER + index));
-                asm.store(Size::B8, Reg::R7, at(TURN), Reg::R0);
-                if self.set.streams[index].count.is_some() {
-                    leave(asm, index);
+                set(asm, TURN, Reg::R0);
+                if let Some(count) = self.set.streams[index].count {
+                    leave(asm, index, count);
                 }
             }
             Kind::Sequence => self.follow(asm, index),
         }
     }
 
-    /// Behind the last frame of a pass another stream follows, or nothing.
+    /// Behind the last frame of a pass another stream follows, or nothing. Uses R0 and R1.
     fn follow(&self, asm: &mut Assembler, index: usize) {
         let stream = &self.set.streams[index];
         let Some(count) = stream.count else { return };
-        let done = asm.label();
-        asm.load(Size::B8, Reg::R0, Reg::R7, at(LEFT + index));
-        asm.alu(Alu::Sub, Reg::R0, 1);
-        asm.store(Size::B8, Reg::R7, at(LEFT + index), Reg::R0);
-        asm.jump_if(When::Ne, Reg::R0, 0, done);
-        store_constant(asm, LEFT + index, count);
-        let turn = |asm: &mut Assembler, to: usize| asm.store(Size::B8, Reg::R7, at(TURN), to as i32);
+        let (goes, done) = (asm.label(), asm.label());
+        count_up(asm, PASS + index, count, done);
+        let behind = |asm: &mut Assembler| match index + 1 {
+            next if next < self.set.streams.len() && stream.next != Next::Stop => set(asm, TURN, next as i32),
+            _ => {
+                asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
+                asm.alu(Alu::Add, Reg::R0, 1);
+                set(asm, LIMIT, Reg::R0);
+            }
+        };
         match stream.next {
-            Next::Goto { stream: to, times: None } => {
-                turn(asm, to);
-                return asm.place(done);
+            Next::Goto { stream: to, times } => {
+                if let Some(times) = times {
+                    count_up(asm, JUMPS + index, times.wrapping_add(1), goes);
+                    behind(asm);
+                    asm.jump(done);
+                }
+                asm.place(goes);
+                set(asm, TURN, to as i32);
             }
-            Next::Goto { stream: to, times: Some(times) } => {
-                let behind = asm.label();
-                asm.load(Size::B8, Reg::R0, Reg::R7, at(TIMES + index));
-                asm.jump_if(When::Eq, Reg::R0, 0, behind);
-                asm.alu(Alu::Sub, Reg::R0, 1);
-                asm.store(Size::B8, Reg::R7, at(TIMES + index), Reg::R0);
-                turn(asm, to);
-                asm.jump(done);
-                asm.place(behind);
-                store_constant(asm, TIMES + index, times);
-            }
-            Next::Following | Next::Stop => {}
-        }
-        if stream.next != Next::Stop && index + 1 < self.set.streams.len() {
-            turn(asm, index + 1);
-        } else {
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
-            asm.alu(Alu::Add, Reg::R0, 1);
-            asm.store(Size::B8, Reg::R7, at(LIMIT), Reg::R0);
+            Next::Following | Next::Stop => behind(asm),
         }
         asm.place(done);
     }
@@ -289,8 +272,8 @@ impl<'a> Program<'a> {
             return;
         }
         if pace.is_top() {
-            asm.store(Size::B8, Reg::R7, at(DUE), Reg::R9);
-            return asm.store(Size::B8, Reg::R7, at(FRACTION), 0);
+            set(asm, DUE, Reg::R9);
+            return set(asm, FRACTION, 0);
         }
         if pace.by_round {
             let ends = asm.label();
@@ -302,12 +285,7 @@ impl<'a> Program<'a> {
         }
         if let Some((frames, gap)) = pace.burst {
             let within = asm.label();
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(BURST + index));
-            asm.alu(Alu::Add, Reg::R0, 1);
-            asm.store(Size::B8, Reg::R7, at(BURST + index), Reg::R0);
-            asm.mov64(Reg::R1, frames);
-            asm.jump_if(When::Lt, Reg::R0, Reg::R1, within);
-            asm.store(Size::B8, Reg::R7, at(BURST + index), 0);
+            count_up(asm, BURST + index, frames, within);
             emit::add_constant(asm, Reg::R2, gap, Reg::R1);
             asm.place(within);
         }
@@ -317,16 +295,16 @@ impl<'a> Program<'a> {
         let less = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
         asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
-        asm.store(Size::B8, Reg::R7, at(LATE_MAX), Reg::R9);
+        set(asm, LATE_MAX, Reg::R9);
         asm.place(less);
         asm.load(Size::B8, Reg::R1, Reg::R7, at(FRACTION));
         asm.alu(Alu::Add, Reg::R1, Reg::R3);
         asm.alu32(Alu::Mov, Reg::R3, Reg::R1);
-        asm.store(Size::B8, Reg::R7, at(FRACTION), Reg::R3);
+        set(asm, FRACTION, Reg::R3);
         asm.alu(Alu::Rsh, Reg::R1, 32);
         asm.alu(Alu::Add, Reg::R4, Reg::R1);
         asm.alu(Alu::Add, Reg::R4, Reg::R2);
-        asm.store(Size::B8, Reg::R7, at(DUE), Reg::R4);
+        set(asm, DUE, Reg::R4);
     }
 }
 
@@ -354,9 +332,9 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
 }
 
 /// A stream that has sent its frames takes no more turns. Uses R0, R1, R4 and R5.
-fn leave(asm: &mut Assembler, index: usize) {
+fn leave(asm: &mut Assembler, index: usize, count: u64) {
     let stays = asm.label();
-    asm.load(Size::B8, Reg::R1, Reg::R7, at(LEFT + index));
+    asm.mov64(Reg::R1, count);
     asm.jump_if(When::Lt, Reg::R8, Reg::R1, stays);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(BEFORE + index));
     for (of, word, value) in [(Reg::R1, AFTER, Reg::R0), (Reg::R0, BEFORE, Reg::R1)] {
@@ -370,7 +348,7 @@ fn leave(asm: &mut Assembler, index: usize) {
     asm.place(stays);
 }
 
-fn store_constant(asm: &mut Assembler, word: usize, value: u64) {
-    asm.mov64(Reg::R1, value);
-    asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
+/// Sets a word.
+fn set(asm: &mut Assembler, word: usize, value: impl Into<Value>) {
+    asm.store(Size::B8, Reg::R7, at(word), value);
 }
