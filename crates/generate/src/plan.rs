@@ -31,8 +31,9 @@ mod term;
 
 pub use term::{Term, Wide};
 
-use crate::stream::{Checksum, ChecksumKind, Fill, Next, Order, Selector, Stream, StreamSet, Variant};
+use crate::stream::{Checksum, ChecksumKind, Fill, Next, Order, Selector, Stream, StreamSet, Variant, put};
 use crate::trailer;
+use linerate_wire::Sum as Sum16;
 use std::ops::Range;
 
 /// Templates lie at multiples of this, in bytes.
@@ -131,8 +132,8 @@ pub struct Sum {
     pub offset: usize,
     /// How it is computed.
     pub kind: SumKind,
-    /// The sum over what does not change, not folded.
-    pub base: u64,
+    /// The sum over what does not change, in 16 bits.
+    pub base: u16,
     /// What covers it.
     pub covers: Covers,
 }
@@ -248,7 +249,8 @@ impl Plan {
             let covers = self.covers(sum.offset, 0, &sums, index + 1);
             let (base, kind) = match sum.kind {
                 ChecksumKind::Internet { plus, no_zero } => {
-                    (u64::from(plus) + words(&template, &sum.parts), SumKind::Internet { no_zero })
+                    let parts = sum.parts.iter().map(|(first, end)| &template[*first..*end]);
+                    (parts.fold(Sum16::ZERO.with_word(plus), Sum16::with).folded(), SumKind::Internet { no_zero })
                 }
                 ChecksumKind::Crc32c => (0, SumKind::Crc32c((*sum).clone())),
             };
@@ -280,26 +282,16 @@ impl Plan {
     }
 }
 
-/// A sum in 16 bits (RFC 1071).
-pub fn folded(sum: u64) -> u64 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    (sum >> 16) + (sum & 0xffff)
-}
-
 impl Place {
     /// Of a field that ends before byte `end`.
     fn before(end: usize, width: usize, mask: u64) -> Self {
         Place { offset: (end - width) as u32, width: width as u32, mask }
     }
 
-    /// Writes a number of which it has all bits.
-    fn write(&self, value: u64, frame: &mut [u8]) {
-        let bytes = frame[self.offset as usize..].iter_mut().take(self.width as usize).rev();
-        for (index, byte) in bytes.enumerate() {
-            *byte = *byte & !((self.mask >> (8 * index)) as u8) | (value >> (8 * index)) as u8;
-        }
+    /// Writes a number, all of whose bits it has.
+    fn write(&self, number: u64, frame: &mut [u8]) {
+        let bytes = &mut frame[self.offset as usize..][..self.width as usize];
+        put(bytes, self.mask.into(), (number >> self.mask.trailing_zeros()).into());
     }
 }
 
@@ -321,10 +313,4 @@ fn still<'a>(variant: &'a Variant, mut moving: Vec<(usize, usize)>, template: &m
         }
     }
     sums
-}
-
-/// The sum of the 16-bit words of these parts, unfolded.
-fn words(frame: &[u8], parts: &[(usize, usize)]) -> u64 {
-    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
-    parts.iter().map(|(first, end)| frame[*first..*end].chunks(2).map(word).sum::<u64>()).sum()
 }

@@ -10,6 +10,7 @@ mod map;
 mod select;
 
 pub use check::Wrong;
+pub(crate) use frame::put;
 pub use linerate_wire::cover::{Coverage as Checksum, Kind as ChecksumKind};
 pub use map::Map;
 pub use select::{Alias, FACTORS, GAMMA, MOST_WEIGHTED, Pick, Selector};

@@ -8,7 +8,7 @@ use super::emit::{Memory, add_constant, keep, modulo, operate};
 use super::index::{Index, SLOTS, draw, draw_from, fold_down, scale, shift_right, stack};
 use super::words::{OFFSET, at};
 use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When, helper};
-use linerate_generate::plan::{Cover, Covers, Field, Layout, Plan, Sum, SumKind, Term, folded};
+use linerate_generate::plan::{Cover, Covers, Field, Layout, Plan, Sum, SumKind, Term};
 use linerate_generate::stream::Fill;
 use linerate_generate::trailer::{FACTORS, Key, SEQUENCE_BITS, TIME_BITS};
 
@@ -52,9 +52,8 @@ impl Writer<'_> {
         }
         self.begin(asm);
         for (index, sum) in sums.iter().enumerate() {
-            let base = folded(sum.base);
-            asm.mov(SUMS[index], base as i32);
-            self.most[index] = base;
+            asm.mov(SUMS[index], i32::from(sum.base));
+            self.most[index] = sum.base.into();
         }
         for field in &plan.fields[layout.fields.clone()] {
             self.value(asm, field)?;

@@ -1,6 +1,5 @@
 //! The arithmetic of frames: sums and noise.
 
-use crate::plan::folded;
 use crate::stream::{Checksum, draw};
 
 /// Fills bytes with noise; returns the sum of its words, each byte where it would be in a whole one.
@@ -36,7 +35,10 @@ pub(super) fn halves(value: u64) -> u64 {
 
 /// What a checksum over numbers of that sum is (RFC 1071).
 pub(super) fn checksum(sum: u64, no_zero: bool) -> u64 {
-    let checksum = 0xffff - folded(sum);
+    let sum = halves(sum);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let checksum = 0xffff - ((sum >> 16) + (sum & 0xffff));
     // 0xffff for 0.
     if no_zero { checksum | checksum.wrapping_sub(1) >> 48 } else { checksum }
 }

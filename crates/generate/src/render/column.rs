@@ -51,7 +51,7 @@ impl Columns {
         let length = frames.numbers.len();
         let sums = &plan.sums[layout.sums.clone()];
         for (sum, column) in sums.iter().zip(&mut self.sums) {
-            column[..length].fill(sum.base);
+            column[..length].fill(sum.base.into());
         }
         let step = step(frames.numbers);
         let mut selector = u32::MAX;

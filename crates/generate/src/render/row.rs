@@ -24,7 +24,7 @@ impl Row<'_> {
     pub fn write(&mut self, layout: &Layout) {
         let plan = self.plan;
         let sums = &plan.sums[layout.sums.clone()];
-        self.sums.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.base);
+        self.sums.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.base.into());
         let (mut selector, mut index) = (u32::MAX, 0);
         for field in &plan.fields[layout.fields.clone()] {
             if field.selector != selector {

@@ -37,10 +37,15 @@ impl Stream {
 impl Change {
     /// Writes what an index means.
     pub fn write(&self, index: u64, frame: &mut [u8]) {
-        let place = &mut frame[self.offset..self.offset + self.width];
-        let old = place.iter().fold(0u128, |value, byte| value << 8 | u128::from(*byte));
-        let value = self.map.at(index) << self.mask.trailing_zeros() & self.mask | old & !self.mask;
-        place.copy_from_slice(&value.to_be_bytes()[16 - self.width..]);
+        put(&mut frame[self.offset..self.offset + self.width], self.mask, self.map.at(index));
+    }
+}
+
+/// Writes a value into those bits of at most 16 bytes in network order that a mask has, in one run.
+pub(crate) fn put(place: &mut [u8], mask: u128, value: u128) {
+    let value = value << mask.trailing_zeros() & mask;
+    for (index, byte) in place.iter_mut().rev().enumerate() {
+        *byte = *byte & !((mask >> (8 * index)) as u8) | (value >> (8 * index)) as u8;
     }
 }
 
