@@ -222,10 +222,7 @@ impl<'a> Program<'a> {
         set(asm, NUMBERS + index, Reg::R8);
         match self.turns.kind {
             Kind::One => {}
-            Kind::Round { same: true } => {
-                set(asm, TURN, ((index + 1) % self.set.streams.len()) as i32);
-            }
-            Kind::Round { same: false } => {
+            Kind::Round => {
                 asm.load(Size::B8, Reg::R0, Reg::R7, at(AFTER + index));
                 set(asm, TURN, Reg::R0);
                 if let Some(count) = self.set.streams[index].count {

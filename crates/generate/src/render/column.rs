@@ -83,7 +83,7 @@ impl Columns {
             let Some(bytes) = memory.get_mut(first..first + fill.length) else { return };
             *value = noise(draw(fill.seed, *number), bytes);
         }
-        add(&mut self.sums, covers, true, values);
+        add(&mut self.sums, covers, false, values);
     }
 
     #[inline(never)]
@@ -95,7 +95,7 @@ impl Columns {
             let both = u128::from_be_bytes(*place);
             *value = halves((both >> 64) as u64) + halves(both as u64);
         });
-        add(&mut self.sums, covers, true, values);
+        add(&mut self.sums, covers, false, values);
     }
 
     #[inline(never)]
@@ -117,7 +117,7 @@ impl Columns {
                 }
             }
         }
-        add(&mut self.sums, covers, true, values);
+        add(&mut self.sums, covers, false, values);
     }
 }
 
@@ -171,7 +171,6 @@ fn step(numbers: &[u64]) -> u64 {
 fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
     let frames = numbers.iter().zip(&mut *indices);
     match &selector.pick {
-        _ if selector.count == 1 => indices.fill(0),
         Pick::InTurn { every: 1 } if selector.count == 0 => indices.copy_from_slice(numbers),
         Pick::InTurn { every: 1 } if step > 0 && selector.count / FEWEST_TURNS >= step => {
             in_steps(selector.count, numbers, step, indices);
@@ -215,10 +214,9 @@ fn in_steps(count: u64, numbers: &[u64], step: u64, indices: &mut [u64]) {
 /// The indices of frames in turn: divided for the first one, then advanced.
 #[inline(never)]
 fn in_turn(every: u64, count: u64, numbers: &[u64], indices: &mut [u64]) {
-    let every = every.max(1);
     let count = if count == 0 { u64::MAX } else { count };
     let Some(first) = numbers.first() else { return };
-    let (mut turn, mut within) = if every == 1 { (*first, 0) } else { (first / every, first % every) };
+    let (mut turn, mut within) = (first / every, first % every);
     let mut last = *first;
     if turn >= count {
         turn %= count;
@@ -277,7 +275,7 @@ fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     });
 }
 
-/// Adds numbers to the checksums that cover them, in halves where they have more than 32 bits.
+/// Adds numbers to the checksums that cover them: those of up to eight bytes (`long`) in halves, so that no sum overflows.
 #[inline(never)]
 fn add(sums: &mut [Column], covers: &[Cover], long: bool, values: &[u64]) {
     for Cover { sum, shift } in covers {

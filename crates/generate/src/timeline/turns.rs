@@ -20,11 +20,8 @@ pub struct Turns {
 pub enum Kind {
     /// There is one, which ends behind its last frame.
     One,
-    /// They take turns; with `same` until the end, else each until it has sent its frames.
-    Round {
-        /// Whether all have as many frames.
-        same: bool,
-    },
+    /// They take turns, each until it has sent its frames.
+    Round,
     /// One after the other, as [`Stream::next`] says.
     Sequence,
 }
@@ -47,18 +44,16 @@ impl Turns {
     /// Why only the [`Timeline`](super::Timeline) keeps its order or its times.
     pub fn of(set: &StreamSet) -> Result<Turns, String> {
         let streams = &set.streams;
-        let counts = || streams.iter().map(|stream| stream.count);
         let (kind, frames) = match (set.order, &streams[..]) {
             (Order::Sequential, [stream]) if !matches!(stream.next, Next::Goto { .. }) => (Kind::One, stream.count),
             (Order::Sequential, _) => (Kind::Sequence, Sequence::new(set, u64::MAX).frames()),
             (Order::Interleaved, [stream]) => (Kind::One, stream.count),
             (Order::Interleaved, _) => {
-                let same = counts().all(|count| count == streams[0].count);
-                (Kind::Round { same }, counts().try_fold(0u64, |all, count| all.checked_add(count?)))
+                (Kind::Round, streams.iter().try_fold(0u64, |all, stream| all.checked_add(stream.count?)))
             }
         };
         let paces = match (set.order, kind, set.rate) {
-            (Order::Interleaved, Kind::Round { .. }, _) => paces_of_round(set)?,
+            (Order::Interleaved, Kind::Round, _) => paces_of_round(set)?,
             // A stream's own times decide on nothing but its turns where there is a rate of all.
             (Order::Interleaved, _, Some(rate)) => vec![Pace { rate, by_round: false, burst: None }],
             _ => streams.iter().map(|stream| pace(stream, set.rate)).collect::<Result<_, _>>()?,
