@@ -2,7 +2,7 @@
 
 use super::column::FRAMES;
 use crate::Run;
-use crate::plan::Plan;
+use crate::plan::{Lengths, Plan};
 use std::ops::Range;
 
 /// Frames of one layout after the other.
@@ -47,13 +47,25 @@ impl Groups {
         self.layouts.clear();
         self.numbers.clear();
         self.groups.clear();
+        if let [run] = runs
+            && let Lengths { layouts, size: None, .. } = &plan.streams[run.first.stream as usize]
+        {
+            // Most often: nothing to tell apart.
+            self.numbers.extend(run.numbers());
+            self.alike = true;
+            return self.groups.push((layouts.start as u32, 0..self.numbers.len()));
+        }
         for run in runs {
             let lengths = &plan.streams[run.first.stream as usize];
             let first = lengths.layouts.start as u32;
-            self.numbers.extend(run.numbers());
             match lengths.size.map(|size| &plan.selectors[size]) {
                 Some(size) => self.layouts.extend(run.numbers().map(|number| first + size.at(number) as u32)),
+                None if run.count == 1 => self.layouts.push(first),
                 None => self.layouts.extend(run.numbers().map(|_| first)),
+            }
+            match run.count {
+                1 => self.numbers.push(run.first.number),
+                _ => self.numbers.extend(run.numbers()),
             }
         }
         let Some(first) = self.layouts.first() else { return };
