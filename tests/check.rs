@@ -68,15 +68,18 @@ fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, Summary) {
     assert!(report.run.quiesced && report.run.failure.is_none(), "{:?}", report.run.failure);
     let sent = vec![FRAMES / streams; streams as usize];
     let summary = report.check.report(Some(&sent)).summary();
-    assert_eq!((summary.streams, summary.fate.sent, summary.foreign), (streams, Some(FRAMES), 0), "{faults}");
+    assert_eq!((summary.streams, summary.counts.sent, summary.foreign), (streams, Some(FRAMES), 0), "{faults}");
     (report, summary)
 }
 
 #[test]
 fn nothing_happens_without_faults() {
     let (_, summary) = run("whole", "", 10);
-    let fate = summary.fate;
-    assert_eq!((fate.received, fate.lost, fate.duplicated, fate.reordered, fate.corrupted), (FRAMES, 0, 0, 0, 0));
+    let counts = summary.counts;
+    assert_eq!(
+        (counts.received, counts.lost, counts.duplicated, counts.reordered, counts.corrupted),
+        (FRAMES, 0, 0, 0, 0)
+    );
     assert_eq!(summary.delay.latency_min_ns.zip(summary.delay.latency_max_ns), Some((1000, 1000)));
     assert_eq!(summary.delay.ipdv_max_ns, Some(0));
 }
@@ -98,8 +101,8 @@ fn each_fault_is_reported_exactly() {
             let (report, summary) = run(&format!("{name}-{seed}"), &format!("?{faults}&seed={seed}"), streams);
             let planned = report.run.ledger.total(count);
             assert!(planned > 100, "{faults}: {planned} frames alone");
-            let fate = summary.fate;
-            let found = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted, summary.damaged];
+            let counts = summary.counts;
+            let found = [counts.lost, counts.duplicated, counts.reordered, counts.corrupted, summary.damaged];
             let expected = match name {
                 "drop" | "burst" => [planned, 0, 0, 0, 0],
                 "repeat" => [0, planned, 0, 0, 0],
@@ -109,7 +112,7 @@ fn each_fault_is_reported_exactly() {
                 _ => [0; 5],
             };
             assert_eq!(found, expected, "{faults}, seed {seed}");
-            assert!(name != "reorder" || fate.reorder_extent >= 5, "{}", fate.reorder_extent);
+            assert!(name != "reorder" || counts.reorder_extent >= 5, "{}", counts.reorder_extent);
         }
     }
 }
@@ -128,18 +131,18 @@ fn delay_is_in_the_latencies() {
     assert!(2_001_000 <= least && least < most && most <= 4_001_000, "{least} to {most}");
     assert!(delay.latency_p50_ns.unwrap() > least && delay.latency_p999_ns.unwrap() <= most);
     assert_eq!(delay.pdv_p999_ns, Some(delay.latency_p999_ns.unwrap() - least));
-    assert_eq!((summary.fate.received, summary.fate.reordered, summary.fate.lost), (FRAMES, 0, 0));
+    assert_eq!((summary.counts.received, summary.counts.reordered, summary.counts.lost), (FRAMES, 0, 0));
 }
 
 #[test]
 fn all_faults_together_add_up() {
     let faults = "?drop=1%&repeat=1%&reorder=1%x3&corrupt=1%x1@42-43&pad=1%&seed=9";
     let (report, summary) = run("all", faults, 100);
-    let (fate, ledger) = (summary.fate, &report.run.ledger);
-    assert_eq!(fate.lost, ledger.total(Count::FaultDropped));
-    assert_eq!(fate.duplicated, ledger.total(Count::FaultRepeated));
-    assert_eq!(fate.received, FRAMES - fate.lost + fate.duplicated);
-    assert!(fate.corrupted >= ledger.total(Count::FaultCorrupted), "copies of a corrupted frame are, too");
+    let (counts, ledger) = (summary.counts, &report.run.ledger);
+    assert_eq!(counts.lost, ledger.total(Count::FaultDropped));
+    assert_eq!(counts.duplicated, ledger.total(Count::FaultRepeated));
+    assert_eq!(counts.received, FRAMES - counts.lost + counts.duplicated);
+    assert!(counts.corrupted >= ledger.total(Count::FaultCorrupted), "copies of a corrupted frame are, too");
     assert_eq!(summary.damaged, 0);
 }
 
@@ -158,7 +161,7 @@ fn a_checker_beside_the_sender_ends_when_all_came() {
     }
     let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10));
     let dropped = report.run.ledger.total(Count::FaultDropped);
-    assert_eq!(report.check.report(Some(&[FRAMES / 4; 4])).summary().fate.lost, dropped);
+    assert_eq!(report.check.report(Some(&[FRAMES / 4; 4])).summary().counts.lost, dropped);
     assert!(dropped > 0 && started.elapsed() < Duration::from_secs(5));
     sender.join().unwrap();
 }
@@ -189,6 +192,6 @@ fn queues_of_a_port_are_no_reordering() {
     });
     let report = checking().run(Receive::all(vec![rx]));
     sender.join().unwrap();
-    let fate = report.check.report(None).summary().fate;
-    assert_eq!((fate.received, fate.lost, fate.reordered, fate.stale), (FRAMES, 0, 0, 0));
+    let counts = report.check.report(None).summary().counts;
+    assert_eq!((counts.received, counts.lost, counts.reordered, counts.stale), (FRAMES, 0, 0, 0));
 }

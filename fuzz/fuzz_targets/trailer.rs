@@ -90,8 +90,8 @@ fn receive(link: Link, frame: &[u8], bytes: &[u8; LEN]) {
         alone.take(one.burst(), &[Some(link), Some(Link::Ethernet)]);
     }
     model.check(&alone);
-    assert_eq!(check.report(None).summary().fate.received, totals.received + totals.counted);
-    assert_eq!(alone.report(Some(&[9; 4])).summary().fate.received, model.received);
+    assert_eq!(check.report(None).summary().counts.received, totals.received + totals.counted);
+    assert_eq!(alone.report(Some(&[9; 4])).summary().counts.received, model.received);
 }
 
 /// Ethernet of an experiment with nothing but a trailer in it.

@@ -22,7 +22,7 @@ fn checked(to: &str, check: &str, arguments: &[&str]) -> Value {
 }
 
 /// Lost, repeated, reordered, corrupted, damaged frames.
-fn fates(json: &Value) -> [u64; 5] {
+fn by_fault(json: &Value) -> [u64; 5] {
     ["lost", "duplicated", "reordered", "corrupted", "damaged"].map(|name| number(&json["check"], name))
 }
 
@@ -30,7 +30,7 @@ fn fates(json: &Value) -> [u64; 5] {
 fn each_fault_is_reported_exactly_whichever_side_it_is_on() {
     let Some(stage) = Stage::up() else { return };
     let what = ["-k", "udp/payload(random)", "--size", "100", "-c", "10000", "--rate", "100kpps"];
-    for (faults, count, fate) in [
+    for (faults, count, fault) in [
         ("drop=2%", "fault_dropped", Some(0)),
         ("burst=0.1%x40", "fault_dropped", Some(0)),
         ("repeat=3%", "fault_repeated", Some(1)),
@@ -48,10 +48,10 @@ fn each_fault_is_reported_exactly_whichever_side_it_is_on() {
             let planned = counted(if side == "sender" { &json } else { &json["check"]["ledger"] }, count);
             assert!(planned > 100, "{faults}: {planned} frames alone");
             let mut expected = [0; 5];
-            fate.into_iter().for_each(|fate| expected[fate] = planned);
+            fault.into_iter().for_each(|fault| expected[fault] = planned);
             // What lost its trailer is lost to its stream.
             expected[0] += expected[4];
-            assert_eq!(fates(&json), expected, "{faults} at the {side}: {json}");
+            assert_eq!(by_fault(&json), expected, "{faults} at the {side}: {json}");
             let received = FRAMES - expected[0] + expected[1];
             assert_eq!((number(&json["check"], "received"), number(&json["check"], "sent")), (received, FRAMES));
         }
@@ -67,7 +67,7 @@ fn several_streams_behind_several_faults_add_up_on_each_path() {
         let json = checked(&to, &stage.checking("b"), &[&streams[..], &["--rate", "60kpps"]].concat());
         let (dropped, repeated) = (counted(&json, "fault_dropped"), counted(&json, "fault_repeated"));
         assert!(dropped > 50 && repeated > 50, "{json}");
-        assert_eq!(fates(&json), [dropped, repeated, 0, 0, 0], "{scheme}: {json}");
+        assert_eq!(by_fault(&json), [dropped, repeated, 0, 0, 0], "{scheme}: {json}");
         let rows = json["streams"].as_array().unwrap();
         let lost: u64 = rows.iter().map(|row| number(&row["check"], "lost")).sum();
         assert_eq!((rows.len(), lost), (3, dropped));
@@ -96,7 +96,7 @@ fn frames_without_room_are_counted_by_what_is_constant_in_them() {
     let dropped = counted(&json, "fault_dropped");
     let mark = |stream: usize| json["streams"][stream]["check"]["mark"].as_str();
     assert_eq!((mark(0), mark(1)), (Some("count"), Some("trailer")), "{json}");
-    assert_eq!(fates(&json)[0], dropped, "{json}");
+    assert_eq!(by_fault(&json)[0], dropped, "{json}");
     assert!(dropped > 100 && number(&json["check"], "received") == 3000 - dropped, "{json}");
 }
 
@@ -107,7 +107,7 @@ fn a_delay_is_in_the_latencies() {
     let json = checked(&stage.port("packet", "a"), &check, &["-k", "udp", "-c", "500", "--rate", "5kpps"]);
     let least = number(&json["check"], "latency_min_ns");
     assert!((30_000_000..35_000_000).contains(&least), "{json}");
-    assert_eq!(fates(&json), [0; 5]);
+    assert_eq!(by_fault(&json), [0; 5]);
 }
 
 /// TTL, MAC addresses and checksums change on the way, in the very pages that later frames are made in.
@@ -122,7 +122,7 @@ fn a_router_between_confuses_nothing() {
         let what = ["-k", &packet, "--size", "[64:7, 300:3]", "-c", "8000", "--rate", "40kpps", "--lossless"];
         let json = checked(&stage.port(scheme, "a"), &stage.checking("h"), &what);
         assert_eq!(json["made_by"], if scheme == "xdp-live" { "port" } else { "process" });
-        assert_eq!((fates(&json), number(&json["check"], "received")), ([0; 5], 8000), "{scheme}: {json}");
+        assert_eq!((by_fault(&json), number(&json["check"], "received")), ([0; 5], 8000), "{scheme}: {json}");
         assert_eq!(json["check"]["ledger"]["accounts"][1]["received"], 8000, "{scheme}: {json}");
     }
 }
@@ -141,7 +141,7 @@ fn lossless_is_a_status_and_nothing_else() {
         let what = ["--to", &to, "--check", &check, "-k", "udp", "-c", "200", "--rate", "20kpps"];
         let lossless: &[&str] = if lossless { &["--lossless"] } else { &[] };
         let json = generate(&[&what[..], lossless].concat()).with_status(status).json();
-        assert_eq!(fates(&json) != [0; 5], to != whole, "{json}");
+        assert_eq!(by_fault(&json) != [0; 5], to != whole, "{json}");
     }
 }
 
@@ -155,7 +155,7 @@ fn a_receiver_to_which_nothing_comes_ends_in_time_and_says_so() {
         let what = ["--to", &to, "--check", &silent, "-k", "udp", "-c", "100", "--rate", "1kpps"];
         let lossless_asked: &[&str] = if lossless == 3 { &["--lossless"] } else { &[] };
         let json = generate(&[&what[..], lossless_asked].concat()).with_status(lossless).json();
-        assert_eq!((fates(&json), number(&json["check"], "received")), ([100, 0, 0, 0, 0], 0), "{json}");
+        assert_eq!((by_fault(&json), number(&json["check"], "received")), ([100, 0, 0, 0, 0], 0), "{json}");
         let text = [&["generate", "--interval", "0"], &what[..], lossless_asked].concat();
         run(&text).with_status(lossless).says("0 of 100 frames received, 100 lost");
     }

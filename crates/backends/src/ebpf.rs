@@ -58,6 +58,18 @@ pub enum Size {
     B8 = 0x18,
 }
 
+impl Size {
+    /// Their number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Size::B1 => 1,
+            Size::B2 => 2,
+            Size::B4 => 4,
+            Size::B8 => 8,
+        }
+    }
+}
+
 /// Arithmetic on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alu {

@@ -95,21 +95,21 @@
 //! memory that the program shares, up to 4,096 for one call, in which the program copies each into a live frame. *Streams* are made by the
 //! program itself.
 //!
-//! The program is made from the set of streams at run time, for this set alone: frame bytes are constants in instructions, fields have no loop
+//! The program is made at run time from the plan of the set of streams (`linerate_generate::plan`), for this set alone: frame bytes are constants in instructions, fields have no loop
 //! over them, a checksum is the constant sum plus what changes (RFC 1624; a number of any width counts as it is, or 256 times, since 65536 is 1
 //! in one's complement) and is folded as often as its greatest value needs. A committed object would need a compiler to make, type
 //! information to load, and a loop that reads descriptions of fields for every frame. The model says plainly what each frame is
 //! (`Stream::frame`); programs for any streams are run on frames in memory and compared with it.
 //!
-//! An index in turn is a word that goes up and begins again, as is each quotient and remainder that a field takes of it, so nothing is
-//! divided; where powers of two are counted it is bits of the frame's number. Random indices are drawn (SplitMix64) at the beginning of a
+//! An index in turn is a word that goes up and begins again, so nothing is divided; where powers of two are counted it is bits of the frame's number. Random indices are drawn (SplitMix64) at the beginning of a
 //! frame and lie on the stack; likelihoods and lists are tables in memory. All arithmetic has 64 bits. A field of up to 64 bits needs no more
-//! whatever its range; a longer one is two numbers as long as nothing carries from the lower 64 bits into the upper ones, which is decided
-//! from its range when the program is made. Numbers are cut where a checksum begins or ends, and joined where they share a byte.
+//! whatever its range; a longer one is two numbers as long as nothing carries from the lower 64 bits into the upper ones, which the plan
+//! decides from its range.
 //!
 //! What a program does not do it says (`Unable`), and whether the port sends such frames when this process makes them: Poisson gaps, CRC32c over
 //! what changes, more than four changing checksums in a frame, interleaved streams of different rates or with bursts, more than 64 streams, a
-//! longer field that carries or is scattered over more than 2^64 values that are no power of two, a program with a jump over more than 32,767
+//! longer field that carries, or that touches nine bytes and does not end with one, a field that is scattered over more than 2^64 values
+//! that are no power of two, a program with a jump over more than 32,767
 //! instructions (some 500 variants of short frames). No frame longer than the kernel's is sent by either form.
 //!
 //! What had to be found out, and is held by tests:

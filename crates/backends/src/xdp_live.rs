@@ -5,31 +5,24 @@
 //! kernel's is ever made of it. Frames are copied from memory, or made in place by a program that was made from a
 //! [set of streams](linerate_port::live). What the driver took is counted where the kernel hands frames to it.
 //!
-//! From streams to instructions:
-//! - `term`: what an index means, in 64 bits; `selectors`: which index it is;
-//! - `number`, `shape`: what changes in a frame and in its checksums; `write`: the frame;
-//! - `turns`: whose turn it is and when; `program`: all of it; `emit`: what all programs have;
-//! - `memory`: what they read.
+//! From the [plan](linerate_generate::plan) of streams to instructions:
+//! - `program`: whose turn it is and when; `write`: a frame; `index`: which index its fields have;
+//! - `emit`: what all programs have.
 //!
 //! Running them:
 //! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
 //! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
 
 pub(crate) mod emit;
+mod index;
 pub(crate) mod interface;
 pub(crate) mod machine;
-mod memory;
-mod number;
 mod prepared;
 mod program;
 pub(crate) mod ring;
-mod selectors;
 mod send;
-mod shape;
-mod term;
 #[cfg(test)]
 mod tests;
-mod turns;
 pub(crate) mod words;
 mod write;
 

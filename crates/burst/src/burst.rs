@@ -51,10 +51,13 @@ impl<'a> Burst<'a> {
 
     /// Frames in plain memory; checks that each lies inside with [`TAIL`] bytes behind it.
     pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, Misplaced> {
-        match descs.iter().position(|desc| !fits(desc, memory.len())) {
-            Some(index) => Err(Misplaced { index }),
-            None => Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData }),
+        let fits = |desc: &Desc| fits(desc, memory.len());
+        if descs.iter().all(fits) {
+            return Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData });
         }
+        // Looked for only now: where all is well nothing is counted.
+        let index = descs.iter().position(|desc| !fits(desc)).unwrap_or_default();
+        Err(Misplaced { index })
     }
 
     /// Frames in memory that others may be writing outside these frames.

@@ -32,7 +32,7 @@ mod verify;
 
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
-pub use report::{Delay, Fate, GapError, Pace, Report, StreamRow, Summary};
+pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
 pub use stream::WINDOW;
 
 use self::damage::Damage;

@@ -74,7 +74,7 @@ const MOST_ID: u64 = 1 << 24;
 pub fn streams(name: &str, text: &str, setup: &Setup<'_>) -> Result<StreamSet, FileError> {
     let parsed = toml::de::DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        located(name, text, Fault { key: String::new(), wrong: Wrong { at, what: error.message().to_owned() } })
+        located(name, text, Fault { key: String::new(), wrong: Wrong::new(at, error.message().to_owned()) })
     })?;
     let table = Table::of(text, "", 0..0, parsed.get_ref(), keys::SET).map_err(|fault| located(name, text, fault))?;
     set(&table, setup).map_err(|fault| located(name, text, fault))
@@ -158,7 +158,10 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
         Some(other) => return Err(illegal(table, "check", &other)),
     };
     let frames = packet::Setup { link: setup.link, sizes, mark, seed, files: setup.files };
-    let frames = packet::frames(packet.value, &frames).map_err(|wrong| table.within("packet", &packet, wrong))?;
+    let frames = packet::frames(packet.value, &frames).map_err(|wrong| match table.text("size") {
+        Some(size) if wrong.of_size => table.fault("size", size.at, wrong.what),
+        _ => table.within("packet", &packet, wrong),
+    })?;
     let count = table.number("count")?;
     if let Some(none) = count.as_ref().filter(|count| count.value == 0) {
         return Err(table.fault("count", none.at.clone(), format!("write {}", legal("count"))));

@@ -4,6 +4,7 @@
 //! - [`stream`]: streams of frames and what changes in them;
 //! - [`packet`]: packets as one line of text; [`describe`](mod@describe): frames of a stream for people;
 //! - [`file`](mod@file): sets of streams described in a file;
+//! - [`plan`]: a set of streams analysed, for whoever makes its frames fast;
 //! - [`render`]: the frames of a set of streams, made fast;
 //! - [`rewrite`]: recorded frames with other addresses, ports, tags and times to live;
 //! - [`sides`]: which side of a recording sent a frame, client or server;
@@ -27,9 +28,11 @@
 //! send what one would. Due times are counted from the start in exact products, not added up. Interleaved streams that always show
 //! the same time take turns in a round, and only rounds lie in a heap.
 //!
-//! [`render`] makes those frames fast and is tested to equal the plain ones bit for bit. The frames of a burst that have one variant
-//! are made together, in columns: a template stays where it lies, each thing that changes goes through all frames in one tight
-//! loop, and to the sum of the template only the numbers that changed are added (RFC 1624):
+//! [`plan`] is such a set analysed once: templates, what changes in them as functions of the number, the checksums over that. Two
+//! emitters make frames from it, and are tested to equal the plain ones bit for bit: [`render`] here, and the port `xdp-live` as a
+//! program of the kernel. In [`render`] the frames of a burst that have one layout are made together, in columns: a template stays
+//! where it lies, each thing that changes goes through all frames in one tight loop, and to the sum of the template only the numbers
+//! that changed are added (RFC 1624):
 //!
 //! ```text
 //!  template   | eth | ip ......... src dst | udp sport ... | payload |
@@ -39,7 +42,7 @@
 //! ```
 //!
 //! The loops are functions of their own that are not inlined: only as arguments are their inputs and outputs known to lie apart
-//! (worth a quarter). Few frames of a variant, as with thousands of streams in turn, are made one by one. `bench render` measures it.
+//! (worth a quarter). Few frames of a layout, as with thousands of streams in turn, are made one by one. `bench render` measures it.
 //!
 //! # Replay
 //!
@@ -70,6 +73,7 @@ pub mod delays;
 pub mod describe;
 pub mod file;
 pub mod packet;
+pub mod plan;
 pub mod rate;
 pub mod render;
 pub mod rewrite;

@@ -27,12 +27,12 @@ pub use size::{LONGEST, SMALLEST, Sizes, sizes};
 pub(crate) use syntax::place;
 
 use crate::rate::FCS;
-use crate::stream::{Checksum, ChecksumKind, Fill, Mark, Selector, Variant};
+use crate::stream::{Checksum, Fill, Mark, Selector, Variant};
 use crate::trailer;
 use crate::wrong::Wrong;
 use linerate_burst::MAX_FRAME;
 use linerate_wire::build::Frame;
-use linerate_wire::cover::{self, Coverage, Kind, Placed};
+use linerate_wire::cover::{self, Placed};
 use linerate_wire::{Layers, Link, dissect};
 use payload::Filler;
 use place::Places;
@@ -92,10 +92,10 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     let (sizes, size) = maker.sizes();
     if sizes.iter().sum::<usize>() > MOST_BYTES {
         let what = format!("these are {} sizes, {MOST_BYTES} bytes in all at most: write a step", sizes.len());
-        return Err(Wrong::at(text, text, what));
+        return Err(maker.wrong_size(what));
     }
     if let Some(length) = sizes.iter().find(|length| !(1..=MAX_FRAME).contains(*length)) {
-        return Err(Wrong::at(text, text, format!("a frame has 1 to {MAX_FRAME} bytes, and this one {length}")));
+        return Err(maker.wrong_size(format!("a frame has 1 to {MAX_FRAME} bytes, and this one {length}")));
     }
     let first = maker.build(&bare, sizes.first().copied().unwrap_or(length))?;
     maker.places = Places::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;
@@ -144,6 +144,12 @@ impl Maker<'_> {
         }
     }
 
+    /// What is wrong with the size that was asked for, or with the packet where none was.
+    fn wrong_size(&self, what: String) -> Wrong {
+        let of_size = matches!(self.setup.sizes, Sizes::Of(..));
+        Wrong { of_size, ..Wrong::at(self.text, self.text, what) }
+    }
+
     /// Bytes of the trailer.
     fn trailer(&self) -> usize {
         if self.setup.mark == Mark::Trailer { trailer::LEN } else { 0 }
@@ -160,7 +166,7 @@ impl Maker<'_> {
             };
             let what =
                 format!("frames of {size} bytes are too small: this packet needs {}{parts}", need + FCS as usize);
-            return Err(Wrong::at(self.text, self.text, what));
+            return Err(self.wrong_size(what));
         }
         let payload = stack.payload.make(length - fixed, self.setup.seed);
         let frame = Frame { payload: &payload, ..*bare };
@@ -184,7 +190,7 @@ impl Maker<'_> {
         let trailer = match self.trailer() {
             0 => None,
             length if end - start < length => {
-                return Err(wrong(format!(
+                return Err(self.wrong_size(format!(
                     "the payload has {} bytes, and the trailer needs 16: make the frame longer or write check = \"count\"",
                     end - start
                 )));
@@ -217,7 +223,7 @@ impl Maker<'_> {
 }
 
 /// The checksums over what changes: places, and other checksums that change.
-fn affected(all: Vec<Coverage>, places: &[(usize, usize)]) -> Vec<Checksum> {
+fn affected(all: Vec<Checksum>, places: &[(usize, usize)]) -> Vec<Checksum> {
     let mut changing = places.to_vec();
     let mut kept = Vec::new();
     for sum in all {
@@ -226,11 +232,7 @@ fn affected(all: Vec<Coverage>, places: &[(usize, usize)]) -> Vec<Checksum> {
         };
         if changing.iter().any(covers) {
             changing.push((sum.offset, sum.length()));
-            let kind = match sum.kind {
-                Kind::Internet { plus, no_zero } => ChecksumKind::Internet { plus, no_zero },
-                Kind::Crc32c => ChecksumKind::Crc32c,
-            };
-            kept.push(Checksum { offset: sum.offset, kind, parts: sum.parts });
+            kept.push(sum);
         }
     }
     kept

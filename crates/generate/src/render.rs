@@ -1,7 +1,7 @@
 //! Frames of a set of streams as bursts, when they are due: fast, and equal to what [`Stream::frame`](crate::stream::Stream::frame)
 //! says.
 //!
-//! The frames of a burst that have one variant are made together: the template is copied where it does not lie already, then
+//! The frames of a burst that have one layout ([`plan`](crate::plan)) are made together: the template is copied where it does not lie already, then
 //! each thing that changes goes through all of them in a loop of its own. Checksums are not computed over
 //! frames: to the sum of a template, made once, the numbers that changed are added (RFC 1624).
 
@@ -10,7 +10,6 @@ mod column;
 mod fresh;
 mod groups;
 mod kept;
-mod program;
 mod row;
 
 use crate::stream::{StreamSet, Wrong};

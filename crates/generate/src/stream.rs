@@ -10,9 +10,11 @@ mod map;
 mod select;
 
 pub use check::Wrong;
+pub(crate) use frame::put;
+pub use linerate_wire::cover::{Coverage as Checksum, Kind as ChecksumKind};
 pub use map::Map;
-pub use select::{Alias, MOST_WEIGHTED, Pick, Selector};
-pub(crate) use select::{GAMMA, draw, mix, scale};
+pub use select::{Alias, FACTORS, GAMMA, MOST_WEIGHTED, Pick, Selector};
+pub(crate) use select::{draw, mix, scale};
 
 use crate::Rate;
 use crate::trailer::Key;
@@ -124,31 +126,6 @@ pub struct Fill {
     pub length: usize,
     /// Other fills have others.
     pub seed: u64,
-}
-
-/// A checksum of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checksum {
-    /// Where its bytes lie, 2 of an Internet checksum and 4 of a CRC; they count as 0.
-    pub offset: usize,
-    /// How it is computed.
-    pub kind: ChecksumKind,
-    /// First byte and end of each part that it covers, in order. A part of odd length is padded with a zero byte.
-    pub parts: Vec<(usize, usize)>,
-}
-
-/// How a checksum is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChecksumKind {
-    /// RFC 1071.
-    Internet {
-        /// A sum to add: what it covers that is not in the frame.
-        plus: u16,
-        /// Written as 0xffff where it is 0, as UDP has it (RFC 768).
-        no_zero: bool,
-    },
-    /// CRC32c, as SCTP has it (RFC 9260, section 6.8 and appendix A).
-    Crc32c,
 }
 
 /// How the frames of a rate lie in time.

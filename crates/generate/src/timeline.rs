@@ -13,10 +13,13 @@
 mod clock;
 mod interleave;
 mod sequence;
+mod turns;
 
 use crate::stream::{Order, StreamSet, Wrong};
 use interleave::Interleave;
 use sequence::Sequence;
+
+pub use turns::{Kind, Pace, Turns};
 
 /// Stands for a count without end.
 const UNLIMITED: u64 = u64::MAX;

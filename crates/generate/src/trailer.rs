@@ -58,6 +58,7 @@ impl Default for Key {
 
 impl Trailer {
     /// Its bytes; of numbers that are too large the lower bits.
+    #[inline(always)]
     pub fn bytes(&self, key: &Key) -> [u8; LEN] {
         let name = u64::from(self.stream) << SEQUENCE_BITS | self.sequence & ((1 << SEQUENCE_BITS) - 1);
         let time = self.time & ((1 << TIME_BITS) - 1);
@@ -115,14 +116,17 @@ impl Trailer {
 
 const CHECK: u64 = (1 << 24) - 1;
 
+/// What [`check`] multiplies by.
+pub const FACTORS: [u64; 3] = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53, 0x9e37_79b9_7f4a_7c15];
+
 /// The check of a name (stream << 40 | sequence) and a time: multiplications that wrap, and shifts, with the constants of the
 /// finalizer of MurmurHash3 (Appleby, 2011) and 2^64 by the golden ratio; the upper 24 bits are kept. A program in the kernel
 /// computes the same.
 #[inline(always)]
 pub fn check(name: u64, time: u64, key: &Key) -> u64 {
-    let mut word = (name ^ key.0).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    word = (word ^ word >> 32 ^ time).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    word = (word ^ word >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut word = (name ^ key.0).wrapping_mul(FACTORS[0]);
+    word = (word ^ word >> 32 ^ time).wrapping_mul(FACTORS[1]);
+    word = (word ^ word >> 29).wrapping_mul(FACTORS[2]);
     word >> 40
 }
 

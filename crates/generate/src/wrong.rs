@@ -11,12 +11,19 @@ pub struct Wrong {
     pub at: Range<usize>,
     /// What is wrong with them, and what would be right.
     pub what: String,
+    /// Whether it is the size asked for that is wrong, and not the text.
+    pub of_size: bool,
 }
 
 impl Wrong {
     /// With `part`, which is a part of `text`.
     pub fn at(text: &str, part: &str, what: impl Into<String>) -> Self {
-        Wrong { at: place(text, part), what: what.into() }
+        Wrong::new(place(text, part), what.into())
+    }
+
+    /// With these bytes of a text.
+    pub fn new(at: Range<usize>, what: String) -> Self {
+        Wrong { at, what, of_size: false }
     }
 
     /// The same, with the words that it is about in front.

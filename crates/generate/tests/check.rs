@@ -125,7 +125,7 @@ fn what_routers_rewrite_does_not_matter() {
     check.take(block(&[(START, routed), (START + 8, padded), (START + 9, other)]).burst(), &LINKS);
     let rows: Vec<StreamRow> = check.report(Some(&[0, 0, 0, 0, 0, 3])).rows().collect();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].stream, rows[0].mark, rows[0].fate.received, rows[0].fate.lost), (5, "count", 2, 1));
+    assert_eq!((rows[0].stream, rows[0].mark, rows[0].counts.received, rows[0].counts.lost), (5, "count", 2, 1));
     assert_eq!(check.totals().foreign(), 1);
 }
 
@@ -215,16 +215,16 @@ fn numbers_of_streams_do_not_take_memory_without_end() {
 #[derive(Clone, Debug)]
 struct Event {
     stream: u32,
-    fate: u8,
+    fault: u8,
     latency: u64,
     /// How many places later it comes, or comes again.
     behind: u64,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let event = (0u32..4, any::<u8>(), 0u64..3_000_000, 0u64..50).prop_map(|(stream, fate, latency, behind)| Event {
+    let event = (0u32..4, any::<u8>(), 0u64..3_000_000, 0u64..50).prop_map(|(stream, fault, latency, behind)| Event {
         stream,
-        fate,
+        fault,
         latency,
         behind,
     });
@@ -241,7 +241,7 @@ fn play(events: &[Event]) -> ([u64; 4], Vec<Came>) {
         let sequence = sent[event.stream as usize];
         sent[event.stream as usize] += 1;
         let one = |behind| (place as u64 + behind, event.stream, sequence, event.latency);
-        match event.fate {
+        match event.fault {
             0..30 => {}
             30..60 => came.extend([one(0), one(event.behind)]),
             60..90 => came.push(one(event.behind)),
@@ -287,13 +287,13 @@ proptest! {
         check.take(block(other).burst(), &LINKS);
 
         let found: BTreeMap<u32, [u64; 4]> = check.report(Some(&sent)).rows().map(|row| {
-            let fate = row.fate;
-            (row.stream, [fate.received, fate.lost, fate.duplicated, fate.reordered])
+            let counts = row.counts;
+            (row.stream, [counts.received, counts.lost, counts.duplicated, counts.reordered])
         }).collect();
         prop_assert_eq!(&found, &naive(&came, &sent));
         let summary: Summary = check.report(Some(&sent)).summary();
-        prop_assert_eq!((summary.fate.received, summary.damaged, summary.foreign), (frames.len() as u64, 0, 0));
-        prop_assert_eq!(summary.fate.lost, found.values().map(|row| row[1]).sum::<u64>());
+        prop_assert_eq!((summary.counts.received, summary.damaged, summary.foreign), (frames.len() as u64, 0, 0));
+        prop_assert_eq!(summary.counts.lost, found.values().map(|row| row[1]).sum::<u64>());
         for row in check.report(None).rows() {
             let of_stream = || came.iter().filter(|one| one.1 == row.stream);
             let latencies: BTreeSet<u64> = of_stream().map(|one| one.3).collect();
@@ -301,8 +301,8 @@ proptest! {
             prop_assert_eq!(row.delay.latency_max_ns, latencies.last().map(|latency| *latency as i64));
             let highest = of_stream().map(|one| one.2 + 1).max().unwrap_or(0);
             let numbers: BTreeSet<u64> = of_stream().map(|one| one.2).collect();
-            prop_assert_eq!(row.fate.lost, highest - numbers.len() as u64);
-            prop_assert_eq!(Some(&row.fate.lost_before_first), numbers.first());
+            prop_assert_eq!(row.counts.lost, highest - numbers.len() as u64);
+            prop_assert_eq!(Some(&row.counts.lost_before_first), numbers.first());
         }
     }
 

@@ -75,7 +75,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
         ("goto dns x3", "again", "stream 2, next: \"again\": write \"next\""),
         ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": write names of flags"),
-        ("size = 128", "size = 73", "stream 2, packet: frames of 73 bytes are too small"),
+        ("size = 128", "size = 73", ":15:8: stream 2, size: frames of 73 bytes are too small"),
         ("size = 128", "size = \"128..\"", "stream 2, size: "),
         ("packet = \"arp\"", "", "stream 3, packet: every stream has a packet"),
         ("poisson = true", "poisson = true\nburst = { frames = 1, gap = \"1s\" }", "leave out one"),

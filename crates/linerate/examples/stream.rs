@@ -31,9 +31,9 @@ pub fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
     let sent = sent.sent.frames;
     let report = checker.finish(Some(sent), Duration::from_millis(300), Duration::from_secs(5));
     let summary = report.check.report(Some(&[sent])).summary();
-    println!("{sent} sent, {} received, {} lost", summary.fate.received, summary.fate.lost);
+    println!("{sent} sent, {} received, {} lost", summary.counts.received, summary.counts.lost);
     println!("latency p99: {:?} ns", summary.delay.latency_p99_ns);
-    Ok(summary.fate.received)
+    Ok(summary.counts.received)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

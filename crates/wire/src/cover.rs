@@ -76,7 +76,14 @@ impl Coverage {
 
     /// Bytes of the checksum.
     pub fn length(&self) -> usize {
-        match self.kind {
+        self.kind.length()
+    }
+}
+
+impl Kind {
+    /// Bytes of such a checksum.
+    pub fn length(&self) -> usize {
+        match self {
             Kind::Internet { .. } => 2,
             Kind::Crc32c => 4,
         }

@@ -117,6 +117,41 @@ pub fn modulo(asm: &mut Assembler, by: u64) {
     }
 }
 
+/// Bytes that a program reads; more would be tables nobody needs.
+pub const MOST_MEMORY: usize = 64 << 20;
+
+/// Bytes that a program reads from a map, gathered while its instructions are: long frames and tables.
+pub struct Memory {
+    pub map: i32,
+    pub bytes: Vec<u8>,
+}
+
+impl Memory {
+    /// Nothing yet, of a map.
+    pub fn new(map: i32) -> Self {
+        Memory { map, bytes: Vec::new() }
+    }
+
+    /// Takes bytes in; where they lie. Those that are too many are not kept.
+    pub fn place(&mut self, bytes: &[u8]) -> i32 {
+        let place = self.bytes.len();
+        if place <= MOST_MEMORY {
+            self.bytes.extend_from_slice(bytes);
+            self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        }
+        place as i32
+    }
+
+    /// Leaves in R1 where the row of eight bytes lies whose number is in a register, of a table of so many.
+    pub fn row(&self, asm: &mut Assembler, number: Reg, place: i32, rows: usize, failed: Label) {
+        // For the verifier; it never is.
+        asm.jump_if(When::Ge, number, rows as i32, failed);
+        asm.alu(Alu::Lsh, number, 3);
+        asm.map_value(Reg::R1, self.map, place);
+        asm.alu(Alu::Add, Reg::R1, number);
+    }
+}
+
 /// Which argument of a tracepoint holds what.
 #[derive(Clone, Copy)]
 pub enum Watched {

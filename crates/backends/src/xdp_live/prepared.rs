@@ -2,7 +2,7 @@
 
 use super::interface::{Interface, LEAST_FRAME};
 use super::machine::Machine;
-use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Layout, NUMBERS};
+use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program};
 use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
@@ -43,6 +43,8 @@ struct Control {
     /// The length of all frames, if they have the same.
     length: Option<usize>,
     streams: usize,
+    /// Whether all frames are those of one stream.
+    one: bool,
 }
 
 impl Prepared {
@@ -51,17 +53,18 @@ impl Prepared {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
         check_lengths(set, interface)?;
-        let layout = Layout::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
-        let loaded = load(&layout, devmap).map_err(|error| match error {
-            Load::TooLong(error) => unable(Unable::Make(error)),
-            Load::Failed(error) => broken(format!("cannot load the program of the streams: {error}")),
+        let program = Program::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
+        let (machine, state, memory) = load(&program, devmap).map_err(|error| match error.kind() {
+            // Longer than the kernel allows.
+            io::ErrorKind::ArgumentListTooLong => unable(Unable::Make(error.to_string())),
+            _ => broken(format!("cannot load the program of the streams: {error}")),
         })?;
-        let (machine, state, memory) = loaded;
         let streams = set.streams.len();
-        let control = Arc::new(Control { state, caller: Mutex::new(None), length: layout.length, streams });
-        let gap = layout.least_gap();
-        let paced = layout.turns.is_paced();
-        Ok(Prepared { machine, control, frame: vec![0; layout.longest], paced, gap, _memory: memory })
+        let (length, one) = (program.length, program.is_one());
+        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one });
+        let gap = program.least_gap();
+        let paced = program.turns.is_paced();
+        Ok(Prepared { machine, control, frame: vec![0; program.longest], paced, gap, _memory: memory })
     }
 
     /// What another thread may use while they run.
@@ -144,23 +147,13 @@ fn check_lengths(set: &StreamSet, interface: &Interface) -> Result<(), PortError
     Ok(())
 }
 
-enum Load {
-    /// The program is longer than the kernel allows.
-    TooLong(String),
-    Failed(io::Error),
-}
-
-fn load(layout: &Layout, devmap: &Map) -> Result<(Machine, State, Bytes), Load> {
-    let state = State::new(layout.words).map_err(Load::Failed)?;
-    let mut memory = Bytes::new(layout.memory.bytes().len().max(8)).map_err(Load::Failed)?;
-    memory.write(0, layout.memory.bytes());
-    layout.initial().iter().for_each(|(word, value)| state.set(*word, *value));
-    let program = layout.program(state.raw(), devmap.raw(), memory.raw());
-    let program = program.map_err(|error| Load::TooLong(error.to_string()))?;
-    match Machine::new(&program, &state) {
-        Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => Err(Load::TooLong(error.to_string())),
-        machine => Ok((machine.map_err(Load::Failed)?, state, memory)),
-    }
+fn load(program: &Program<'_>, devmap: &Map) -> io::Result<(Machine, State, Bytes)> {
+    let (state, mut memory) = (State::new(program.words)?, Bytes::new(program.memory.len().max(8))?);
+    memory.write(0, &program.memory);
+    program.initial().iter().for_each(|(word, value)| state.set(*word, *value));
+    let maps = Maps { words: state.raw(), devmap: devmap.raw(), memory: memory.raw() };
+    let instructions = program.instructions(maps).map_err(io::Error::other)?;
+    Ok((Machine::new(&instructions, &state)?, state, memory))
 }
 
 impl Control {
@@ -206,7 +199,7 @@ impl LiveControl for Control {
     }
 
     fn made(&self) -> Vec<u64> {
-        let word = |stream| if self.streams == 1 { MADE } else { NUMBERS + stream };
+        let word = |stream| if self.one { MADE } else { NUMBERS + stream };
         (0..self.streams).map(|stream| self.state.get(word(stream))).collect()
     }
 

@@ -1,17 +1,16 @@
 //! From a set of streams to the instructions that send it.
 
-use super::emit::{self, Exits};
-use super::memory::Memory;
-use super::selectors::Selectors;
-use super::shape::Shape;
-use super::term::{MOST_FRAMES, most};
-use super::turns::{Kind, MOST_STREAMS, Pace, Turns};
+use super::emit::{self, Exits, MOST_MEMORY, Memory};
+use super::index::{Index, SLOTS, count_up};
 use super::words::{LIMIT, MADE, OWN, STOP, at};
-use super::write::{Common, Writer};
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
-use linerate_generate::stream::{Next, Selector, Stream, StreamSet};
-use linerate_generate::trailer::Key;
+use super::write::Writer;
+use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, Value, When, helper};
+use linerate_generate::plan::Plan;
+use linerate_generate::stream::{Next, StreamSet};
+use linerate_generate::timeline::{Kind, Pace, Turns};
 
+/// Streams of one program.
+const MOST_STREAMS: usize = 64;
 /// When the next frame is due (time since boot), and 2^-32 ns beyond.
 pub const DUE: usize = OWN;
 const FRACTION: usize = OWN + 1;
@@ -28,121 +27,114 @@ const AFTER: usize = OWN + 6;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
 pub const NUMBERS: usize = BEFORE + MOST_STREAMS;
-/// ... frames left in this pass, jumps left, frames of this burst.
-const LEFT: usize = NUMBERS + MOST_STREAMS;
-const TIMES: usize = LEFT + MOST_STREAMS;
-const BURST: usize = TIMES + MOST_STREAMS;
+/// ... of this pass, jumps made, frames of this burst.
+const PASS: usize = NUMBERS + MOST_STREAMS;
+const JUMPS: usize = PASS + MOST_STREAMS;
+const BURST: usize = JUMPS + MOST_STREAMS;
 /// From here on words are taken as they are needed, as far as instructions can name them.
 const FREE: usize = BURST + MOST_STREAMS;
 const MOST_WORDS: usize = 4000;
 
-/// What a set of streams becomes.
-#[derive(Debug)]
-pub struct Layout {
-    streams: Vec<Program>,
+/// A set of streams as a program.
+pub struct Program<'a> {
+    set: &'a StreamSet,
+    plan: Plan,
     pub turns: Turns,
-    /// Words beside the common ones.
-    pub words: usize,
-    pub memory: Memory,
     /// Of the longest frame.
     pub longest: usize,
     /// The length of all frames, if they have the same.
     pub length: Option<usize>,
-    has_time: bool,
-    key: Key,
+    /// Words beside the common ones.
+    pub words: usize,
+    /// What it reads.
+    pub memory: Vec<u8>,
 }
 
-/// What one stream becomes.
-#[derive(Debug)]
-struct Program {
-    id: u32,
-    count: Option<u64>,
-    next: Next,
-    selectors: Selectors,
-    /// The number of the selector that picks the variant.
-    size: usize,
-    writers: Vec<Writer>,
+/// The maps of a program.
+#[derive(Clone, Copy, Default)]
+pub struct Maps {
+    pub words: i32,
+    /// The interface to send to.
+    pub devmap: i32,
+    pub memory: i32,
 }
 
-impl Layout {
+impl<'a> Program<'a> {
     /// Of a set.
     ///
     /// # Errors
-    /// What programs cannot do.
-    pub fn of(set: &StreamSet) -> Result<Self, String> {
-        let turns = Turns::of(set)?;
-        let (mut memory, mut words) = (Memory::default(), FREE);
-        let mut streams = Vec::with_capacity(set.streams.len());
-        for stream in &set.streams {
-            let program = Program::of(stream, turns.most_of(stream, set), &mut words, &mut memory);
-            streams.push(program.map_err(|reason| format!("stream {:?}: {reason}", stream.name))?);
+    /// What is wrong with it, and what programs cannot do.
+    pub fn of(set: &'a StreamSet) -> Result<Self, String> {
+        set.check().map_err(|wrong| wrong.to_string())?;
+        if set.streams.len() > MOST_STREAMS {
+            return Err(format!("{} streams, where a program has {MOST_STREAMS} at most", set.streams.len()));
         }
-        if words > MOST_WORDS {
-            return Err(format!("counters of {words} words, where a program has {MOST_WORDS}"));
-        }
-        if memory.is_over() {
-            return Err("tables that are too large for a program".into());
-        }
-        let mut lengths = streams.iter().flat_map(|stream| &stream.writers).map(Writer::length);
-        let longest = lengths.clone().max().unwrap_or_default();
-        let length = lengths.all(|length| length == longest).then_some(longest);
-        let has_time = streams.iter().flat_map(|stream| &stream.writers).any(Writer::has_time);
-        Ok(Layout { streams, turns, words: words - OWN, memory, longest, length, has_time, key: set.key })
+        let (turns, plan) = (Turns::of(set)?, Plan::of(set));
+        let lengths = || plan.layouts.iter().map(|layout| layout.length as usize);
+        let longest = lengths().max().unwrap_or_default();
+        let length = lengths().all(|length| length == longest).then_some(longest);
+        let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new() };
+        // Put together once to know what maps it needs.
+        let (_, words, memory) = program.assemble(Maps::default())?;
+        (program.words, program.memory) = (words, memory);
+        Ok(program)
+    }
+
+    /// The instructions, for these maps.
+    pub fn instructions(&self, maps: Maps) -> Result<Vec<Insn>, String> {
+        self.assemble(maps).map(|(instructions, ..)| instructions)
     }
 
     /// What words begin with: (word, value), where that is not 0.
     pub fn initial(&self) -> Vec<(usize, u64)> {
-        let mut found = vec![(LIMIT, self.turns.limit)];
-        for (index, stream) in self.streams.iter().enumerate() {
-            found.push((LEFT + index, stream.count.unwrap_or(u64::MAX)));
-            if let Next::Goto { times: Some(times), .. } = stream.next {
-                found.push((TIMES + index, times));
-            }
-        }
-        let takes_turns = |index: &usize| self.streams[*index].count != Some(0);
-        let ring: Vec<usize> = (0..self.streams.len()).filter(takes_turns).collect();
-        for (place, index) in ring.iter().enumerate() {
-            let next = ring[(place + 1) % ring.len()];
-            found.extend([(AFTER + index, next as u64), (BEFORE + next, *index as u64)]);
-        }
-        if matches!(self.turns.kind, Kind::Round { .. }) {
-            found.push((TURN, ring.first().copied().unwrap_or_default() as u64));
-        }
+        let (mut found, streams) = (vec![(LIMIT, self.turns.frames)], self.set.streams.len());
+        // The first turn is that of stream 0.
+        found.extend((0..streams).map(|index| (AFTER + index, ((index + 1) % streams) as u64)));
+        found.extend((0..streams).map(|index| (BEFORE + index, ((index + streams - 1) % streams) as u64)));
         found
     }
 
-    /// Whether there is one stream.
-    fn is_one(&self) -> bool {
+    /// Whether there is one stream, whose frames are all that are made.
+    pub fn is_one(&self) -> bool {
         self.turns.kind == Kind::One
     }
 
     /// The least time from one frame to the next, in nanoseconds.
     pub fn least_gap(&self) -> u64 {
-        let gaps =
-            self.streams.iter().zip(&self.turns.paces).flat_map(|(stream, pace)| {
-                stream.writers.iter().map(|writer| pace.rate.nanos(1, writer.length() as u64))
-            });
+        let paces = self.turns.paces.iter().zip(&self.set.streams);
+        let gaps = paces.flat_map(|(pace, stream)| {
+            stream.variants.iter().map(|variant| pace.rate.nanos(1, variant.frame.len() as u64))
+        });
         let by_round = self.turns.paces.iter().any(|pace| pace.by_round);
-        gaps.min().unwrap_or_default() / if by_round { self.streams.len() as u64 } else { 1 }
+        gaps.min().unwrap_or_default() / if by_round { self.set.streams.len() as u64 } else { 1 }
     }
 
-    /// The program, for these maps: words, interface to send to, memory.
-    pub fn program(&self, words: i32, devmap: i32, memory: i32) -> Result<Vec<Insn>, TooFar> {
-        let mut asm = Assembler::new();
-        let exits = emit::begin(&mut asm, words);
+    /// Instructions, how many words of its own they use, and the bytes that they read.
+    fn assemble(&self, maps: Maps) -> Result<(Vec<Insn>, usize, Vec<u8>), String> {
+        let (mut asm, mut words) = (Assembler::new(), FREE);
+        let mut memory = Memory::new(maps.memory);
+        let exits = emit::begin(&mut asm, maps.words);
         self.decide(&mut asm, &exits);
-        emit::redirect(&mut asm, devmap, &exits);
-        let labels: Vec<Label> = self.streams.iter().map(|_| asm.label()).collect();
+        emit::redirect(&mut asm, maps.devmap, &exits);
+        let labels: Vec<Label> = self.set.streams.iter().map(|_| asm.label()).collect();
         if labels.len() > 1 {
             asm.load(Size::B8, Reg::R0, Reg::R7, at(TURN));
             choose(&mut asm, 0, &labels);
         }
         for (index, label) in labels.iter().enumerate() {
             asm.place(*label);
-            self.stream(&mut asm, index, memory, &exits);
+            let emitted = self.stream(&mut asm, index, &mut words, &mut memory, &exits);
+            emitted.map_err(|reason| format!("stream {:?}: {reason}", self.set.streams[index].name))?;
         }
         emit::exits(&mut asm, &exits);
-        asm.finish()
+        if words > MOST_WORDS {
+            return Err(format!("counters of {words} words, where a program has {MOST_WORDS}"));
+        }
+        if memory.bytes.len() > MOST_MEMORY {
+            return Err("tables that are too large for a program".into());
+        }
+        let instructions = asm.finish().map_err(|error| error.to_string())?;
+        Ok((instructions, words - OWN, memory.bytes))
     }
 
     /// Whether a frame is to be made now; leaves the number made so far and the time.
@@ -153,7 +145,8 @@ impl Layout {
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LIMIT));
         asm.jump_if(When::Ge, Reg::R8, Reg::R1, exits.drop);
         let is_paced = self.turns.is_paced();
-        if is_paced || self.has_time {
+        let has_time = self.plan.layouts.iter().any(|layout| layout.trailer.is_some());
+        if is_paced || has_time {
             asm.call(helper::KTIME);
             asm.mov(Reg::R9, Reg::R0);
         }
@@ -164,41 +157,50 @@ impl Layout {
     }
 
     /// Makes the next frame of a stream and sends it.
-    fn stream(&self, asm: &mut Assembler, index: usize, memory: i32, exits: &Exits) {
-        let stream = &self.streams[index];
+    fn stream(
+        &self,
+        asm: &mut Assembler,
+        index: usize,
+        words: &mut usize,
+        memory: &mut Memory,
+        exits: &Exits,
+    ) -> Result<(), String> {
+        let lengths = &self.plan.streams[index];
         if !self.is_one() {
             asm.load(Size::B8, Reg::R8, Reg::R7, at(NUMBERS + index));
         }
-        stream.selectors.draw(asm, memory, exits.failed);
-        let common = Common {
-            selectors: &stream.selectors,
-            memory,
-            longest: self.longest,
-            failed: exits.failed,
-            id: stream.id,
-            key: self.key,
-        };
-        let (labels, made) = (stream.writers.iter().map(|_| asm.label()).collect::<Vec<_>>(), asm.label());
-        if labels.len() > 1 {
-            stream.selectors.index(asm, stream.size, (1, 0));
+        let (first, mut slots) = (lengths.selectors.start, 0);
+        let selectors = self.plan.selectors[lengths.selectors.clone()].iter();
+        let indices: Vec<Index> = selectors.map(|one| Index::of(one, words, &mut slots, memory)).collect();
+        if slots > SLOTS {
+            return Err(format!("{slots} random selectors in one stream, {SLOTS} at most"));
+        }
+        indices.iter().for_each(|one| one.draw(asm, memory, exits.failed));
+        let layouts = &self.plan.layouts[lengths.layouts.clone()];
+        let (labels, made) = (layouts.iter().map(|_| asm.label()).collect::<Vec<_>>(), asm.label());
+        if let Some(size) = lengths.size {
+            indices[size - first].load(asm);
             choose(asm, 0, &labels);
         }
         let pace = &self.turns.paces[index];
-        for (place, (label, writer)) in labels.iter().zip(&stream.writers).enumerate() {
+        for (place, (label, layout)) in labels.iter().zip(layouts).enumerate() {
             asm.place(*label);
-            writer.write(asm, &common);
+            let (plan, indices, key) = (&self.plan, &indices[..], self.set.key);
+            let (longest, failed) = (self.longest, exits.failed);
+            let memory = &mut *memory;
+            Writer { plan, layout, indices, first, memory, longest, failed, key, most: [0; 4] }.write(asm)?;
             if self.length.is_none() {
-                emit::add(asm, BYTES, writer.length() as i32);
+                emit::add(asm, BYTES, layout.length as i32);
             }
             if !pace.is_top() {
-                pace.load_gap(asm, writer.length());
+                load_gap(asm, pace, layout.length);
             }
             if place + 1 < labels.len() {
                 asm.jump(made);
             }
         }
         asm.place(made);
-        stream.selectors.step(asm);
+        indices.iter().for_each(|one| one.step(asm));
         self.turn(asm, index);
         self.advance(asm, index);
         match self.turns.kind {
@@ -208,6 +210,7 @@ impl Layout {
                 emit::send(asm, Reg::R1);
             }
         }
+        Ok(())
     }
 
     /// Whose turn is next. Uses R0, R1, R4 and R5.
@@ -216,58 +219,45 @@ impl Layout {
             return;
         }
         asm.alu(Alu::Add, Reg::R8, 1);
-        asm.store(Size::B8, Reg::R7, at(NUMBERS + index), Reg::R8);
+        set(asm, NUMBERS + index, Reg::R8);
         match self.turns.kind {
             Kind::One => {}
-            Kind::Round { same: true } => {
-                asm.store(Size::B8, Reg::R7, at(TURN), ((index + 1) % self.streams.len()) as i32);
-            }
-            Kind::Round { same: false } => {
+            Kind::Round => {
                 asm.load(Size::B8, Reg::R0, Reg::R7, at(AFTER + index));
-                asm.store(Size::B8, Reg::R7, at(TURN), Reg::R0);
-                if self.streams[index].count.is_some() {
-                    leave(asm, index);
+                set(asm, TURN, Reg::R0);
+                if let Some(count) = self.set.streams[index].count {
+                    leave(asm, index, count);
                 }
             }
             Kind::Sequence => self.follow(asm, index),
         }
     }
 
-    /// Behind the last frame of a pass another stream follows, or nothing.
+    /// Behind the last frame of a pass another stream follows, or nothing. Uses R0 and R1.
     fn follow(&self, asm: &mut Assembler, index: usize) {
-        let stream = &self.streams[index];
+        let stream = &self.set.streams[index];
         let Some(count) = stream.count else { return };
-        let done = asm.label();
-        asm.load(Size::B8, Reg::R0, Reg::R7, at(LEFT + index));
-        asm.alu(Alu::Sub, Reg::R0, 1);
-        asm.store(Size::B8, Reg::R7, at(LEFT + index), Reg::R0);
-        asm.jump_if(When::Ne, Reg::R0, 0, done);
-        store_constant(asm, LEFT + index, count);
-        let turn = |asm: &mut Assembler, to: usize| asm.store(Size::B8, Reg::R7, at(TURN), to as i32);
+        let (goes, done) = (asm.label(), asm.label());
+        count_up(asm, PASS + index, count, done);
+        let behind = |asm: &mut Assembler| match index + 1 {
+            next if next < self.set.streams.len() && stream.next != Next::Stop => set(asm, TURN, next as i32),
+            _ => {
+                asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
+                asm.alu(Alu::Add, Reg::R0, 1);
+                set(asm, LIMIT, Reg::R0);
+            }
+        };
         match stream.next {
-            Next::Goto { stream: to, times: None } => {
-                turn(asm, to);
-                return asm.place(done);
+            Next::Goto { stream: to, times } => {
+                if let Some(times) = times {
+                    count_up(asm, JUMPS + index, times.wrapping_add(1), goes);
+                    behind(asm);
+                    asm.jump(done);
+                }
+                asm.place(goes);
+                set(asm, TURN, to as i32);
             }
-            Next::Goto { stream: to, times: Some(times) } => {
-                let behind = asm.label();
-                asm.load(Size::B8, Reg::R0, Reg::R7, at(TIMES + index));
-                asm.jump_if(When::Eq, Reg::R0, 0, behind);
-                asm.alu(Alu::Sub, Reg::R0, 1);
-                asm.store(Size::B8, Reg::R7, at(TIMES + index), Reg::R0);
-                turn(asm, to);
-                asm.jump(done);
-                asm.place(behind);
-                store_constant(asm, TIMES + index, times);
-            }
-            Next::Following | Next::Stop => {}
-        }
-        if stream.next != Next::Stop && index + 1 < self.streams.len() {
-            turn(asm, index + 1);
-        } else {
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
-            asm.alu(Alu::Add, Reg::R0, 1);
-            asm.store(Size::B8, Reg::R7, at(LIMIT), Reg::R0);
+            Next::Following | Next::Stop => behind(asm),
         }
         asm.place(done);
     }
@@ -279,8 +269,8 @@ impl Layout {
             return;
         }
         if pace.is_top() {
-            asm.store(Size::B8, Reg::R7, at(DUE), Reg::R9);
-            return asm.store(Size::B8, Reg::R7, at(FRACTION), 0);
+            set(asm, DUE, Reg::R9);
+            return set(asm, FRACTION, 0);
         }
         if pace.by_round {
             let ends = asm.label();
@@ -292,12 +282,7 @@ impl Layout {
         }
         if let Some((frames, gap)) = pace.burst {
             let within = asm.label();
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(BURST + index));
-            asm.alu(Alu::Add, Reg::R0, 1);
-            asm.store(Size::B8, Reg::R7, at(BURST + index), Reg::R0);
-            asm.mov64(Reg::R1, frames);
-            asm.jump_if(When::Lt, Reg::R0, Reg::R1, within);
-            asm.store(Size::B8, Reg::R7, at(BURST + index), 0);
+            count_up(asm, BURST + index, frames, within);
             emit::add_constant(asm, Reg::R2, gap, Reg::R1);
             asm.place(within);
         }
@@ -307,45 +292,24 @@ impl Layout {
         let less = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
         asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
-        asm.store(Size::B8, Reg::R7, at(LATE_MAX), Reg::R9);
+        set(asm, LATE_MAX, Reg::R9);
         asm.place(less);
         asm.load(Size::B8, Reg::R1, Reg::R7, at(FRACTION));
         asm.alu(Alu::Add, Reg::R1, Reg::R3);
         asm.alu32(Alu::Mov, Reg::R3, Reg::R1);
-        asm.store(Size::B8, Reg::R7, at(FRACTION), Reg::R3);
+        set(asm, FRACTION, Reg::R3);
         asm.alu(Alu::Rsh, Reg::R1, 32);
         asm.alu(Alu::Add, Reg::R4, Reg::R1);
         asm.alu(Alu::Add, Reg::R4, Reg::R2);
-        asm.store(Size::B8, Reg::R7, at(DUE), Reg::R4);
+        set(asm, DUE, Reg::R4);
     }
 }
 
-impl Program {
-    fn of(stream: &Stream, frames: u64, words: &mut usize, memory: &mut Memory) -> Result<Self, String> {
-        let size = stream.selectors.len();
-        if most(&stream.size, MOST_FRAMES) >= stream.variants.len() as u64 {
-            return Err(format!("its size rule picks more than the {} lengths it has", stream.variants.len()));
-        }
-        let shapes: Vec<Shape> =
-            stream.variants.iter().map(|variant| Shape::of(stream, variant, frames)).collect::<Result<_, _>>()?;
-        let writers: Vec<Writer> = shapes.into_iter().map(|shape| Writer::new(shape, memory)).collect();
-        let mut used: Vec<_> = writers.iter().flat_map(Writer::used).collect();
-        if writers.len() > 1 {
-            used.push((size, (1, 0)));
-        }
-        let all: Vec<&Selector> = stream.selectors.iter().chain([&stream.size]).collect();
-        let selectors = Selectors::of(&all, &used, words, memory)?;
-        Ok(Program { id: stream.id, count: stream.count, next: stream.next, selectors, size, writers })
-    }
-}
-
-impl Pace {
-    /// Leaves the gap behind a frame in R2 (nanoseconds) and R3 (2^-32 of them).
-    fn load_gap(&self, asm: &mut Assembler, length: usize) {
-        let nanos = self.rate.exact_nanos(1, length as u64);
-        asm.mov64(Reg::R2, nanos as u64);
-        asm.mov64(Reg::R3, (nanos.fract() * 4_294_967_296.0) as u64);
-    }
+/// Leaves the gap behind a frame in R2 (nanoseconds) and R3 (2^-32 of them).
+fn load_gap(asm: &mut Assembler, pace: &Pace, length: u32) {
+    let nanos = pace.rate.exact_nanos(1, length.into());
+    asm.mov64(Reg::R2, nanos as u64);
+    asm.mov64(Reg::R3, (nanos.fract() * 4_294_967_296.0) as u64);
 }
 
 /// Jumps to the label whose number, from `first`, is in R0: halving, so that many cost little.
@@ -365,9 +329,9 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
 }
 
 /// A stream that has sent its frames takes no more turns. Uses R0, R1, R4 and R5.
-fn leave(asm: &mut Assembler, index: usize) {
+fn leave(asm: &mut Assembler, index: usize, count: u64) {
     let stays = asm.label();
-    asm.load(Size::B8, Reg::R1, Reg::R7, at(LEFT + index));
+    asm.mov64(Reg::R1, count);
     asm.jump_if(When::Lt, Reg::R8, Reg::R1, stays);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(BEFORE + index));
     for (of, word, value) in [(Reg::R1, AFTER, Reg::R0), (Reg::R0, BEFORE, Reg::R1)] {
@@ -381,7 +345,7 @@ fn leave(asm: &mut Assembler, index: usize) {
     asm.place(stays);
 }
 
-fn store_constant(asm: &mut Assembler, word: usize, value: u64) {
-    asm.mov64(Reg::R1, value);
-    asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
+/// Sets a word.
+fn set(asm: &mut Assembler, word: usize, value: impl Into<Value>) {
+    asm.store(Size::B8, Reg::R7, at(word), value);
 }

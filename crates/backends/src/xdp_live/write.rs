@@ -4,266 +4,276 @@
 //! plus what changed (RFC 1624). Every byte is written for every frame, because a page comes back with whatever its
 //! receiver left in it.
 
-use super::emit::{add_constant, keep, operate};
-use super::memory::Memory;
-use super::number::{Content, Piece};
-use super::selectors::{SLOTS, Selectors, draw, draw_from, fold_down, scale, stack};
-use super::shape::{MOST_SUMS, Shape, Weight};
-use super::term::Term;
+use super::emit::{Memory, add_constant, keep, modulo, operate};
+use super::index::{Index, SLOTS, draw, draw_from, fold_down, scale, shift_right, stack};
 use super::words::{OFFSET, at};
 use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When, helper};
-use linerate_generate::trailer::{Key, SEQUENCE_BITS, TIME_BITS};
+use linerate_generate::plan::{Cover, Covers, Field, Layout, Plan, Sum, SumKind, Term};
+use linerate_generate::stream::Fill;
+use linerate_generate::trailer::{FACTORS, Key, SEQUENCE_BITS, TIME_BITS};
 
 /// More constant bytes are copied from memory: a call of a function costs as much as so many of them.
 const BY_CONSTANTS: usize = 256;
-/// Where sums are kept until all that counts in them is known.
-const SUMS: [Reg; MOST_SUMS] = [Reg::R2, Reg::R3, Reg::R4, Reg::R5];
-/// Slots of the stack: a number of several pieces, and the seed of a fill's words.
-const GATHERED: usize = SLOTS;
-const NOISE: usize = SLOTS + 1;
+/// Where sums are kept until all that counts in them is known: those of a tunnel in a tunnel.
+const SUMS: [Reg; 4] = [Reg::R2, Reg::R3, Reg::R4, Reg::R5];
+/// A slot of the stack for what is needed later.
+const LATER: usize = SLOTS;
 
-/// One variant of a stream, ready to be written.
-#[derive(Debug)]
-pub struct Writer {
-    shape: Shape,
-    /// Which bytes numbers and checksums write.
-    covered: Vec<bool>,
-    /// Where the frame lies in memory, if it is copied.
-    copied: Option<i32>,
-    /// Where the tables of each number's pieces lie.
-    tables: Vec<Vec<i32>>,
-}
-
-/// What all frames of a stream have in common.
-pub struct Common<'a> {
-    pub selectors: &'a Selectors,
-    pub memory: i32,
+/// Writes frames of one layout.
+pub struct Writer<'a> {
+    pub plan: &'a Plan,
+    pub layout: &'a Layout,
+    /// Of the stream's selectors, of which the first has this number in the plan.
+    pub indices: &'a [Index],
+    pub first: usize,
+    pub memory: &'a mut Memory,
     /// The length that the kernel makes frames of.
     pub longest: usize,
     pub failed: Label,
-    pub id: u32,
     pub key: Key,
+    /// How large each sum can become.
+    pub most: [u64; SUMS.len()],
 }
 
-impl Writer {
-    /// Places in memory what a variant needs there.
-    pub fn new(shape: Shape, memory: &mut Memory) -> Self {
-        let mut covered = vec![false; shape.bytes.len()];
-        let numbers = shape.numbers.iter().map(|number| (number.offset, number.width));
-        for (offset, width) in numbers.chain(shape.sums.iter().map(|sum| (sum.offset, 2))) {
-            covered[offset..offset + width].fill(true);
-        }
-        let constant = covered.iter().filter(|covered| !**covered).count();
-        let copied = (constant > BY_CONSTANTS).then(|| memory.place(&shape.bytes));
-        let mut table = |piece: &Piece| match &piece.term {
-            Term::Table(values) => {
-                memory.place(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
-            }
-            _ => 0,
-        };
-        let tables = shape.numbers.iter().map(|number| match &number.content {
-            Content::Fields { pieces, .. } => pieces.iter().map(&mut table).collect(),
-            _ => Vec::new(),
-        });
-        let tables = tables.collect();
-        Writer { shape, covered, copied, tables }
-    }
-
-    /// The frame's length.
-    pub fn length(&self) -> usize {
-        self.shape.bytes.len()
-    }
-
-    /// Whether the time is written into frames.
-    pub fn has_time(&self) -> bool {
-        self.shape.numbers.iter().any(|number| matches!(number.content, Content::Time))
-    }
-
-    /// The selectors that something follows, and what divides their indices.
-    pub fn used(&self) -> impl Iterator<Item = (usize, (u64, u64))> {
-        let pieces = self.shape.numbers.iter().flat_map(|number| match &number.content {
-            Content::Fields { pieces, .. } => &pieces[..],
-            _ => &[],
-        });
-        pieces.map(|piece| (piece.selector, piece.term.reduction(piece.most)))
-    }
-
+impl Writer<'_> {
     /// Writes the frame. Uses R0 to R5; R6 becomes the frame.
-    pub fn write(&self, asm: &mut Assembler, common: &Common<'_>) {
-        self.reach(asm, common);
-        if self.copied.is_none() {
-            self.store_constants(asm);
+    ///
+    /// # Errors
+    /// What programs cannot do.
+    pub fn write(&mut self, asm: &mut Assembler) -> Result<(), String> {
+        let (plan, layout) = (self.plan, self.layout);
+        let sums = &plan.sums[layout.sums.clone()];
+        if sums.iter().any(|sum| matches!(sum.kind, SumKind::Crc32c(_))) {
+            return Err("CRC32c over bytes that change".into());
         }
-        for (reg, sum) in SUMS.into_iter().zip(&self.shape.sums) {
-            asm.mov(reg, i32::from(sum.constant));
+        if sums.len() > SUMS.len() {
+            let most = SUMS.len();
+            return Err(format!("{} checksums over bytes that change in one frame, {most} at most", sums.len()));
         }
-        let mut seeded = None;
-        for (index, number) in self.shape.numbers.iter().enumerate() {
-            match &number.content {
-                Content::Fields { constant, pieces } => {
-                    self.gather(asm, common, *constant, pieces, &self.tables[index]);
-                }
-                Content::Noise { seed, word } => {
-                    if seeded != Some(*seed) {
-                        asm.mov(Reg::R0, Reg::R8);
-                        draw(asm, *seed);
-                        asm.store(Size::B8, Reg::Fp, stack(NOISE), Reg::R0);
-                        seeded = Some(*seed);
-                    } else {
-                        asm.load(Size::B8, Reg::R0, Reg::Fp, stack(NOISE));
-                    }
-                    draw_from(asm, *word);
-                    if number.width < 8 {
-                        asm.alu(Alu::Rsh, Reg::R0, 64 - 8 * number.width as i32);
-                    }
-                }
-                Content::Name => {
-                    sequence(asm);
-                    asm.mov64(Reg::R1, u64::from(common.id) << SEQUENCE_BITS);
-                    asm.alu(Alu::Or, Reg::R0, Reg::R1);
-                }
-                Content::Time => time_and_check(asm, common),
-            }
-            count(asm, &self.shape.counts[index], number.width);
-            store(asm, number.offset, number.width);
+        self.begin(asm);
+        for (index, sum) in sums.iter().enumerate() {
+            asm.mov(SUMS[index], i32::from(sum.base));
+            self.most[index] = sum.base.into();
         }
-        self.store_sums(asm);
+        for field in &plan.fields[layout.fields.clone()] {
+            self.value(asm, field)?;
+            let (place, width) = (field.place, field.place.width as usize);
+            self.count(asm, field.covers, width);
+            store(asm, place.offset as usize, width, place.mask != u64::MAX >> (64 - 8 * width));
+        }
+        for (fill, covers) in &plan.fills[layout.fills.clone()] {
+            self.noise(asm, fill, *covers);
+        }
+        if let Some(mark) = &layout.trailer {
+            let stream = u64::from(mark.stream) << SEQUENCE_BITS;
+            sequence(asm);
+            asm.mov64(Reg::R1, stream);
+            asm.alu(Alu::Or, Reg::R0, Reg::R1);
+            self.count(asm, mark.covers, 8);
+            store(asm, mark.offset, 8, false);
+            time_and_check(asm, stream ^ self.key.0);
+            self.count(asm, mark.covers, 8);
+            store(asm, mark.offset + 8, 8, false);
+        }
+        sums.iter().zip(SUMS).enumerate().for_each(|(index, (sum, reg))| self.sum(asm, reg, self.most[index], sum));
+        Ok(())
     }
 
-    /// Makes the live frame as long as this one and leaves it in R6.
-    fn reach(&self, asm: &mut Assembler, common: &Common<'_>) {
-        let length = self.length();
-        if length < common.longest {
+    /// Makes the live frame as long as this one, leaves it in R6, and writes what is constant.
+    fn begin(&mut self, asm: &mut Assembler) {
+        let (template, length) = (self.plan.template(self.layout), self.layout.length as usize);
+        let constant = self.constant();
+        if length < self.longest {
             asm.mov(Reg::R1, Reg::R6);
-            asm.mov(Reg::R2, length as i32 - common.longest as i32);
+            asm.mov(Reg::R2, length as i32 - self.longest as i32);
             asm.call(helper::ADJUST_TAIL);
-            asm.jump_if(When::Ne, Reg::R0, 0, common.failed);
+            asm.jump_if(When::Ne, Reg::R0, 0, self.failed);
         }
-        if let Some(place) = self.copied {
+        let copied = constant.iter().filter(|constant| **constant).count() > BY_CONSTANTS;
+        if copied {
             asm.mov(Reg::R1, Reg::R6);
             asm.mov(Reg::R2, 0);
-            asm.map_value(Reg::R3, common.memory, place);
+            let place = self.memory.place(template);
+            asm.map_value(Reg::R3, self.memory.map, place);
             asm.mov(Reg::R4, length as i32);
             asm.call(helper::STORE_BYTES);
-            asm.jump_if(When::Ne, Reg::R0, 0, common.failed);
+            asm.jump_if(When::Ne, Reg::R0, 0, self.failed);
         }
         // struct xdp_md: data, data_end.
         asm.load(Size::B4, Reg::R2, Reg::R6, 4);
         asm.load(Size::B4, Reg::R6, Reg::R6, 0);
         asm.mov(Reg::R1, Reg::R6);
         asm.alu(Alu::Add, Reg::R1, length as i32);
-        asm.jump_if(When::Gt, Reg::R1, Reg::R2, common.failed);
+        asm.jump_if(When::Gt, Reg::R1, Reg::R2, self.failed);
+        if !copied {
+            store_constants(asm, template, &constant);
+        }
     }
 
-    /// Writes constant bytes: eight at a time where a sign-extended constant holds them, else four.
-    fn store_constants(&self, asm: &mut Assembler) {
-        let bytes = &self.shape.bytes;
-        let mut place = 0;
-        while place < bytes.len() {
-            if self.covered[place] {
-                place += 1;
+    /// Which bytes no number and no checksum writes wholly.
+    fn constant(&self) -> Vec<bool> {
+        let (plan, layout) = (self.plan, self.layout);
+        let mut constant = vec![true; layout.length as usize];
+        let fields = plan.fields[layout.fields.clone()].iter().map(|field| &field.place);
+        let whole = fields.filter(|place| place.mask == u64::MAX >> (64 - 8 * place.width));
+        let fields = whole.map(|place| (place.offset as usize, place.width as usize));
+        let fills = plan.fills[layout.fills.clone()].iter().map(|(fill, _)| (fill.offset, fill.length));
+        let sums = plan.sums[layout.sums.clone()].iter().map(|sum| (sum.offset, 2));
+        let trailer = layout.trailer.iter().map(|mark| (mark.offset, 16));
+        for (offset, width) in fields.chain(fills).chain(sums).chain(trailer) {
+            constant[offset..offset + width].fill(false);
+        }
+        constant
+    }
+
+    /// Leaves the number of a field in R0. Uses R1.
+    fn value(&mut self, asm: &mut Assembler, field: &Field) -> Result<(), String> {
+        self.indices[field.selector as usize - self.first].load(asm);
+        match &field.term {
+            Term::Linear { start, step } => linear(asm, *start, *step),
+            Term::Divided { start, step, divide, modulo: by } => {
+                match divide.is_power_of_two() {
+                    true => shift_right(asm, divide.trailing_zeros()),
+                    false => operate(asm, Alu::Div, *divide),
+                }
+                if *by > 0 {
+                    modulo(asm, *by);
+                }
+                linear(asm, *start, *step);
+            }
+            Term::Table(values) => {
+                let (rows, count) = (values.len(), self.plan.selectors[field.selector as usize].count);
+                if !(1..=rows as u64).contains(&count) {
+                    modulo(asm, rows as u64);
+                }
+                let place =
+                    self.memory.place(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>());
+                self.memory.row(asm, Reg::R0, place, rows, self.failed);
+                asm.load(Size::B8, Reg::R0, Reg::R1, 0);
+            }
+            Term::Scaled { start, span, seed, shift } => {
+                draw(asm, *seed);
+                scale(asm, *span);
+                shifted(asm, *start, *shift);
+            }
+            Term::Masked { start, mask, seed, shift } => {
+                draw(asm, *seed);
+                keep(asm, *mask);
+                shifted(asm, *start, *shift);
+            }
+            Term::Wide(wide) => return Err(wide.why.clone()),
+        }
+        keep(asm, field.place.mask);
+        Ok(())
+    }
+
+    /// Writes noise, word by word from a seed of this frame.
+    fn noise(&mut self, asm: &mut Assembler, fill: &Fill, covers: Covers) {
+        asm.mov(Reg::R0, Reg::R8);
+        draw(asm, fill.seed);
+        asm.store(Size::B8, Reg::Fp, stack(LATER), Reg::R0);
+        for (first, word) in (0..fill.length).step_by(8).zip(0..) {
+            let width = (fill.length - first).min(8);
+            if word > 0 {
+                asm.load(Size::B8, Reg::R0, Reg::Fp, stack(LATER));
+            }
+            draw_from(asm, word);
+            if width < 8 {
+                keep(asm, u64::MAX << (64 - 8 * width));
+            }
+            self.count(asm, covers, 8);
+            shift_right(asm, 64 - 8 * width as u32);
+            store(asm, fill.offset + first, width, false);
+        }
+    }
+
+    /// Folds a sum and writes the checksum.
+    fn sum(&mut self, asm: &mut Assembler, reg: Reg, mut most: u64, sum: &Sum) {
+        asm.mov(Reg::R0, reg);
+        while most > 0xffff {
+            let shift = if most > 1 << 40 { 32 } else { 16 };
+            asm.mov(Reg::R1, Reg::R0);
+            asm.alu(Alu::Rsh, Reg::R1, shift);
+            keep(asm, (1 << shift) - 1);
+            asm.alu(Alu::Add, Reg::R0, Reg::R1);
+            // With one less in the upper bits the lower ones may be anything.
+            let (upper, mask) = (most >> shift, (1 << shift) - 1);
+            most = if upper == 0 { most } else { (upper + (most & mask)).max(upper - 1 + mask) };
+        }
+        asm.alu(Alu::Xor, Reg::R0, 0xffff);
+        if matches!(sum.kind, SumKind::Internet { no_zero: true }) {
+            let other = asm.label();
+            asm.jump_if(When::Ne, Reg::R0, 0, other);
+            asm.mov(Reg::R0, 0xffff);
+            asm.place(other);
+        }
+        self.count(asm, sum.covers, 2);
+        store(asm, sum.offset, 2, false);
+    }
+
+    /// Adds R0, a number of that width, to the sums it counts in. Uses R1.
+    fn count(&mut self, asm: &mut Assembler, covers: Covers, width: usize) {
+        for Cover { sum, shift } in self.plan.covering(covers) {
+            let reg = SUMS[*sum as usize];
+            let halves = if width > 4 { 2 * u64::from(u32::MAX) } else { (1 << (8 * width)) - 1 };
+            self.most[*sum as usize] += halves << shift;
+            if width <= 4 && *shift == 0 {
+                asm.alu(Alu::Add, reg, Reg::R0);
                 continue;
             }
-            let rest = &bytes[place..];
-            let eight = rest.first_chunk::<8>().map(|bytes| i64::from_le_bytes(*bytes)).map(i32::try_from);
-            let (size, value) = match (eight, rest) {
-                (Some(Ok(value)), _) => (Size::B8, value),
-                (_, [a, b, c, d, ..]) => (Size::B4, i32::from_le_bytes([*a, *b, *c, *d])),
-                (_, [a, b, ..]) => (Size::B2, i32::from(u16::from_le_bytes([*a, *b]))),
-                (_, rest) => (Size::B1, i32::from(rest[0])),
+            let add = |asm: &mut Assembler| {
+                if *shift > 0 {
+                    asm.alu(Alu::Lsh, Reg::R1, *shift as i32);
+                }
+                asm.alu(Alu::Add, reg, Reg::R1);
             };
-            asm.store(size, Reg::R6, place as i16, value);
-            place += bytes_of(size);
-        }
-    }
-
-    /// Leaves a number of several pieces in R0.
-    fn gather(&self, asm: &mut Assembler, common: &Common<'_>, constant: u64, pieces: &[Piece], tables: &[i32]) {
-        for (index, (piece, table)) in pieces.iter().zip(tables).enumerate() {
-            common.selectors.index(asm, piece.selector, piece.term.reduction(piece.most));
-            value(asm, common, &piece.term, *table);
-            if piece.right > 0 {
-                asm.alu(Alu::Rsh, Reg::R0, piece.right as i32);
-            }
-            keep(asm, u64::MAX >> (64 - piece.bits));
-            if piece.left > 0 {
-                asm.alu(Alu::Lsh, Reg::R0, piece.left as i32);
-            }
-            if index > 0 {
-                asm.load(Size::B8, Reg::R1, Reg::Fp, stack(GATHERED));
-                asm.alu(Alu::Or, Reg::R0, Reg::R1);
-            }
-            if index + 1 < pieces.len() {
-                asm.store(Size::B8, Reg::Fp, stack(GATHERED), Reg::R0);
-            }
-        }
-        if constant != 0 {
-            operate(asm, Alu::Or, constant);
-        }
-    }
-
-    /// Folds the sums, in order, and writes the checksums.
-    fn store_sums(&self, asm: &mut Assembler) {
-        for (reg, sum) in SUMS.into_iter().zip(&self.shape.sums) {
-            let mut most = sum.most;
-            asm.mov(Reg::R0, reg);
-            while most > 0xffff {
-                let shift = if most > 1 << 40 { 32 } else { 16 };
+            if width > 4 {
                 asm.mov(Reg::R1, Reg::R0);
-                asm.alu(Alu::Rsh, Reg::R1, shift);
-                keep(asm, (1 << shift) - 1);
-                asm.alu(Alu::Add, Reg::R0, Reg::R1);
-                most = most_folded(most, shift);
+                asm.alu(Alu::Rsh, Reg::R1, 32);
+                add(asm);
             }
-            asm.alu(Alu::Xor, Reg::R0, 0xffff);
-            if sum.no_zero {
-                let other = asm.label();
-                asm.jump_if(When::Ne, Reg::R0, 0, other);
-                asm.mov(Reg::R0, 0xffff);
-                asm.place(other);
-            }
-            count(asm, &sum.counts, 2);
-            store(asm, sum.offset, 2);
+            asm.alu32(Alu::Mov, Reg::R1, Reg::R0);
+            add(asm);
         }
     }
 }
 
-/// How large a sum of at most `most` is when its upper bits were added to its lower ones.
-fn most_folded(most: u64, shift: i32) -> u64 {
-    let (upper, mask) = (most >> shift, (1 << shift) - 1);
-    // With one less in the upper bits the lower ones may be anything.
-    if upper == 0 { most } else { (upper + (most & mask)).max(upper - 1 + mask) }
+/// Writes constant bytes: eight at a time where a sign-extended constant holds them, else four.
+fn store_constants(asm: &mut Assembler, template: &[u8], constant: &[bool]) {
+    let mut place = 0;
+    while place < template.len() {
+        if !constant[place] {
+            place += 1;
+            continue;
+        }
+        let rest = &template[place..];
+        let eight = rest.first_chunk::<8>().map(|bytes| i64::from_le_bytes(*bytes)).map(i32::try_from);
+        let (size, value) = match (eight, rest) {
+            (Some(Ok(value)), _) => (Size::B8, value),
+            (_, [a, b, c, d, ..]) => (Size::B4, i32::from_le_bytes([*a, *b, *c, *d])),
+            (_, [a, b, ..]) => (Size::B2, i32::from(u16::from_le_bytes([*a, *b]))),
+            (_, rest) => (Size::B1, i32::from(rest[0])),
+        };
+        asm.store(size, Reg::R6, place as i16, value);
+        place += size.bytes();
+    }
 }
 
-/// An index in R0, divided and taken modulo, becomes the value of a term. Uses R1.
-fn value(asm: &mut Assembler, common: &Common<'_>, term: &Term, table: i32) {
-    match term {
-        Term::Linear { start, step, .. } => {
-            match i32::try_from(*step as i64) {
-                Ok(1) => {}
-                Ok(step) => asm.alu(Alu::Mul, Reg::R0, step),
-                Err(_) => operate(asm, Alu::Mul, *step),
-            }
-            add_constant(asm, Reg::R0, *start, Reg::R1);
-        }
-        Term::Table(values) => {
-            // For the verifier; it never is.
-            asm.jump_if(When::Ge, Reg::R0, values.len() as i32, common.failed);
-            asm.alu(Alu::Lsh, Reg::R0, 3);
-            asm.map_value(Reg::R1, common.memory, table);
-            asm.alu(Alu::Add, Reg::R1, Reg::R0);
-            asm.load(Size::B8, Reg::R0, Reg::R1, 0);
-        }
-        Term::Scaled { start, span, seed } => {
-            draw(asm, *seed);
-            scale(asm, *span);
-            add_constant(asm, Reg::R0, *start, Reg::R1);
-        }
-        Term::Masked { start, mask, seed } => {
-            draw(asm, *seed);
-            keep(asm, *mask);
-            add_constant(asm, Reg::R0, *start, Reg::R1);
-        }
+/// `R0 = start + step * R0`. Uses R1.
+fn linear(asm: &mut Assembler, start: u64, step: u64) {
+    match i32::try_from(step as i64) {
+        Ok(1) => {}
+        Ok(step) => asm.alu(Alu::Mul, Reg::R0, step),
+        Err(_) => operate(asm, Alu::Mul, step),
+    }
+    add_constant(asm, Reg::R0, start, Reg::R1);
+}
+
+/// `R0 = start + R0 << shift`. Uses R1.
+fn shifted(asm: &mut Assembler, start: u64, shift: u32) {
+    add_constant(asm, Reg::R0, start, Reg::R1);
+    if shift > 0 {
+        asm.alu(Alu::Lsh, Reg::R0, shift as i32);
     }
 }
 
@@ -275,76 +285,56 @@ fn sequence(asm: &mut Assembler) {
 }
 
 /// Leaves time and check of a trailer in R0 ([`check`](linerate_generate::trailer::check)). Uses R1.
-fn time_and_check(asm: &mut Assembler, common: &Common<'_>) {
+fn time_and_check(asm: &mut Assembler, stream_and_key: u64) {
     let shift = 64 - TIME_BITS as i32;
     sequence(asm);
-    asm.mov64(Reg::R1, u64::from(common.id) << SEQUENCE_BITS ^ common.key.0);
+    asm.mov64(Reg::R1, stream_and_key);
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
-    operate(asm, Alu::Mul, 0xff51_afd7_ed55_8ccd);
+    operate(asm, Alu::Mul, FACTORS[0]);
     fold_down(asm, 32);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(OFFSET));
     asm.alu(Alu::Add, Reg::R1, Reg::R9);
     asm.alu(Alu::Lsh, Reg::R1, shift);
-    asm.store(Size::B8, Reg::Fp, stack(GATHERED), Reg::R1);
+    asm.store(Size::B8, Reg::Fp, stack(LATER), Reg::R1);
     asm.alu(Alu::Rsh, Reg::R1, shift);
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
-    operate(asm, Alu::Mul, 0xc4ce_b9fe_1a85_ec53);
+    operate(asm, Alu::Mul, FACTORS[1]);
     fold_down(asm, 29);
-    operate(asm, Alu::Mul, 0x9e37_79b9_7f4a_7c15);
+    operate(asm, Alu::Mul, FACTORS[2]);
     asm.alu(Alu::Rsh, Reg::R0, 64 - shift);
-    asm.load(Size::B8, Reg::R1, Reg::Fp, stack(GATHERED));
+    asm.load(Size::B8, Reg::R1, Reg::Fp, stack(LATER));
     asm.alu(Alu::Or, Reg::R0, Reg::R1);
 }
 
-/// Adds R0, a number of that width, to the sums it counts in. Uses R1.
-fn count(asm: &mut Assembler, counts: &[Weight], width: usize) {
-    for weight in counts {
-        let sum = SUMS[weight.sum];
-        if width <= 4 && !weight.shifted {
-            asm.alu(Alu::Add, sum, Reg::R0);
-            continue;
-        }
-        let add = |asm: &mut Assembler| {
-            if weight.shifted {
-                asm.alu(Alu::Lsh, Reg::R1, 8);
-            }
-            asm.alu(Alu::Add, sum, Reg::R1);
-        };
-        if width > 4 {
-            asm.mov(Reg::R1, Reg::R0);
-            asm.alu(Alu::Rsh, Reg::R1, 32);
-            add(asm);
-        }
-        asm.alu32(Alu::Mov, Reg::R1, Reg::R0);
-        add(asm);
-    }
-}
-
-/// Writes R0, a number of that width, to the frame.
-fn store(asm: &mut Assembler, offset: usize, width: usize) {
-    if let Some(size) = [Size::B1, Size::B2, Size::B4, Size::B8].into_iter().find(|size| bytes_of(*size) == width) {
+/// Writes R0, a number of that width, to the frame; `among` bits that are there, where the number has 0. Uses R1.
+fn store(asm: &mut Assembler, offset: usize, width: usize, among: bool) {
+    let whole = |size: &Size| size.bytes() == width && !among;
+    if let Some(size) = [Size::B1, Size::B2, Size::B4, Size::B8].into_iter().find(whole) {
         if width > 1 {
             asm.to_be(Reg::R0, 8 * width as i32);
         }
         return asm.store(size, Reg::R6, offset as i16, Reg::R0);
     }
-    asm.alu(Alu::Lsh, Reg::R0, 64 - 8 * width as i32);
+    if width < 8 {
+        asm.alu(Alu::Lsh, Reg::R0, 64 - 8 * width as i32);
+    }
     asm.to_be(Reg::R0, 64);
     let mut done = 0;
-    for size in [Size::B4, Size::B2, Size::B1] {
-        if (width - done) & bytes_of(size) != 0 {
-            asm.store(size, Reg::R6, (offset + done) as i16, Reg::R0);
-            asm.alu(Alu::Rsh, Reg::R0, 8 * bytes_of(size) as i32);
-            done += bytes_of(size);
+    for size in [Size::B8, Size::B4, Size::B2, Size::B1] {
+        if width & size.bytes() == 0 {
+            continue;
         }
-    }
-}
-
-fn bytes_of(size: Size) -> usize {
-    match size {
-        Size::B1 => 1,
-        Size::B2 => 2,
-        Size::B4 => 4,
-        Size::B8 => 8,
+        let place = (offset + done) as i16;
+        if among {
+            asm.load(size, Reg::R1, Reg::R6, place);
+            asm.alu(Alu::Or, Reg::R1, Reg::R0);
+            asm.store(size, Reg::R6, place, Reg::R1);
+        } else {
+            asm.store(size, Reg::R6, place, Reg::R0);
+        }
+        done += size.bytes();
+        if done < width {
+            asm.alu(Alu::Rsh, Reg::R0, 8 * size.bytes() as i32);
+        }
     }
 }

@@ -28,12 +28,17 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
         "ipdv",
     ];
     let mut lines = table(&heads, 1);
-    let all =
-        StreamRow { mark: "", fate: summary.fate, pace: summary.pace, delay: summary.delay, ..StreamRow::default() };
+    let all = StreamRow {
+        mark: "",
+        counts: summary.counts,
+        pace: summary.pace,
+        delay: summary.delay,
+        ..StreamRow::default()
+    };
     for (name, row) in shown.iter().map(|row| (name(row.stream), row)).chain([("all".to_owned(), &all)]) {
-        let (fate, delay) = (&row.fate, &row.delay);
-        let sent = fate.sent.map_or_else(|| "-".to_owned(), grouped);
-        let counts = [fate.lost, fate.duplicated, fate.reordered, fate.corrupted].map(grouped);
+        let (counts, delay) = (&row.counts, &row.delay);
+        let sent = counts.sent.map_or_else(|| "-".to_owned(), grouped);
+        let faults = [counts.lost, counts.duplicated, counts.reordered, counts.corrupted].map(grouped);
         let latencies = [
             delay.latency_min_ns,
             delay.latency_p50_ns,
@@ -42,8 +47,8 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
             delay.latency_max_ns,
             delay.ipdv_mean_ns.map(|mean| mean as i64),
         ];
-        let first = [name, sent, grouped(fate.received), frames_per_second(row.pace.mpps)];
-        lines.add_row(first.into_iter().chain(counts).chain(latencies.map(micros)));
+        let first = [name, sent, grouped(counts.received), frames_per_second(row.pace.mpps)];
+        lines.add_row(first.into_iter().chain(faults).chain(latencies.map(micros)));
     }
     let left = (summary.streams as usize).saturating_sub(shown.len());
     let more = if left > 0 { format!("  and {} streams more\n", grouped(left as u64)) } else { String::new() };
@@ -52,15 +57,15 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
 
 /// The streams that lost most, then those that received most.
 pub fn first(mut rows: Vec<StreamRow>, most: usize) -> Vec<StreamRow> {
-    rows.sort_by_key(|row| std::cmp::Reverse((row.fate.lost, row.fate.received)));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.counts.lost, row.counts.received)));
     rows.truncate(most);
     rows
 }
 
 /// What the table does not say.
 pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> String {
-    let fate = &summary.fate;
-    let lost = match fate.sent {
+    let counts = &summary.counts;
+    let lost = match counts.sent {
         Some(_) => "sent and not received",
         None => "numbers up to the highest that came which did not come",
     };
@@ -69,7 +74,7 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         stamps(interfaces).join(", ")
     );
     if let Some(gap) = &summary.gap {
-        let mean = summary.pace.seconds * 1e9 / fate.received.saturating_sub(1).max(1) as f64;
+        let mean = summary.pace.seconds * 1e9 / counts.received.saturating_sub(1).max(1) as f64;
         let [p50, p99, max] =
             [gap.gap_error_p50_ns, gap.gap_error_p99_ns, gap.gap_error_max_ns].map(|ns| ns as f64 / 1e3);
         text += &format!(
@@ -81,10 +86,10 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         text += "  latencies below zero: the clocks of sender and receiver differ (PTP or NTP sets them);\n  \
                  percentiles there are not known, differences between frames are right\n";
     }
-    let before = if fate.sent.is_none() { fate.lost_before_first } else { 0 };
+    let before = if counts.sent.is_none() { counts.lost_before_first } else { 0 };
     for (number, remark) in [
         (before, "of the lost have numbers below the first that came: lost, or sent before this count began"),
-        (fate.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
+        (counts.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
         (summary.damaged, "frames lost their trailer to damage: lost to a stream that is not known"),
         (summary.cut, "frames were not captured to their end, where the trailer is"),
         (summary.over_limit, "frames are of streams that there is no memory for"),

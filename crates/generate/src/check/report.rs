@@ -24,7 +24,7 @@ pub struct StreamRow {
     pub mark: &'static str,
     /// What came of it.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub counts: FrameCounts,
     /// When and how fast.
     #[serde(flatten)]
     pub pace: Pace,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub lost_by: &'static str,
     /// What came of them.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub counts: FrameCounts,
     /// Frames of ours that lost their trailer: whose they were is not known.
     pub damaged: u64,
     /// Frames that are not ours.
@@ -87,7 +87,7 @@ impl GapError {
 
 /// How many frames there were, and what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fate {
+pub struct FrameCounts {
     /// Sent; where the sender says.
     pub sent: Option<u64>,
     /// Received, repeated ones included.
@@ -201,8 +201,8 @@ impl<'a> Report<'a> {
         let (mut latencies, mut extremes, mut variation) = (Sums::new(), (i64::MAX, i64::MIN), Variation::default());
         for row in self.rows() {
             summary.streams += 1;
-            summary.streams_with_loss += u64::from(row.fate.lost > 0);
-            summary.fate.add(&row.fate);
+            summary.streams_with_loss += u64::from(row.counts.lost > 0);
+            summary.counts.add(&row.counts);
             summary.pace.span(&row.pace);
             if let Some(stream) = self.check.streams.get(row.stream) {
                 latencies.add(&stream.latencies);
@@ -211,8 +211,8 @@ impl<'a> Report<'a> {
             }
         }
         summary.pace = Pace::new(
-            summary.fate.received,
-            summary.fate.bytes,
+            summary.counts.received,
+            summary.counts.bytes,
             summary.pace.first_time_ns.zip(summary.pace.last_time_ns),
         );
         summary.delay = Delay::new(&latencies, extremes, &variation);
@@ -224,20 +224,20 @@ fn row(check: &Check, id: u32, sent: Option<u64>) -> Option<StreamRow> {
     if let Some(counted) = check.counted.get(&id) {
         let Counted { frames, bytes, corrupted, span } = *counted;
         let lost = sent.map_or(0, |sent| sent.saturating_sub(frames));
-        let fate = Fate { sent, received: frames, bytes, lost, corrupted, ..Fate::default() };
+        let counts = FrameCounts { sent, received: frames, bytes, lost, corrupted, ..FrameCounts::default() };
         let span = span.map(|(first, last)| (first.0, last.0));
         return Some(StreamRow {
             stream: id,
             mark: "count",
-            fate,
+            counts,
             pace: Pace::new(frames, bytes, span),
             ..StreamRow::default()
         });
     }
     let Some(stream) = check.streams.get(id) else {
         let sent = sent.filter(|sent| *sent > 0)?;
-        let fate = Fate { sent: Some(sent), lost: sent, ..Fate::default() };
-        return Some(StreamRow { stream: id, mark: "trailer", fate, ..StreamRow::default() });
+        let counts = FrameCounts { sent: Some(sent), lost: sent, ..FrameCounts::default() };
+        return Some(StreamRow { stream: id, mark: "trailer", counts, ..StreamRow::default() });
     };
     let mut latencies = Sums::new();
     latencies.add(&stream.latencies);
@@ -246,15 +246,15 @@ fn row(check: &Check, id: u32, sent: Option<u64>) -> Option<StreamRow> {
     Some(StreamRow {
         stream: id,
         mark: "trailer",
-        fate: Fate::of(stream, sent),
+        counts: FrameCounts::of(stream, sent),
         pace: Pace::new(stream.received(), stream.bytes, Some((stream.first, stream.last))),
         delay: Delay::new(&latencies, (stream.least, stream.most), &variation),
     })
 }
 
-impl Fate {
+impl FrameCounts {
     fn of(stream: &Stream, sent: Option<u64>) -> Self {
-        Fate {
+        FrameCounts {
             sent,
             received: stream.received(),
             bytes: stream.bytes,
@@ -268,7 +268,7 @@ impl Fate {
         }
     }
 
-    fn add(&mut self, other: &Fate) {
+    fn add(&mut self, other: &FrameCounts) {
         self.sent = self.sent.or(other.sent.map(|_| 0)).map(|sum| sum + other.sent.unwrap_or(0));
         self.received += other.received;
         self.bytes += other.bytes;

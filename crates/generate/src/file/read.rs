@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
         for (found, value) in table {
             let called: &str = found.get_ref();
             let fault =
-                |key: &str, at: Range<usize>, what: String| Fault { key: key.to_owned(), wrong: Wrong { at, what } };
+                |key: &str, at: Range<usize>, what: String| Fault { key: key.to_owned(), wrong: Wrong::new(at, what) };
             let Some(key) = keys.iter().find(|key| key.name == called) else {
                 let what = format!("no such key; {}", choices(called, keys.iter().map(|key| key.name)));
                 return Err(fault(&join(name, called), found.span(), what));
@@ -105,7 +105,7 @@ impl<'a> Table<'a> {
 
     /// What is wrong with the value of a key.
     pub fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
-        Fault { key: join(&self.name, name), wrong: Wrong { at, what } }
+        Fault { key: join(&self.name, name), wrong: Wrong::new(at, what) }
     }
 
     /// The same, where a part of its text is wrong.

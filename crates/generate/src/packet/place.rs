@@ -3,7 +3,7 @@
 use super::stack::{Layered, Setting, Stack};
 use super::value::{Set, Values, values};
 use super::vary::{Varying, selectors};
-use crate::stream::{Change, Map, Selector};
+use crate::stream::{Change, Map, Selector, put};
 use crate::wrong::Wrong;
 use linerate_wire::cover::Placed;
 use linerate_wire::named::Format;
@@ -134,12 +134,9 @@ impl Bits {
 
     /// Writes the lower bits of a value.
     pub fn write(&self, value: u128, frame: &mut [u8]) {
-        for index in 0..self.count as usize {
-            let (bit, set) = (self.start + index, value >> (self.count as usize - 1 - index) & 1 != 0);
-            if let Some(byte) = frame.get_mut(bit / 8) {
-                let one = 0x80 >> (bit % 8);
-                *byte = if set { *byte | one } else { *byte & !one };
-            }
+        let place = self.bytes().and_then(|(offset, width, mask)| Some((frame.get_mut(offset..offset + width)?, mask)));
+        if let Some((place, mask)) = place {
+            put(place, mask, value);
         }
     }
 }

@@ -1,15 +1,6 @@
-//! The arithmetic of frames: sums, noise, values.
+//! The arithmetic of frames: sums and noise.
 
-use super::program::Wide;
-use crate::stream::draw;
-
-impl Wide {
-    /// What an index means: the lower 8 bytes and those above.
-    pub fn at(&self, index: u64) -> (u64, u64) {
-        let wide = self.map.at(index) << self.shift & self.mask;
-        (wide as u64, (wide >> 64) as u64)
-    }
-}
+use crate::stream::{Checksum, draw};
 
 /// Fills bytes with noise; returns the sum of its words, each byte where it would be in a whole one.
 pub(super) fn noise(seed: u64, bytes: &mut [u8]) -> u64 {
@@ -30,32 +21,26 @@ pub(super) fn noise(seed: u64, bytes: &mut [u8]) -> u64 {
     sum
 }
 
+/// Computes a CRC over a frame and writes it; returns it as a number.
+pub(super) fn crc(checksum: &Checksum, frame: &mut [u8]) -> u64 {
+    checksum.fill(frame);
+    let place = &frame[checksum.offset..checksum.offset + checksum.length()];
+    place.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
 /// The sum of the two halves of a number: the same modulo 2^16 - 1, and 0 only where the number is.
 pub(super) fn halves(value: u64) -> u64 {
     (value >> 32) + (value & 0xffff_ffff)
 }
 
-/// A sum in 16 bits (RFC 1071).
-pub(super) fn fold(sum: u64) -> u64 {
+/// What a checksum over numbers of that sum is (RFC 1071).
+pub(super) fn checksum(sum: u64, no_zero: bool) -> u64 {
     let sum = halves(sum);
     let sum = (sum >> 16) + (sum & 0xffff);
     let sum = (sum >> 16) + (sum & 0xffff);
-    (sum >> 16) + (sum & 0xffff)
-}
-
-/// 0xffff for 0.
-pub(super) fn not_zero(checksum: u64) -> u64 {
-    checksum | checksum.wrapping_sub(1) >> 48
-}
-
-/// A quotient: of small numbers, which most are, in half the time.
-pub(super) fn quotient(number: u64, by: u64) -> u64 {
-    if (number | by) >> 32 == 0 { u64::from(number as u32 / by as u32) } else { number / by }
-}
-
-/// A remainder, in the same way.
-pub(super) fn remainder(number: u64, by: u64) -> u64 {
-    if (number | by) >> 32 == 0 { u64::from(number as u32 % by as u32) } else { number % by }
+    let checksum = 0xffff - ((sum >> 16) + (sum & 0xffff));
+    // 0xffff for 0.
+    if no_zero { checksum | checksum.wrapping_sub(1) >> 48 } else { checksum }
 }
 
 #[cfg(test)]
@@ -69,13 +54,13 @@ mod tests {
             while naive > 0xffff {
                 naive = (naive & 0xffff) + (naive >> 16);
             }
-            assert_eq!(fold(sum), naive, "{sum:#x}");
+            assert_eq!(checksum(sum, false), 0xffff - naive, "{sum:#x}");
         }
     }
 
     #[test]
     fn no_checksum_but_0_is_replaced() {
-        assert_eq!(not_zero(0), 0xffff);
-        assert!((1..=0xffff).all(|checksum| not_zero(checksum) == checksum));
+        assert_eq!((checksum(0xffff, false), checksum(0xffff, true)), (0, 0xffff));
+        assert!((0..0xffff).all(|sum| checksum(sum, true) == checksum(sum, false)));
     }
 }

@@ -1,12 +1,12 @@
-//! What changes in the frames of one variant, column by column: each loop does one thing to all frames.
+//! What changes in the frames of one layout, column by column: each loop does one thing to all frames.
 //!
 //! Loops are functions that are not inlined: as arguments what they read and write is known to lie apart, which in one large
 //! function is forgotten (a quarter slower).
 
-use super::arithmetic::{fold, halves, noise, not_zero, quotient, remainder};
-use super::program::{Cover, Field, Mark, Place, Program, Programs, Sum, SumKind, Values};
-use crate::stream::{ChecksumKind, Fill, GAMMA, Pick, Selector, draw, mix, scale};
-use crate::trailer::{self, Key, SEQUENCE_BITS, TIME_BITS};
+use super::arithmetic::{checksum, crc, halves, noise};
+use crate::plan::{Cover, Layout, Mark, Place, Plan, Sum, SumKind, Term};
+use crate::stream::{Fill, GAMMA, Pick, Selector, draw, mix};
+use crate::trailer::{self, Key, Trailer};
 
 /// The most frames of a burst.
 pub(super) const FRAMES: usize = 256;
@@ -19,12 +19,11 @@ pub(super) type Column = [u64; FRAMES];
 pub(super) struct Columns {
     indices: Column,
     values: Column,
-    uppers: Column,
-    /// Of each checksum of a variant.
+    /// Of each checksum of a layout.
     sums: Vec<Column>,
 }
 
-/// Frames of one variant.
+/// Frames of one layout.
 #[derive(Clone, Copy)]
 pub(super) struct Frames<'a> {
     /// Their numbers, ascending; at most [`FRAMES`].
@@ -42,47 +41,38 @@ pub(super) struct Frames<'a> {
 }
 
 impl Columns {
-    /// For variants of at most so many checksums.
+    /// For layouts of at most so many checksums.
     pub fn new(sums: usize) -> Self {
-        Columns { indices: [0; FRAMES], values: [0; FRAMES], uppers: [0; FRAMES], sums: vec![[0; FRAMES]; sums] }
+        Columns { indices: [0; FRAMES], values: [0; FRAMES], sums: vec![[0; FRAMES]; sums] }
     }
 
     /// Writes all that changes into frames that are templates otherwise.
-    pub fn write(&mut self, programs: &Programs, program: &Program, frames: Frames<'_>, memory: &mut [u8]) {
+    pub fn write(&mut self, plan: &Plan, layout: &Layout, frames: Frames<'_>, memory: &mut [u8]) {
         let length = frames.numbers.len();
-        let sums = &programs.sums[program.sums.clone()];
+        let sums = &plan.sums[layout.sums.clone()];
         for (sum, column) in sums.iter().zip(&mut self.sums) {
-            column[..length].fill(sum.base);
+            column[..length].fill(sum.base.into());
         }
         let step = step(frames.numbers);
         let mut selector = u32::MAX;
-        for field in &programs.fields[program.fields.clone()] {
+        for field in &plan.fields[layout.fields.clone()] {
             if field.selector != selector {
                 selector = field.selector;
-                pick(&programs.selectors[selector as usize], frames.numbers, step, &mut self.indices[..length]);
+                pick(&plan.selectors[selector as usize], frames.numbers, step, &mut self.indices[..length]);
             }
-            self.write_field(programs, field, frames, memory);
+            let values = &mut self.values[..length];
+            evaluate(&field.term, field.place.mask, &self.indices[..length], values);
+            place(&field.place, frames, values, memory);
+            add(&mut self.sums, plan.covering(field.covers), field.place.width > 4, values);
         }
-        for (fill, covers) in &programs.fills[program.fills.clone()] {
-            self.write_fill(fill, programs.covering(*covers), frames, memory);
+        for (fill, covers) in &plan.fills[layout.fills.clone()] {
+            self.write_fill(fill, plan.covering(*covers), frames, memory);
         }
-        if let Some(mark) = &program.trailer {
-            self.write_trailer(mark, programs.covering(mark.covers), frames, memory);
+        if let Some(mark) = &layout.trailer {
+            self.write_trailer(mark, plan.covering(mark.covers), frames, memory);
         }
         for (index, sum) in sums.iter().enumerate() {
-            self.write_sum(index, sum, programs.covering(sum.covers), frames, memory);
-        }
-    }
-
-    fn write_field(&mut self, programs: &Programs, field: &Field, frames: Frames<'_>, memory: &mut [u8]) {
-        let length = frames.numbers.len();
-        let (values, uppers) = (&mut self.values[..length], &mut self.uppers[..length]);
-        field.map.write(&self.indices[..length], field.place.mask, values, uppers);
-        field.place.write(frames, values, memory);
-        field.place.add(&mut self.sums, programs.covering(field.place.covers), values);
-        if let Some(place) = &field.upper {
-            place.write(frames, uppers, memory);
-            place.add(&mut self.sums, programs.covering(place.covers), uppers);
+            self.write_sum(index, sum, plan.covering(sum.covers), frames, memory);
         }
     }
 
@@ -93,21 +83,19 @@ impl Columns {
             let Some(bytes) = memory.get_mut(first..first + fill.length) else { return };
             *value = noise(draw(fill.seed, *number), bytes);
         }
-        add(&mut self.sums, covers, values);
+        add(&mut self.sums, covers, false, values);
     }
 
     #[inline(never)]
     fn write_trailer(&mut self, mark: &Mark, covers: &[Cover], frames: Frames<'_>, memory: &mut [u8]) {
         let values = &mut self.values[..frames.numbers.len()];
-        let time = frames.time & ((1 << TIME_BITS) - 1);
         let each = frames.numbers.iter().zip(&mut *values);
         frames.each(mark.offset, each, memory, |place: &mut [u8; trailer::LEN], (number, value)| {
-            let name = mark.stream << SEQUENCE_BITS | number & ((1 << SEQUENCE_BITS) - 1);
-            let stamp = time << 24 | trailer::check(name, time, &frames.key);
-            *place = (u128::from(name) << 64 | u128::from(stamp)).to_be_bytes();
-            *value = halves(name) + halves(stamp);
+            *place = Trailer { stream: mark.stream, sequence: *number, time: frames.time }.bytes(&frames.key);
+            let both = u128::from_be_bytes(*place);
+            *value = halves((both >> 64) as u64) + halves(both as u64);
         });
-        add(&mut self.sums, covers, values);
+        add(&mut self.sums, covers, false, values);
     }
 
     #[inline(never)]
@@ -117,21 +105,19 @@ impl Columns {
             SumKind::Internet { no_zero } => {
                 let each = values.iter_mut().zip(&self.sums[index]);
                 match no_zero {
-                    true => each.for_each(|(value, sum)| *value = not_zero(0xffff - fold(*sum))),
-                    false => each.for_each(|(value, sum)| *value = 0xffff - fold(*sum)),
+                    true => each.for_each(|(value, sum)| *value = checksum(*sum, true)),
+                    false => each.for_each(|(value, sum)| *value = checksum(*sum, false)),
                 }
                 frames.store::<2>(sum.offset, values, memory);
             }
             SumKind::Crc32c(checksum) => {
                 for (index, value) in frames.indices.iter().zip(&mut *values) {
                     let Some(frame) = memory.get_mut(*index as usize * frames.stride..) else { return };
-                    checksum.write(frame);
-                    let place = &frame[checksum.offset..checksum.offset + ChecksumKind::Crc32c.width()];
-                    *value = place.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+                    *value = crc(checksum, frame);
                 }
             }
         }
-        add(&mut self.sums, covers, values);
+        add(&mut self.sums, covers, false, values);
     }
 }
 
@@ -185,7 +171,6 @@ fn step(numbers: &[u64]) -> u64 {
 fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
     let frames = numbers.iter().zip(&mut *indices);
     match &selector.pick {
-        _ if selector.count == 1 => indices.fill(0),
         Pick::InTurn { every: 1 } if selector.count == 0 => indices.copy_from_slice(numbers),
         Pick::InTurn { every: 1 } if step > 0 && selector.count / FEWEST_TURNS >= step => {
             in_steps(selector.count, numbers, step, indices);
@@ -200,9 +185,7 @@ fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
                 state = state.wrapping_add(step);
             }
         }
-        Pick::Random { seed } => {
-            frames.for_each(|(number, index)| *index = scale(draw(*seed, *number), selector.count));
-        }
+        Pick::Random { .. } => frames.for_each(|(number, index)| *index = selector.at(*number)),
         Pick::Weighted { table, seed } => {
             frames.for_each(|(number, index)| *index = table.pick(draw(*seed, *number)));
         }
@@ -231,10 +214,9 @@ fn in_steps(count: u64, numbers: &[u64], step: u64, indices: &mut [u64]) {
 /// The indices of frames in turn: divided for the first one, then advanced.
 #[inline(never)]
 fn in_turn(every: u64, count: u64, numbers: &[u64], indices: &mut [u64]) {
-    let every = every.max(1);
     let count = if count == 0 { u64::MAX } else { count };
     let Some(first) = numbers.first() else { return };
-    let (mut turn, mut within) = if every == 1 { (*first, 0) } else { (first / every, first % every) };
+    let (mut turn, mut within) = (first / every, first % every);
     let mut last = *first;
     if turn >= count {
         turn %= count;
@@ -254,82 +236,54 @@ fn in_turn(every: u64, count: u64, numbers: &[u64], indices: &mut [u64]) {
     }
 }
 
-impl Values {
-    /// What indices mean, in place; of wide ones the upper part too.
-    #[inline(never)]
-    fn write(&self, indices: &[u64], mask: u64, values: &mut [u64], uppers: &mut [u64]) {
-        let each = indices.iter().zip(&mut *values);
-        match self {
-            Values::Count { start, step: 1, shift } => each.for_each(|(index, value)| {
-                *value = start.wrapping_add(*index) << shift & mask;
-            }),
-            Values::Count { start, step, shift } => each.for_each(|(index, value)| {
-                *value = start.wrapping_add(step.wrapping_mul(*index)) << shift & mask;
-            }),
-            Values::Divide { start, step, shift, divide, modulo } => each.for_each(|(index, value)| {
-                let index = quotient(*index, *divide);
-                let index = if *modulo == 0 { index } else { remainder(index, *modulo) };
-                *value = start.wrapping_add(step.wrapping_mul(index)) << shift & mask;
-            }),
-            Values::List(list) => each.for_each(|(index, value)| {
-                let index = if *index < list.len() as u64 { *index } else { index % list.len().max(1) as u64 };
-                *value = list.get(index as usize).copied().unwrap_or(0);
-            }),
-            Values::Scatter { start, span, seed, shift } => each.for_each(|(index, value)| {
-                *value = start.wrapping_add(scale(draw(*seed, *index), *span)) << shift & mask;
-            }),
-            Values::Wide(wide) => each.zip(uppers).for_each(|((index, value), upper)| {
-                (*value, *upper) = wide.at(*index);
-            }),
-        }
-    }
-}
-
-impl Place {
-    /// Writes a value into each frame.
-    fn write(&self, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
-        let offset = self.offset as usize;
-        match (self.width, self.mask) {
-            (1, 0xff) => frames.store::<1>(offset, values, memory),
-            (2, 0xffff) => frames.store::<2>(offset, values, memory),
-            (4, 0xffff_ffff) => frames.store::<4>(offset, values, memory),
-            (8, u64::MAX) => frames.store::<8>(offset, values, memory),
-            _ => self.blend(frames, values, memory),
-        }
-    }
-
-    /// Adds values to the checksums that cover them.
-    #[inline(never)]
-    fn add(&self, sums: &mut [Column], covers: &[Cover], values: &[u64]) {
-        if self.width > 4 {
-            return add(sums, covers, values);
-        }
-        for Cover { sum, shift } in covers {
-            let each = sums[*sum as usize].iter_mut().zip(values);
-            match shift {
-                0 => each.for_each(|(sum, value)| *sum += value),
-                _ => each.for_each(|(sum, value)| *sum += value << shift),
-            }
-        }
-    }
-
-    /// Writes values among bits that stay: 8 bytes are read and written, which may reach beyond the frame.
-    #[inline(never)]
-    fn blend(&self, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
-        let shift = 8 * (8 - self.width);
-        let keep = !(self.mask << shift);
-        frames.each(self.offset as usize, values.iter(), memory, |place: &mut [u8; 8], value| {
-            *place = (u64::from_be_bytes(*place) & keep | value << shift).to_be_bytes();
-        });
-    }
-}
-
-/// Adds values of any size to checksums.
+/// What indices mean. Each arm is a loop of its own, in which the term is known.
 #[inline(never)]
-fn add(sums: &mut [Column], covers: &[Cover], values: &[u64]) {
+fn evaluate(term: &Term, mask: u64, indices: &[u64], values: &mut [u64]) {
+    let each = indices.iter().zip(values);
+    match term {
+        Term::Linear { start, step: 1 } => {
+            each.for_each(|(index, value)| *value = start.wrapping_add(*index) & mask);
+        }
+        Term::Linear { .. } => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+        Term::Divided { .. } => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+        Term::Table(_) => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+        Term::Scaled { .. } => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+        Term::Masked { .. } => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+        Term::Wide(_) => each.for_each(|(index, value)| *value = term.at(*index, mask)),
+    }
+}
+
+/// Writes a number into each frame.
+fn place(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
+    let offset = place.offset as usize;
+    match (place.width, place.mask) {
+        (1, 0xff) => frames.store::<1>(offset, values, memory),
+        (2, 0xffff) => frames.store::<2>(offset, values, memory),
+        (4, 0xffff_ffff) => frames.store::<4>(offset, values, memory),
+        (8, u64::MAX) => frames.store::<8>(offset, values, memory),
+        _ => blend(place, frames, values, memory),
+    }
+}
+
+/// Writes numbers among bits that stay: 8 bytes are read and written, which may reach beyond the frame.
+#[inline(never)]
+fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
+    let shift = 8 * (8 - place.width);
+    let keep = !(place.mask << shift);
+    frames.each(place.offset as usize, values.iter(), memory, |place: &mut [u8; 8], value| {
+        *place = (u64::from_be_bytes(*place) & keep | value << shift).to_be_bytes();
+    });
+}
+
+/// Adds numbers to the checksums that cover them: those of up to eight bytes (`long`) in halves, so that no sum overflows.
+#[inline(never)]
+fn add(sums: &mut [Column], covers: &[Cover], long: bool, values: &[u64]) {
     for Cover { sum, shift } in covers {
-        for (sum, value) in sums[*sum as usize].iter_mut().zip(values) {
-            *sum += halves(*value) << shift;
+        let each = sums[*sum as usize].iter_mut().zip(values);
+        match (long, shift) {
+            (false, 0) => each.for_each(|(sum, value)| *sum += value),
+            (false, _) => each.for_each(|(sum, value)| *sum += value << shift),
+            (true, _) => each.for_each(|(sum, value)| *sum += halves(*value) << shift),
         }
     }
 }

@@ -1,33 +1,33 @@
-//! The frames of a burst by variant, so that all of one variant are made together.
+//! The frames of a burst by layout, so that all of one layout are made together.
 
 use super::column::FRAMES;
-use super::program::{Programs, Sizes};
 use crate::Run;
+use crate::plan::{Lengths, Plan};
 use std::ops::Range;
 
-/// Frames of one variant after the other.
+/// Frames of one layout after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
-    /// Which variant, and which of the numbers.
+    /// Which layout, and which of the numbers.
     groups: Vec<(u32, Range<usize>)>,
-    /// The numbers of all frames, and 0, 1, 2...: what there is to know if all have one variant.
+    /// The numbers of all frames, and 0, 1, 2...: what there is to know if all have one layout.
     numbers: Vec<u64>,
     in_order: Vec<u32>,
     alike: bool,
     /// The numbers of all groups, and where in the burst the frames are.
     grouped: Vec<u64>,
     indices: Vec<u32>,
-    /// The variant of each frame, and its group.
-    variants: Vec<u32>,
+    /// The layout of each frame, and its group.
+    layouts: Vec<u32>,
     group_of: Vec<u16>,
-    /// For each variant in which burst it was last met, and its group there.
+    /// For each layout in which burst it was last met, and its group there.
     met: Vec<(u64, u16)>,
     burst: u64,
 }
 
 impl Groups {
-    /// For so many variants.
-    pub fn new(variants: usize) -> Self {
+    /// For so many layouts.
+    pub fn new(layouts: usize) -> Self {
         Groups {
             groups: Vec::with_capacity(FRAMES),
             numbers: Vec::with_capacity(FRAMES),
@@ -35,30 +35,43 @@ impl Groups {
             alike: true,
             grouped: vec![0; FRAMES],
             indices: vec![0; FRAMES],
-            variants: Vec::with_capacity(FRAMES),
+            layouts: Vec::with_capacity(FRAMES),
             group_of: Vec::with_capacity(FRAMES),
-            met: vec![(0, 0); variants],
+            met: vec![(0, 0); layouts],
             burst: 0,
         }
     }
 
     /// Arranges the frames of these runs, at most [`FRAMES`].
-    pub fn arrange(&mut self, runs: &[Run], programs: &Programs) {
-        self.variants.clear();
+    pub fn arrange(&mut self, runs: &[Run], plan: &Plan) {
+        self.layouts.clear();
         self.numbers.clear();
         self.groups.clear();
-        for run in runs {
-            let Sizes { first, size } = &programs.streams[run.first.stream as usize];
+        if let [run] = runs
+            && let Lengths { layouts, size: None, .. } = &plan.streams[run.first.stream as usize]
+        {
+            // Most often: nothing to tell apart.
             self.numbers.extend(run.numbers());
-            match size {
-                Some(size) => self.variants.extend(run.numbers().map(|number| first + size.at(number) as u32)),
-                None => self.variants.extend(run.numbers().map(|_| *first)),
+            self.alike = true;
+            return self.groups.push((layouts.start as u32, 0..self.numbers.len()));
+        }
+        for run in runs {
+            let lengths = &plan.streams[run.first.stream as usize];
+            let first = lengths.layouts.start as u32;
+            match lengths.size.map(|size| &plan.selectors[size]) {
+                Some(size) => self.layouts.extend(run.numbers().map(|number| first + size.at(number) as u32)),
+                None if run.count == 1 => self.layouts.push(first),
+                None => self.layouts.extend(run.numbers().map(|_| first)),
+            }
+            match run.count {
+                1 => self.numbers.push(run.first.number),
+                _ => self.numbers.extend(run.numbers()),
             }
         }
-        let Some(first) = self.variants.first() else { return };
-        self.alike = self.variants.iter().fold(true, |alike, variant| alike & (variant == first));
+        let Some(first) = self.layouts.first() else { return };
+        self.alike = self.layouts.iter().fold(true, |alike, layout| alike & (layout == first));
         if self.alike {
-            self.groups.push((*first, 0..self.variants.len()));
+            self.groups.push((*first, 0..self.layouts.len()));
             return;
         }
         self.count();
@@ -75,24 +88,24 @@ impl Groups {
         }
     }
 
-    /// Each variant with the numbers of its frames and where in the burst they are.
+    /// Each layout with the numbers of its frames and where in the burst they are.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
         let (numbers, indices) = match self.alike {
             true => (&self.numbers, &self.in_order),
             false => (&self.grouped, &self.indices),
         };
-        self.groups.iter().map(|(variant, range)| (*variant, &numbers[range.clone()], &indices[range.clone()]))
+        self.groups.iter().map(|(layout, range)| (*layout, &numbers[range.clone()], &indices[range.clone()]))
     }
 
-    /// Makes a group for each variant, with as many numbers as it has frames.
+    /// Makes a group for each layout, with as many numbers as it has frames.
     fn count(&mut self) {
         self.burst += 1;
         self.group_of.clear();
-        for variant in &self.variants {
-            let met = &mut self.met[*variant as usize];
+        for layout in &self.layouts {
+            let met = &mut self.met[*layout as usize];
             if met.0 != self.burst {
                 *met = (self.burst, self.groups.len() as u16);
-                self.groups.push((*variant, 0..0));
+                self.groups.push((*layout, 0..0));
             }
             self.groups[usize::from(met.1)].1.end += 1;
             self.group_of.push(met.1);

@@ -1,8 +1,6 @@
 //! What a set of streams has to be before anything is made of it.
 
-use super::{
-    Change, Checksum, ChecksumKind, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant,
-};
+use super::{Change, Checksum, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant};
 use crate::{Rate, trailer};
 use linerate_burst::MAX_FRAME;
 use std::collections::HashMap;
@@ -151,8 +149,7 @@ impl Variant {
     fn places(&self) -> Vec<Place> {
         let changes = self.changes.iter().map(|change| Place::new("field", change.offset, change.width, change.mask));
         let fills = self.fills.iter().map(|fill| Place::new("fill", fill.offset, fill.length, u128::MAX));
-        let checksums =
-            self.checksums.iter().map(|sum| Place::new("checksum", sum.offset, sum.kind.width(), u128::MAX));
+        let checksums = self.checksums.iter().map(|sum| Place::new("checksum", sum.offset, sum.length(), u128::MAX));
         let trailer = self.trailer.iter().map(|at| Place::new("trailer", *at, trailer::LEN, u128::MAX));
         changes.chain(fills).chain(checksums).chain(trailer).collect()
     }
@@ -208,16 +205,6 @@ struct Place {
 impl Place {
     fn new(what: &'static str, offset: usize, length: usize, mask: u128) -> Self {
         Place { what, first: offset, end: offset.saturating_add(length), mask }
-    }
-}
-
-impl ChecksumKind {
-    /// Bytes that it has in a frame.
-    pub fn width(&self) -> usize {
-        match self {
-            ChecksumKind::Internet { .. } => 2,
-            ChecksumKind::Crc32c => 4,
-        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Frames as the model says they are: plainly, and slowly.
 
-use super::{Change, Checksum, ChecksumKind, Fill, Stream, Variant};
+use super::{Change, Fill, Stream, Variant};
 use crate::stream::select::draw;
 use crate::trailer::{self, Key, Trailer};
-use linerate_wire::Crc32c;
 
 impl Stream {
     /// The variant of frame `n`.
@@ -29,7 +28,7 @@ impl Stream {
             frame[at..at + trailer::LEN].copy_from_slice(&trailer.bytes(key));
         }
         for checksum in &variant.checksums {
-            checksum.write(&mut frame);
+            checksum.fill(&mut frame);
         }
         frame
     }
@@ -38,10 +37,15 @@ impl Stream {
 impl Change {
     /// Writes what an index means.
     pub fn write(&self, index: u64, frame: &mut [u8]) {
-        let place = &mut frame[self.offset..self.offset + self.width];
-        let old = place.iter().fold(0u128, |value, byte| value << 8 | u128::from(*byte));
-        let value = self.map.at(index) << self.mask.trailing_zeros() & self.mask | old & !self.mask;
-        place.copy_from_slice(&value.to_be_bytes()[16 - self.width..]);
+        put(&mut frame[self.offset..self.offset + self.width], self.mask, self.map.at(index));
+    }
+}
+
+/// Writes a value into those bits of at most 16 bytes in network order that a mask has, in one run.
+pub(crate) fn put(place: &mut [u8], mask: u128, value: u128) {
+    let value = value << mask.trailing_zeros() & mask;
+    for (index, byte) in place.iter_mut().rev().enumerate() {
+        *byte = *byte & !((mask >> (8 * index)) as u8) | (value >> (8 * index)) as u8;
     }
 }
 
@@ -51,33 +55,6 @@ impl Fill {
         let seed = draw(self.seed, n);
         for (index, bytes) in frame[self.offset..self.offset + self.length].chunks_mut(8).enumerate() {
             bytes.copy_from_slice(&draw(seed, index as u64).to_be_bytes()[..bytes.len()]);
-        }
-    }
-}
-
-impl Checksum {
-    /// Computes it over a frame and writes it there.
-    pub fn write(&self, frame: &mut [u8]) {
-        match self.kind {
-            ChecksumKind::Internet { plus, no_zero } => {
-                frame[self.offset..self.offset + 2].fill(0);
-                let mut sum = u64::from(plus);
-                for (first, end) in &self.parts {
-                    for pair in frame[*first..*end].chunks(2) {
-                        sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-                    }
-                }
-                while sum > 0xffff {
-                    sum = (sum & 0xffff) + (sum >> 16);
-                }
-                let sum = if no_zero && sum == 0xffff { 0xffff } else { !sum as u16 };
-                frame[self.offset..self.offset + 2].copy_from_slice(&sum.to_be_bytes());
-            }
-            ChecksumKind::Crc32c => {
-                frame[self.offset..self.offset + 4].fill(0);
-                let crc = self.parts.iter().fold(Crc32c::NEW, |crc, (first, end)| crc.with(&frame[*first..*end]));
-                frame[self.offset..self.offset + 4].copy_from_slice(&crc.value().to_le_bytes());
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Picks an index for each frame of a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// How many indices there are, from 0; 0 stands for 2^64.
     pub count: u64,
@@ -12,7 +12,7 @@ pub struct Selector {
 }
 
 /// How an index is picked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// One after the other, each for so many frames (1 or more), and from the first again.
     InTurn {
@@ -110,12 +110,15 @@ pub(crate) fn draw(seed: u64, n: u64) -> u64 {
 }
 
 /// How far the state of SplitMix64 goes from one output to the next.
-pub(crate) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The factors by which it mixes a state.
+pub const FACTORS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
 /// What SplitMix64 makes of a state.
 pub(crate) fn mix(mut word: u64) -> u64 {
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word = (word ^ word >> 30).wrapping_mul(FACTORS[0]);
+    word = (word ^ word >> 27).wrapping_mul(FACTORS[1]);
     word ^ word >> 31
 }
 

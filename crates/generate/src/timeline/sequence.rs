@@ -4,6 +4,9 @@ use super::clock::{Clock, FRACTION};
 use super::{Slot, UNLIMITED};
 use crate::stream::{Next, Stream, StreamSet};
 
+/// Passes that are followed to find the end.
+const FOLLOWED: usize = 100_000;
+
 /// Which frame of which stream is next.
 ///
 /// Each stream's clock counts all of its frames, so that its errors don't add up when it is entered again; when a
@@ -62,6 +65,20 @@ impl Sequence {
             step.clock.advance(self.left);
             self.enter_next();
         }
+    }
+
+    /// How many frames there are; `None` without end, or where more passes than are worth following do not show it.
+    pub fn frames(mut self) -> Option<u64> {
+        let mut frames = 0u64;
+        for _ in 0..FOLLOWED {
+            match self.left {
+                _ if self.at >= self.steps.len() => return Some(frames),
+                UNLIMITED => return None,
+                left => frames = frames.checked_add(left)?,
+            }
+            self.enter_next();
+        }
+        None
     }
 
     /// Whether any frame is due later than the first one.

@@ -128,7 +128,7 @@ fn variant(dice: &mut Dice, selectors: usize, trailer: bool) -> Variant {
                 let internet = ChecksumKind::Internet { plus: dice.any() as u16, no_zero };
                 let kind = dice.of(&[internet, internet, ChecksumKind::Crc32c]);
                 places.push((at, kind));
-                at += kind.width();
+                at += kind.length();
             }
             _ => at += dice.below(9) as usize,
         }
@@ -172,7 +172,7 @@ fn map(dice: &mut Dice) -> Map {
         }
         2 => Map::List((0..1 + dice.below(120)).map(|_| dice.wide()).collect()),
         _ => {
-            let span = dice.of(&[0, 1, 10, 1 << 32, 1 << 64, 1 << 100]);
+            let span = dice.of(&[0, 1, 10, 1 << 32, 1 << 64, (1 << 70) + 3, 1 << 100]);
             Map::Scatter { start, span, seed: dice.roll() }
         }
     }

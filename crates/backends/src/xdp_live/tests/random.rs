@@ -23,7 +23,7 @@ fn wide() -> impl Strategy<Value = u128> {
 fn selector() -> impl Strategy<Value = Selector> {
     let count = || prop_oneof![value(), 1u64..9, (0u32..64).prop_map(|bit| 1 << bit)];
     prop_oneof![
-        (count(), 0u64..4).prop_map(|(count, every)| in_turn(count, every)),
+        (count(), 1u64..4).prop_map(|(count, every)| in_turn(count, every)),
         (count(), any::<u64>()).prop_map(|(count, seed)| Selector { count, pick: Pick::Random { seed } }),
         (prop::collection::vec(0.1f64..9.0, 1..9), any::<u64>()).prop_map(|(weights, seed)| {
             let table = Arc::new(Alias::new(&weights).unwrap());
@@ -35,13 +35,13 @@ fn selector() -> impl Strategy<Value = Selector> {
 fn map() -> impl Strategy<Value = Values> {
     let step = prop_oneof![(-3i128..4), any::<i64>().prop_map(i128::from), (0u32..127).prop_map(|bit| 1 << bit)];
     prop_oneof![
-        (wide(), step, 0u64..6, 0u64..6).prop_map(|(start, step, divide, modulo)| Values::Range {
+        (wide(), step, 1u64..6, 0u64..6).prop_map(|(start, step, divide, modulo)| Values::Range {
             start,
             step,
             divide,
             modulo
         }),
-        prop::collection::vec(wide(), 0..9).prop_map(|values| Values::List(values.into())),
+        prop::collection::vec(wide(), 1..9).prop_map(|values| Values::List(values.into())),
         (wide(), prop_oneof![wide(), (0u32..128).prop_map(|bit| 1 << bit)], any::<u64>())
             .prop_map(|(start, span, seed)| Values::Scatter { start, span, seed }),
     ]
@@ -101,7 +101,7 @@ fn streams() -> impl Strategy<Value = Vec<Stream>> {
 
 /// What of it programs make.
 fn fit(stream: Stream) -> Stream {
-    let works = |stream: &Stream| Layout::of(&set(vec![stream.clone()], Order::Interleaved)).is_ok();
+    let works = |stream: &Stream| Streams::of(&set(vec![stream.clone()], Order::Interleaved)).is_ok();
     let whole = stream.clone();
     let mut stream = Stream { variants: whole.variants.iter().map(|one| plain(one.frame.len())).collect(), ..stream };
     if !works(&stream) {

@@ -52,7 +52,7 @@ fn measure(streams: usize, effort: Effort) -> anyhow::Result<Row> {
     }
     let summary = check.report(None).summary();
     anyhow::ensure!(
-        (summary.streams, summary.fate.received, summary.fate.lost, summary.fate.corrupted)
+        (summary.streams, summary.counts.received, summary.counts.lost, summary.counts.corrupted)
             == (streams as u64, traffic.made, 0, 0),
         "the frames of the benchmark were not counted right: {summary:?}"
     );

@@ -72,7 +72,7 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
         show(text(args, report, &streams));
     }
     Ok(match args.receive.conclude(&report.run) {
-        Exit::Done if args.receive.lossless && streams.summary().fate.lost > 0 => Exit::Lost,
+        Exit::Done if args.receive.lossless && streams.summary().counts.lost > 0 => Exit::Lost,
         exit => exit,
     })
 }

@@ -11,7 +11,7 @@ use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
 use linerate_engine::streams::StreamsReport;
-use linerate_generate::check::{Fate, StreamRow, Summary};
+use linerate_generate::check::{FrameCounts, StreamRow, Summary};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Delays, Rate};
 use linerate_port::{Sent, Spec};
@@ -250,7 +250,7 @@ impl Checked {
 
     /// Whether anything did not come as it was sent.
     fn is_lossy(&self) -> bool {
-        let Fate { lost, corrupted, stale, .. } = self.summary.fate;
+        let FrameCounts { lost, corrupted, stale, .. } = self.summary.counts;
         lost + corrupted + stale + self.summary.damaged + self.ledger.lost() > 0
     }
 }
@@ -260,7 +260,7 @@ impl Checked {
         let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
         let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
         let shown = streams::first(self.rows.clone(), SHOWN);
-        let Fate { sent, received, lost, .. } = self.summary.fate;
+        let FrameCounts { sent, received, lost, .. } = self.summary.counts;
         let sent = sent.unwrap_or_default();
         let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
         if received == 0 && sent > 0 {

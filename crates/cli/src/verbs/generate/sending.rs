@@ -141,7 +141,7 @@ fn check(set: &StreamSet) -> Check {
         for variant in &stream.variants {
             let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
             let fills = variant.fills.iter().map(|fill| (fill.offset, fill.offset + fill.length));
-            let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.kind.width()));
+            let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.length()));
             let parts: Vec<_> = changes.chain(fills).chain(sums).collect();
             check.count_only(stream.id, Matcher::new(&variant.frame, &parts));
         }

@@ -1,0 +1,180 @@
+//! Which index each selector of a stream has in the next frame.
+//!
+//! Indices in turn are counted in words, so that nothing is divided; where a frame's number says all in its bits, no
+//! word is needed. Random ones are drawn at the beginning of a frame and lie on the stack.
+
+use super::emit::{Memory, add_constant, keep, modulo, operate};
+use super::words::at;
+use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When};
+use linerate_generate::stream::{FACTORS, GAMMA, Pick, Selector};
+
+/// Slots of eight bytes on the stack for indices.
+pub const SLOTS: usize = 56;
+
+/// Where the index of a selector comes from. The frame's number is in R8.
+pub enum Index {
+    /// Bits of the frame's number.
+    Bits { shift: u32, mask: u64 },
+    /// A word that counts up to `count` (0: without end), and one that counts the frames for each where there are several.
+    Word { word: usize, count: u64, every: (u64, usize) },
+    /// A slot of the stack, drawn for each frame, by a table of so many rows where there is one.
+    Drawn { slot: usize, count: u64, seed: u64, table: Option<i32> },
+}
+
+impl Index {
+    /// Words are taken from `words` on, slots from `slots` on.
+    pub fn of(selector: &Selector, words: &mut usize, slots: &mut usize, memory: &mut Memory) -> Self {
+        let count = selector.count;
+        let mut drawn = |seed, table| {
+            *slots += 1;
+            Index::Drawn { slot: *slots - 1, count, seed, table }
+        };
+        let every = match &selector.pick {
+            Pick::InTurn { every } => *every,
+            Pick::Random { seed } => return drawn(*seed, None),
+            Pick::Weighted { table, seed } => {
+                let rows = table.rows().iter().flat_map(|(below, other)| [below.to_le_bytes(), other.to_le_bytes()]);
+                return drawn(*seed, Some(memory.place(&rows.flatten().collect::<Vec<u8>>())));
+            }
+        };
+        if (count == 0 || count.is_power_of_two()) && every.is_power_of_two() {
+            return Index::Bits { shift: every.trailing_zeros(), mask: count.wrapping_sub(1) };
+        }
+        let word = *words;
+        *words += if every > 1 { 2 } else { 1 };
+        Index::Word { word, count, every: (every, word + 1) }
+    }
+
+    /// Draws what is random. Uses R0 to R5.
+    pub fn draw(&self, asm: &mut Assembler, memory: &Memory, failed: Label) {
+        let Index::Drawn { slot, count, seed, table } = self else { return };
+        asm.mov(Reg::R0, Reg::R8);
+        draw(asm, *seed);
+        match table {
+            Some(table) => pick(asm, memory, *table, *count, failed),
+            None => scale(asm, *count),
+        }
+        asm.store(Size::B8, Reg::Fp, stack(*slot), Reg::R0);
+    }
+
+    /// Leaves the index in R0. Uses R1.
+    pub fn load(&self, asm: &mut Assembler) {
+        match self {
+            Index::Bits { shift, mask } => {
+                asm.mov(Reg::R0, Reg::R8);
+                shift_right(asm, *shift);
+                keep(asm, *mask);
+            }
+            Index::Word { word, .. } => asm.load(Size::B8, Reg::R0, Reg::R7, at(*word)),
+            Index::Drawn { slot, .. } => asm.load(Size::B8, Reg::R0, Reg::Fp, stack(*slot)),
+        }
+    }
+
+    /// Goes on to the next frame. Uses R0 and R1.
+    pub fn step(&self, asm: &mut Assembler) {
+        let Index::Word { word, count, every } = self else { return };
+        let stays = asm.label();
+        if every.0 > 1 {
+            count_up(asm, every.1, every.0, stays);
+        }
+        count_up(asm, *word, *count, stays);
+        asm.place(stays);
+    }
+}
+
+/// Where a slot lies from the frame pointer.
+pub fn stack(slot: usize) -> i16 {
+    -8 * (slot as i16 + 1)
+}
+
+/// R0 becomes output number R0 of SplitMix64 from a seed. Uses R1.
+pub fn draw(asm: &mut Assembler, seed: u64) {
+    asm.mov64(Reg::R1, GAMMA);
+    asm.alu(Alu::Mul, Reg::R0, Reg::R1);
+    add_constant(asm, Reg::R0, seed.wrapping_add(GAMMA), Reg::R1);
+    mix(asm);
+}
+
+/// R0 becomes output `number` of SplitMix64 from a seed in R0. Uses R1.
+pub fn draw_from(asm: &mut Assembler, number: u64) {
+    add_constant(asm, Reg::R0, number.wrapping_add(1).wrapping_mul(GAMMA), Reg::R1);
+    mix(asm);
+}
+
+fn mix(asm: &mut Assembler) {
+    for (shift, factor) in [30, 27].into_iter().zip(FACTORS) {
+        fold_down(asm, shift);
+        asm.mov64(Reg::R1, factor);
+        asm.alu(Alu::Mul, Reg::R0, Reg::R1);
+    }
+    fold_down(asm, 31);
+}
+
+/// `R0 ^= R0 >> shift`. Uses R1.
+pub fn fold_down(asm: &mut Assembler, shift: i32) {
+    asm.mov(Reg::R1, Reg::R0);
+    asm.alu(Alu::Rsh, Reg::R1, shift);
+    asm.alu(Alu::Xor, Reg::R0, Reg::R1);
+}
+
+/// A draw in R0 becomes one of `count` (0: 2^64). Uses R1.
+pub fn scale(asm: &mut Assembler, count: u64) {
+    match count {
+        0 => {}
+        1..=0xffff_ffff if count.is_power_of_two() => shift_right(asm, 64 - count.trailing_zeros()),
+        1..=0xffff_ffff => {
+            asm.alu(Alu::Rsh, Reg::R0, 32);
+            operate(asm, Alu::Mul, count);
+            asm.alu(Alu::Rsh, Reg::R0, 32);
+        }
+        _ => modulo(asm, count),
+    }
+}
+
+/// A draw in R0 becomes what an alias table says. Uses R1 to R5.
+fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Label) {
+    asm.alu32(Alu::Mov, Reg::R3, Reg::R0);
+    asm.alu(Alu::Rsh, Reg::R0, 32);
+    asm.alu(Alu::Mul, Reg::R0, rows as i32);
+    asm.alu(Alu::Rsh, Reg::R0, 32);
+    asm.mov(Reg::R4, Reg::R0);
+    memory.row(asm, Reg::R4, place, rows as usize, failed);
+    asm.load(Size::B4, Reg::R5, Reg::R1, 0);
+    asm.load(Size::B4, Reg::R2, Reg::R1, 4);
+    // All bits where the draw is below; a jump would be guessed wrong half of the time.
+    asm.alu(Alu::Sub, Reg::R3, Reg::R5);
+    asm.alu(Alu::Rsh, Reg::R3, 63);
+    asm.mov(Reg::R1, 0);
+    asm.alu(Alu::Sub, Reg::R1, Reg::R3);
+    asm.alu(Alu::Xor, Reg::R0, Reg::R2);
+    asm.alu(Alu::And, Reg::R0, Reg::R1);
+    asm.alu(Alu::Xor, Reg::R0, Reg::R2);
+}
+
+/// One more in a word, and 0 at `end` (0: never); until then to `below`. Uses R0 and R1.
+pub fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
+    let wraps = asm.label();
+    asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
+    asm.alu(Alu::Add, Reg::R0, 1);
+    match i32::try_from(end as i64) {
+        Ok(end) => asm.jump_if(When::Eq, Reg::R0, end, wraps),
+        Err(_) => {
+            asm.mov64(Reg::R1, end);
+            asm.jump_if(When::Eq, Reg::R0, Reg::R1, wraps);
+        }
+    }
+    asm.store(Size::B8, Reg::R7, at(word), Reg::R0);
+    asm.jump(below);
+    asm.place(wraps);
+    asm.store(Size::B8, Reg::R7, at(word), 0);
+}
+
+/// `R0 = R0 >> by`.
+pub fn shift_right(asm: &mut Assembler, by: u32) {
+    match by {
+        0 => {}
+        // A shift by 64 is one by 0.
+        64.. => asm.mov(Reg::R0, 0),
+        _ => asm.alu(Alu::Rsh, Reg::R0, by as i32),
+    }
+}

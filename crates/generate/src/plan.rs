@@ -1,0 +1,316 @@
+//! Streams analysed once: what of their frames stays, what changes, and as which function of a frame's number.
+//!
+//! [`Stream::frame`] says what a frame is by making it; whoever makes frames fast makes them from this plan instead:
+//! [`render`](crate::render) in columns in memory, and the port `xdp-live` in a program that the kernel runs. Both only emit; what
+//! there is to find out about a set is found out here.
+//!
+//! ```text
+//!   StreamSet, checked
+//!      │ Plan::of                                         │ Turns::of (timeline)
+//!      ▼                                                  ▼
+//!   stream: selectors  frame n ──> index               whose turn it is,
+//!      │    in turn, drawn, weighted                   the gap behind each frame,
+//!      │                                               how many frames in all
+//!      └─ layout, one for each length
+//!           template  │ eth │ ip ... 00 src dst │ udp sport .. 00 │ payload │  0 where something changes
+//!           fields    index ──term──> number of 1 to 8 bytes, under a mask ─┐
+//!           fills     noise of n                                            ├─ covers ──> sums
+//!           trailer   stream, n, time, check                               ─┘
+//!           sums      of the template; what changed is added, then folded (RFC 1624), an inner one before an outer one
+//!      │                                                  │
+//!      ▼                                                  ▼
+//!   render: a loop over all frames of a burst          xdp-live: instructions
+//!   for each field, or frame by frame                  for each field, a branch for each layout
+//! ```
+//!
+//! What the analysis takes away, neither emitter meets: fields that always have one value are a part of the template; a field
+//! of more than eight bytes is two numbers, as long as neither carries into the other; an index in turn that is divided or taken
+//! modulo is another index in turn, and indices that always are the same are one.
+
+mod term;
+
+pub use term::{Term, Wide};
+
+use crate::stream::{Checksum, ChecksumKind, Fill, Next, Order, Selector, Stream, StreamSet, Variant, put};
+use crate::trailer;
+use linerate_wire::Sum as Sum16;
+use std::ops::Range;
+
+/// Templates lie at multiples of this, in bytes.
+pub const GRAIN: usize = 64;
+
+/// Nobody sends more frames of a stream: ten million a second for two hundred years.
+const MOST_FRAMES: u64 = 1 << 56;
+
+/// The streams of a set. Flat, so that streams in turn touch little memory.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// In the order of the set.
+    pub streams: Vec<Lengths>,
+    /// Of all streams.
+    pub layouts: Vec<Layout>,
+    /// See [`Layout::template`].
+    pub templates: Vec<u8>,
+    /// Each is followed by something, and no two of a stream are the same.
+    pub selectors: Vec<Selector>,
+    /// See [`Layout::fields`].
+    pub fields: Vec<Field>,
+    /// See [`Layout::fills`].
+    pub fills: Vec<(Fill, Covers)>,
+    /// See [`Layout::sums`].
+    pub sums: Vec<Sum>,
+    covers: Vec<Cover>,
+}
+
+/// One stream: the lengths that its frames have.
+#[derive(Clone, Debug)]
+pub struct Lengths {
+    /// Which of [`Plan::layouts`].
+    pub layouts: Range<usize>,
+    /// Which of [`Plan::selectors`].
+    pub selectors: Range<usize>,
+    /// Which selector says the layout of a frame, where there are several.
+    pub size: Option<usize>,
+}
+
+/// Frames of one length.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The frame with 0 in everything that changes, filled up to whole [`GRAIN`]s.
+    pub template: Range<usize>,
+    /// Bytes of the frame.
+    pub length: u32,
+    /// What changes, by selector.
+    pub fields: Range<usize>,
+    /// Noise.
+    pub fills: Range<usize>,
+    /// Checksums over what changes, an inner one before an outer one that covers it.
+    pub sums: Range<usize>,
+    /// The trailer.
+    pub trailer: Option<Mark>,
+}
+
+/// Where a trailer lies, and whose it is.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Its first byte.
+    pub offset: usize,
+    /// The stream's number.
+    pub stream: u32,
+    /// What covers it, each of its two words as a number.
+    pub covers: Covers,
+}
+
+/// A number that changes.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Which of [`Plan::selectors`] it follows.
+    pub selector: u32,
+    /// What an index means.
+    pub term: Term,
+    /// Where it is written.
+    pub place: Place,
+    /// What covers it.
+    pub covers: Covers,
+}
+
+/// Bytes that a number goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The first.
+    pub offset: u32,
+    /// How many: 1 to 8.
+    pub width: u32,
+    /// Its bits in them, as a number in network byte order; the others stay.
+    pub mask: u64,
+}
+
+/// A checksum over something that changes.
+#[derive(Clone, Debug)]
+pub struct Sum {
+    /// Where it lies.
+    pub offset: usize,
+    /// How it is computed.
+    pub kind: SumKind,
+    /// The sum over what does not change, in 16 bits.
+    pub base: u16,
+    /// What covers it.
+    pub covers: Covers,
+}
+
+/// How a checksum is computed.
+#[derive(Clone, Debug)]
+pub enum SumKind {
+    /// Written as 0xffff for 0, or not.
+    Internet {
+        /// Whether it is.
+        no_zero: bool,
+    },
+    /// To be computed over the whole.
+    Crc32c(Checksum),
+}
+
+/// Which of the checksums of a layout cover something: see [`Plan::covering`].
+#[derive(Clone, Copy, Debug)]
+pub struct Covers {
+    first: u32,
+    end: u32,
+}
+
+/// A checksum of the same layout that covers something.
+#[derive(Clone, Copy, Debug)]
+pub struct Cover {
+    /// Which of the layout's.
+    pub sum: u32,
+    /// Numbers are shifted by this before they are added: 8 where their last byte is the first of a 16-bit word. 65536 is 1
+    /// in one's complement (modulo 65535), so else a number of any width counts as it is.
+    pub shift: u32,
+}
+
+impl Plan {
+    /// Of a set that was checked.
+    pub fn of(set: &StreamSet) -> Self {
+        let mut plan = Plan::default();
+        let jumps = set.streams.iter().any(|stream| matches!(stream.next, Next::Goto { .. }));
+        for stream in &set.streams {
+            // In a sequence a stream may be entered again.
+            let count = stream.count.filter(|_| set.order == Order::Interleaved || !jumps);
+            plan.add(stream, count.unwrap_or(MOST_FRAMES).min(MOST_FRAMES));
+        }
+        plan
+    }
+
+    /// The bytes of a layout's frames that do not change.
+    pub fn template(&self, layout: &Layout) -> &[u8] {
+        &self.templates[layout.template.start..][..layout.length as usize]
+    }
+
+    /// The checksums that cover something.
+    pub fn covering(&self, covers: Covers) -> &[Cover] {
+        &self.covers[covers.first as usize..covers.end as usize]
+    }
+
+    fn add(&mut self, stream: &Stream, frames: u64) {
+        let (layouts, selectors) = (self.layouts.len(), self.selectors.len());
+        for variant in &stream.variants {
+            let layout = self.layout(stream, variant, frames, selectors);
+            self.layouts.push(layout);
+        }
+        let size = (stream.variants.len() > 1).then(|| self.selector(stream.size.clone(), selectors));
+        self.streams.push(Lengths {
+            layouts: layouts..self.layouts.len(),
+            selectors: selectors..self.selectors.len(),
+            size,
+        });
+    }
+
+    /// Which selector that is of those from number `first` on.
+    fn selector(&mut self, selector: Selector, first: usize) -> usize {
+        let known = self.selectors[first..].iter().position(|known| *known == selector);
+        known.map_or_else(
+            || {
+                self.selectors.push(selector);
+                self.selectors.len() - 1
+            },
+            |known| first + known,
+        )
+    }
+
+    fn layout(&mut self, stream: &Stream, variant: &Variant, frames: u64, selectors: usize) -> Layout {
+        let mut template = variant.frame.clone();
+        let (mut moving, mut numbers) = (Vec::new(), Vec::new());
+        for change in &variant.changes {
+            for (place, selector, term) in term::numbers(change, &stream.selectors[change.selector], frames) {
+                let constant = term.constant(&selector, frames, place.mask);
+                place.write(constant.unwrap_or(0), &mut template);
+                if constant.is_none() {
+                    moving.push((place.offset as usize, place.width as usize));
+                    numbers.push((place, self.selector(selector, selectors), term));
+                }
+            }
+        }
+        moving.extend(variant.fills.iter().map(|fill| (fill.offset, fill.length)));
+        moving.extend(variant.trailer.map(|at| (at, trailer::LEN)));
+        let sums = still(variant, moving, &mut template);
+        numbers.sort_by_key(|(_, selector, _)| *selector);
+        let (fields, fills, first_sum) = (self.fields.len(), self.fills.len(), self.sums.len());
+        for (place, selector, term) in numbers {
+            let covers = self.covers(place.offset as usize, place.width as usize, &sums, 0);
+            self.fields.push(Field { selector: selector as u32, term, place, covers });
+        }
+        for fill in &variant.fills {
+            let covers = self.covers(fill.offset, 0, &sums, 0);
+            self.fills.push((fill.clone(), covers));
+        }
+        let mark = |offset| Mark { offset, stream: stream.id, covers: self.covers(offset, 0, &sums, 0) };
+        let trailer = variant.trailer.map(mark);
+        for (index, sum) in sums.iter().enumerate() {
+            // Its own bytes count as 0 in itself, and earlier ones were computed before it is.
+            let covers = self.covers(sum.offset, 0, &sums, index + 1);
+            let (base, kind) = match sum.kind {
+                ChecksumKind::Internet { plus, no_zero } => {
+                    let parts = sum.parts.iter().map(|(first, end)| &template[*first..*end]);
+                    (parts.fold(Sum16::ZERO.with_word(plus), Sum16::with).folded(), SumKind::Internet { no_zero })
+                }
+                ChecksumKind::Crc32c => (0, SumKind::Crc32c((*sum).clone())),
+            };
+            self.sums.push(Sum { offset: sum.offset, kind, base, covers });
+        }
+        let start = self.templates.len();
+        self.templates.extend_from_slice(&template);
+        self.templates.resize(self.templates.len().next_multiple_of(GRAIN), 0);
+        Layout {
+            template: start..self.templates.len(),
+            length: template.len() as u32,
+            fields: fields..self.fields.len(),
+            fills: fills..self.fills.len(),
+            sums: first_sum..self.sums.len(),
+            trailer,
+        }
+    }
+
+    /// The checksums from number `from` on that cover a number; the width of one that is made of whole 16-bit words may be 0.
+    fn covers(&mut self, offset: usize, width: usize, sums: &[&Checksum], from: usize) -> Covers {
+        let first = self.covers.len() as u32;
+        for (index, sum) in sums.iter().enumerate().skip(from) {
+            let part = sum.parts.iter().find(|(first, end)| (*first..*end).contains(&offset));
+            if let (Some((start, _)), ChecksumKind::Internet { .. }) = (part, sum.kind) {
+                self.covers.push(Cover { sum: index as u32, shift: 8 * ((offset + width - start) as u32 & 1) });
+            }
+        }
+        Covers { first, end: self.covers.len() as u32 }
+    }
+}
+
+impl Place {
+    /// Of a field that ends before byte `end`.
+    fn before(end: usize, width: usize, mask: u64) -> Self {
+        Place { offset: (end - width) as u32, width: width as u32, mask }
+    }
+
+    /// Writes a number, all of whose bits it has.
+    fn write(&self, number: u64, frame: &mut [u8]) {
+        let bytes = &mut frame[self.offset as usize..][..self.width as usize];
+        put(bytes, self.mask.into(), (number >> self.mask.trailing_zeros()).into());
+    }
+}
+
+/// Leaves 0 where something changes (`moving`), and in the checksums over that, which it returns; computes the others.
+fn still<'a>(variant: &'a Variant, mut moving: Vec<(usize, usize)>, template: &mut [u8]) -> Vec<&'a Checksum> {
+    let fills = variant.fills.iter().map(|fill| (fill.offset, fill.length));
+    for (offset, length) in fills.chain(variant.trailer.map(|at| (at, trailer::LEN))) {
+        template[offset..offset + length].fill(0);
+    }
+    let mut sums = Vec::new();
+    for sum in &variant.checksums {
+        let covers = |place: &(usize, usize)| sum.parts.iter().any(|(first, end)| (*first..*end).contains(&place.0));
+        if moving.iter().any(covers) {
+            template[sum.offset..sum.offset + sum.length()].fill(0);
+            moving.push((sum.offset, sum.length()));
+            sums.push(sum);
+        } else {
+            sum.fill(template);
+        }
+    }
+    sums
+}
