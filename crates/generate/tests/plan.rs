@@ -11,6 +11,7 @@ fn plan(changes: Vec<Change>, selectors: Vec<Selector>, count: Option<u64>) -> P
     let checksums = vec![Checksum { offset: 60, kind, parts: vec![(0, 60)] }];
     let variant = Variant { frame: vec![0xee; 64], changes, checksums, ..Variant::default() };
     let stream = Stream {
+        link: linerate_wire::Link::Ethernet,
         name: "one".into(),
         id: 0,
         variants: vec![variant],
