@@ -8,6 +8,7 @@ use linerate_engine::clock::now;
 use linerate_engine::streams::{Run, Streams};
 use linerate_generate::file;
 use linerate_port::{RxOptions, Spec, TxOptions};
+use linerate_tests::support::judge;
 use linerate_tests::support::program::run;
 
 /// Tries of a machine that does other work meanwhile.
@@ -35,7 +36,7 @@ fn counts_are_exact_and_gaps_as_asked_for_by_the_stamps_of_the_receiver() {
                 json["check"]["seconds"].as_f64().unwrap()
             };
             let seconds: Vec<f64> = (0..TRIES).map(|_| once()).take_while(|s| !is_in_time(frames, rate, *s)).collect();
-            assert!(seconds.len() < TRIES, "{scheme}: {frames} frames at {rate}/s took {seconds:?} s");
+            judge(seconds.len() < TRIES, &format!("{scheme}: {frames} frames at {rate}/s took {seconds:?} s"));
         }
     }
 }

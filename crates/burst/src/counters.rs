@@ -3,87 +3,9 @@
 //! A counter has one owner stage, one name and one sentence. Help, JSON, tables and docs come from the
 //! table below.
 
-/// Where on the data path a counter is kept; in the order data takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// The network card or its driver.
-    Nic,
-    /// One queue of a receiving port.
-    Receive,
-    /// The merge of all lanes by time.
-    Merge,
-    /// Filter text, shards, duplicates and frame limits.
-    Select,
-    /// The block ring that other processes read.
-    Share,
-    /// One process that reads the block ring.
-    Reader,
-    /// The records of flows.
-    Meter,
-    /// The account of streams with trailers.
-    Check,
-    /// What an inspector says of each frame between two ports.
-    Verdict,
-    /// From one port to another.
-    Forward,
-    /// A file or other output.
-    Write,
-    /// One exporter of flow records.
-    Export,
-    /// One queue of a sending port.
-    Send,
-    /// The answers to those who ask for the addresses of a sender.
-    Answer,
-}
+mod stage;
 
-impl Stage {
-    /// The name used in text and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Nic => "nic",
-            Stage::Receive => "receive",
-            Stage::Merge => "merge",
-            Stage::Select => "select",
-            Stage::Share => "share",
-            Stage::Reader => "reader",
-            Stage::Meter => "meter",
-            Stage::Check => "check",
-            Stage::Verdict => "verdict",
-            Stage::Forward => "forward",
-            Stage::Write => "write",
-            Stage::Export => "export",
-            Stage::Send => "send",
-            Stage::Answer => "answer",
-        }
-    }
-
-    /// What its counters count, but for notes of other things.
-    pub fn unit(self) -> Unit {
-        match self {
-            Stage::Export => Unit::Records,
-            _ => Unit::Frames,
-        }
-    }
-}
-
-/// What a stage counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Frames.
-    Frames,
-    /// Flow records.
-    Records,
-}
-
-impl Unit {
-    /// The name used in text.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Frames => "frames",
-            Unit::Records => "records",
-        }
-    }
-}
+pub use self::stage::{Stage, Unit};
 
 /// What a counter says about the frames, or records, it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
