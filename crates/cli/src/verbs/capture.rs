@@ -16,7 +16,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::is_void;
-use crate::view::live::Live;
+use crate::view::live::{Live, answer};
 use crate::view::terminal::{show_document, shown, tell, tell_document};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
@@ -124,6 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let live = Live::start(&progress, "captured", args.quiet || args.json);
     beside.start(inputs, &stop).map_err(|error| identity.explain(error))?;
+    let answers = answer(&progress, "captured", beside.so_far(inputs))?;
     let is_wanted = args.write.is_some() || share.is_some() || beside.is_empty();
     let mut capture = is_wanted.then(|| {
         let capture = Capture::new(asked.selection.clone(), sinks).share(share).progress(progress.clone());
@@ -133,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     consumers.extend(capture.as_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
     let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
-    drop(live);
+    drop((live, answers));
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&mut run);

@@ -10,11 +10,11 @@ pub(super) use self::json::CountsJson;
 pub(super) use self::rows::Subject;
 pub(super) use self::text::summary;
 
-use self::json::SummaryJson;
+use self::json::{SoFarJson, SummaryJson};
 use super::inputs::{InputArgs, Inputs, ReceiveArgs, span};
 use crate::exit::Exit;
 use crate::privileges::confine;
-use crate::signals::stop_on_signals;
+use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
 use crate::view::terminal::{show, show_line, shown, tell};
@@ -104,18 +104,20 @@ impl Args {
         }
         let watch = CheckWatch::new();
         let live = check::start_live(self, interval, &watch, &receive.stop);
+        let answers = check::answer(self, &watch)?;
         let check = Check::new(self.key.unwrap_or_default(), self.check_options());
         let report = Checking::new(check, inputs.selection()).watch(watch).run(receive);
-        drop(live);
+        drop((live, answers));
         check::conclude(self, &report)
     }
 
     fn run_count(&self, inputs: &Inputs, interval: Duration, receive: Receive) -> anyhow::Result<Exit> {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
+        let answers = self.answer(&subject, inputs, &watch)?;
         let mut counting = Counting::new(inputs.selection(), self.protocols).watch(watch);
         let run = receive.run(&mut [&mut counting]);
-        drop(live);
+        drop((live, answers));
         let counts = counting.done();
         if self.json {
             show_line(&SummaryJson::new(&subject, &inputs.filter, self.protocols, &counts, &run))?;
@@ -124,6 +126,22 @@ impl Args {
             show(ledger::run(&run, &body));
         }
         Ok(self.receive.conclude(&run))
+    }
+
+    /// Says what was counted so far to whoever asks.
+    fn answer(&self, subject: &Subject, inputs: &Inputs, watch: &Watch) -> anyhow::Result<Answers> {
+        let (subject, watch, filter) = (subject.clone(), watch.clone(), inputs.filter.clone());
+        let (json, protocols) = (self.json, self.protocols);
+        answer_requests(move || {
+            let mut counts = watch.counts();
+            counts.sum_protocols();
+            if json {
+                // Numbers and names always have a JSON form.
+                let _ = show_line(&SoFarJson::new(&subject, &filter, protocols, &counts));
+            } else {
+                tell(format_args!("so far\n{}", summary(&subject, protocols, &counts)));
+            }
+        })
     }
 
     fn start_live(&self, interval: Duration, subject: &Subject, watch: &Watch, stop: &Stop) -> Live {

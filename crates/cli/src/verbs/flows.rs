@@ -13,7 +13,7 @@ pub(super) use self::json::FlowsJson;
 pub use self::options::Level;
 pub(super) use self::options::MeterArgs;
 pub(super) use self::output::{Tee, Totals};
-pub(super) use self::text::summary;
+pub(super) use self::text::{so_far, summary};
 
 use self::json::SummaryJson;
 use super::inputs::{InputArgs, ReceiveArgs, check_output};
@@ -21,13 +21,14 @@ use crate::exit::{Exit, usage};
 use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
-use crate::view::live::Live;
+use crate::view::live::{Live, answer};
 use crate::view::terminal::{fail, is_watched, records as standard_output, show, show_line, shown, tell, tell_line};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_port::Spec;
 use linerate_records::{Exporter, Format, Options, export};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options of `linerate flows`.
@@ -95,9 +96,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let live = Live::start(&progress, "metered", is_silent || !is_watched());
     let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
-    let mut metering = Metering::new(meters, inputs.selection(), records).progress(progress);
+    let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
+    let finished = metering.records();
+    let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
-    drop(live);
+    drop((live, answers));
     let (metered, records) = metering.done();
     let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
     if args.json {

@@ -7,7 +7,7 @@ use crate::signals::stop_on_signals;
 
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::Live;
+use crate::view::live::{Live, answer};
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
 use linerate_backends::faulty::{Faults, receive_through};
@@ -120,6 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "forwarded", args.quiet || args.json);
+    let answers = answer(&progress, "sent on", String::new)?;
     let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
     // A thread each way: neither waits for the other's burst.
     let reports = thread::scope(|scope| {
@@ -139,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         };
         running.into_iter().map(join).collect::<Vec<Sent>>()
     });
-    drop(live);
+    drop((live, answers));
     args.conclude(&ways, &reports)
 }
 

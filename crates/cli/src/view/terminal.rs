@@ -20,6 +20,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Why standard output takes no more.
 static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
 
+/// Lines that were drawn last on standard error, with nothing behind them.
+static DRAWN: Mutex<usize> = Mutex::new(0);
+
 /// Prints to standard output. False once that takes no more: nobody reads what follows.
 pub fn show(text: impl Display) -> bool {
     print(escaped(&text.to_string(), &[]).as_bytes())
@@ -57,11 +60,12 @@ pub fn fail(what: impl Display) {
     tell(format_args!("linerate: {}\n", shown(&what.to_string())));
 }
 
-/// Draws `text` on standard error, over the last `drawn` lines. Lines too long for the terminal are cut there, not wrapped:
-/// wrapped ones could not be counted.
-pub fn draw(text: &str, drawn: usize) {
-    let up = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
-    put(format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
+/// Draws `text` on standard error, over what was drawn there last, unless something was printed since. Lines too long for the
+/// terminal are cut there, not wrapped: wrapped ones could not be counted.
+pub fn draw(text: &str) {
+    let mut drawn = drawn();
+    let up = if *drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
+    put_over(&mut drawn, text.lines().count(), format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
 }
 
 /// A name, or a reason, as it may stand in a line.
@@ -128,8 +132,18 @@ fn failure() -> MutexGuard<'static, Option<io::Error>> {
 }
 
 fn put(bytes: &[u8]) {
+    put_over(&mut drawn(), 0, bytes);
+}
+
+/// Writes to standard error what ends in so many lines that may be drawn over.
+fn put_over(drawn: &mut usize, lines: usize, bytes: &[u8]) {
+    *drawn = lines;
     // A terminal that is gone is no reason to end a run.
     let _ = io::stderr().lock().write_all(bytes);
+}
+
+fn drawn() -> MutexGuard<'static, usize> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Text without characters that a terminal would obey, but for the ends of lines, unless they are `unwanted` too.

@@ -15,13 +15,10 @@ const USUAL_HEIGHT: usize = 24;
 /// Shows what has happened since the last time, on standard error.
 pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
     let mut looks = Looks::new(watch);
-    let mut drawn = 0;
     move || {
         looks.look(|before, now| {
             if is_watched() {
-                let text = fitting(&subject, before, now);
-                draw(&text, drawn);
-                drawn = text.lines().count();
+                draw(&fitting(&subject, before, now));
             } else {
                 tell(line(&subject, before, now) + "\n");
             }

@@ -1,6 +1,6 @@
 //! The summary for people.
 
-use super::output::Totals;
+use super::output::{Tee, Totals};
 use super::workers;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
@@ -10,6 +10,7 @@ use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 /// What was metered, and what became of the records by the ledger.
 pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
@@ -48,6 +49,13 @@ pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
     let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
     let text = exports.fold(text, |text, account| text + &written(account));
     text + &talkers(&totals.top) + &workers::text(metered, totals)
+}
+
+/// The flows that have ended so far.
+pub fn so_far(records: &Mutex<Tee>) -> String {
+    // The run waits meanwhile: it is what hands the records over.
+    let totals = records.lock().unwrap_or_else(PoisonError::into_inner).so_far();
+    format!("  {} flows have ended\n{}", grouped(totals.flows), talkers(&totals.top))
 }
 
 /// What became of the records for one exporter.

@@ -6,7 +6,7 @@ use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::Live;
+use crate::view::live::{Live, answer};
 use crate::view::rates::{Rates, grouped};
 use crate::view::terminal::{fail, show_document, shown, tell};
 use linerate_backends::REGISTRY;
@@ -95,6 +95,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     stop_on_signals(&stop)?;
     let progress = Progress::new();
     let live = Live::start(&progress, "sent", args.end.quiet || args.end.json);
+    let answers = answer(&progress, "sent", String::new)?;
     let report = Replay {
         open: Box::new(move || recording.port()),
         memory: recorded.memory(path),
@@ -109,7 +110,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         progress,
     }
     .run();
-    drop(live);
+    drop((live, answers));
     conclude(args, &specs, pacing, &report)
 }
 

@@ -3,7 +3,7 @@
 use super::Args;
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, frames_per_second, grouped, totals};
 use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
 use crate::view::terminal::{fail, show_document, show_line, tell};
@@ -28,17 +28,53 @@ pub const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of
 
 /// The names of streams, in the order of their set.
 #[derive(Clone, Debug)]
-pub struct Names(Arc<[String]>);
+pub struct Names(Arc<[(u32, String)]>);
 
 impl Names {
     /// Those of a set.
     pub fn of(set: &StreamSet) -> Self {
-        Names(set.streams.iter().map(|stream| stream.name.clone()).collect())
+        Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect())
     }
 
     /// The name of the stream at a place of the set.
     pub fn get(&self, place: usize) -> &str {
-        self.0.get(place).map_or("", String::as_str)
+        self.0.get(place).map_or("", |(_, name)| name)
+    }
+
+    /// The name of a stream by its number.
+    fn of_stream(&self, id: u32) -> String {
+        self.0.iter().find(|(known, _)| *known == id).map_or_else(|| id.to_string(), |(_, name)| name.clone())
+    }
+
+    /// Frames by the numbers of streams, from frames by their places in the set.
+    pub fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
+        let most = self.0.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or_default();
+        let mut by_stream = vec![0; most];
+        self.0.iter().zip(frames).for_each(|((id, _), frames)| by_stream[*id as usize] = *frames);
+        by_stream
+    }
+
+    /// A table of what was sent of each, most first.
+    pub fn sent(&self, frames: &[u64]) -> String {
+        let mut rows = table(&["stream", "sent"], 1);
+        let mut order: Vec<(usize, u64)> = frames.iter().copied().enumerate().collect();
+        order.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
+        for (place, frames) in order.iter().take(SHOWN) {
+            rows.add_row([self.get(*place).to_owned(), grouped(*frames)]);
+        }
+        let more = order.len().saturating_sub(SHOWN);
+        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
+    }
+
+    /// What came of all of them.
+    pub fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
+        let Fate { sent, received, lost, .. } = summary.fate;
+        let sent = sent.unwrap_or_default();
+        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
+        if received == 0 && sent > 0 {
+            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
+        }
+        text + &streams::rows(summary, &streams::first(rows, SHOWN), |id| self.of_stream(id))
     }
 
     /// How many there are.
@@ -126,8 +162,8 @@ impl Outcome<'_> {
             text += &self.timing();
         }
         match checked {
-            Some(checked) => text += &checked.text(self.set),
-            None if self.names.len() > 1 => text += &self.streams(),
+            Some(checked) => text += &checked.text(self.names),
+            None if self.names.len() > 1 => text += &self.names.sent(&self.sent.per_stream),
             None => {}
         }
         text
@@ -139,17 +175,6 @@ impl Outcome<'_> {
             return format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
         }
         timing(&self.sent.timing.behind, &self.sent.timing.gap_error)
-    }
-
-    fn streams(&self) -> String {
-        let mut rows = table(&["stream", "sent"], 1);
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(self.sent.per_stream[*place]));
-        for place in order.iter().take(SHOWN) {
-            rows.add_row([self.names.get(*place).to_owned(), grouped(self.sent.per_stream[*place])]);
-        }
-        let more = self.names.len().saturating_sub(SHOWN);
-        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
     }
 
     fn json<'a>(&'a self, checked: Option<&'a Checked>) -> GenerateJson<'a> {
@@ -196,16 +221,9 @@ impl Outcome<'_> {
 /// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
 pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger) -> String {
     let seconds = elapsed.as_secs_f64();
-    let rates = Rates::new(sent.frames, sent.bytes, seconds);
     let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
-    let head = format!(
-        "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1{asked}\n",
-        grouped(sent.frames),
-        grouped(sent.bytes),
-        frames_per_second(rates.mpps),
-        rates.gbps_l1,
-    );
-    head + &ledger::print(ledger, true)
+    let head = totals("sent", sent.frames, sent.bytes, sent.bytes, seconds);
+    head + &asked + "\n" + &ledger::print(ledger, true)
 }
 
 /// How far from the schedule frames left.
@@ -233,11 +251,7 @@ pub struct Checked {
 
 impl Checked {
     fn new(outcome: &Outcome<'_>, report: CheckReport) -> Self {
-        let most = outcome.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or_default();
-        let mut sent = vec![0; most];
-        for (stream, frames) in outcome.set.streams.iter().zip(&outcome.sent.per_stream) {
-            sent[stream.id as usize] = *frames;
-        }
+        let sent = outcome.names.by_stream(&outcome.sent.per_stream);
         let account = report.check.report(Some(&sent));
         Checked {
             summary: account.summary(),
@@ -256,18 +270,9 @@ impl Checked {
 }
 
 impl Checked {
-    fn text(&self, set: &StreamSet) -> String {
-        let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
-        let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
-        let shown = streams::first(self.rows.clone(), SHOWN);
-        let Fate { sent, received, lost, .. } = self.summary.fate;
-        let sent = sent.unwrap_or_default();
-        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
-        if received == 0 && sent > 0 {
-            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
-        }
-        text += &(streams::rows(&self.summary, &shown, name)
-            + &streams::remarks(&self.interfaces, &self.ledger, &self.summary));
+    fn text(&self, names: &Names) -> String {
+        let mut text = names.checked(&self.summary, self.rows.clone());
+        text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
             text += &ledger::print(&self.ledger, true);

@@ -3,7 +3,7 @@
 use super::report::Names;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::terminal::{show_line, shown, tell};
-use linerate_engine::check::CheckWatch;
+use linerate_engine::check::{CheckWatch, SoFar};
 use linerate_engine::streams::Run;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +38,20 @@ pub fn ticker(run: &Run, names: Names, checked: Option<CheckWatch>, json: bool) 
             tell(tick.text(&names));
         }
         before = (now, frames, bytes, sent);
+    }
+}
+
+/// What was sent so far, of which streams, and what came of them.
+pub fn so_far(run: &Run, names: &Names, checked: Option<CheckWatch>) -> impl FnMut() -> String + Send + use<> {
+    let (watch, names) = (run.watch.clone(), names.clone());
+    move || {
+        let mut sent = watch.sent();
+        sent.resize(names.len(), 0);
+        match checked.as_ref().and_then(|watch| watch.so_far(Some(names.by_stream(&sent)))) {
+            Some(SoFar { summary, rows }) => names.checked(&summary, rows),
+            None if names.len() > 1 => names.sent(&sent),
+            None => String::new(),
+        }
     }
 }
 

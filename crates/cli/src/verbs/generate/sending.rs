@@ -6,7 +6,7 @@ use super::{Args, answer, guard, report, screen};
 use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::is_file;
-use crate::view::live::Live;
+use crate::view::live::{Live, answer as answer_requests};
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_engine::check::{Checker, Checking};
@@ -80,10 +80,12 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
         }
         None => Live::none(),
     };
+    let watch = checker.as_ref().map(|checker| checker.watch().clone());
+    let answers = answer_requests(&run.progress, "sent", screen::so_far(&run, &names, watch))?;
     let live_made = streams.is_live();
     let sent = streams.run(&run);
-    let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE));
-    drop(live);
+    let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop));
+    drop((live, answers));
     let answers = answer::finish(answering);
     let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made, at_once };
     outcome.tell(args)
