@@ -9,8 +9,9 @@
 //! SIGUSR1, by which dd(1) and others are asked how far they are, prints the summary so far on standard error; before and
 //! behind a run it does nothing, since its default would end the program.
 //!
-//! Until [`stop_on_signals`] is called a signal ends the program as usual. That is what should happen while ports are opened,
-//! neighbours asked, readers of a FIFO awaited: there is nothing yet that could be lost.
+//! A request that comes while a verb still gets ready (memory, ports: seconds on a busy machine) is remembered: the run begins,
+//! ends at once, and leaves its outputs and its report. Only where it waits for others, [`waiting`] for a reader of a FIFO or an
+//! answer of a neighbour, a signal ends the program as usual: nothing is there yet that could be lost.
 
 use crate::view::terminal::fail;
 use anyhow::Context;
@@ -20,8 +21,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe, unregister};
 use std::io::{PipeReader, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -32,10 +33,42 @@ const ONE_REPEAT: Duration = Duration::from_millis(100);
 /// Signals that come together are one: so many bytes at the most are read of a pipe.
 const TOGETHER: usize = 64;
 
+/// Whether the program was asked to end.
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether it waits for others, and a signal ends it.
+static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
 /// Bears SIGUSR1 from here on.
 pub fn bear_requests() {
     // Where that cannot be it stays as it was.
     let _ = flag::register(SIGUSR1, Arc::default());
+}
+
+/// Remembers requests to end from here on, for a run that is to begin: [`stop_on_signals`] is called then.
+pub fn remember_requests() -> anyhow::Result<()> {
+    for signal in requests() {
+        flag::register_conditional_default(signal, Arc::clone(&WAITING)).context("cannot handle signals")?;
+        flag::register(signal, Arc::clone(&ASKED)).context("cannot handle signals")?;
+    }
+    Ok(())
+}
+
+/// Does what may wait for others without end, before the run: a signal ends the program meanwhile, and one that came before.
+pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    WAITING.store(true, Ordering::SeqCst);
+    if ASKED.load(Ordering::SeqCst) {
+        // Its default is to end the program.
+        let _ = emulate_default_handler(SIGTERM);
+    }
+    let result = work();
+    WAITING.store(false, Ordering::SeqCst);
+    result
+}
+
+/// The same where a path is a pipe, or anything else but a file that is there at once.
+pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
+    let is_at_once = path != "-" && std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
+    if is_at_once { work() } else { waiting(work) }
 }
 
 /// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
@@ -43,14 +76,14 @@ pub fn bear_requests() {
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
     let (told, tells) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        if signal == SIGHUP && is_ignored(SIGHUP) {
-            continue;
-        }
+    for signal in requests() {
         // The order matters: from the first line on the signal ends the program no more, so that line makes it stop.
         flag::register(signal, stop.flag()).context("cannot handle signals")?;
         flag::register_usize(signal, Arc::clone(&last), signal as usize).context("cannot handle signals")?;
         pipe::register(signal, tells.try_clone()?).context("cannot handle signals")?;
+    }
+    if ASKED.load(Ordering::SeqCst) {
+        stop.request();
     }
     let stop = stop.clone();
     let watch = move || watch(told, &last, &stop);
@@ -140,6 +173,11 @@ impl Requests {
             Some(_) => Reply::End,
         }
     }
+}
+
+/// The signals that ask to end.
+fn requests() -> impl Iterator<Item = i32> {
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
 }
 
 /// Whether a signal was ignored when the program was started, as nohup does it (proc(5), SigIgn).

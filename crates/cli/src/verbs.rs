@@ -12,6 +12,7 @@ pub mod ports;
 pub mod wire;
 
 use crate::exit::Exit;
+use crate::signals::remember_requests;
 use clap::{Parser, Subcommand};
 
 /// Line-rate packet work on an ordinary Linux machine.
@@ -53,8 +54,18 @@ pub enum Verb {
     Bench(bench::Args),
 }
 
+impl Verb {
+    /// Whether it is a run that stops on signals, and has a report then.
+    fn is_run(&self) -> bool {
+        !matches!(self, Verb::Ports(_) | Verb::Lab(_) | Verb::Bench(_))
+    }
+}
+
 /// Does what the verb says.
 pub fn run(verb: Verb) -> anyhow::Result<Exit> {
+    if verb.is_run() {
+        remember_requests()?;
+    }
     match verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Ports(args) => ports::run(&args),

@@ -157,7 +157,7 @@ pub fn check(targets: &[impl AsRef<str>]) -> Result<()> {
 }
 
 /// Takes away what was made for records, as there will be none.
-pub(crate) fn abandon(exporters: Vec<Box<dyn Exporter>>) {
+pub fn abandon(exporters: Vec<Box<dyn Exporter>>) {
     for mut exporter in exporters {
         // Why there will be none is told already.
         let _ = exporter.finish(Ending::Abandoned);

@@ -14,7 +14,7 @@ use self::share::ShareArgs;
 use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{show_document, shown, tell, tell_document};
@@ -175,7 +175,7 @@ impl Args {
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
-        let output = Output::open(path).with_context(|| format!("cannot write {path}"));
+        let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
         let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));
         for comment in &self.comments {

@@ -19,7 +19,7 @@ use self::json::SummaryJson;
 use super::inputs::{InputArgs, ReceiveArgs, check_output};
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{fail, is_watched, records as standard_output, show, show_line, shown, tell, tell_line};
@@ -152,7 +152,20 @@ pub(super) fn exporters(
     rotate: Duration,
 ) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
     let options = Options { format, rotate, standard_output: Some(standard_output) };
-    Ok(export::open(targets, &options)?)
+    export::check(targets)?;
+    let mut exporters = Vec::new();
+    for target in targets {
+        // Standard output is open already.
+        let path = if target == "-" { "/" } else { target };
+        match opening(path, || export::open(&[target], &options)) {
+            Ok(opened) => exporters.extend(opened),
+            Err(error) => {
+                export::abandon(exporters);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(exporters)
 }
 
 /// The folders that they make files in.

@@ -1,6 +1,7 @@
 //! Answering for the addresses that are sent from, and finding next hops.
 
 use crate::exit::usage;
+use crate::signals::waiting;
 use crate::view::terminal::fail;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::answer::Running;
@@ -76,8 +77,7 @@ impl AnswerArgs {
         let (true, Some(answering)) = (self.asks(), answering) else { return Ok(None) };
         let target = self.gateway.unwrap_or(destination);
         let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
-        // Nothing stops it: until all is open a signal ends the program.
-        Ok(answering.resolve(&[hop], &Stop::new())?.first().copied())
+        Ok(waiting(|| answering.resolve(&[hop], &Stop::new()))?.first().copied())
     }
 
     /// Whether anybody is to be answered or asked.

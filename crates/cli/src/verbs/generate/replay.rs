@@ -1,9 +1,10 @@
 //! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
 
 use super::report::{self, WRITTEN_AT_ONCE, micros};
+use super::sending::open_tx;
 use super::{Args, guard};
 use crate::exit::{Exit, usage};
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals};
 use crate::verbs::inputs::is_file;
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, answer};
@@ -81,10 +82,10 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         return Err(usage("standard input can be replayed only once: leave --loops out"));
     }
     // Opened once: after privileges are gone it might not open again.
-    let recording = Recording::open(path)?;
+    let recording = opening(path, || Recording::open(path))?;
     let identity = args.identity(&specs)?;
     let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
-    let open = |spec: &Spec| REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error));
+    let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
     let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
     let early = early.collect::<Result<Vec<_>, _>>()?;
     identity.assume()?;

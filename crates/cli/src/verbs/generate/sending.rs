@@ -4,7 +4,7 @@ use super::hosts::{self, Hosts};
 use super::what::Around;
 use super::{Args, answer, guard, report, screen};
 use crate::exit::{Exit, usage};
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals, waiting};
 use crate::verbs::inputs::is_file;
 use crate::view::live::{Live, answer as answer_requests};
 use crate::view::terminal::{show, shown, tell};
@@ -16,7 +16,7 @@ use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
-use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let mut set = args.what.set(&around)?;
     set.check().map_err(usage)?;
     if let Some(frames) = args.dry_run {
-        return dry_run(&set, frames);
+        return waiting(|| dry_run(&set, frames));
     }
     let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
@@ -49,7 +49,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner() };
     let open = || -> anyhow::Result<Streams> {
-        let port = REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error))?;
+        let port = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
         if port.queues.len() < args.threads && !args.end.quiet {
             let name = shown(&port.name);
             tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
@@ -114,6 +114,12 @@ fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Optio
         hosts::send_to(set, mac)?;
     }
     Ok(answering)
+}
+
+/// Opens a port to send to; where that is a pipe its reader is waited for.
+pub(super) fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+    let open = || REGISTRY.open_tx(spec, options);
+    REGISTRY.file(spec).map_or_else(open, |path| opening(&path, open))
 }
 
 fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> {

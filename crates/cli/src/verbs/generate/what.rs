@@ -3,6 +3,7 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
+use crate::signals::{opening, waiting};
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
@@ -115,10 +116,10 @@ impl StreamArgs {
 
     fn read(&self, path: &Path, around: &Around<'_>) -> anyhow::Result<StreamSet> {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        let text = match path == Path::new("-") {
+        let text = opening(&path.to_string_lossy(), || match path == Path::new("-") {
             true => std::io::read_to_string(std::io::stdin()),
             false => std::fs::read_to_string(path),
-        };
+        });
         let text = text.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         let line = around.line.or(guard::line_of(around.found));
         let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of })
@@ -200,7 +201,7 @@ fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
 /// Frame `number` (from 1) of a capture file.
 fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
     let text = |error: linerate_port::PortError| error.to_string();
-    let port = Recording::open(path).map_err(|error| error.to_string())?.port().map_err(text)?;
+    let port = opening(path, || Recording::open(path)).map_err(|error| error.to_string())?.port().map_err(text)?;
     let mut queue = port.queues.into_iter().next().ok_or("has no queue")?;
     let mut passed = 0;
     loop {
@@ -216,7 +217,7 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
         passed += frames;
         if let Some(wake) = queue.wake().filter(|_| frames == 0 && !queue.is_at_work()) {
             // The writer of a pipe takes its time. A signal ends the program, as nothing is open yet.
-            let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None);
+            let _ = waiting(|| poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None));
         }
     }
 }
