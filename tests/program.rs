@@ -20,6 +20,8 @@ mod rights;
 mod selection;
 #[path = "program/several.rs"]
 mod several;
+#[path = "program/terminals.rs"]
+mod terminals;
 #[path = "program/usage.rs"]
 mod usage;
 #[path = "program/verbs.rs"]

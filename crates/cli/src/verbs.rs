@@ -8,12 +8,14 @@ pub mod flows;
 pub mod generate;
 mod inputs;
 pub mod lab;
+mod meaning;
 pub mod ports;
+mod show;
 pub mod wire;
 
 use crate::exit::Exit;
 use crate::signals::remember_requests;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
@@ -40,7 +42,7 @@ pub enum Verb {
     Ports(ports::Args),
     /// Make test hosts: network namespaces joined by veth pairs
     Lab(lab::Args),
-    /// Send frames: streams of packets that you describe, or a capture file again
+    /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
     Generate(generate::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),
@@ -52,6 +54,14 @@ pub enum Verb {
     Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
+}
+
+/// What the user asks for: options that can be read, and then whether they mean something together.
+pub fn read() -> Result<anyhow::Result<Verb>, clap::Error> {
+    let mut command = Program::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok(meaning::check(&command, &matches).map(|()| program.verb))
 }
 
 impl Verb {

@@ -17,15 +17,13 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts printing a line a second, unless `quiet`. `verb` is what happens to frames: `captured`, `sent`.
-    pub fn start(progress: &Arc<Progress>, verb: &'static str, quiet: bool) -> Live {
-        if quiet {
-            return Live::none();
-        }
+    /// Starts printing a line an interval, if there is one. `verb` is what happens to frames: `captured`, `sent`.
+    pub fn start(progress: &Arc<Progress>, verb: &'static str, interval: Option<Duration>) -> Live {
+        let Some(interval) = interval else { return Live::none() };
         let progress = Arc::clone(progress);
         let started = Instant::now();
         let mut before = (started, 0, 0);
-        Live::every(Duration::from_secs(1), move || before = print_line(&progress, verb, started, before))
+        Live::every(interval, move || before = print_line(&progress, verb, started, before))
     }
 
     /// Prints nothing.

@@ -3,7 +3,6 @@
 use super::super::count::{self, CountsJson, Subject};
 use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
-use crate::exit::usage;
 use linerate_burst::Ledger;
 use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop, Watch};
 use linerate_records::{Exporter, Format};
@@ -63,9 +62,7 @@ impl BesideArgs {
 impl<'a> Beside<'a> {
     /// Takes memory for it, before ports open.
     pub fn new(args: &'a BesideArgs, is_quiet: bool) -> anyhow::Result<Self> {
-        if args.flows.is_empty() && args.meter.is_given() {
-            return Err(usage("options of flows need --flows FILE|DIR/, or see linerate flows"));
-        }
+        args.meter.check(&args.flows, None)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
@@ -79,7 +76,7 @@ impl<'a> Beside<'a> {
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
     pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = flows::exporters(&self.args.flows, None, self.args.meter.rotate()?)?;
+        self.exporters = self.args.meter.exporters(&self.args.flows, None)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
@@ -149,5 +146,5 @@ pub(super) struct BesideJson<'a> {
 }
 
 fn is_zeek(path: &str) -> bool {
-    Format::of_path(path).is_ok_and(|format| format.name == "zeek")
+    Format::of_path(path, None).is_ok_and(|(format, _)| format.name == "zeek")
 }

@@ -9,10 +9,10 @@ use linerate_engine::select::imbalance;
 use linerate_engine::{Captured, Received};
 use serde::Serialize;
 
-/// The summary at the end, for people; `beside` is what else was done.
-pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str) -> String {
+/// The summary at the end, for people; `beside` is what else was done, and the ledger `is_whole` if asked for.
+pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str, is_whole: bool) -> String {
     let captured = captured.map(|captured| body(run, captured)).unwrap_or_default();
-    ledger::run(run, &(captured + beside))
+    ledger::run(run, &(captured + beside), is_whole)
 }
 
 fn body(run: &Received, captured: &Captured) -> String {

@@ -42,10 +42,8 @@ pub(super) fn announce(options: &Options) {
 }
 
 /// Shows what has happened in each interval.
-pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, stop: &Stop) -> Live {
-    if args.quiet || interval.is_zero() {
-        return Live::none();
-    }
+pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop: &Stop) -> Live {
+    let Some(interval) = interval else { return Live::none() };
     let (watch, stop, json) = (watch.clone(), stop.clone(), args.json);
     let mut before = CheckLook::default();
     Live::every(interval, move || {
@@ -215,7 +213,11 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let summary = streams.summary();
     let rows = view::rows(&summary, &args.streams.of(streams.rows().collect()), |id| id.to_string());
-    ledger::run(&report.run, &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)))
+    ledger::run(
+        &report.run,
+        &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),
+        args.show.ledger,
+    )
 }
 
 #[cfg(test)]

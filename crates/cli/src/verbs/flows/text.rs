@@ -71,11 +71,13 @@ fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
     }
-    let heads = ["top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
-    let mut rows = table(&heads, 3);
-    for flow in top {
+    let heads = ["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    // Two addresses of IPv6 are wider than many a terminal.
+    let mut rows = table(&heads, 4).known_by_first();
+    for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;
         rows.add_row([
+            (place + 1).to_string(),
             end(flow.ends[0]),
             end(flow.ends[1]),
             protocol(flow.protocol),

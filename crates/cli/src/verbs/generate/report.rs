@@ -1,12 +1,12 @@
 //! What came of streams, for people and as JSON.
 
-use super::Args;
+use super::{Args, is_output};
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::rates::{Rates, frames_per_second, grouped, totals};
 use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
-use crate::view::terminal::{fail, show_document, show_line, tell};
+use crate::view::terminal::{fail, result, result_document, result_line};
 use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
@@ -108,15 +108,16 @@ impl Outcome<'_> {
     pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
         let checked = self.received.take().map(|report| Checked::new(&self, report));
+        let is_taken = is_output(self.spec);
         if args.end.json {
             let document = self.json(checked.as_ref());
-            if args.end.interval.is_some() {
-                show_line(&document)?;
+            if args.end.show.has_interval() {
+                result_line(&document, is_taken)?;
             } else {
-                show_document(&document)?;
+                result_document(&document, is_taken)?;
             }
-        } else if !args.end.quiet {
-            tell(self.text(checked.as_ref()));
+        } else if !args.end.show.quiet {
+            result(self.text(checked.as_ref(), args.end.show.ledger), is_taken);
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
@@ -154,8 +155,8 @@ impl Outcome<'_> {
         }
     }
 
-    fn text(&self, checked: Option<&Checked>) -> String {
-        let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger);
+    fn text(&self, checked: Option<&Checked>, is_whole: bool) -> String {
+        let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger, is_whole);
         if self.is_at_once() {
             text += WRITTEN_AT_ONCE;
         } else if self.is_paced() {
@@ -219,11 +220,11 @@ impl Outcome<'_> {
 }
 
 /// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
-pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger) -> String {
+pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger, is_whole: bool) -> String {
     let seconds = elapsed.as_secs_f64();
     let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
     let head = totals("sent", sent.frames, sent.bytes, sent.bytes, seconds);
-    head + &asked + "\n" + &ledger::print(ledger, true)
+    head + &asked + "\n" + &ledger::print(ledger, true, is_whole)
 }
 
 /// How far from the schedule frames left.
@@ -275,7 +276,7 @@ impl Checked {
         text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
-            text += &ledger::print(&self.ledger, true);
+            text += &ledger::print(&self.ledger, true, true);
         }
         text
     }

@@ -1,7 +1,7 @@
 //! What is shown while streams are sent: a line a second, or a JSON line an interval.
 
 use super::report::Names;
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::terminal::{show_line, shown, tell};
 use linerate_engine::check::{CheckWatch, SoFar};
 use linerate_engine::streams::Run;
@@ -69,16 +69,16 @@ struct Tick<'a> {
 impl Tick<'_> {
     fn text(&self, names: &Names) -> String {
         let mut text = format!(
-            "{:>4.0} s  {:>13} sent  {:>18}  {:>7.3} Gb/s L1",
+            "{:>4.0} s  {:>13} sent  {:>18}  {:>11} L1",
             self.seconds,
             grouped(self.frames),
             frames_per_second(self.rates.mpps),
-            self.rates.gbps_l1,
+            bits_per_second(self.rates.gbps_l1),
         );
         if let Some(watch) = self.checked {
             let totals = watch.look().totals;
             text += &format!(
-                "  {:>13} received  {} missing  {} repeated  {} reordered  {} corrupted",
+                "\n        {:>13} received  {} missing  {} repeated  {} reordered  {} corrupted",
                 grouped(totals.received + totals.counted),
                 grouped(totals.missing),
                 grouped(totals.duplicated),

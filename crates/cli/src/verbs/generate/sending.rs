@@ -5,7 +5,7 @@ use super::what::Around;
 use super::{Args, answer, guard, report, screen};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
-use crate::verbs::inputs::is_file;
+use crate::verbs::inputs::{check_take, is_file};
 use crate::view::live::{Live, answer as answer_requests};
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
@@ -43,6 +43,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
     let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
+    check_take(args.take, &check_from)?;
     let identity = args.identity(check_from.iter().chain([spec]))?;
     let answering = answer(args, spec, &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
@@ -50,7 +51,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner() };
     let open = || -> anyhow::Result<Streams> {
         let port = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
-        if port.queues.len() < args.threads && !args.end.quiet {
+        if port.queues.len() < args.threads && !args.end.show.quiet {
             let name = shown(&port.name);
             tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
         }
@@ -59,7 +60,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let early = (!is_file(spec)).then(&open).transpose()?;
     identity.assume()?;
     let streams = early.map_or_else(&open, Ok)?;
-    if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
+    if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
         tell(format_args!("{}\n", shown(note)));
     }
     args.confine(&identity, [spec])?;
