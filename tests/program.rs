@@ -12,6 +12,8 @@ mod filters;
 mod flows;
 #[path = "program/odd.rs"]
 mod odd;
+#[path = "program/pairs.rs"]
+mod pairs;
 #[path = "program/printed.rs"]
 mod printed;
 #[path = "program/rights.rs"]

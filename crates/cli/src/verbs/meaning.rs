@@ -99,7 +99,12 @@ const RULES: &[Rule] = &[
         Beside::None(&["replay"]),
         "a recording is sent as it is, by one thread",
     ),
-    rule("generate", &["answer", "gateway", "resolve"], Beside::None(&["replay"]), "its frames name their hosts"),
+    rule(
+        "generate",
+        &["answer", "answer_for", "answer_rate", "gateway", "resolve"],
+        Beside::None(&["replay"]),
+        "its frames name their hosts, and nobody is answered",
+    ),
     rule("generate", &["key"], OneOf(&["stamp", "check"]), "no trailers are sent"),
     rule("generate", &["line"], OneOf(&["rate", "streams"]), "no rate is a share of it"),
     rule("generate", &["take"], OneOf(&["check"]), "nothing is received"),
