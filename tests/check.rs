@@ -1,7 +1,7 @@
 //! The receiver behind a faulty wire: what was done to the frames is what it reports.
 
 use linerate::burst::{Block, Count, Desc, Nanos};
-use linerate::engine::{CheckReport, Checker, Checking, Receive, Selection, clock::now};
+use linerate::engine::{CheckReport, Checker, Checking, Receive, Selection, Stop, clock::now};
 use linerate::generate::Check;
 use linerate::generate::check::{Options, Summary};
 use linerate::generate::trailer::{Key, Trailer};
@@ -159,11 +159,21 @@ fn a_checker_beside_the_sender_ends_when_all_came() {
         assert!(started.elapsed() < Duration::from_secs(10), "nothing comes");
         thread::sleep(Duration::from_millis(1));
     }
-    let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10));
+    let report = checker.finish(Some(FRAMES), Duration::from_millis(300), Duration::from_secs(10), &Stop::new());
     let dropped = report.run.ledger.total(Count::FaultDropped);
     assert_eq!(report.check.report(Some(&[FRAMES / 4; 4])).summary().counts.lost, dropped);
     assert!(dropped > 0 && started.elapsed() < Duration::from_secs(5));
     sender.join().unwrap();
+}
+
+#[test]
+fn a_checker_in_a_hurry_waits_for_no_frame() {
+    let (receive, _tx) = open("hurry", "?seed=2");
+    let (checker, sender) = (Checker::start(checking(), receive).unwrap(), Stop::new());
+    sender.hurry();
+    let long = Duration::from_secs(3600);
+    let report = checker.finish(Some(FRAMES), long, long, &sender);
+    assert_eq!((report.check.ours(), sender.is_requested()), (0, true));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod columns {
     mod back;
     mod crash;
     mod forms;
+    mod named;
     mod places;
     mod queries;
     mod rows;

@@ -48,7 +48,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
     ("meter", &["burst", "wire"]),
-    ("records", &["burst", "meter", "wire"]),
+    ("records", &["burst", "meter", "record", "wire"]),
     ("port", &["burst"]),
     ("backends", &["burst", "filter", "generate", "port", "record", "share", "wire"]),
     ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "record", "share", "wire"]),

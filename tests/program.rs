@@ -12,6 +12,8 @@ mod filters;
 mod flows;
 #[path = "program/odd.rs"]
 mod odd;
+#[path = "program/pairs.rs"]
+mod pairs;
 #[path = "program/printed.rs"]
 mod printed;
 #[path = "program/rights.rs"]
@@ -20,6 +22,8 @@ mod rights;
 mod selection;
 #[path = "program/several.rs"]
 mod several;
+#[path = "program/terminals.rs"]
+mod terminals;
 #[path = "program/usage.rs"]
 mod usage;
 #[path = "program/verbs.rs"]

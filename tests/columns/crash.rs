@@ -51,7 +51,8 @@ fn a_killed_run_leaves_finished_files_alone() {
     let rows: usize = files.iter().map(|path| count(path)).sum();
     assert!(rows > 100, "{rows} rows in {files:?}");
     // Another run adds to the folder what is its own, and takes nothing away.
-    let mut running = spawn(linerate(&["flows", "-r", "-", "--write", &folder, "-q"]).stdin(Stdio::piped()));
+    let mut running =
+        spawn(linerate(&["flows", "-r", "-", "--write", &folder, "--append", "-q"]).stdin(Stdio::piped()));
     feed(running.take_input().unwrap(), 1000);
     assert_eq!(running.end().status, 0);
     let after = parquet_files(&folder);
@@ -67,8 +68,9 @@ fn in_a_tiny_folder(kib: u32, write: &str, look: impl FnOnce(&Ended, &Path)) {
     let scratch = Scratch::new();
     let [tiny, copy] = ["tiny", "copy"].map(|name| scratch.file(name));
     std::fs::create_dir(&tiny).unwrap();
+    let rotate = if write.ends_with('/') { "--rotate 0.05" } else { "" };
     let script = format!(
-        r#"mount -t tmpfs -o size={kib}k none "$1" || exit 77; "$2" flows -r - --idle 0.1 --rotate 0.05 --write "$1/$4" -q
+        r#"mount -t tmpfs -o size={kib}k none "$1" || exit 77; "$2" flows -r - --idle 0.1 {rotate} --write "$1/$4" -q
            status=$?; cp -a "$1" "$3"; exit $status"#
     );
     let mut command = Command::new("unshare");

@@ -202,7 +202,7 @@ fn people_see_lines_then_tables() {
     for text in ["1,234", "65-127", "RFC 2819", "of the run", "every frame accounted for"] {
         assert!(ended.output.contains(text), "{text}: {}", ended.output);
     }
-    let quiet = start(&["count", "-q", "--interval", "0.1", &port]);
+    let quiet = start(&["count", "-q", &port]);
     settle();
     let ended = quiet.interrupt().good();
     assert!(ended.errors.is_empty() && ended.output.contains("RFC 2819"), "{ended:?}");

@@ -37,7 +37,7 @@ fn streams_without_end_need_a_time() {
     std::fs::write(&file, "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\n").unwrap();
     let what = ["generate", "--json", "--to", &output, "--streams", &file];
     // Whoever sends all the same is stopped.
-    start(&what).interrupt().with_status(2).says("not every stream has a count").says("--seconds");
+    start(&what).interrupt().with_status(2).says("not every stream has a count").says("--duration");
     let json = run(&[&what[..], &["--seconds", "0.1"]].concat()).good().json();
     assert!((50..=150).contains(&number(&json, "frames")), "{json}");
 }

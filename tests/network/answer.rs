@@ -334,7 +334,7 @@ fn what_cannot_be_answered_or_asked_is_refused() {
         (&["--to", "eth7", "--udp", "--gateway", "10.0.0.1", "--resolve"], "cannot be used with"),
         (&["--to", "eth7", "--udp", "--resolve", "--dst-mac", MAC], "cannot be used with"),
         (&["--to", "eth7", "--udp", "--answer-for", "10.0.0.0/33@02:00:00:00:00:01"], "PREFIX@MAC"),
-        (&["--to", "eth7", "--replay", "x.pcap", "--answer"], "cannot be used with"),
+        (&["--to", "eth7", "--replay", "x.pcap", "--answer"], "its frames name their hosts"),
         (
             &["--to", "eth7", "--udp", "--answer", "--answer-for", "198.18.0.0/24@02:00:00:00:00:09"],
             "198.18.0.1 would be both at",

@@ -94,7 +94,7 @@ fn root_at_an_interface_writes_as_nobody_and_is_told_how_else() {
     fs::create_dir(&roots).unwrap();
     let output = format!("{roots}/out.pcap");
     let port = wire.port("b", "eth0", ROOMY);
-    for words in [&["capture", &port, "-w", &output][..], &["flows", &port, "--write", &output]] {
+    for words in [&["capture", &port, "-w", &output][..], &["flows", &port, "--write", &format!("{output}.jsonl")]] {
         run(words).with_status(1).says(&format!("goes on as {name}")).says("-Z root stays root");
         assert_eq!(fs::read_dir(&roots).unwrap().count(), 0);
     }

@@ -109,7 +109,7 @@ fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
     assert!(is_alive(&running), "twice within a second is once");
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
-    assert!(is_alive(&running), "the second request only tells");
+    assert!(is_alive(&running), "the second request only has it hurry");
     running.signal(Signal::INT);
     wait_until("the third request ends it", || !is_alive(&running));
     let ended = running.end().with_status(-1);
@@ -142,29 +142,73 @@ fn before_anything_is_open_one_signal_ends() {
     }
 }
 
-/// Whenever it comes while ports are opened: either nothing was begun, or there is a report.
+/// Whenever it comes once the program has begun.
 #[test]
-fn a_run_that_a_signal_does_not_end_at_once_gives_its_report() {
+fn a_run_that_is_asked_to_end_before_it_has_begun_gives_its_report() {
+    let mut early = 0;
     for round in 0..ROUNDS as u64 {
-        let mut command = linerate(&["count", "-r", "-", "-q"]);
+        // Tables are made first.
+        let mut command = linerate(&["flows", "-r", "-", "-q", "--max-flows", "1000000"]);
         let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let _stays_open = running.take_input();
+        while !catches(&running, Signal::TERM) && is_alive(&running) {
+            std::thread::yield_now();
+        }
+        // Before its rights are gone nothing is open.
+        early += u32::from(running.proc_status("NoNewPrivs").as_deref() == Some("0"));
         std::thread::sleep(Duration::from_micros(500 * round));
         running.signal(Signal::TERM);
-        let ended = running.end();
-        assert!(matches!((ended.status, ended.output.len()), (-1, 0) | (0, 1..)), "{round}: {ended:?}");
+        let ended = running.end().good();
+        assert!(ended.output.contains("flows of"), "{round}: {ended:?}");
+    }
+    assert!(early > 0, "requests are remembered from the begin on");
+}
+
+/// And is told in the words of the end.
+#[test]
+fn who_asks_how_far_a_run_is_is_told_and_does_not_end_it() {
+    let scratch = Scratch::new();
+    let (file, mem) = (scratch.file("all.pcapng"), format!("mem:so-far-{}", std::process::id()));
+    let sent = ["generate", "-q", "--to", &mem, "--check", &mem, "-k", "ip/udp", "--count", "0"];
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["capture", "-q", "-r", "-", "-w", &file, "--flows", "-"], "bytes captured in", "flows have ended"),
+        (&["count", "-q", "-r", "-", "--protocols"], "frames by size", "frames with a header of"),
+        (&["flows", "-q", "-r", "-"], "bytes metered in", "flows have ended"),
+        (&sent, "bytes sent in", "frames received"),
+    ];
+    for (arguments, one, other) in cases {
+        let running = if arguments[0] == "generate" { launch(arguments) } else { endless(arguments) };
+        running.wait_until_open();
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(150));
+            running.signal(Signal::USR1);
+            assert!(is_alive(&running), "{arguments:?}");
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        let ended = running.interrupt().good();
+        assert!((1..=3).contains(&ended.errors.matches("so far").count()), "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(one) && ended.errors.contains(other), "{arguments:?}: {}", ended.errors);
     }
 }
 
 #[test]
-fn who_asks_how_far_a_run_is_does_not_end_it() {
-    let running = endless(&["count", "-r", "-", "-q"]);
-    for _ in 0..3 {
+fn programs_are_told_how_far_a_run_is_in_a_line_of_json() {
+    for arguments in [&["count", "-q", "-r", "-", "--json"][..], &["count", "-q", "-r", "-", "--json", "--check"]] {
+        let running = endless(arguments);
+        std::thread::sleep(Duration::from_millis(300));
         running.signal(Signal::USR1);
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(is_alive(&running));
+        std::thread::sleep(Duration::from_millis(150));
+        let ended = running.interrupt().good();
+        let lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["record"], &lines[lines.len() - 1]["record"]), (&"so_far".into(), &"summary".into()));
+        assert!(lines[0]["lost"].is_u64(), "{arguments:?}: {}", ended.output);
     }
-    running.interrupt().good();
+}
+
+/// Whether a signal does not do what it usually does.
+fn catches(running: &Running, signal: Signal) -> bool {
+    let caught = running.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
 }
 
 fn is_alive(running: &Running) -> bool {

@@ -78,6 +78,6 @@ fn options_of_flows_mean_nothing_without_flows() {
     for option in [&["--level", "tcp"][..], &["--workers", "2"], &["--macs"], &["--idle", "3"], &["--tunnels", "outer"]]
     {
         let capture = ["capture", "-r", "x.pcap", "-w", "y.pcap"];
-        run(&[&capture[..], option].concat()).with_status(2).says("need --flows");
+        run(&[&capture[..], option].concat()).with_status(2).says("without --flows");
     }
 }

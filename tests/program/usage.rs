@@ -194,7 +194,7 @@ fn quiet_is_quiet() {
     assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
     let ended = run(&["capture", "-q", "-r", &file]).good();
     assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
-    assert!(run(&["capture", "-r", &file]).good().errors.contains("every frame accounted for"));
+    assert!(run(&["capture", "-r", &file]).good().output.contains("every frame accounted for"));
 }
 
 #[test]
@@ -212,4 +212,59 @@ fn without_privileges_the_message_says_what_is_missing() {
         let output = Command::new(&copy).args(arguments).uid(65534).gid(65534).output().unwrap();
         Ended::of(output).with_status(1).says("root");
     }
+}
+
+/// One to a line, whole, and nothing in it that a shell takes for itself.
+#[test]
+fn examples_of_the_help_can_be_pasted() {
+    for verb in ["capture", "count", "flows", "generate", "wire"] {
+        let shown = run(&[verb, "--help"]).good().output;
+        let help = shown.replace("\\\n    ", "");
+        let examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  linerate ")).collect();
+        assert!(examples.len() > 3, "{help}");
+        for example in examples {
+            let bare: String = example.split('\'').step_by(2).collect();
+            assert!(!bare.contains(['?', '&', '*', '(', '[', ';', '<', '\\']), "{verb}: quote what is in {example}");
+            assert!(!example.contains("  "), "{verb}: the end of the line is not of the command: {example}");
+        }
+        let all = shown.split("Examples:").nth(1).unwrap();
+        assert!(
+            all.lines().take_while(|line| line.starts_with(' ') || line.is_empty()).all(|line| line.len() <= 80),
+            "{all}"
+        );
+    }
+}
+
+#[test]
+fn a_file_given_as_a_port_is_offered_to_be_read() {
+    let scratch = Scratch::new();
+    let file = scratch.file("sample.pcap");
+    records::write(&file, &frames::sample());
+    for verb in ["capture", "count", "flows"] {
+        run(&[verb, &file]).with_status(2).says(&format!("is a file, not a port: read it by -r {file}"));
+    }
+}
+
+#[test]
+fn a_name_that_says_another_format_is_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.file("sample.pcap");
+    records::write(&file, &frames::sample());
+    for (verb, name) in [
+        ("capture", "x.csv"),
+        ("capture", "x.json"),
+        ("capture", "x.parquet"),
+        ("capture", "x.pcap.lz4"),
+        ("capture", "x.pcapng.xz"),
+        ("flows", "x.csv"),
+        ("flows", "x.pcap"),
+        ("flows", "x.jsonl.xz"),
+        ("flows", "x.parquet.zst"),
+    ] {
+        let path = scratch.file(name);
+        run(&[verb, "-r", &file, "-w", &path]).with_status(2).says(name);
+    }
+    run(&["generate", "--to", &format!("pcap:{}", scratch.file("x.csv")), "--udp"]).with_status(2).says(".csv");
+    run(&["capture", "-q", "-r", &file, "-w", &scratch.file("x.csv"), "--format", "pcap"]).good();
+    assert_eq!(scratch.names(), ["sample.pcap", "x.csv"]);
 }

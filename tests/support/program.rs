@@ -171,6 +171,15 @@ impl Ended {
         serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.output, self.errors))
     }
 
+    /// Whether standard output has this text in it.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn shows(self, text: &str) -> Self {
+        assert!(self.output.contains(text), "{text:?} is not shown in: {}\n{}", self.output, self.errors);
+        self
+    }
+
     /// Whether standard error has this text in it.
     ///
     /// # Panics

@@ -85,10 +85,11 @@ impl Recording {
 /// follows.
 fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
+    let format = Format::of_path(&spec.target).map_err(|error| PortError::wrong(&name, error.to_string()))?;
     let output = Output::open(&spec.target).map_err(|error| PortError::broken(&name, error.to_string()))?;
     let queue = PcapTx {
         name: name.clone(),
-        writer: Writer::new(output, Format::of_path(&spec.target)),
+        writer: Writer::new(output, format),
         block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
         interfaces: [Interface::new("linerate", options.link, StampSource::User)],
         received: 0,

@@ -9,8 +9,9 @@
 //!
 //! # Signals
 //!
-//! They are handled once ports and files are open; before that they end the program. The first asks the run to stop. Those within a
-//! second of it are the same request (timeout(1) signals twice), a later one is told what is waited for, a third ends.
+//! The first asks the run to stop; one that comes before there is a run is remembered. Those within a second of it are the same
+//! request (timeout(1) signals twice), a later one has it hurry, a third ends. What waits for others before the run begins goes
+//! through `signals::waiting`, or nothing would end it.
 //!
 //! # What is printed
 //!

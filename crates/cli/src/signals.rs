@@ -1,29 +1,42 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away: how a run is asked to end.
+//! Ctrl-C, SIGTERM and a terminal that goes away: how a run is asked to end. SIGUSR1: how it is asked how far it is.
 //!
 //! The first signal asks the run to stop. Those that come within a second are the same request: timeout(1), which sends its
-//! signal to the program and to its group, sends it twice. A second request is told what is waited for, and a third one ends
-//! the program at once.
+//! signal to the program and to its group, sends it twice. A second request has the run wait for nobody any more (frames
+//! that are still to come, readers that are slow), and says so; a third one ends the program at once.
 //!
-//! SIGUSR1, by which dd(1) and others are asked how far they are, does nothing: its default would end the program.
+//! SIGHUP asks to stop as the others do: outputs get their names and their last records.
 //!
-//! Until [`stop_on_signals`] is called a signal ends the program as usual. That is what should happen while ports are opened,
-//! neighbours asked, readers of a FIFO awaited: there is nothing yet that could be lost.
+//! SIGUSR1, by which dd(1) and others are asked how far they are, prints the summary so far on standard error; before and
+//! behind a run it does nothing, since its default would end the program.
+//!
+//! A request that comes while a verb still gets ready (memory, ports: seconds on a busy machine) is remembered: the run begins,
+//! ends at once, and leaves its outputs and its report. Only where it waits for others, [`waiting`] for a reader of a FIFO or an
+//! answer of a neighbour, a signal ends the program as usual: nothing is there yet that could be lost.
 
 use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_engine::Stop;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use signal_hook::low_level::{emulate_default_handler, pipe};
+use signal_hook::low_level::{emulate_default_handler, pipe, unregister};
 use std::io::{PipeReader, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Signals that come so soon after the first are the same request.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 /// And so soon after the second.
 const ONE_REPEAT: Duration = Duration::from_millis(100);
+/// Signals that come together are one: so many bytes at the most are read of a pipe.
+const TOGETHER: usize = 64;
+
+/// Whether the program was asked to end.
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether it waits for others, and a signal ends it.
+static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Bears SIGUSR1 from here on.
 pub fn bear_requests() {
@@ -31,34 +44,95 @@ pub fn bear_requests() {
     let _ = flag::register(SIGUSR1, Arc::default());
 }
 
+/// Remembers requests to end from here on, for a run that is to begin: [`stop_on_signals`] is called then.
+pub fn remember_requests() -> anyhow::Result<()> {
+    for signal in requests() {
+        flag::register_conditional_default(signal, Arc::clone(&WAITING)).context("cannot handle signals")?;
+        flag::register(signal, Arc::clone(&ASKED)).context("cannot handle signals")?;
+    }
+    Ok(())
+}
+
+/// Does what may wait for others without end, before the run: a signal ends the program meanwhile, and one that came before.
+pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    WAITING.store(true, Ordering::SeqCst);
+    if ASKED.load(Ordering::SeqCst) {
+        // Its default is to end the program.
+        let _ = emulate_default_handler(SIGTERM);
+    }
+    let result = work();
+    WAITING.store(false, Ordering::SeqCst);
+    result
+}
+
+/// The same where a path is a pipe, or anything else but a file that is there at once.
+pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
+    let is_at_once = path != "-" && std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
+    if is_at_once { work() } else { waiting(work) }
+}
+
 /// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
 /// privileges gone.
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
     let (told, tells) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        if signal == SIGHUP && is_ignored(SIGHUP) {
-            continue;
-        }
+    for signal in requests() {
         // The order matters: from the first line on the signal ends the program no more, so that line makes it stop.
         flag::register(signal, stop.flag()).context("cannot handle signals")?;
         flag::register_usize(signal, Arc::clone(&last), signal as usize).context("cannot handle signals")?;
         pipe::register(signal, tells.try_clone()?).context("cannot handle signals")?;
     }
-    let watch = move || watch(told, &last);
-    std::thread::Builder::new().name("linerate-signals".into()).spawn(watch).context("cannot handle signals")?;
+    if ASKED.load(Ordering::SeqCst) {
+        stop.request();
+    }
+    let stop = stop.clone();
+    let watch = move || watch(told, &last, &stop);
+    Builder::new().name("linerate-signals".into()).spawn(watch).context("cannot handle signals")?;
     Ok(())
 }
 
+/// Answers whoever asks how far the run is, until it is dropped.
+pub struct Answers {
+    handler: SigId,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Calls `print` for each SIGUSR1, in a thread of its own: it never holds the run up. Call this as late as
+/// [`stop_on_signals`].
+pub fn answer_requests(mut print: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+    let (mut told, tells) = std::io::pipe().context("cannot handle signals")?;
+    let handler = pipe::register(SIGUSR1, tells).context("cannot handle signals")?;
+    let answer = move || {
+        let mut together = [0; TOGETHER];
+        while told.read(&mut together).is_ok_and(|signals| signals > 0) {
+            print();
+        }
+    };
+    let thread = Builder::new().name("linerate-so-far".into()).spawn(answer).context("cannot handle signals")?;
+    Ok(Answers { handler, thread: Some(thread) })
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        // Its end of the pipe goes with the handler, and the thread with that.
+        unregister(self.handler);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Waits for signals to the end of the program.
-fn watch(mut told: PipeReader, last: &AtomicUsize) {
+fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
     let mut requests = Requests::default();
-    // Signals that come together are one.
-    let mut together = [0; 64];
+    let mut together = [0; TOGETHER];
     while told.read(&mut together).is_ok_and(|signals| signals > 0) {
         match requests.take(Instant::now()) {
             Reply::Nothing => {}
-            Reply::Tell => fail("still finishing what was begun; one more signal ends it at once, as it is"),
+            Reply::Hurry => {
+                stop.hurry();
+                fail("only what was begun is finished now; one more signal ends it at once, as it is");
+            }
             Reply::End => {
                 // The signal is one of those above, whose default is to end the program.
                 let _ = emulate_default_handler(last.load(Ordering::Relaxed) as i32);
@@ -79,8 +153,8 @@ struct Requests {
 enum Reply {
     /// The run was asked to stop already, or is by this.
     Nothing,
-    /// Whoever sent it should know what is waited for.
-    Tell,
+    /// The run is to wait for nobody, and whoever sent it should know what is waited for still.
+    Hurry,
     /// The program ends.
     End,
 }
@@ -93,12 +167,17 @@ impl Requests {
             None if now.duration_since(first) < ONE_REQUEST => Reply::Nothing,
             None => {
                 self.second = Some(now);
-                Reply::Tell
+                Reply::Hurry
             }
             Some(second) if now.duration_since(second) < ONE_REPEAT => Reply::Nothing,
             Some(_) => Reply::End,
         }
     }
+}
+
+/// The signals that ask to end.
+fn requests() -> impl Iterator<Item = i32> {
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
 }
 
 /// Whether a signal was ignored when the program was started, as nohup does it (proc(5), SigIgn).
@@ -118,9 +197,9 @@ mod tests {
             let (start, mut requests) = (Instant::now(), Requests::default());
             millis.iter().map(|at| requests.take(start + Duration::from_millis(*at))).collect::<Vec<_>>()
         };
-        use Reply::{End, Nothing, Tell};
+        use Reply::{End, Hurry, Nothing};
         assert_eq!(replies(&[0, 0, 1, 999]), [Nothing; 4]);
-        assert_eq!(replies(&[0, 0, 1500, 1501, 1599, 1600]), [Nothing, Nothing, Tell, Nothing, Nothing, End]);
-        assert_eq!(replies(&[0, 1000, 1100]), [Nothing, Tell, End]);
+        assert_eq!(replies(&[0, 0, 1500, 1501, 1599, 1600]), [Nothing, Nothing, Hurry, Nothing, Nothing, End]);
+        assert_eq!(replies(&[0, 1000, 1100]), [Nothing, Hurry, End]);
     }
 }

@@ -8,11 +8,14 @@ pub mod flows;
 pub mod generate;
 mod inputs;
 pub mod lab;
+mod meaning;
 pub mod ports;
+mod show;
 pub mod wire;
 
 use crate::exit::Exit;
-use clap::{Parser, Subcommand};
+use crate::signals::remember_requests;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
@@ -39,7 +42,7 @@ pub enum Verb {
     Ports(ports::Args),
     /// Make test hosts: network namespaces joined by veth pairs
     Lab(lab::Args),
-    /// Send frames: streams of packets that you describe, or a capture file again
+    /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
     Generate(generate::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),
@@ -53,8 +56,26 @@ pub enum Verb {
     Bench(bench::Args),
 }
 
+/// What the user asks for: options that can be read, and then whether they mean something together.
+pub fn read() -> Result<anyhow::Result<Verb>, clap::Error> {
+    let mut command = Program::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok(meaning::check(&command, &matches).map(|()| program.verb))
+}
+
+impl Verb {
+    /// Whether it is a run that stops on signals, and has a report then.
+    fn is_run(&self) -> bool {
+        !matches!(self, Verb::Ports(_) | Verb::Lab(_) | Verb::Bench(_))
+    }
+}
+
 /// Does what the verb says.
 pub fn run(verb: Verb) -> anyhow::Result<Exit> {
+    if verb.is_run() {
+        remember_requests()?;
+    }
     match verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Ports(args) => ports::run(&args),

@@ -5,8 +5,9 @@ use crate::control::Stop;
 use crate::receive::{Receive, ReceiveError, Received};
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Pick, Stage};
-use linerate_generate::check::{Check, Totals};
+use linerate_generate::check::{Check, StreamRow, Summary, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -41,6 +42,15 @@ pub struct CheckLook {
     pub lost_by_port: u64,
 }
 
+/// What came of all streams so far, and of each.
+#[derive(Clone, Debug)]
+pub struct SoFar {
+    /// All together.
+    pub summary: Summary,
+    /// Each stream, by their numbers.
+    pub rows: Vec<StreamRow>,
+}
+
 /// Lets another thread see a run, as it was at most about a tenth of a second ago. The run never waits for a reader.
 #[derive(Clone, Debug, Default)]
 pub struct CheckWatch(Arc<Watched>);
@@ -50,7 +60,12 @@ struct Watched {
     look: Mutex<CheckLook>,
     /// Frames with trailers, and of streams without, at the end of the last round.
     ours: AtomicU64,
+    /// Who wants to know what came of the streams, and what was sent of each.
+    asked: Mutex<Option<(Option<Vec<u64>>, Sender<SoFar>)>>,
 }
+
+/// How long the account of a run is waited for: it looks up whether one is wanted some ten times a second.
+const ASK_LIMIT: Duration = Duration::from_secs(2);
 
 impl CheckWatch {
     /// Nothing counted yet.
@@ -66,6 +81,21 @@ impl CheckWatch {
     /// How many frames were ours, at the end of the last round.
     pub fn ours(&self) -> u64 {
         self.0.ours.load(Ordering::Relaxed)
+    }
+
+    /// What came of the streams, out of what was `sent` of each, where that is known; looked up by the run. Nothing once that is over.
+    pub fn so_far(&self, sent: Option<Vec<u64>>) -> Option<SoFar> {
+        let (answer, answered) = channel();
+        *self.0.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some((sent, answer));
+        answered.recv_timeout(ASK_LIMIT).ok()
+    }
+
+    fn answer(&self, check: &Check) {
+        if let Some((sent, answer)) = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let report = check.report(sent.as_deref());
+            // Who asked may be gone.
+            let _ = answer.send(SoFar { summary: report.summary(), rows: report.rows().collect() });
+        }
     }
 
     fn show(&self, look: CheckLook) {
@@ -136,6 +166,7 @@ impl Consumer for Checking {
 
     fn look(&mut self, look: &Look<'_>) {
         self.show(look);
+        self.watch.answer(&self.check);
     }
 
     fn demand(&self) -> Demand {
@@ -181,11 +212,12 @@ impl Checker {
     }
 
     /// Ends the check once so long nothing of ours came, or `sent` frames did, and at the latest after `limit`: to be called
-    /// when the sender has ended. Whatever came by then is in the report.
-    pub fn finish(self, sent: Option<u64>, silence: Duration, limit: Duration) -> CheckReport {
+    /// when the sender has ended; at once if that is in a hurry. Whatever came by then is in the report.
+    pub fn finish(self, sent: Option<u64>, silence: Duration, limit: Duration, sender: &Stop) -> CheckReport {
         let started = Instant::now();
         let (mut ours, mut changed) = (self.watch.ours(), started);
-        while !self.thread.is_finished() && changed.elapsed() < silence && started.elapsed() < limit {
+        let is_time = |since: Instant| since.elapsed() < silence && started.elapsed() < limit && !sender.is_hurried();
+        while !self.thread.is_finished() && is_time(changed) {
             thread::sleep(LOOK_AGAIN);
             let now = self.watch.ours();
             if now != ours {

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A request to stop, shared between a run and whoever may end it (a signal handler, a timer, a test).
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    requested: Arc<AtomicBool>,
+    hurried: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// Not requested yet.
@@ -15,18 +18,30 @@ impl Stop {
 
     /// Asks the run to stop: it drains what has arrived, then ends.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks it to stop, and to wait for nobody on the way: frames that are still to come, readers that are slow. What was
+    /// begun, files among it, is finished all the same.
+    pub fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
+        self.request();
     }
 
     /// Whether stopping was asked for.
     #[inline]
     pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for a signal handler to set.
+    /// Whether it is to wait for nobody any more.
+    pub fn is_hurried(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed)
+    }
+
+    /// The flag of the request, for a signal handler to set.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.requested)
     }
 }
 

@@ -50,6 +50,15 @@ impl Counts {
         Counts::of(self.ports.len(), self.places.clone())
     }
 
+    /// Adds the protocols of the queues up, which are counted by queue alone.
+    pub fn sum_protocols(&mut self) {
+        let Counts { all, ports, queues, places, .. } = self;
+        for (queue, (port, _)) in queues.iter().zip(places) {
+            all.mix.add(&queue.mix);
+            ports[*port].mix.add(&queue.mix);
+        }
+    }
+
     fn of(ports: usize, places: Vec<(usize, usize)>) -> Self {
         let queues = vec![Counted::default(); places.len()];
         Counts { ports: vec![Counted::default(); ports], queues, places, ..Counts::default() }
@@ -80,7 +89,7 @@ impl Watch {
         Self::default()
     }
 
-    /// The counts; protocols only of each queue, their sums come with the report.
+    /// The counts; protocols only of each queue, see [`Counts::sum_protocols`].
     pub fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -183,11 +192,7 @@ impl Consumer for Counting {
 
     fn finish(&mut self, end: &mut End<'_>) {
         self.look_at_queues(end.look(), end.elapsed());
-        let Counts { all, ports, queues, places, .. } = &mut self.counts;
-        for (queue, (port, _)) in queues.iter().zip(places) {
-            all.mix.add(&queue.mix);
-            ports[*port].mix.add(&queue.mix);
-        }
+        self.counts.sum_protocols();
         self.selector.counters(end.ledger.account(Stage::Select, ""));
     }
 }

@@ -107,6 +107,11 @@ impl<R: Records + Send + 'static> Metering<R> {
         self
     }
 
+    /// What takes the records: to look at it while the run lasts. It is to be gone before [`done`](Metering::done).
+    pub fn records(&self) -> Arc<Mutex<R>> {
+        Arc::clone(&self.records)
+    }
+
     /// What was metered, once the run is over, and what took the records.
     ///
     /// # Panics

@@ -252,7 +252,8 @@ impl Sender {
             (then, step) = (then.after(step), step.saturating_mul(2));
             self.give_up_if_stuck(0)?;
             let since = self.stuck.unwrap_or_else(Instant::now);
-            if self.limits.stop.is_requested() && since.elapsed() > STOP_LIMIT {
+            let stop = &self.limits.stop;
+            if stop.is_hurried() || stop.is_requested() && since.elapsed() > STOP_LIMIT {
                 break;
             }
             std::thread::sleep(SHORT_NAP);

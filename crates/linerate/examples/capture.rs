@@ -11,7 +11,7 @@ use std::time::Duration;
 pub fn run(port: &str, file: &str, filter: &str) -> Result<u64, Box<dyn Error>> {
     let options = RxOptions { filter: filter.into(), promiscuous: true, ..RxOptions::default() };
     let port = open_rx(&Spec::parse(port)?, &options)?;
-    let writer = Writer::new(Output::open(file)?, Format::of_path(file));
+    let writer = Writer::new(Output::open(file)?, Format::of_path(file)?);
     let selection = Selection { filter: filter.into(), ..Selection::default() };
     let mut capture = Capture::new(selection, vec![Box::new(writer)]);
     let receive = Receive { duration: Some(Duration::from_secs(10)), ..Receive::all(vec![port]) };

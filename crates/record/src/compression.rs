@@ -9,6 +9,11 @@ mod encode;
 pub(crate) use decode::{Broken, Decoder};
 pub(crate) use encode::Encoder;
 
+use std::io::{Error, ErrorKind, Result, Write};
+
+/// Endings of what is compressed in ways that are not written here.
+const OTHERS: [&str; 9] = ["lz4", "xz", "bz2", "lzma", "lz", "br", "zip", "7z", "z"];
+
 /// How a capture file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -29,6 +34,19 @@ impl Compression {
         }
     }
 
+    /// The same of a file that is to be written.
+    ///
+    /// # Errors
+    /// Its ending is that of another compression: nobody would find what the name says.
+    pub fn to_write(path: &str) -> Result<(Option<Self>, &str)> {
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+        if OTHERS.contains(&ending.as_str()) {
+            let text = format!("{path}: nothing is written as .{ending} here; there are .gz and .zst");
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        Ok(Compression::of_path(path))
+    }
+
     /// What a file that begins like this is compressed with.
     pub(crate) fn of_magic(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -45,5 +63,41 @@ impl Compression {
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
         }
+    }
+}
+
+/// Compresses whatever is written, each piece whole in itself: a reader finds all of it up to the last one.
+pub struct Compressed {
+    out: Box<dyn Write + Send>,
+    encoder: Encoder,
+}
+
+impl Compressed {
+    /// Over what takes the bytes.
+    ///
+    /// # Errors
+    /// No memory for a compressor.
+    pub fn new(compression: Compression, out: Box<dyn Write + Send>) -> Result<Self> {
+        Ok(Compressed { out, encoder: Encoder::new(compression)? })
+    }
+
+    /// Ends the stream: nothing may be written afterwards.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(&mut self) -> Result<()> {
+        self.out.write_all(self.encoder.tail())?;
+        self.out.flush()
+    }
+}
+
+impl Write for Compressed {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.out.write_all(self.encoder.compress(bytes)?)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush()
     }
 }

@@ -58,7 +58,7 @@ pub mod reader;
 mod statistics;
 pub mod writer;
 
-pub use compression::Compression;
+pub use compression::{Compressed, Compression};
 pub use error::ReadError;
 pub use file::Output;
 pub use reader::Reader;

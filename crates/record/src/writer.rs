@@ -10,7 +10,12 @@ use blocks::Blocks;
 use linerate_burst::block::View;
 use linerate_burst::{Count, Ledger, LinkType, Sink, SinkError, Stage};
 use records::Records;
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind};
+
+/// Endings of what frames are written as elsewhere, or flows here.
+const OTHERS: [&str; 14] = [
+    "csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "log", "txt", "xml", "pdml", "snoop", "erf", "pcapngz",
+];
 
 /// What a capture file is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +31,18 @@ pub enum Format {
 impl Format {
     /// The format that a path asks for, an ending `.gz` or `.zst` left aside: pcap if it ends in `.pcap` or
     /// `.cap` or is `-`, else pcapng.
-    pub fn of_path(path: &str) -> Self {
-        let (_, path) = Compression::of_path(path);
-        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let classic = path == "-" || ["pcap", "cap"].iter().any(|classic| ending.eq_ignore_ascii_case(classic));
-        if classic { Format::Pcap } else { Format::Pcapng }
+    ///
+    /// # Errors
+    /// It asks for another one: nobody would find what the name says.
+    pub fn of_path(path: &str) -> io::Result<Self> {
+        let (_, plain) = Compression::to_write(path)?;
+        let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+        if OTHERS.contains(&ending.as_str()) {
+            let text = format!("{path}: a capture is not written as .{ending}; there are .pcap and .pcapng");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let classic = path == "-" || ["pcap", "cap"].contains(&ending.as_str());
+        Ok(if classic { Format::Pcap } else { Format::Pcapng })
     }
 }
 

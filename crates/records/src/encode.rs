@@ -8,6 +8,7 @@ pub mod parquet;
 mod zeek;
 
 use linerate_meter::{Flow, Level};
+use linerate_record::Compression;
 use std::io::{self, Error, ErrorKind, Write};
 
 /// How a file begins.
@@ -58,6 +59,10 @@ pub const FORMATS: &[Format] = &[
     Format { name: "zeek", endings: &["log"], lines: true, level: Level::Tcp, start: zeek::start },
 ];
 
+/// Endings of what flows are written as elsewhere, or frames here.
+const OTHERS: [&str; 12] =
+    ["csv", "tsv", "xml", "arrow", "feather", "avro", "orc", "sqlite", "nfcapd", "pcap", "pcapng", "cap"];
+
 /// Endings of formats that a program can be built without.
 const LEFT_OUT: &[&str] = if cfg!(feature = "parquet") { &[] } else { &["parquet"] };
 
@@ -72,16 +77,30 @@ impl Format {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// The format that the name of a file asks for.
+    /// The format that the name of a file asks for, and how it is compressed; `asked` is written whatever the name says.
     ///
     /// # Errors
-    /// It asks for one that this program was built without.
-    pub fn of_path(path: &str) -> io::Result<&'static Format> {
-        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
-        if LEFT_OUT.contains(&ending.as_str()) {
-            return Err(Error::new(ErrorKind::Unsupported, format!("{path}: this program was built without Parquet")));
+    /// It asks for one that is not written here, or by a program that was built with more.
+    pub fn of_path(path: &str, asked: Option<&'static Format>) -> io::Result<(&'static Format, Option<Compression>)> {
+        let wrong = |text: String| Error::new(ErrorKind::InvalidInput, format!("{path}: {text}"));
+        let (compression, plain) = Compression::to_write(path)?;
+        let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+        let named = FORMATS.iter().find(|format| format.endings.contains(&ending.as_str()));
+        let format = match asked.or(named) {
+            Some(format) => format,
+            None if LEFT_OUT.contains(&ending.as_str()) => {
+                return Err(wrong("this program was built without Parquet".to_owned()));
+            }
+            None if OTHERS.contains(&ending.as_str()) => {
+                let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.endings[0])).collect();
+                return Err(wrong(format!("records are not written as .{ending}; there are {}", endings.join(", "))));
+            }
+            None => &FORMATS[0],
+        };
+        if compression.is_some() && !format.lines {
+            return Err(wrong(format!("{} compresses its columns itself: leave the last ending out", format.name)));
         }
-        Ok(FORMATS.iter().find(|format| format.endings.contains(&ending.as_str())).unwrap_or(&FORMATS[0]))
+        Ok((format, compression))
     }
 
     /// The format of a folder: columns, where there are any.

@@ -95,13 +95,15 @@ pub struct Options {
     pub format: Option<&'static Format>,
     /// How long records of a folder gather at most before they are in a complete file.
     pub rotate: Duration,
+    /// Whether a folder that has records already is added to.
+    pub append: bool,
     /// How standard output is had, of which a program may want to know itself.
     pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { format: None, rotate: Duration::from_secs(60), standard_output: None }
+        Options { format: None, rotate: Duration::from_secs(60), append: false, standard_output: None }
     }
 }
 
@@ -127,7 +129,7 @@ pub const PLACES: &[Place] = &[
 /// # Errors
 /// `InvalidInput`: no place is like that, or one is named twice. Others: it cannot be opened. Nothing is left behind.
 pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dyn Exporter>>> {
-    check(targets)?;
+    check(targets, options.format)?;
     let mut exporters = Vec::new();
     for target in targets.iter().map(AsRef::as_ref) {
         match place(target).and_then(|place| (place.open)(target, options)) {
@@ -141,14 +143,17 @@ pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dy
     Ok(exporters)
 }
 
-/// Finds out whether there is a place for each target, without opening any.
+/// Finds out whether there is a place for each target, and what is written there by its name or as `format`, without opening any.
 ///
 /// # Errors
 /// As `InvalidInput` of [`open`].
-pub fn check(targets: &[impl AsRef<str>]) -> Result<()> {
+pub fn check(targets: &[impl AsRef<str>], format: Option<&'static Format>) -> Result<()> {
     let targets: Vec<&str> = targets.iter().map(AsRef::as_ref).collect();
     for (index, target) in targets.iter().enumerate() {
         place(target)?;
+        if !is_folder(target) {
+            Format::of_path(target, format)?;
+        }
         if targets[..index].contains(target) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: named twice")));
         }
@@ -157,7 +162,7 @@ pub fn check(targets: &[impl AsRef<str>]) -> Result<()> {
 }
 
 /// Takes away what was made for records, as there will be none.
-pub(crate) fn abandon(exporters: Vec<Box<dyn Exporter>>) {
+pub fn abandon(exporters: Vec<Box<dyn Exporter>>) {
     for mut exporter in exporters {
         // Why there will be none is told already.
         let _ = exporter.finish(Ending::Abandoned);
@@ -182,7 +187,8 @@ fn scheme(target: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
-fn is_folder(target: &str) -> bool {
+/// Whether a target is a folder, there or to be made.
+pub fn is_folder(target: &str) -> bool {
     target.ends_with('/') || Path::new(target).is_dir()
 }
 
@@ -214,12 +220,12 @@ mod tests {
             assert_eq!(place(target).unwrap().usage, usage, "{target}");
         }
         for target in ["", "kafka://host/topic", "ipfix+udp://[::1]:4739", "file:///a/"] {
-            let error = check(&[target]).unwrap_err();
+            let error = check(&[target], None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().ends_with("there are -, FILE, DIR/"), "{error}");
         }
-        assert!(check(&["a", "b", "a"]).unwrap_err().to_string().contains("a: named twice"));
-        check(&["a", "a/"]).unwrap();
+        assert!(check(&["a", "b", "a"], None).unwrap_err().to_string().contains("a: named twice"));
+        check(&["a", "a/"], None).unwrap();
     }
 
     #[test]

@@ -12,16 +12,17 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span};
+use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals};
 use crate::view::ledger::is_void;
-use crate::view::live::Live;
-use crate::view::terminal::{show_document, shown, tell, tell_document};
+use crate::view::live::{Live, answer};
+use crate::view::terminal::{result, result_document, shown, tell};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
 use linerate_engine::{Capture, Captured, Consumer, Progress, ReceiveError, Received, Selection, Stop};
-use linerate_record::{Format, Output, Writer};
+use linerate_record::{Compression, Format, Output, Writer};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -29,16 +30,24 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  linerate capture eth0                             count what eth0 sees, a line a second
-  linerate capture eth0,eth1 -w both.pcapng tcp     both ports in one file, ordered by time
+  # count what eth0 sees, a line a second
+  linerate capture eth0
+  # both ports in one file, ordered by time
+  linerate capture eth0,eth1 -w both.pcapng tcp
+  # some frames of a file, and another format
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
-  linerate capture --from pcap:old.pcapng.gz --write new.pcap.zst
+  linerate capture -r old.pcapng.gz -w new.pcap.zst
+  # to another program
   linerate capture eth0 -w - | tshark -r -
+  # a file, flow records, a ring for other processes, counts
   linerate capture eth0 -w all.pcapng.zst --flows flows/ --share feed --count
+  # what a mirror port shows twice once, of some flows, the headers
   linerate capture eth0,eth1 --dedup --shard 2/8 --slice l4+64 -w part2.pcapng
 Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
-Options of packet ports: ?netns=NAME ?ring=128MiB ?block=128KiB ?timeout=MS ?lanes=N ?direction=in|inout
-faulty:PORT?drop=1%&seed=7 breaks any port by plan: linerate wire --help lists the faults")]
+Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
+  netns=NAME ring=128MiB block=128KiB timeout=MS lanes=N
+  direction=in|inout (inout: what this host sends, too)
+'faulty:PORT?drop=1%&seed=7' breaks any port by plan: linerate wire --help lists the faults")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
@@ -50,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
     /// A comment on the whole file, for pcapng; may be given several times
-    #[arg(long = "comment", value_name = "TEXT", requires = "write")]
+    #[arg(long = "comment", value_name = "TEXT")]
     comments: Vec<String>,
     #[command(flatten)]
     selection: SelectionArgs,
@@ -70,9 +79,8 @@ pub struct Args {
     /// Print one JSON document at the end (schema linerate/capture/1)
     #[arg(long)]
     json: bool,
-    /// No line a second, no summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    show: ShowArgs,
     #[command(flatten)]
     receive: ReceiveArgs,
 }
@@ -100,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
-    let mut beside = Beside::new(&args.beside, args.quiet || args.json)?;
+    let mut beside = Beside::new(&args.beside, args.show.quiet || args.json)?;
     let (ports, mut notes) = args.receive.open(inputs, args.snap(&asked), asked.lag)?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
@@ -118,12 +126,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    if !args.quiet && !args.json {
+    if !args.show.quiet && !args.json {
         args.announce(&asked, &notes);
     }
     let progress = Progress::new();
-    let live = Live::start(&progress, "captured", args.quiet || args.json);
+    let live = Live::start(&progress, "captured", args.show.interval(args.json)?);
     beside.start(inputs, &stop).map_err(|error| identity.explain(error))?;
+    let answers = answer(&progress, "captured", beside.so_far(inputs))?;
     let is_wanted = args.write.is_some() || share.is_some() || beside.is_empty();
     let mut capture = is_wanted.then(|| {
         let capture = Capture::new(asked.selection.clone(), sinks).share(share).progress(progress.clone());
@@ -133,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     consumers.extend(capture.as_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
     let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
-    drop(live);
+    drop((live, answers));
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&mut run);
@@ -155,11 +164,12 @@ impl Args {
         for path in self.write.iter().chain(self.beside.written()) {
             check_output(&inputs.specs, path)?;
         }
-        Ok(Asked {
-            selection: self.selection.with(inputs.filter.clone(), inputs.frames)?,
-            lag: self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?,
-            inputs,
-        })
+        self.write.as_deref().map(|path| self.format(path)).transpose()?;
+        let lag = self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?;
+        if lag.is_some() && inputs.specs.iter().all(is_file) {
+            return Err(usage("--lag means nothing for files: they are merged as they lie"));
+        }
+        Ok(Asked { selection: self.selection.with(inputs.filter.clone(), inputs.frames)?, lag, inputs })
     }
 
     /// As many bytes of a frame as any consumer wants.
@@ -170,17 +180,23 @@ impl Args {
         }
     }
 
-    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<Box<dyn Sink>> {
-        let format = match self.format {
+    /// What a file is written as.
+    fn format(&self, path: &str) -> anyhow::Result<Format> {
+        Compression::to_write(path).map_err(usage)?;
+        Ok(match self.format {
             Some(FileFormat::Pcap) => Format::Pcap,
             Some(FileFormat::PcapMicros) => Format::PcapMicros,
             Some(FileFormat::Pcapng) => Format::Pcapng,
-            None => Format::of_path(path),
-        };
+            None => Format::of_path(path).map_err(|error| usage(format!("{error}, or say --format")))?,
+        })
+    }
+
+    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<Box<dyn Sink>> {
+        let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
-        let output = Output::open(path).with_context(|| format!("cannot write {path}"));
+        let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
         let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));
         for comment in &self.comments {
@@ -211,16 +227,12 @@ impl Args {
         captured: Option<&Captured>,
         beside: &Done,
     ) -> anyhow::Result<()> {
+        let is_taken = self.write.as_deref() == Some("-") || self.beside.is_on_output();
         if self.json {
-            let document = CaptureJson::new(asked, run, captured, beside);
-            // Frames on standard output leave no room for anything else there.
-            if self.write.as_deref() == Some("-") || self.beside.is_on_output() {
-                tell_document(&document)?;
-            } else {
-                show_document(&document)?;
-            }
-        } else if !self.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
-            tell(summary(run, captured, &beside.told(&asked.inputs, &run.ledger)));
+            result_document(&CaptureJson::new(asked, run, captured, beside), is_taken)?;
+        } else if !self.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
+            let beside = beside.told(&asked.inputs, &run.ledger);
+            result(summary(run, captured, &beside, self.show.ledger), is_taken);
         }
         Ok(())
     }

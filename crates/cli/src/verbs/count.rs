@@ -10,11 +10,12 @@ pub(super) use self::json::CountsJson;
 pub(super) use self::rows::Subject;
 pub(super) use self::text::summary;
 
-use self::json::SummaryJson;
-use super::inputs::{InputArgs, Inputs, ReceiveArgs, span};
+use self::json::{SoFarJson, SummaryJson};
+use super::inputs::{InputArgs, Inputs, ReceiveArgs};
+use super::show::ShowArgs;
 use crate::exit::Exit;
 use crate::privileges::confine;
-use crate::signals::stop_on_signals;
+use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
 use crate::view::terminal::{show, show_line, shown, tell};
@@ -27,11 +28,16 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  linerate count eth0                               what eth0 receives, now and in all
-  linerate count eth0 eth1 -t 10 udp port 53        two ports for ten seconds, some of their frames
-  linerate count -r trace.pcap --protocols          a file, at the rates of its own time
-  linerate count eth0 --check                       loss, order, damage and latency of what generate sends
-  linerate count eth0 --json --interval 0.1         a JSON line ten times a second, a last one in the end
+  # what eth0 receives, now and in all
+  linerate count eth0
+  # two ports for ten seconds, some of their frames
+  linerate count eth0 eth1 -t 10 udp port 53
+  # a file, at the rates of its own time
+  linerate count -r trace.pcap --protocols
+  # loss, order, damage and latency of what generate sends
+  linerate count eth0 --check
+  # a JSON line ten times a second, a last one in the end
+  linerate count eth0 --json --interval 0.1
 Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
 Sizes count the FCS (64 means 60 bytes in a capture file) and fall into the buckets of RFC 2819. Rates of files are
 over the time from the first frame counted to the last, others over the time of the run; the peak is the most in
@@ -39,9 +45,6 @@ one second of the clock, by the frames' own times.")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Show what happens every so many seconds; 0 for nothing until the end
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    interval: f64,
     /// Look into the frames and count their protocols too
     #[arg(long)]
     protocols: bool,
@@ -49,22 +52,21 @@ pub struct Args {
     #[arg(long, conflicts_with = "protocols")]
     check: bool,
     /// What the trailers are under, where the sender was given a key
-    #[arg(long, value_name = "K", requires = "check")]
+    #[arg(long, value_name = "K")]
     key: Option<Key>,
     /// With --check, how many streams to show, those with most losses first; or all
-    #[arg(long, value_name = "N", requires = "check", default_value = "10", value_parser = check::rows)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = check::rows)]
     streams: check::Rows,
     /// With --check, the most streams that are told apart, 2 KiB each: frames of others are counted alone. Anybody can send
     /// frames of any stream
-    #[arg(long, value_name = "N", requires = "check", default_value_t = 65_536,
+    #[arg(long, value_name = "N", default_value_t = 65_536,
           value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     max_streams: u32,
     /// Print JSON lines (schema linerate/count/1): one an interval, and a summary
     #[arg(long)]
     json: bool,
-    /// Nothing while it runs, only the summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    show: ShowArgs,
     #[command(flatten)]
     receive: ReceiveArgs,
 }
@@ -75,7 +77,7 @@ const UNSEEN: u32 = 64;
 /// Counts.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = args.input.check()?;
-    let interval = span("--interval", args.interval)?;
+    let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
     let looks = args.protocols || args.check || !inputs.filter.is_empty();
     let (ports, mut notes) = args.receive.open(&inputs, if looks { 0 } else { UNSEEN }, None)?;
@@ -86,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
 
     let subject = Subject::new(&inputs.specs);
-    if !args.quiet && !args.json {
+    if !args.show.quiet && !args.json {
         announce(&subject, &notes);
     }
     let receive = args.receive.run(&inputs, ports, stop);
@@ -98,42 +100,58 @@ impl Args {
         Options { streams: self.max_streams as usize, ..Options::default() }
     }
 
-    fn run_check(&self, inputs: &Inputs, interval: Duration, receive: Receive) -> anyhow::Result<Exit> {
-        if !self.quiet && !self.json {
+    fn run_check(&self, inputs: &Inputs, interval: Option<Duration>, receive: Receive) -> anyhow::Result<Exit> {
+        if !self.show.quiet && !self.json {
             check::announce(&self.check_options());
         }
         let watch = CheckWatch::new();
         let live = check::start_live(self, interval, &watch, &receive.stop);
+        let answers = check::answer(self, &watch)?;
         let check = Check::new(self.key.unwrap_or_default(), self.check_options());
         let report = Checking::new(check, inputs.selection()).watch(watch).run(receive);
-        drop(live);
+        drop((live, answers));
         check::conclude(self, &report)
     }
 
-    fn run_count(&self, inputs: &Inputs, interval: Duration, receive: Receive) -> anyhow::Result<Exit> {
+    fn run_count(&self, inputs: &Inputs, interval: Option<Duration>, receive: Receive) -> anyhow::Result<Exit> {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
+        let answers = self.answer(&subject, inputs, &watch)?;
         let mut counting = Counting::new(inputs.selection(), self.protocols).watch(watch);
         let run = receive.run(&mut [&mut counting]);
-        drop(live);
+        drop((live, answers));
         let counts = counting.done();
         if self.json {
             show_line(&SummaryJson::new(&subject, &inputs.filter, self.protocols, &counts, &run))?;
         } else if !is_void(&run.ledger, run.failure.as_ref()) {
             let body = summary(&subject, self.protocols, &counts);
-            show(ledger::run(&run, &body));
+            show(ledger::run(&run, &body, self.show.ledger));
         }
         Ok(self.receive.conclude(&run))
     }
 
-    fn start_live(&self, interval: Duration, subject: &Subject, watch: &Watch, stop: &Stop) -> Live {
+    /// Says what was counted so far to whoever asks.
+    fn answer(&self, subject: &Subject, inputs: &Inputs, watch: &Watch) -> anyhow::Result<Answers> {
+        let (subject, watch, filter) = (subject.clone(), watch.clone(), inputs.filter.clone());
+        let (json, protocols) = (self.json, self.protocols);
+        answer_requests(move || {
+            let mut counts = watch.counts();
+            counts.sum_protocols();
+            if json {
+                // Numbers and names always have a JSON form.
+                let _ = show_line(&SoFarJson::new(&subject, &filter, protocols, &counts));
+            } else {
+                tell(format_args!("so far\n{}", summary(&subject, protocols, &counts)));
+            }
+        })
+    }
+
+    fn start_live(&self, interval: Option<Duration>, subject: &Subject, watch: &Watch, stop: &Stop) -> Live {
         let (subject, watch, stop) = (subject.clone(), watch.clone(), stop.clone());
-        if self.quiet || interval.is_zero() {
-            Live::none()
-        } else if self.json {
-            Live::every(interval, json::ticker(subject, watch, stop))
-        } else {
-            Live::every(interval, screen::ticker(subject, watch))
+        match interval {
+            None => Live::none(),
+            Some(interval) if self.json => Live::every(interval, json::ticker(subject, watch, stop)),
+            Some(interval) => Live::every(interval, screen::ticker(subject, watch)),
         }
     }
 }

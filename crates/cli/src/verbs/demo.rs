@@ -15,7 +15,7 @@ use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
 use crate::view::ledger;
 use crate::view::live::Live;
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
@@ -122,7 +122,7 @@ fn perform(
         stage.senders().into_iter().enumerate().map(|(part, spec)| sender(act, &spec, part, recording, interrupt));
     let senders = senders.collect::<anyhow::Result<Vec<_>>>()?;
     let (stop, progress) = (Stop::new(), Progress::new());
-    let live = Live::start(&progress, "captured", quiet || !is_watched());
+    let live = Live::start(&progress, "captured", (!quiet && is_watched()).then_some(Duration::from_secs(1)));
     let mut capture = Capture::new(Selection::default(), vec![Box::new(Writer::new(output, Format::Pcapng))]);
     capture = capture.progress(progress);
     let receive = Receive { stop: stop.clone(), ..Receive::all(ports) };
@@ -181,7 +181,7 @@ fn report(
             grouped(row.late),
             format!("{:.2}", row.seconds),
             frames_per_second(row.rates.mpps),
-            format!("{:.3} Gb/s", row.rates.gbps_l1),
+            bits_per_second(row.rates.gbps_l1),
         ]);
     }
     show(format_args!("{lines}\n\n"));
@@ -191,7 +191,7 @@ fn report(
         }
     }
     if let Some(outcome) = outcomes.last().filter(|_| !args.verbose && good) {
-        let ledger = ledger::print(&outcome.run.ledger, outcome.run.quiesced);
+        let ledger = ledger::print(&outcome.run.ledger, outcome.run.quiesced, args.verbose);
         show(format_args!("ledger of the last capture:\n{ledger}"));
     }
     if let Workplace::Kept(path) = workplace {
@@ -214,9 +214,9 @@ fn report(
 fn print_details(act: &Act, outcome: &Outcome) {
     show(format_args!("{}:\n", act.name));
     for sent in &outcome.sent {
-        show(generate::replay::summary(act.pacing, sent));
+        show(generate::replay::summary(act.pacing, sent, true));
     }
-    show(capture::summary(&outcome.run, Some(&outcome.captured), ""));
+    show(capture::summary(&outcome.run, Some(&outcome.captured), "", true));
     for difference in &outcome.compared.differences {
         show(format_args!("  DIFFERENCE: {}\n", shown(difference)));
     }

@@ -13,34 +13,41 @@ pub(super) use self::json::FlowsJson;
 pub use self::options::Level;
 pub(super) use self::options::MeterArgs;
 pub(super) use self::output::{Tee, Totals};
-pub(super) use self::text::summary;
+pub(super) use self::text::{so_far, summary};
 
 use self::json::SummaryJson;
 use super::inputs::{InputArgs, ReceiveArgs, check_output};
+use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
-use crate::view::live::Live;
-use crate::view::terminal::{fail, is_watched, records as standard_output, show, show_line, shown, tell, tell_line};
+use crate::view::live::{Live, answer};
+use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_port::Spec;
-use linerate_records::{Exporter, Format, Options, export};
+use linerate_records::{Exporter, Format};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  linerate flows eth0                               top flows and totals of what eth0 receives, until Ctrl-C
-  linerate flows -r trace.pcap --write flows.jsonl  a JSON line for each flow
-  linerate flows -r trace.pcap --write - udp        the same on standard output, of UDP alone
-  linerate flows eth0 --write flows/                Parquet files by date and hour, for DuckDB, ClickHouse, ...
-  linerate flows eth0 -w flows/ -w - | jq           the same, and JSON lines to watch
-  linerate flows eth0 --write null -t 10            how fast it is
-  linerate flows eth0 --workers 4 --idle udp=10     four threads share the flows; those of UDP end after 10 s
+  # top flows and totals of what eth0 receives, until Ctrl-C
+  linerate flows eth0
+  # a JSON line for each flow, in a file and on standard output
+  linerate flows -r trace.pcap -w flows.jsonl.zst
+  linerate flows -r trace.pcap -w - udp
+  # Parquet files by date and hour, for DuckDB, ClickHouse, ...
+  linerate flows eth0 -w flows/
+  # the same, and JSON lines to watch
+  linerate flows eth0 -w flows/ -w - | jq
+  # how fast it is
+  linerate flows eth0 -w null -t 10
+  # four threads share the flows; those of UDP end after 10 s
+  linerate flows eth0 --workers 4 --idle udp=10
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
 docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
@@ -58,9 +65,8 @@ pub struct Args {
     /// Print the summary as one JSON document (schema linerate/flows/1)
     #[arg(long)]
     json: bool,
-    /// Nothing while it runs, only the summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    show: ShowArgs,
     #[command(flatten)]
     receive: ReceiveArgs,
 }
@@ -71,49 +77,43 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let usual = if args.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
     let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
-    args.check_places(&inputs.specs)?;
-    let meters = args.meter.meters(&mut config, args.quiet)?;
+    let format = args.format.as_deref().and_then(Format::named);
+    args.check_places(&inputs.specs, format)?;
+    let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
     identity.assume()?;
-    let format = args.format.as_deref().and_then(Format::named);
-    let exporters = exporters(args.targets(), format, args.meter.rotate()?).map_err(|error| identity.explain(error))?;
+    let exporters = args.meter.exporters(args.targets(), format).map_err(|error| identity.explain(error))?;
     notes.extend(identity.note().into_iter().chain(confine(&made_in(&exporters)?)));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    for exporter in exporters.iter().filter(|_| !args.quiet) {
+    for exporter in exporters.iter().filter(|_| !args.show.quiet) {
         tell_what_is_not_written(&**exporter, config.level);
     }
     // Records on standard output are not to be mixed with a summary.
     let is_mixed = args.write.iter().any(|target| target == "-");
-    let is_silent = args.quiet || args.json || is_mixed;
+    let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
         tell(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
-    let live = Live::start(&progress, "metered", is_silent || !is_watched());
+    let live =
+        Live::start(&progress, "metered", args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?);
     let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
-    let mut metering = Metering::new(meters, inputs.selection(), records).progress(progress);
+    let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
+    let finished = metering.records();
+    let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
-    drop(live);
+    drop((live, answers));
     let (metered, records) = metering.done();
     let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
+    let is_asked = !args.show.quiet || args.targets().is_empty();
     if args.json {
-        let document = SummaryJson::new(&inputs, &metered, &totals, &run);
-        if is_mixed {
-            tell_line(&document)?;
-        } else {
-            show_line(&document)?;
-        }
-    } else if !is_void(&run.ledger, run.failure.as_ref()) {
-        let text = ledger::run(&run, &summary(&metered, &totals, &run.ledger));
-        if is_mixed {
-            tell(text);
-        } else {
-            show(text);
-        }
+        result_line(&SummaryJson::new(&inputs, &metered, &totals, &run), is_mixed)?;
+    } else if is_asked && !is_void(&run.ledger, run.failure.as_ref()) {
+        result(ledger::run(&run, &summary(&metered, &totals, &run.ledger), args.show.ledger), is_mixed);
     }
     let exit = args.receive.conclude(&run);
     written?;
@@ -127,7 +127,7 @@ impl Args {
     }
 
     /// Refuses places that cannot be meant.
-    fn check_places(&self, specs: &[Spec]) -> anyhow::Result<()> {
+    fn check_places(&self, specs: &[Spec], format: Option<&'static Format>) -> anyhow::Result<()> {
         let targets = self.targets();
         if targets.is_empty() && self.format.is_some() {
             return Err(usage(
@@ -137,19 +137,9 @@ impl Args {
         if targets.iter().any(|target| target == "null") {
             return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
         }
-        export::check(targets).map_err(|error| usage(format!("--write {error}")))?;
-        targets.iter().try_for_each(|target| check_output(specs, target))
+        targets.iter().try_for_each(|target| check_output(specs, target))?;
+        self.meter.check(targets, format)
     }
-}
-
-/// What takes records to these targets.
-pub(super) fn exporters(
-    targets: &[String],
-    format: Option<&'static Format>,
-    rotate: Duration,
-) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
-    let options = Options { format, rotate, standard_output: Some(standard_output) };
-    Ok(export::open(targets, &options)?)
 }
 
 /// The folders that they make files in.

@@ -13,6 +13,7 @@ use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine, socket_folder};
 use crate::verbs::inputs::{are_live, check_output};
+use crate::verbs::show::ShowArgs;
 use crate::view::terminal::{shown, tell};
 use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
@@ -24,20 +25,34 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  linerate generate --to eth1 -k 'ip(dst=10.0.0.1..10.0.255.255)/udp(dport=53)' --size imix --rate 50%
-  linerate generate --to eth1 --check eth2 --streams mix.toml --seconds 60     did every frame come? (docs/streams.md)
-  linerate generate --to xdp-live:eth1 --check xdp:eth2 -k 'udp(sport=random(1024..65535))' --rate top --seconds 10
-  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp(flags=S)' --frames 100;  --dry-run 3 shows them decoded
-  linerate generate --to eth1 --replay trace.pcap              with the gaps it was recorded with
-  linerate generate --to eth1 --replay trace.pcap --speed 10   ten times as fast
-  linerate generate --to eth1 --replay trace.pcap --rate top --loops 5
-  linerate generate --to eth1 --replay trace.pcap --loops 0 --shift-ips 256 --loop-delay 10ms
-  linerate generate --to eth1 --replay trace.pcap --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
-  linerate generate --to xdp:eth1 --to-server xdp:eth2 --split-by first-packet --replay trace.pcap
-  linerate generate --to eth1 --udp --dst-ip 10.0.0.2 --size 64 --rate 100kpps --frames 1000000
-  linerate generate --to xdp-live:eth1 --udp --rate 5mpps --seconds 10 --src-ports 1000
-  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 --gateway 10.9.0.1 --answer   through a router
-  linerate generate --to 'faulty:eth1?drop=1%&seed=7' --replay trace.pcap   faults: linerate wire --help
+  # all addresses of a block, sizes of the Internet, half of the line
+  linerate generate --to eth1 --size imix --rate 50% \\
+    -k 'ip(dst=10.0.0.1..10.0.255.255)/udp(dport=53)'
+  # did every frame come? (docs/streams.md)
+  linerate generate --to eth1 --check eth2 --streams mix.toml -t 60
+  # as fast as it goes
+  linerate generate --to xdp-live:eth1 --check xdp:eth2 --rate top -t 10 \\
+    -k 'udp(sport=random(1024..65535))'
+  # a file; and the frames of it, decoded
+  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp(flags=S)' -c 100
+  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp' --dry-run 3
+  # a recording with the gaps it has, ten times as fast, five times in a row
+  linerate generate --to eth1 -r trace.pcap
+  linerate generate --to eth1 -r trace.pcap --speed 10
+  linerate generate --to eth1 -r trace.pcap --rate top --loops 5
+  # other addresses each time, without end
+  linerate generate --to eth1 -r trace.pcap --loops 0 --shift-ips 256
+  # rewritten
+  linerate generate --to eth1 -r trace.pcap \\
+    --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
+  # clients here, servers there
+  linerate generate --to xdp:eth1 --to-server xdp:eth2 \\
+    --split-by first-packet -r trace.pcap
+  # one UDP datagram, through a router
+  linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 \\
+    --gateway 10.9.0.1 --answer
+  # faults: linerate wire --help
+  linerate generate --to 'faulty:eth1?drop=1%&seed=7' -r trace.pcap
 Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:
   mac=OLD:NEW  src-mac=NEW  dst-mac=NEW     one address; all but those of groups; ARP follows
   ip=OLD:NEW  src-ip=...  dst-ip=...        blocks: 10.0.0.0/8:192.168.0.0/16 keeps the bits free in both; ARP, NDP too
@@ -56,22 +71,22 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = line)]
     line: Option<f64>,
     /// Stop after this many seconds; in a file, by its stamps
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
+    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    duration: Option<f64>,
     /// Receive on this port, and account for every frame of every stream
-    #[arg(long, value_name = "PORT", conflicts_with = "replay")]
+    #[arg(long, value_name = "PORT")]
     check: Option<String>,
     /// Let an xdp: port that checks take frames away from this host even where it uses the interface itself
-    #[arg(long, requires = "check")]
+    #[arg(long)]
     take: bool,
     /// Send from so many threads, each with a queue of its own; together they send what one would
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "replay")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// Make the first N frames of each stream once, and send them again and again
-    #[arg(long, value_name = "N", conflicts_with_all = ["replay", "check"])]
+    #[arg(long, value_name = "N", conflicts_with = "check")]
     keep: Option<u64>,
     /// Send nothing: print the first N frames, layer by layer, and what changes in them
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1", conflicts_with = "replay")]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     dry_run: Option<u64>,
     #[command(flatten)]
     what: what::StreamArgs,
@@ -97,12 +112,8 @@ pub struct EndArgs {
     /// Print one JSON document at the end (schema linerate/generate/1), with --interval JSON lines
     #[arg(long)]
     json: bool,
-    /// Show what happens every so many seconds; 0 for nothing until the end [default: 1]
-    #[arg(long, value_name = "S")]
-    interval: Option<f64>,
-    /// No line a second, no summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    show: ShowArgs,
     /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
     /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
@@ -112,7 +123,7 @@ pub struct EndArgs {
 /// Sends.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let spec = Spec::parse(&args.to).map_err(usage)?;
-    let duration = args.seconds.map(|seconds| span("--seconds", seconds)).transpose()?;
+    let duration = args.duration.map(|seconds| span("--duration", seconds)).transpose()?;
     args.check_target(&spec)?;
     match &args.recorded.replay {
         Some(path) => replay::run(args, path, &spec, duration),
@@ -124,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 impl Args {
     /// Whether frames may go there.
     fn check_target(&self, spec: &Spec) -> anyhow::Result<()> {
-        guard::check_route(spec, self.end.yes)?;
+        guard::check_route(spec, self.end.yes || self.dry_run.is_some())?;
         match (REGISTRY.file(spec), &self.recorded.replay) {
             (Some(target), Some(replayed)) => check_output([&Spec::file(replayed)], &target),
             _ => Ok(()),
@@ -142,7 +153,7 @@ impl Args {
         let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
         let folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
         let notes = identity.note().into_iter().chain(confine(&folders.into_iter().flatten().collect::<Vec<_>>()));
-        for note in notes.filter(|_| !self.end.quiet && !self.end.json) {
+        for note in notes.filter(|_| !self.end.show.quiet && !self.end.json) {
             tell(format_args!("{}\n", shown(&note)));
         }
         Ok(())
@@ -150,20 +161,20 @@ impl Args {
 }
 
 impl EndArgs {
-    /// How often to show what happens.
+    /// How often to show what happens; of JSON only where that is asked for.
     fn interval(&self) -> anyhow::Result<Option<Duration>> {
-        let interval = match (self.interval, self.json) {
-            (None, true) => return Ok(None),
-            (None, false) => Duration::from_secs(1),
-            (Some(seconds), _) => span("--interval", seconds)?,
-        };
-        Ok(Some(interval).filter(|interval| !self.quiet && !interval.is_zero()))
+        self.show.interval(self.json && !self.show.has_interval())
     }
 }
 
 /// Whether who read standard output has what was wanted.
 fn has_no_reader(spec: &Spec, failure: &PortError) -> bool {
     matches!(failure, PortError::Unread { .. }) && REGISTRY.file(spec).as_deref() == Some("-")
+}
+
+/// Whether frames go to standard output, which has no room for anything else then.
+fn is_output(spec: &Spec) -> bool {
+    REGISTRY.file(spec).as_deref() == Some("-")
 }
 
 fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {

@@ -124,6 +124,10 @@ impl ReceiveArgs {
             take: self.take,
             filter: inputs.filter.clone(),
         };
+        if self.no_promiscuous && !are_live(&inputs.specs) {
+            return Err(usage("--no-promiscuous means nothing here: no interface is received from"));
+        }
+        check_take(self.take, &inputs.specs)?;
         let ports = REGISTRY.open_all(&inputs.specs, &options)?;
         let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
         let notes = notes.collect();
@@ -192,7 +196,11 @@ fn ports_and_filter(
         }
     }
     for name in names {
-        specs.push(Spec::parse(name).map_err(usage)?);
+        let spec = Spec::parse(name).map_err(usage)?;
+        if !name.contains(':') && !is_port(name) && Path::new(name).is_file() {
+            return Err(usage(format!("{name} is a file, not a port: read it by -r {name}")));
+        }
+        specs.push(spec);
     }
     let filter = match (filter, words) {
         (Some(_), [word, ..]) => {
@@ -223,6 +231,15 @@ pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
 /// Whether it is a capture file, behind whatever wrappers. To be written it is opened by whoever the program becomes.
 pub(super) fn is_file(spec: &Spec) -> bool {
     REGISTRY.file(spec).is_some()
+}
+
+/// Refuses to take frames away where no port does.
+pub(super) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
+    let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
+    if take && !ports.any(|(backend, _)| backend.scheme == "xdp") {
+        return Err(usage("--take means nothing here: no xdp: port is received from, and others take nothing away"));
+    }
+    Ok(())
 }
 
 /// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.

@@ -1,15 +1,16 @@
 //! `linerate wire`: two ports joined as a wire would, with faults by plan.
 
 use super::inputs::are_live;
+use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 
 use crate::view::ledger;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::Live;
-use crate::view::rates::{Rates, frames_per_second, grouped};
-use crate::view::terminal::{fail, show_document, shown, tell};
+use crate::view::live::{Live, answer};
+use crate::view::rates::{Rates, grouped, totals};
+use crate::view::terminal::{fail, show, show_document, shown, tell};
 use linerate_backends::faulty::{Faults, receive_through};
 use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
@@ -24,10 +25,15 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  linerate wire veth1 veth2                                     a wire, both ways
-  linerate wire veth1 veth2 --faults 'drop=1%&delay=20ms'       one that loses and delays, both ways
-  linerate wire veth1 veth2 --faults drop=1% --faults-back ''   one that loses from veth1 to veth2
-  linerate wire packet:p0?netns=mid packet:p1?netns=mid --faults 'rate=100mbps' --seed 7
+  # a wire, both ways
+  linerate wire veth1 veth2
+  # one that loses and delays, both ways
+  linerate wire veth1 veth2 --faults 'drop=1%&delay=20ms'
+  # one that loses from veth1 to veth2
+  linerate wire veth1 veth2 --faults drop=1% --faults-back ''
+  # a slow one
+  linerate wire 'packet:p0?netns=mid' 'packet:p1?netns=mid' \\
+    --faults 'rate=100mbps&queue=50' --seed 7
 Faults, joined by & (quote them), and counted exactly:
   drop=0.1%             drops frames one by one; a chance is 0.1%, 1/1000 or 250ppm
   burst=0.01%x20        with this chance a burst begins that drops 20 frames together
@@ -39,7 +45,7 @@ Faults, joined by & (quote them), and counted exactly:
   delay=20ms+-5ms       every frame comes later; frames keep their order
   rate=100mbps          frames leave one after the other, queue=1000 may wait; as generate --rate
   seed=7                what all of it is drawn from, with the number of the frame
-Any port may have them too: faulty:packet:eth0?drop=0.1%&seed=7, in capture and in generate.
+Any port may have them too: 'faulty:packet:eth0?drop=0.1%&seed=7', in capture and in generate.
 The hosts at both ends must make frames that fit a wire: there, ethtool -K eth0 tso off gso off gro off;
 in a lab, offloads=off on the links. Checksums that they leave to hardware are filled in.")]
 pub struct Args {
@@ -59,8 +65,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Stop after this many seconds
-    #[arg(short = 't', long, alias = "duration", value_name = "S")]
-    seconds: Option<f64>,
+    #[arg(short = 't', long, alias = "seconds", value_name = "S")]
+    duration: Option<f64>,
     /// Join an interface that carries the default route too
     #[arg(long)]
     yes: bool,
@@ -70,9 +76,8 @@ pub struct Args {
     /// Print one JSON document at the end (schema linerate/wire/1)
     #[arg(long)]
     json: bool,
-    /// No line a second, no summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    show: ShowArgs,
     /// Never sleep while waiting for frames: least delay, two whole cores
     #[arg(long)]
     spin: bool,
@@ -98,8 +103,8 @@ type Sent = (Received, linerate_port::Sent);
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ways = args.ways()?;
     let duration = args
-        .seconds
-        .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--seconds: {s} is no span of time"))))
+        .duration
+        .map(|s| Duration::try_from_secs_f64(s).map_err(|_| usage(format!("--duration: {s} is no span of time"))))
         .transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(ways.iter().map(|way| &way.from)))?;
     // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
@@ -112,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let notes = identity.note().into_iter().chain(confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if !args.quiet && !args.json {
+    if !args.show.quiet && !args.json {
         for (way, (forward, _)) in ways.iter().zip(&joined) {
             let copies = if forward.is_in_place() { ", from where they lie" } else { "" };
             tell(format_args!("{}\n", shown(&format!("{} -> {}  {}{copies}", way.from, way.to, way.shown()))));
@@ -121,7 +126,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             tell(format_args!("  {}\n", shown(&note)));
         }
     }
-    let live = Live::start(&progress, "forwarded", args.quiet || args.json);
+    let live = Live::start(&progress, "forwarded", args.show.interval(args.json)?);
+    let answers = answer(&progress, "sent on", String::new)?;
     let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
     // A thread each way: neither waits for the other's burst.
     let reports = thread::scope(|scope| {
@@ -141,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         };
         running.into_iter().map(join).collect::<Vec<Sent>>()
     });
-    drop(live);
+    drop((live, answers));
     args.conclude(&ways, &reports)
 }
 
@@ -192,8 +198,8 @@ impl Args {
         let quiesced = reports.iter().all(|report| report.0.quiesced);
         if self.json {
             show_document(&WireJson::new(ways, reports, &ledger, quiesced))?;
-        } else if !self.quiet {
-            tell(summary(ways, reports, &ledger, quiesced));
+        } else if !self.show.quiet {
+            show(summary(ways, reports) + &ledger::print(&ledger, quiesced, self.show.ledger));
         }
         if let Some(hint) = hint(&ledger) {
             fail(hint);
@@ -239,25 +245,17 @@ fn hint(ledger: &Ledger) -> Option<String> {
     })
 }
 
-fn summary(ways: &[Way; 2], reports: &[Sent], ledger: &Ledger, quiesced: bool) -> String {
+fn summary(ways: &[Way; 2], reports: &[Sent]) -> String {
     let mut text = String::new();
     for (way, report) in ways.iter().zip(reports) {
         for event in &report.0.events {
             text += &format!("  {event}\n");
         }
-        let rates = Rates::new(report.1.frames, report.1.bytes, report.0.elapsed.as_secs_f64());
-        text += &format!(
-            "{} -> {}: {} frames, {} bytes sent on in {:.3} s: {}, {:.3} Gb/s L1\n",
-            way.from,
-            way.to,
-            grouped(report.1.frames),
-            grouped(report.1.bytes),
-            report.0.elapsed.as_secs_f64(),
-            frames_per_second(rates.mpps),
-            rates.gbps_l1,
-        );
+        let linerate_port::Sent { frames, bytes } = report.1;
+        let totals = totals("sent on", frames, bytes, bytes, report.0.elapsed.as_secs_f64());
+        text += &format!("{} -> {}: {totals}\n", way.from, way.to);
     }
-    text + &ledger::print(ledger, quiesced)
+    text
 }
 
 /// `linerate/wire/1`.

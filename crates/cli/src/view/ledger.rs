@@ -3,10 +3,13 @@
 use crate::view::rates::grouped;
 use crate::view::table::table;
 use crate::view::terminal::shown;
-use linerate_burst::{Account, Kind, Ledger, Unit};
+use linerate_burst::{Account, Count, Kind, Ledger, Stage, Unit};
 use linerate_engine::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// What a summary says anyway.
+const REPEATED: [Count; 2] = [Count::Late, Count::ExportFiles];
 
 /// The ledger as JSON; every count is in frames unless its name, or its stage, says otherwise.
 #[derive(Debug, Serialize)]
@@ -72,8 +75,8 @@ impl RunJson {
 }
 
 /// How a run that received has ended, for people, around what came of it.
-pub fn run(run: &Received, body: &str) -> String {
-    events(&run.events, run.failure.as_ref()) + body + &print(&run.ledger, run.quiesced)
+pub fn run(run: &Received, body: &str, is_whole: bool) -> String {
+    events(&run.events, run.failure.as_ref()) + body + &print(&run.ledger, run.quiesced, is_whole)
 }
 
 impl LedgerJson {
@@ -117,8 +120,38 @@ pub fn is_void(ledger: &Ledger, failure: Option<&impl ToString>) -> bool {
     failure.is_some() && ledger.accounts().iter().all(|account| account.sum(Kind::Received) == 0)
 }
 
-/// The ledger as lines for people: a table, then what explains it.
-pub fn print(ledger: &Ledger, quiesced: bool) -> String {
+/// The ledger as lines for people: whole if that is asked for, or something was lost; else a line of it.
+pub fn print(ledger: &Ledger, quiesced: bool, is_whole: bool) -> String {
+    let is_even = quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty();
+    if is_even && !is_whole { line(ledger) } else { whole(ledger, quiesced) }
+}
+
+/// How many frames there were, what was refused of them and what else there is to say, by name.
+fn line(ledger: &Ledger) -> String {
+    // Cards count all that passes through them.
+    let accounts = || ledger.accounts().iter().filter(|account| account.stage != Stage::Nic);
+    let first = accounts().next().map(|account| account.stage);
+    let frames: u64 =
+        accounts().filter(|account| Some(account.stage) == first).map(|one| one.sum(Kind::Received)).sum();
+    let mut said = Vec::new();
+    for account in accounts() {
+        let named = account.counts().filter(|(count, number)| {
+            *number > 0 && matches!(count.kind(), Kind::Refused | Kind::Note) && !REPEATED.contains(count)
+        });
+        for (count, number) in named {
+            match said.iter_mut().find(|(known, _)| *known == count.name()) {
+                Some((_, sum)) => *sum += number,
+                None => said.push((count.name(), number)),
+            }
+        }
+    }
+    let said: Vec<String> = said.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect();
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
+    format!("  {} frames, 0 lost{said}: every frame accounted for\n", grouped(frames))
+}
+
+/// A table, then what explains it.
+fn whole(ledger: &Ledger, quiesced: bool) -> String {
     let mut rows = table(&["stage", "of", "received", "delivered", "refused", "lost", ""], 2);
     for account in ledger.accounts() {
         rows.add_row([
@@ -155,7 +188,7 @@ fn subject(account: &Account) -> String {
 fn verdict(ledger: &Ledger, quiesced: bool) -> String {
     let imbalances = ledger.imbalances();
     if imbalances.is_empty() {
-        return "  every frame accounted for: received = delivered + refused + lost, at each stage\n".into();
+        return "  every frame accounted for: received = delivered + refused + lost at each stage\n".into();
     }
     let cause = if quiesced { "this is a bug" } else { "frames were still in flight when the run ended" };
     let lines =

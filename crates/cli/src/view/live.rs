@@ -1,10 +1,11 @@
 //! What is shown while a run lasts, from a thread of its own: a slow screen cannot slow the run.
 
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::signals::{Answers, answer_requests};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, totals};
 use crate::view::terminal::tell;
 use linerate_engine::Progress;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,15 +17,13 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts printing a line a second, unless `quiet`. `verb` is what happens to frames: `captured`, `sent`.
-    pub fn start(progress: &Arc<Progress>, verb: &'static str, quiet: bool) -> Live {
-        if quiet {
-            return Live::none();
-        }
+    /// Starts printing a line an interval, if there is one. `verb` is what happens to frames: `captured`, `sent`.
+    pub fn start(progress: &Arc<Progress>, verb: &'static str, interval: Option<Duration>) -> Live {
+        let Some(interval) = interval else { return Live::none() };
         let progress = Arc::clone(progress);
         let started = Instant::now();
         let mut before = (started, 0, 0);
-        Live::every(Duration::from_secs(1), move || before = print_line(&progress, verb, started, before))
+        Live::every(interval, move || before = print_line(&progress, verb, started, before))
     }
 
     /// Prints nothing.
@@ -44,6 +43,22 @@ impl Live {
     }
 }
 
+/// Says to whoever asks (SIGUSR1) what was done so far, as the summary will, and what `more` knows.
+pub fn answer(
+    progress: &Arc<Progress>,
+    what: &'static str,
+    mut more: impl FnMut() -> String + Send + 'static,
+) -> anyhow::Result<Answers> {
+    let (progress, started) = (Arc::clone(progress), Instant::now());
+    answer_requests(move || {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (frames, bytes, wire_bytes) = (read(&progress.frames), read(&progress.bytes), read(&progress.wire_bytes));
+        let so_far = totals(what, frames, bytes, wire_bytes, started.elapsed().as_secs_f64());
+        let (lost, late) = (grouped(read(&progress.lost)), grouped(read(&progress.late)));
+        tell(format_args!("so far {so_far}; {lost} lost, {late} late\n{}", more()));
+    })
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         drop(self.end.take());
@@ -57,7 +72,7 @@ type Mark = (Instant, u64, u64);
 
 fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, wire_bytes): Mark) -> Mark {
     let now = Instant::now();
-    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (frames_now, wire_bytes_now) = (read(&progress.frames), read(&progress.wire_bytes));
     let rates = Rates::new(frames_now - frames, wire_bytes_now - wire_bytes, now.duration_since(then).as_secs_f64());
     let late = match read(&progress.late) {
@@ -65,11 +80,11 @@ fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, 
         late => format!("  {} late", grouped(late)),
     };
     tell(format_args!(
-        "{:>4} s  {:>13} {verb}  {:>18}  {:>7.3} Gb/s L1  {} lost{late}\n",
+        "{:>4} s  {:>13} {verb}  {:>18}  {:>11} L1  {} lost{late}\n",
         started.elapsed().as_secs(),
         grouped(frames_now),
         frames_per_second(rates.mpps),
-        rates.gbps_l1,
+        bits_per_second(rates.gbps_l1),
         grouped(read(&progress.lost)),
     ));
     (now, frames_now, wire_bytes_now)

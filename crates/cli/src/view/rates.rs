@@ -50,9 +50,50 @@ pub fn frames_per_second(mpps: f64) -> String {
     }
 }
 
+/// Bits per second, from Gb/s, in the unit that keeps them readable.
+pub fn bits_per_second(gbps: f64) -> String {
+    // So that what is rounded has no more digits than its unit has.
+    if gbps >= 0.9995 {
+        format!("{gbps:.3} Gb/s")
+    } else if gbps >= 0.999_5e-3 {
+        format!("{:.1} Mb/s", gbps * 1e3)
+    } else {
+        format!("{:.1} kb/s", gbps * 1e6)
+    }
+}
+
+/// How much was done in so many seconds, and how fast: how every summary begins, also one of what was done so far.
+pub fn totals(what: &str, frames: u64, bytes: u64, wire_bytes: u64, seconds: f64) -> String {
+    let rates = Rates::new(frames, wire_bytes, seconds);
+    format!(
+        "{} frames, {} bytes {what} in {seconds:.3} s: {}, {} L1",
+        grouped(frames),
+        grouped(bytes),
+        frames_per_second(rates.mpps),
+        bits_per_second(rates.gbps_l1),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_have_the_unit_that_fits() {
+        for (gbps, text) in [
+            (0.0, "0.0 kb/s"),
+            (0.000_1, "100.0 kb/s"),
+            (0.001, "1.0 Mb/s"),
+            (0.25, "250.0 Mb/s"),
+            (9.87, "9.870 Gb/s"),
+        ] {
+            assert_eq!(bits_per_second(gbps), text);
+        }
+        assert_eq!(
+            totals("sent", 1000, 60_000, 60_000, 0.5),
+            "1,000 frames, 60,000 bytes sent in 0.500 s: 2.0 k frames/s, 1.3 Mb/s L1"
+        );
+    }
 
     #[test]
     fn rates_count_what_their_layer_has() {

@@ -15,14 +15,21 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why standard output takes no more.
 static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
 
+/// Lines that were drawn last on standard error, with nothing behind them.
+static DRAWN: Mutex<usize> = Mutex::new(0);
+
+/// Columns of the narrowest terminal that lines are folded for.
+const NARROWEST: usize = 40;
+
 /// Prints to standard output. False once that takes no more: nobody reads what follows.
 pub fn show(text: impl Display) -> bool {
-    print(escaped(&text.to_string(), &[]).as_bytes())
+    print(folded(&escaped(&text.to_string(), &[]), columns(io::stdout())).as_bytes())
 }
 
 /// Prints a JSON document as one line to standard output, like [`show`].
@@ -36,20 +43,39 @@ pub fn show_document(document: &impl Serialize) -> serde_json::Result<bool> {
 }
 
 /// Prints a JSON document to standard error, where frames go to standard output.
-pub fn tell_document(document: &impl Serialize) -> serde_json::Result<()> {
+fn tell_document(document: &impl Serialize) -> serde_json::Result<()> {
     put(json(serde_json::to_string_pretty(document)?).as_bytes());
     Ok(())
 }
 
 /// The same as one line.
-pub fn tell_line(document: &impl Serialize) -> serde_json::Result<()> {
+fn tell_line(document: &impl Serialize) -> serde_json::Result<()> {
     put(json(serde_json::to_string(document)?).as_bytes());
     Ok(())
 }
 
 /// Prints to standard error.
 pub fn tell(text: impl Display) {
-    put(escaped(&text.to_string(), &[]).as_bytes());
+    put(folded(&escaped(&text.to_string(), &[]), columns(io::stderr())).as_bytes());
+}
+
+/// Prints what came of a run: to standard output, unless that `is_taken` by frames or records.
+pub fn result(text: impl Display, is_taken: bool) {
+    if is_taken {
+        tell(text);
+    } else {
+        show(text);
+    }
+}
+
+/// Prints a JSON document of what came of a run over many lines, where [`result`] would.
+pub fn result_document(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
+    if is_taken { tell_document(document) } else { show_document(document).map(drop) }
+}
+
+/// The same as one line.
+pub fn result_line(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
+    if is_taken { tell_line(document) } else { show_line(document).map(drop) }
 }
 
 /// Prints what went wrong, in one line.
@@ -57,11 +83,12 @@ pub fn fail(what: impl Display) {
     tell(format_args!("linerate: {}\n", shown(&what.to_string())));
 }
 
-/// Draws `text` on standard error, over the last `drawn` lines. Lines too long for the terminal are cut there, not wrapped:
-/// wrapped ones could not be counted.
-pub fn draw(text: &str, drawn: usize) {
-    let up = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
-    put(format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
+/// Draws `text` on standard error, over what was drawn there last, unless something was printed since. Lines too long for the
+/// terminal are cut there, not wrapped: wrapped ones could not be counted.
+pub fn draw(text: &str) {
+    let mut drawn = drawn();
+    let up = if *drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
+    put_over(&mut drawn, text.lines().count(), format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
 }
 
 /// A name, or a reason, as it may stand in a line.
@@ -78,6 +105,12 @@ pub fn is_watched() -> bool {
 pub fn height() -> Option<usize> {
     let height = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
     Some(height).filter(|height| *height > 0)
+}
+
+/// How many characters a line has where people see it; nothing where nobody does.
+pub fn width() -> Option<usize> {
+    let widths = [columns(io::stdout()), columns(io::stderr())];
+    widths.into_iter().flatten().min()
 }
 
 /// Standard output for what is no text of ours: whole records, whose writer tells of its failures itself.
@@ -127,9 +160,69 @@ fn failure() -> MutexGuard<'static, Option<io::Error>> {
     FAILURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn columns(terminal: impl AsFd) -> Option<usize> {
+    let width = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
+    // Narrower ones are no terminals of people.
+    (width >= NARROWEST).then_some(width)
+}
+
+/// Text whose lines are no longer than a terminal has columns, as far as there are blanks: a terminal would end them in the middle
+/// of words. What belongs to a line stands two columns further to the right.
+fn folded(text: &str, columns: Option<usize>) -> Cow<'_, str> {
+    let is_long = |line: &str, columns| wide(line) > columns;
+    let Some(columns) = columns.filter(|columns| text.lines().any(|line| is_long(line, *columns))) else {
+        return Cow::Borrowed(text);
+    };
+    let mut folded = String::with_capacity(text.len() + 64);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end();
+        if !is_long(content, columns) {
+            folded.push_str(line);
+            continue;
+        }
+        let words = content.trim_start();
+        let indent = content.len() - words.len();
+        let (mut begun, mut margin) = (String::new(), indent);
+        for word in words.split(' ') {
+            if !begun.is_empty() && margin + wide(&begun) + 1 + wide(word) > columns {
+                let rest = begun.split_off(end_of_part(&begun, columns / 2));
+                folded.extend(std::iter::repeat_n(' ', margin).chain(begun.trim_end().chars()).chain(['\n']));
+                (begun, margin) = (rest.trim_start().to_owned(), indent + 2);
+            }
+            if !begun.is_empty() {
+                begun.push(' ');
+            }
+            begun.push_str(word);
+        }
+        folded.extend(std::iter::repeat_n(' ', margin).chain(begun.chars()));
+        folded.push_str(&line[content.len()..]);
+    }
+    Cow::Owned(folded)
+}
+
+/// Where a line may be ended best: behind what a comma or the like ends, unless that is in its first part.
+fn end_of_part(line: &str, first: usize) -> usize {
+    let place = line.rfind([',', ';', ':']).map(|place| place + 1);
+    place.filter(|place| *place >= first && line[*place..].starts_with(' ')).unwrap_or(line.len())
+}
+
+fn wide(text: &str) -> usize {
+    text.chars().count()
+}
+
 fn put(bytes: &[u8]) {
+    put_over(&mut drawn(), 0, bytes);
+}
+
+/// Writes to standard error what ends in so many lines that may be drawn over.
+fn put_over(drawn: &mut usize, lines: usize, bytes: &[u8]) {
+    *drawn = lines;
     // A terminal that is gone is no reason to end a run.
     let _ = io::stderr().lock().write_all(bytes);
+}
+
+fn drawn() -> MutexGuard<'static, usize> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Text without characters that a terminal would obey, but for the ends of lines, unless they are `unwanted` too.
@@ -178,6 +271,15 @@ mod tests {
         assert_eq!(escaped("plain \u{e9}\n", &[]), "plain \u{e9}\n");
         assert_eq!(escaped("\x1b]0;x\x07\u{202e}\r\n", &[]), "\\u{1b}]0;x\\u{7}\\u{202e}\\r\n");
         assert_eq!(shown("a\nb\u{7f}"), "a\\nb\\u{7f}");
+    }
+
+    #[test]
+    fn lines_end_between_words() {
+        let text = "  one two three four\nfive\n";
+        assert_eq!(folded(text, None), text);
+        assert_eq!(folded(text, Some(20)), text);
+        assert_eq!(folded(text, Some(12)), "  one two\n    three\n    four\nfive\n");
+        assert_eq!(folded("two of three, 10.7 Gb/s\n", Some(20)), "two of three,\n  10.7 Gb/s\n", "behind a comma");
     }
 
     #[test]

@@ -226,6 +226,7 @@ impl Shared {
             let is_over = self.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until);
             // What is left in the ports may come in many rounds: they wait once, all together.
             self.given_up |= is_over && over.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT;
+            self.given_up |= self.stop.is_hurried();
             if self.given_up {
                 break false;
             }
@@ -266,7 +267,7 @@ impl Shared {
     fn drain_readers(&mut self) {
         let began = Instant::now();
         let (mut moved, mut before) = (began, u64::MAX);
-        while began.elapsed() < LAST_DRAIN && moved.elapsed() < DRAIN {
+        while began.elapsed() < LAST_DRAIN && moved.elapsed() < DRAIN && !self.stop.is_hurried() {
             let left = self.writer.readers().iter().map(|report| report.tally.outstanding).sum();
             if left == 0 {
                 return;

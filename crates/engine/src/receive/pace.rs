@@ -77,7 +77,7 @@ impl Pace {
             Came::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
             Came::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
         }
-        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT)
+        self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT && !self.stop.is_hurried())
     }
 
     /// Whether it is time to look the loss counters up again.

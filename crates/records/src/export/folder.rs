@@ -6,13 +6,13 @@
 use super::directory::Directory;
 use super::part::Part;
 use super::{Demand, Ending, Exporter, Options, at, hours, in_order};
-use crate::encode::Format;
+use crate::encode::{FORMATS, Format};
 use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
 use std::hash::{BuildHasher, RandomState};
-use std::io::Result;
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 struct Folder {
@@ -31,6 +31,12 @@ pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let root = Path::new(name);
     let root = if root.is_dir() { Directory::open(root) } else { Directory::make(root) }
         .map_err(|error| at(root, "cannot be made", error))?;
+    if !options.append
+        && let Some(found) = find_records(root.path.as_path(), 2)
+    {
+        let text = format!("{name}: there are records already, as {}: --append adds to them", found.display());
+        return Err(Error::new(ErrorKind::AlreadyExists, text));
+    }
     let format = options.format.unwrap_or_else(Format::of_folder);
     let span = options.rotate;
     Ok(Box::new(Folder { name: name.to_owned(), root, format, span, run: None, written: 0, files: 0 }))
@@ -94,6 +100,20 @@ impl Exporter for Folder {
     fn counters(&self, account: &mut Account) {
         account.add(Count::Exported, self.written).add(Count::ExportFiles, self.files);
     }
+}
+
+/// A file of records in a folder of folders, so many levels deep.
+fn find_records(folder: &Path, depth: usize) -> Option<PathBuf> {
+    let is_record = |path: &Path| {
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        FORMATS.iter().any(|format| format.endings.contains(&&*ending))
+    };
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    entries.into_iter().find_map(|path| match depth {
+        0 => is_record(&path).then_some(path),
+        _ if path.is_dir() => find_records(&path, depth - 1),
+        _ => None,
+    })
 }
 
 /// A name for a run that begins at a time, in seconds since 1970.

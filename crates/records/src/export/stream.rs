@@ -6,10 +6,12 @@ use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::{Encoder, Format};
 use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
+use linerate_record::{Compressed, Compression};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 struct Stream {
@@ -17,25 +19,47 @@ struct Stream {
     format: &'static Format,
     /// `None` once it has ended.
     encoder: Option<Box<dyn Encoder>>,
+    /// What ends the file behind the last record, where it is compressed.
+    compressed: Option<Shared>,
     /// Of a regular file.
     part: Option<Part>,
     written: u64,
     files: u64,
 }
 
+/// A compressed file, of the encoder that writes to it and of who ends it.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Compressed>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Compressed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.lock().flush()
+    }
+}
+
 pub(super) fn standard_output(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let none = || Error::new(ErrorKind::Unsupported, "standard output: no records are written there here");
     let out = options.standard_output.ok_or_else(none)?;
-    let format = options.format.map_or_else(|| Format::of_path(target), Ok)?;
-    Stream::over("standard output", format, None, out())
+    let (format, _) = Format::of_path(target, options.format)?;
+    Stream::over("standard output", format, None, None, out())
 }
 
 pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
-    let format = options.format.map_or_else(|| Format::of_path(name), Ok)?;
+    let (format, compression) = Format::of_path(name, options.format)?;
     let path = Path::new(name);
     if path.exists() && !path.is_file() {
         let file = OpenOptions::new().write(true).open(path).map_err(|error| at(path, "cannot be opened", error))?;
-        return Stream::over(name, format, None, Box::new(file));
+        return Stream::over(name, format, compression, None, Box::new(file));
     }
     // A link stays one: what it leads to is replaced.
     let path = path.canonicalize().unwrap_or(path.to_path_buf());
@@ -44,18 +68,26 @@ pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let folder = parent(&path);
     let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot be opened", error))?, file)?;
     let file = part.handle()?;
-    Stream::over(name, format, Some(part), Box::new(file))
+    Stream::over(name, format, compression, Some(part), Box::new(file))
 }
 
 impl Stream {
     fn over(
         name: &str,
         format: &'static Format,
+        compression: Option<Compression>,
         part: Option<Part>,
         out: Box<dyn Write + Send>,
     ) -> Result<Box<dyn Exporter>> {
+        let (out, compressed) = match compression {
+            None => (out, None),
+            Some(compression) => {
+                let compressed = Shared(Arc::new(Mutex::new(Compressed::new(compression, out)?)));
+                (Box::new(compressed.clone()) as Box<dyn Write + Send>, Some(compressed))
+            }
+        };
         let encoder = Some((format.start)(out)?);
-        Ok(Box::new(Stream { name: name.to_owned(), format, encoder, part, written: 0, files: 0 }))
+        Ok(Box::new(Stream { name: name.to_owned(), format, encoder, compressed, part, written: 0, files: 0 }))
     }
 
     fn write_chunk(&mut self, flows: &[&Flow]) -> Result<()> {
@@ -74,6 +106,9 @@ impl Stream {
 
     fn complete(&mut self) -> Result<()> {
         self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
+        if let Some(compressed) = &self.compressed {
+            compressed.lock().finish()?;
+        }
         if let Some(part) = self.part.take() {
             part.complete().inspect_err(|_| self.forget(&part))?;
             self.files = 1;

@@ -3,9 +3,8 @@
 use super::super::count::{self, CountsJson, Subject};
 use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
-use crate::exit::usage;
 use linerate_burst::Ledger;
-use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop};
+use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop, Watch};
 use linerate_records::{Exporter, Format};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
@@ -32,6 +31,7 @@ pub(super) struct Beside<'a> {
     exporters: Vec<Box<dyn Exporter>>,
     metering: Option<Metering<Tee>>,
     counting: Option<Counting>,
+    watch: Watch,
 }
 
 /// What came of it.
@@ -67,13 +67,11 @@ impl BesideArgs {
 impl<'a> Beside<'a> {
     /// Takes memory for it, before ports open.
     pub fn new(args: &'a BesideArgs, is_quiet: bool) -> anyhow::Result<Self> {
-        if args.flows.is_empty() && args.meter.is_given() {
-            return Err(usage("options of flows need --flows FILE|DIR/, or see linerate flows"));
-        }
+        args.meter.check(&args.flows, None)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
-        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None })
+        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None, watch: Watch::new() })
     }
 
     /// Whether nothing was asked for.
@@ -83,7 +81,7 @@ impl<'a> Beside<'a> {
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
     pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = flows::exporters(&self.args.flows, None, self.args.meter.rotate()?)?;
+        self.exporters = self.args.meter.exporters(&self.args.flows, None)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
@@ -93,8 +91,19 @@ impl<'a> Beside<'a> {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
             self.metering = Some(Metering::new(meters, inputs.selection(), records));
         }
-        self.counting = self.args.count.then(|| Counting::new(inputs.selection(), false));
+        self.counting = self.args.count.then(|| Counting::new(inputs.selection(), false).watch(self.watch.clone()));
         Ok(())
+    }
+
+    /// What came of it so far, for people.
+    pub fn so_far(&self, inputs: &Inputs) -> impl FnMut() -> String + Send + use<> {
+        let flows = self.metering.as_ref().map(|metering| metering.records());
+        let counts = self.counting.is_some().then(|| (Subject::new(&inputs.specs), self.watch.clone()));
+        move || {
+            let flows = flows.as_ref().map(|records| flows::so_far(records));
+            let counts = counts.as_ref().map(|(subject, watch)| count::summary(subject, false, &watch.counts()));
+            flows.unwrap_or_default() + &counts.unwrap_or_default()
+        }
     }
 
     /// What takes frames.
@@ -142,5 +151,5 @@ pub(super) struct BesideJson<'a> {
 }
 
 fn is_zeek(path: &str) -> bool {
-    Format::of_path(path).is_ok_and(|format| format.name == "zeek")
+    Format::of_path(path, None).is_ok_and(|(format, _)| format.name == "zeek")
 }

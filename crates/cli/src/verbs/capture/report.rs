@@ -3,27 +3,24 @@
 use super::Asked;
 use super::beside::{BesideJson, Done};
 use crate::view::ledger::{self, RunJson};
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, grouped, totals};
 use linerate_burst::{Kind, Stage};
 use linerate_engine::select::imbalance;
 use linerate_engine::{Captured, Received};
 use serde::Serialize;
 
-/// The summary at the end, for people; `beside` is what else was done.
-pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str) -> String {
+/// The summary at the end, for people; `beside` is what else was done, and the ledger `is_whole` if asked for.
+pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str, is_whole: bool) -> String {
     let captured = captured.map(|captured| body(run, captured)).unwrap_or_default();
-    ledger::run(run, &(captured + beside))
+    ledger::run(run, &(captured + beside), is_whole)
 }
 
 fn body(run: &Received, captured: &Captured) -> String {
     let seconds = run.elapsed.as_secs_f64();
-    let rates = Rates::new(captured.frames, captured.wire_bytes, seconds);
+    let Captured { frames, bytes, wire_bytes, .. } = *captured;
     let mut text = format!(
-        "{} frames, {} bytes captured in {seconds:.3} s: {}, {:.3} Gb/s L1; {} lost, {} late\n",
-        grouped(captured.frames),
-        grouped(captured.bytes),
-        frames_per_second(rates.mpps),
-        rates.gbps_l1,
+        "{}; {} lost, {} late\n",
+        totals("captured", frames, bytes, wire_bytes, seconds),
         grouped(run.ledger.lost()),
         grouped(run.ledger.total(linerate_burst::Count::Late)),
     );

@@ -2,12 +2,13 @@
 
 use super::Args;
 use crate::exit::Exit;
+use crate::signals::{Answers, answer_requests};
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped};
 use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{show, show_line, tell};
-use linerate_engine::check::CheckLook;
+use linerate_engine::check::{CheckLook, SoFar};
 use linerate_engine::{CheckReport, CheckWatch, Stop};
 use linerate_generate::check::{Options, Report, StreamRow, Summary, Totals};
 use serde::Serialize;
@@ -41,10 +42,8 @@ pub(super) fn announce(options: &Options) {
 }
 
 /// Shows what has happened in each interval.
-pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, stop: &Stop) -> Live {
-    if args.quiet || interval.is_zero() {
-        return Live::none();
-    }
+pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop: &Stop) -> Live {
+    let Some(interval) = interval else { return Live::none() };
     let (watch, stop, json) = (watch.clone(), stop.clone(), args.json);
     let mut before = CheckLook::default();
     Live::every(interval, move || {
@@ -63,6 +62,20 @@ pub(super) fn start_live(args: &Args, interval: Duration, watch: &CheckWatch, st
     })
 }
 
+/// Says what came of the streams so far to whoever asks.
+pub(super) fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
+    let (watch, json, most) = (watch.clone(), args.json, args.streams);
+    answer_requests(move || {
+        let Some(SoFar { summary, rows }) = watch.so_far(None) else { return };
+        if json {
+            // Numbers and names always have a JSON form.
+            let _ = show_line(&SoFarJson { schema: SCHEMA, record: "so_far", summary: &summary });
+        } else {
+            tell(format_args!("so far\n{}", view::rows(&summary, &most.of(rows), |id| id.to_string())));
+        }
+    })
+}
+
 /// Prints what came of all streams, and says how the run ends.
 pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
     let streams = report.check.report(None);
@@ -77,13 +90,23 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
     })
 }
 
-/// The rows that are shown.
-fn chosen(rows: Rows, streams: &Report<'_>) -> Vec<StreamRow> {
-    let all = streams.rows().collect();
-    match rows {
-        Rows::First(most) => view::first(all, most),
-        Rows::All => all,
+impl Rows {
+    /// The rows that are shown.
+    fn of(self, all: Vec<StreamRow>) -> Vec<StreamRow> {
+        match self {
+            Rows::First(most) => view::first(all, most),
+            Rows::All => all,
+        }
     }
+}
+
+/// What whoever asks is told while the run lasts.
+#[derive(Serialize)]
+struct SoFarJson<'a> {
+    schema: &'static str,
+    record: &'static str,
+    #[serde(flatten)]
+    summary: &'a Summary,
 }
 
 #[derive(Serialize)]
@@ -151,7 +174,7 @@ struct SummaryJson {
 }
 
 fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<()> {
-    for row in &chosen(args.streams, streams) {
+    for row in &args.streams.of(streams.rows().collect()) {
         show_line(&StreamJson { schema: SCHEMA, record: "stream", row })?;
     }
     let summary = SummaryJson {
@@ -189,8 +212,12 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let summary = streams.summary();
-    let rows = view::rows(&summary, &chosen(args.streams, streams), |id| id.to_string());
-    ledger::run(&report.run, &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)))
+    let rows = view::rows(&summary, &args.streams.of(streams.rows().collect()), |id| id.to_string());
+    ledger::run(
+        &report.run,
+        &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),
+        args.show.ledger,
+    )
 }
 
 #[cfg(test)]

@@ -61,6 +61,19 @@ pub(super) struct SummaryJson {
     run: RunJson,
 }
 
+/// What whoever asks is told while the run lasts.
+#[derive(Serialize)]
+pub(super) struct SoFarJson<'a> {
+    schema: &'static str,
+    record: &'static str,
+    ports: &'a [String],
+    filter: &'a str,
+    #[serde(flatten)]
+    counts: CountsJson,
+    #[serde(flatten)]
+    drops: DropsJson,
+}
+
 /// Everything that was counted.
 #[derive(Serialize)]
 pub struct CountsJson {
@@ -161,6 +174,20 @@ impl SummaryJson {
             filter: filter.to_owned(),
             counts: CountsJson::new(subject, protocols, counts),
             run: RunJson::new(run),
+        }
+    }
+}
+
+impl<'a> SoFarJson<'a> {
+    pub fn new(subject: &'a Subject, filter: &'a str, protocols: bool, counts: &Counts) -> Self {
+        let lost = counts.all.lost.iter().map(|(cause, lost)| (cause.name(), *lost));
+        SoFarJson {
+            schema: SCHEMA,
+            record: "so_far",
+            ports: &subject.names,
+            filter,
+            counts: CountsJson::new(subject, protocols, counts),
+            drops: DropsJson::new(lost),
         }
     }
 }

@@ -20,6 +20,11 @@ pub struct Subject {
     recorded: Vec<bool>,
 }
 
+/// How the columns are called that a row is known by.
+pub fn heads(counts: &Counts) -> &'static [&'static str] {
+    if counts.places.len() > counts.ports.len() { &["port", "queue"] } else { &["port"] }
+}
+
 /// Where a row belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -77,6 +82,11 @@ impl Subject {
             Place::Port(port) => [self.names[port].clone(), "all".into()],
             Place::Queue(port, queue) => [self.names[port].clone(), queue.to_string()],
         }
+    }
+
+    /// The same under the heads of a table, which has a column of queues only where a port has several.
+    pub fn known_by(&self, place: Place, counts: &Counts) -> impl Iterator<Item = String> + use<> {
+        self.label(place).into_iter().take(heads(counts).len())
     }
 
     /// Whether the time that counts is that of the frames, not that of the run.

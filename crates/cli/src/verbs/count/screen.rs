@@ -1,8 +1,8 @@
 //! A count while it runs: on a terminal a table that is drawn again, else a line.
 
-use super::rows::{Gain, Looks, Place, Subject};
+use super::rows::{Gain, Looks, Place, Subject, heads};
 use super::text::losses;
-use crate::view::rates::{frames_per_second, grouped};
+use crate::view::rates::{bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{draw, height, is_watched, tell};
 use linerate_engine::Watch;
@@ -15,13 +15,10 @@ const USUAL_HEIGHT: usize = 24;
 /// Shows what has happened since the last time, on standard error.
 pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
     let mut looks = Looks::new(watch);
-    let mut drawn = 0;
     move || {
         looks.look(|before, now| {
             if is_watched() {
-                let text = fitting(&subject, before, now);
-                draw(&text, drawn);
-                drawn = text.lines().count();
+                draw(&fitting(&subject, before, now));
             } else {
                 tell(line(&subject, before, now) + "\n");
             }
@@ -42,21 +39,20 @@ fn fitting(subject: &Subject, before: &Counts, now: &Counts) -> String {
 fn picture(subject: &Subject, rows: Vec<(Place, &Counted)>, before: &Counts, now: &Counts) -> String {
     let mut earlier: Vec<(Place, &Counted)> = subject.queues(before).chain(subject.ports(before)).collect();
     earlier.push((Place::All, &before.all));
-    let mut lines = table(&["port", "queue", "rate", "Gb/s L2", "Gb/s L1", "mean size", "frames", "lost"], 2);
+    let keys = heads(now);
+    let mut lines = table(&[keys, &["frames", "lost", "rate", "L1", "L2", "mean size"]].concat(), keys.len());
     for (place, counted) in rows {
         let Some((_, then)) = earlier.iter().find(|(at, _)| *at == place) else { continue };
         let gain = subject.gain(place, then, counted, (before.elapsed, now.elapsed));
-        let [port, queue] = subject.label(place);
-        lines.add_row([
-            port,
-            queue,
-            frames_per_second(gain.rates.mpps),
-            format!("{:.3}", gain.rates.gbps_l2),
-            format!("{:.3}", gain.rates.gbps_l1),
-            mean_size(&gain),
+        let cells = [
             grouped(counted.traffic.frames),
             losses(counted.lost.iter().map(|(cause, lost)| (cause.name(), *lost))),
-        ]);
+            frames_per_second(gain.rates.mpps),
+            bits_per_second(gain.rates.gbps_l1),
+            bits_per_second(gain.rates.gbps_l2),
+            mean_size(&gain),
+        ];
+        lines.add_row(subject.known_by(place, now).chain(cells));
     }
     format!("{lines}\n")
 }
@@ -72,11 +68,10 @@ fn line(subject: &Subject, before: &Counts, now: &Counts) -> String {
         causes => format!("lost {causes}"),
     };
     format!(
-        "{:>4} s  {:>13} counted  {:>18}  {:>7.3} Gb/s L2  {:>7.3} Gb/s L1  {lost}",
+        "{:>4} s  {:>13} counted  {:>18}  {:>11} L1  {lost}",
         now.elapsed.as_secs(),
         grouped(now.all.traffic.frames),
         frames_per_second(gain.rates.mpps),
-        gain.rates.gbps_l2,
-        gain.rates.gbps_l1,
+        bits_per_second(gain.rates.gbps_l1),
     )
 }

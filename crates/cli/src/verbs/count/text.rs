@@ -1,7 +1,7 @@
 //! A count as tables for people.
 
-use super::rows::{Place, Subject};
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use super::rows::{Place, Subject, heads};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
 use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
 use linerate_generate::rate::FCS;
@@ -36,26 +36,24 @@ pub(super) fn losses(lost: impl Iterator<Item = (&'static str, u64)>) -> String 
 }
 
 fn totals(subject: &Subject, counts: &Counts) -> String {
-    let heads =
-        ["port", "queue", "frames", "bytes", "mean rate", "Gb/s L2", "Gb/s L1", "peak rate", "peak L1", "size", "lost"];
-    let mut rows = table(&heads, 2);
+    let others = ["frames", "bytes", "lost", "mean rate", "L1", "L2", "peak rate", "peak L1", "size"];
+    let keys = heads(counts);
+    let mut rows = table(&[keys, &others].concat(), keys.len());
     for (place, counted) in subject.rows(counts) {
         let traffic = &counted.traffic;
         let rates = Rates::new(traffic.frames, traffic.bytes, subject.seconds(place, counted, counts.elapsed));
-        let [port, queue] = subject.label(place);
-        rows.add_row([
-            port,
-            queue,
+        let cells = [
             grouped(traffic.frames),
             grouped(traffic.bytes),
-            frames_per_second(rates.mpps),
-            format!("{:.3}", rates.gbps_l2),
-            format!("{:.3}", rates.gbps_l1),
-            frames_per_second(traffic.peak.frames as f64 / 1e6),
-            format!("{:.3}", traffic.peak.l1_bytes as f64 * 8.0 / 1e9),
-            size_range(traffic),
             losses(counted.lost.iter().map(|(cause, lost)| (cause.name(), *lost))),
-        ]);
+            frames_per_second(rates.mpps),
+            bits_per_second(rates.gbps_l1),
+            bits_per_second(rates.gbps_l2),
+            frames_per_second(traffic.peak.frames as f64 / 1e6),
+            bits_per_second(traffic.peak.l1_bytes as f64 * 8.0 / 1e9),
+            size_range(traffic),
+        ];
+        rows.add_row(subject.known_by(place, counts).chain(cells));
     }
     format!("{rows}\n  {}\n", explanation(subject, counts))
 }
@@ -81,11 +79,12 @@ fn explanation(subject: &Subject, counts: &Counts) -> String {
 
 fn sizes(subject: &Subject, counts: &Counts) -> String {
     let buckets: Vec<String> = Sizes::default().buckets().map(|(least, most, _)| bucket(least, most)).collect();
-    let heads: Vec<&str> = ["port", "queue"].into_iter().chain(buckets.iter().map(String::as_str)).collect();
-    let mut rows = table(&heads, 2);
+    let keys = heads(counts);
+    let heads: Vec<&str> = keys.iter().copied().chain(buckets.iter().map(String::as_str)).collect();
+    let mut rows = table(&heads, keys.len());
     for (place, counted) in subject.rows(counts) {
         let frames = counted.traffic.sizes.buckets().map(|(_, _, frames)| grouped(frames));
-        rows.add_row(subject.label(place).into_iter().chain(frames));
+        rows.add_row(subject.known_by(place, counts).chain(frames));
     }
     format!("\n  frames by size (RFC 2819; sizes count the FCS):\n{rows}\n\n")
 }

@@ -15,6 +15,7 @@ const TOP: usize = 10;
 const MOST: usize = 512;
 
 /// The heaviest flows, by some size.
+#[derive(Clone)]
 pub(super) struct Heaviest {
     size: fn(&Flow) -> u64,
     /// Flows that have ended, or were let go; the greatest first.
@@ -26,6 +27,7 @@ pub(super) struct Heaviest {
 }
 
 /// The records of a flow so far.
+#[derive(Clone)]
 struct Sum {
     flow: Flow,
     /// What it may have had before.

@@ -4,12 +4,13 @@ use super::super::inputs::span;
 use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
+use crate::signals::opening;
 use crate::view::rates::grouped;
-use crate::view::terminal::fail;
+use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
 use linerate_meter::{Config, Spread, Tunnels};
+use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
 
 const ROTATE: f64 = 60.0;
 const FIRST_PACKETS: u8 = 30;
@@ -17,15 +18,18 @@ const FIRST_PACKETS: u8 = 30;
 /// How flows are metered, and how often records are written.
 #[derive(Debug, clap::Args)]
 pub struct MeterArgs {
-    /// Seconds after which records are in a complete file of their folder
-    #[arg(long, value_name = "S", default_value_t = ROTATE)]
-    rotate: f64,
+    /// Seconds after which records are in a complete file of their folder [default: 60]
+    #[arg(long, value_name = "S")]
+    rotate: Option<f64>,
+    /// Add to a folder that has records already
+    #[arg(long)]
+    append: bool,
     /// How much is recorded of each flow (default: counters; with --format zeek: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
-    /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255)
-    #[arg(long, value_name = "N", default_value_t = FIRST_PACKETS)]
-    first_packets: u8,
+    /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255) [default: 30]
+    #[arg(long, value_name = "N")]
+    first_packets: Option<u8>,
     /// Seconds without a packet after which a flow ends: of all protocols, or as in tcp=300,udp=120,icmp=30,other=120 (the
     /// default)
     #[arg(long, value_name = "S|PROTOCOL=S,...")]
@@ -90,18 +94,37 @@ enum Which {
 }
 
 impl MeterArgs {
-    /// Whether any of them is other than usual.
-    pub fn is_given(&self) -> bool {
-        let MeterArgs { rotate, level, first_packets, idle, active, max_flows, workers, id_seed, .. } = self;
-        let MeterArgs { vlans, macs, tunnels, checksums, .. } = self;
-        let numbers = (*rotate, *first_packets, *workers) != (ROTATE, FIRST_PACKETS, 1) || max_flows.is_some();
-        let texts = idle.is_some() || active.is_some() || id_seed.is_some() || level.is_some();
-        numbers || texts || *vlans || *macs || *checksums || *tunnels != Which::Both
+    /// What is written as where, checked before anything is opened.
+    pub fn check(&self, targets: &[String], format: Option<&'static Format>) -> anyhow::Result<()> {
+        for (option, is_given) in [("--rotate", self.rotate.is_some()), ("--append", self.append)] {
+            if is_given && !targets.iter().any(|target| export::is_folder(target)) {
+                return Err(usage(format!("{option} means nothing here: no folder is written to")));
+            }
+        }
+        export::check(targets, format).map_err(usage)
     }
 
-    /// How often files are written.
-    pub fn rotate(&self) -> anyhow::Result<Duration> {
-        span("--rotate", self.rotate)
+    /// Opens what takes records to these targets.
+    pub fn exporters(
+        &self,
+        targets: &[String],
+        format: Option<&'static Format>,
+    ) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+        let rotate = span("--rotate", self.rotate.unwrap_or(ROTATE))?;
+        let options = Options { format, rotate, append: self.append, standard_output: Some(standard_output) };
+        let mut exporters = Vec::new();
+        for target in targets {
+            // Standard output is open already.
+            let path = if target == "-" { "/" } else { target };
+            match opening(path, || export::open(&[target], &options)) {
+                Ok(opened) => exporters.extend(opened),
+                Err(error) => {
+                    export::abandon(exporters);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(exporters)
     }
 
     /// Bytes of a frame that are wanted; 0 for all.
@@ -148,10 +171,14 @@ impl MeterArgs {
         if max_flows == 0 || max_flows > most {
             return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));
         }
+        let level = self.level.unwrap_or(usual);
+        if self.first_packets.is_some() && level != Level::Stats {
+            return Err(usage("--first-packets means nothing without --level stats: no other lists packets"));
+        }
         let mut config = Config {
             max_flows,
-            level: self.level.unwrap_or(usual).into(),
-            packets: self.first_packets.into(),
+            level: level.into(),
+            packets: self.first_packets.unwrap_or(FIRST_PACKETS).into(),
             vlans: self.vlans,
             macs: self.macs,
             checksums: self.checksums,

@@ -8,7 +8,7 @@ use linerate_meter::{Flow, Records};
 use linerate_records::{Exporter, Exports};
 
 /// How many records there were, and the flows of which there is most, all records of each together.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Totals {
     /// All, and those in tunnels.
     pub flows: u64,
@@ -33,6 +33,12 @@ impl Tee {
         let exports = Exports::start(exporters, move || stop.request())?;
         let (by_bytes, by_packets) = (Heaviest::by(Flow::frame_bytes), Heaviest::by(Flow::packets));
         Ok(Tee { exports, totals: Totals::default(), by_bytes, by_packets })
+    }
+
+    /// What was added up of the flows that have ended.
+    pub fn so_far(&self) -> Totals {
+        let (top, top_packets) = (self.by_bytes.clone().finish(), self.by_packets.clone().finish());
+        Totals { top, top_packets, ..self.totals.clone() }
     }
 
     /// What was added up, and whether all was written, of which the ledger has the account; `has_failed` says whether the run

@@ -1,6 +1,6 @@
 //! The summary for people.
 
-use super::output::Totals;
+use super::output::{Tee, Totals};
 use super::workers;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
@@ -10,6 +10,7 @@ use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 /// What was metered, and what became of the records by the ledger.
 pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
@@ -50,6 +51,13 @@ pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
     text + &talkers(&totals.top) + &workers::text(metered, totals)
 }
 
+/// The flows that have ended so far.
+pub fn so_far(records: &Mutex<Tee>) -> String {
+    // The run waits meanwhile: it is what hands the records over.
+    let totals = records.lock().unwrap_or_else(PoisonError::into_inner).so_far();
+    format!("  {} flows have ended\n{}", grouped(totals.flows), talkers(&totals.top))
+}
+
 /// What became of the records for one exporter.
 fn written(account: &Account) -> String {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
@@ -63,11 +71,13 @@ fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
     }
-    let heads = ["top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
-    let mut rows = table(&heads, 3);
-    for flow in top {
+    let heads = ["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    // Two addresses of IPv6 are wider than many a terminal.
+    let mut rows = table(&heads, 4).known_by_first();
+    for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;
         rows.add_row([
+            (place + 1).to_string(),
             end(flow.ends[0]),
             end(flow.ends[1]),
             protocol(flow.protocol),

@@ -1,6 +1,7 @@
 //! Answering for the addresses that are sent from, and finding next hops.
 
 use crate::exit::usage;
+use crate::signals::waiting;
 use crate::view::terminal::fail;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::answer::Running;
@@ -18,7 +19,7 @@ const RING: &str = "4MiB";
 #[command(next_help_heading = "Routers and hosts")]
 pub struct AnswerArgs {
     /// Answer ARP, neighbor solicitations and pings for the source address while sending
-    #[arg(long, conflicts_with = "replay")]
+    #[arg(long)]
     answer: bool,
     /// Answer for these addresses: PREFIX@MAC or FIRST..LAST@MAC, with @VLAN or @OUTER.INNER behind where they are tagged; may be given again
     #[arg(long, value_name = "PREFIX@MAC")]
@@ -27,10 +28,10 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "N", default_value_t = ANSWERS_PER_SECOND)]
     answer_rate: u32,
     /// Send through this router: ask for its MAC address and use it as destination
-    #[arg(long, value_name = "IP", conflicts_with_all = ["resolve", "dst_mac", "replay"])]
+    #[arg(long, value_name = "IP", conflicts_with_all = ["resolve", "dst_mac"])]
     gateway: Option<IpAddr>,
     /// Ask for the MAC address of the destination address and use it
-    #[arg(long, conflicts_with_all = ["dst_mac", "replay"])]
+    #[arg(long, conflicts_with_all = ["dst_mac"])]
     resolve: bool,
 }
 
@@ -76,8 +77,7 @@ impl AnswerArgs {
         let (true, Some(answering)) = (self.asks(), answering) else { return Ok(None) };
         let target = self.gateway.unwrap_or(destination);
         let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
-        // Nothing stops it: until all is open a signal ends the program.
-        Ok(answering.resolve(&[hop], &Stop::new())?.first().copied())
+        Ok(waiting(|| answering.resolve(&[hop], &Stop::new()))?.first().copied())
     }
 
     /// Whether anybody is to be answered or asked.

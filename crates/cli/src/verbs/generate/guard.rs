@@ -48,6 +48,9 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
 
 /// The rate asked for, on the line given or that of the interface.
 pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
+    if line.is_some() && asked.on_line(None).is_some() {
+        return Err(usage("--line means nothing here: the rate is no share of it, as 50% would be"));
+    }
     asked.on_line(line.or(line_of(found))).ok_or_else(|| {
         usage("a share of the line needs its rate, which this port does not know: give --line, as in --line 10gbps")
     })

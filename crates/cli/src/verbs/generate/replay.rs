@@ -1,14 +1,15 @@
 //! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
 
 use super::report::{self, WRITTEN_AT_ONCE, micros};
-use super::{Args, guard, has_no_reader};
+use super::sending::open_tx;
+use super::{Args, guard, has_no_reader, is_output};
 use crate::exit::{Exit, usage};
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, stop_on_signals};
 use crate::verbs::inputs::is_file;
 use crate::view::ledger::LedgerJson;
-use crate::view::live::Live;
+use crate::view::live::{Live, answer};
 use crate::view::rates::{Rates, grouped};
-use crate::view::terminal::{fail, show_document, shown, tell};
+use crate::view::terminal::{fail, result, result_document, shown};
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::Recording;
 use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
@@ -24,49 +25,53 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Replay a capture file (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["udp", "packet", "streams"])]
+    #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["udp", "packet", "streams"])]
     pub replay: Option<String>,
     /// How many times to replay it; 0 without end
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "udp")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     loops: u64,
     /// Time between the last frame of a loop and the first of the next, as in 10ms [default: the mean gap]
-    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "udp")]
+    #[arg(long, value_name = "TIME", value_parser = span)]
     loop_delay: Option<Duration>,
     /// Divide the recorded gaps by this factor
-    #[arg(long, value_name = "FACTOR", conflicts_with_all = ["rate", "udp"])]
+    #[arg(long, value_name = "FACTOR", conflicts_with = "rate")]
     pub speed: Option<f64>,
     /// Hold all of the recording in memory; without it, recordings up to 256 MiB are held, others read ahead
-    #[arg(long, conflicts_with = "udp")]
+    #[arg(long)]
     preload: bool,
     /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
-    #[arg(long, value_name = "PART/PARTS", conflicts_with = "udp")]
+    #[arg(long, value_name = "PART/PARTS")]
     split: Option<Split>,
     /// Send what servers sent to this port, what clients sent to the one of --to, in the recorded order
-    #[arg(long, value_name = "PORT", conflicts_with = "udp")]
+    #[arg(long, value_name = "PORT")]
     to_server: Option<String>,
     /// How servers are told: first-packet, port, mac=MAC,... or ip=BLOCK,... with the clients' addresses [default: first-packet]
-    #[arg(long, value_name = "HOW", requires = "to_server")]
+    #[arg(long, value_name = "HOW")]
     split_by: Option<SplitBy>,
     /// Change frames, as in ip=10.0.0.0/8:192.168.0.0/16 (rules below); may be given several times
-    #[arg(long, value_name = "RULE", conflicts_with = "udp")]
+    #[arg(long, value_name = "RULE")]
     rewrite: Vec<Rule>,
     /// Apply the rules to packets in tunnels too
-    #[arg(long, requires = "rewrite")]
+    #[arg(long)]
     rewrite_inner: bool,
     /// Add N to all IP addresses in each further loop; only the last BITS bits (24) of an address change
-    #[arg(long, value_name = "N[/BITS]", conflicts_with = "udp")]
+    #[arg(long, value_name = "N[/BITS]")]
     shift_ips: Option<Shift>,
     /// Compute all checksums anew; without it, wrong ones stay wrong
-    #[arg(long, conflicts_with = "udp")]
+    #[arg(long)]
     fix_checksums: bool,
     /// Fill frames that were cut when recorded with zeros; without it, they are left out
-    #[arg(long, conflicts_with = "udp")]
+    #[arg(long)]
     pad: bool,
 }
 
 /// Replays the recording at `path`.
 pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
     let recorded = &args.recorded;
+    if args.end.json && args.end.show.has_interval() {
+        return Err(usage("--interval means nothing beside --replay and --json: there is one document, at the end"));
+    }
+    let interval = args.end.interval()?;
     let pacing = recorded.pacing(args.rate, args.line, spec)?;
     let specs: Vec<Spec> = std::iter::once(Ok(spec.clone()))
         .chain(recorded.to_server.iter().map(|server| Spec::parse(server).map_err(usage)))
@@ -81,10 +86,10 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         return Err(usage("standard input can be replayed only once: leave --loops out"));
     }
     // Opened once: after privileges are gone it might not open again.
-    let recording = Recording::open(path)?;
+    let recording = opening(path, || Recording::open(path))?;
     let identity = args.identity(&specs)?;
     let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
-    let open = |spec: &Spec| REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error));
+    let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
     let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
     let early = early.collect::<Result<Vec<_>, _>>()?;
     identity.assume()?;
@@ -94,7 +99,8 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let progress = Progress::new();
-    let live = Live::start(&progress, "sent", args.end.quiet || args.end.json);
+    let live = Live::start(&progress, "sent", interval);
+    let answers = answer(&progress, "sent", String::new)?;
     let mut report = Replay {
         open: Box::new(move || recording.port()),
         memory: recorded.memory(path),
@@ -109,7 +115,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         progress,
     }
     .run();
-    drop(live);
+    drop((live, answers));
     report.failure.take_if(|failure| specs.iter().any(|spec| has_no_reader(spec, failure)));
     conclude(args, &specs, pacing, &report)
 }
@@ -162,10 +168,11 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 }
 
 fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {
+    let is_taken = specs.iter().any(is_output);
     if args.end.json {
-        show_document(&ReplayJson::new(specs, report))?;
-    } else if !args.end.quiet {
-        tell(summary(pacing, report));
+        result_document(&ReplayJson::new(specs, report), is_taken)?;
+    } else if !args.end.show.quiet {
+        result(summary(pacing, report, args.end.show.ledger), is_taken);
     }
     if let Some(failure) = &report.failure {
         fail(failure);
@@ -175,8 +182,8 @@ fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) 
 }
 
 /// The summary at the end, for people.
-pub fn summary(pacing: Pacing, replayed: &ReplayReport) -> String {
-    let mut text = report::summary(replayed.sent, replayed.elapsed, None, &replayed.ledger);
+pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> String {
+    let mut text = report::summary(replayed.sent, replayed.elapsed, None, &replayed.ledger, is_whole);
     if let [_, _, ..] = &replayed.ports[..] {
         for (name, sent) in &replayed.ports {
             let name = shown(name);

@@ -1,12 +1,12 @@
 //! What came of streams, for people and as JSON.
 
-use super::Args;
+use super::{Args, is_output};
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, frames_per_second, grouped, totals};
 use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
-use crate::view::terminal::{fail, show_document, show_line, tell};
+use crate::view::terminal::{fail, result, result_document, result_line};
 use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
@@ -28,17 +28,53 @@ pub const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of
 
 /// The names of streams, in the order of their set.
 #[derive(Clone, Debug)]
-pub struct Names(Arc<[String]>);
+pub struct Names(Arc<[(u32, String)]>);
 
 impl Names {
     /// Those of a set.
     pub fn of(set: &StreamSet) -> Self {
-        Names(set.streams.iter().map(|stream| stream.name.clone()).collect())
+        Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect())
     }
 
     /// The name of the stream at a place of the set.
     pub fn get(&self, place: usize) -> &str {
-        self.0.get(place).map_or("", String::as_str)
+        self.0.get(place).map_or("", |(_, name)| name)
+    }
+
+    /// The name of a stream by its number.
+    fn of_stream(&self, id: u32) -> String {
+        self.0.iter().find(|(known, _)| *known == id).map_or_else(|| id.to_string(), |(_, name)| name.clone())
+    }
+
+    /// Frames by the numbers of streams, from frames by their places in the set.
+    pub fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
+        let most = self.0.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or_default();
+        let mut by_stream = vec![0; most];
+        self.0.iter().zip(frames).for_each(|((id, _), frames)| by_stream[*id as usize] = *frames);
+        by_stream
+    }
+
+    /// A table of what was sent of each, most first.
+    pub fn sent(&self, frames: &[u64]) -> String {
+        let mut rows = table(&["stream", "sent"], 1);
+        let mut order: Vec<(usize, u64)> = frames.iter().copied().enumerate().collect();
+        order.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
+        for (place, frames) in order.iter().take(SHOWN) {
+            rows.add_row([self.get(*place).to_owned(), grouped(*frames)]);
+        }
+        let more = order.len().saturating_sub(SHOWN);
+        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
+    }
+
+    /// What came of all of them.
+    pub fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
+        let FrameCounts { sent, received, lost, .. } = summary.counts;
+        let sent = sent.unwrap_or_default();
+        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
+        if received == 0 && sent > 0 {
+            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
+        }
+        text + &streams::rows(summary, &streams::first(rows, SHOWN), |id| self.of_stream(id))
     }
 
     /// How many there are.
@@ -72,15 +108,16 @@ impl Outcome<'_> {
     pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
         let checked = self.received.take().map(|report| Checked::new(&self, report));
+        let is_taken = is_output(self.spec);
         if args.end.json {
             let document = self.json(checked.as_ref());
-            if args.end.interval.is_some() {
-                show_line(&document)?;
+            if args.end.show.has_interval() {
+                result_line(&document, is_taken)?;
             } else {
-                show_document(&document)?;
+                result_document(&document, is_taken)?;
             }
-        } else if !args.end.quiet {
-            tell(self.text(checked.as_ref()));
+        } else if !args.end.show.quiet {
+            result(self.text(checked.as_ref(), args.end.show.ledger), is_taken);
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
@@ -118,16 +155,16 @@ impl Outcome<'_> {
         }
     }
 
-    fn text(&self, checked: Option<&Checked>) -> String {
-        let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger);
+    fn text(&self, checked: Option<&Checked>, is_whole: bool) -> String {
+        let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger, is_whole);
         if self.is_at_once() {
             text += WRITTEN_AT_ONCE;
         } else if self.is_paced() {
             text += &self.timing();
         }
         match checked {
-            Some(checked) => text += &checked.text(self.set),
-            None if self.names.len() > 1 => text += &self.streams(),
+            Some(checked) => text += &checked.text(self.names),
+            None if self.names.len() > 1 => text += &self.names.sent(&self.sent.per_stream),
             None => {}
         }
         text
@@ -139,17 +176,6 @@ impl Outcome<'_> {
             return format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
         }
         timing(&self.sent.timing.behind, &self.sent.timing.gap_error)
-    }
-
-    fn streams(&self) -> String {
-        let mut rows = table(&["stream", "sent"], 1);
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(self.sent.per_stream[*place]));
-        for place in order.iter().take(SHOWN) {
-            rows.add_row([self.names.get(*place).to_owned(), grouped(self.sent.per_stream[*place])]);
-        }
-        let more = self.names.len().saturating_sub(SHOWN);
-        format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
     }
 
     fn json<'a>(&'a self, checked: Option<&'a Checked>) -> GenerateJson<'a> {
@@ -194,18 +220,11 @@ impl Outcome<'_> {
 }
 
 /// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
-pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger) -> String {
+pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger, is_whole: bool) -> String {
     let seconds = elapsed.as_secs_f64();
-    let rates = Rates::new(sent.frames, sent.bytes, seconds);
     let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
-    let head = format!(
-        "{} frames, {} bytes sent in {seconds:.3} s: {}, {:.3} Gb/s L1{asked}\n",
-        grouped(sent.frames),
-        grouped(sent.bytes),
-        frames_per_second(rates.mpps),
-        rates.gbps_l1,
-    );
-    head + &ledger::print(ledger, true)
+    let head = totals("sent", sent.frames, sent.bytes, sent.bytes, seconds);
+    head + &asked + "\n" + &ledger::print(ledger, true, is_whole)
 }
 
 /// How far from the schedule frames left.
@@ -233,11 +252,7 @@ pub struct Checked {
 
 impl Checked {
     fn new(outcome: &Outcome<'_>, report: CheckReport) -> Self {
-        let most = outcome.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or_default();
-        let mut sent = vec![0; most];
-        for (stream, frames) in outcome.set.streams.iter().zip(&outcome.sent.per_stream) {
-            sent[stream.id as usize] = *frames;
-        }
+        let sent = outcome.names.by_stream(&outcome.sent.per_stream);
         let account = report.check.report(Some(&sent));
         Checked {
             summary: account.summary(),
@@ -256,21 +271,12 @@ impl Checked {
 }
 
 impl Checked {
-    fn text(&self, set: &StreamSet) -> String {
-        let names: HashMap<u32, &str> = set.streams.iter().map(|stream| (stream.id, &*stream.name)).collect();
-        let name = |id: u32| names.get(&id).map_or_else(|| id.to_string(), |name| (*name).to_owned());
-        let shown = streams::first(self.rows.clone(), SHOWN);
-        let FrameCounts { sent, received, lost, .. } = self.summary.counts;
-        let sent = sent.unwrap_or_default();
-        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
-        if received == 0 && sent > 0 {
-            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
-        }
-        text += &(streams::rows(&self.summary, &shown, name)
-            + &streams::remarks(&self.interfaces, &self.ledger, &self.summary));
+    fn text(&self, names: &Names) -> String {
+        let mut text = names.checked(&self.summary, self.rows.clone());
+        text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
             text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
-            text += &ledger::print(&self.ledger, true);
+            text += &ledger::print(&self.ledger, true, true);
         }
         text
     }

@@ -1,9 +1,9 @@
 //! What is shown while streams are sent: a line a second, or a JSON line an interval.
 
 use super::report::Names;
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::terminal::{show_line, shown, tell};
-use linerate_engine::check::CheckWatch;
+use linerate_engine::check::{CheckWatch, SoFar};
 use linerate_engine::streams::Run;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,20 @@ pub fn ticker(run: &Run, names: Names, checked: Option<CheckWatch>, json: bool) 
     }
 }
 
+/// What was sent so far, of which streams, and what came of them.
+pub fn so_far(run: &Run, names: &Names, checked: Option<CheckWatch>) -> impl FnMut() -> String + Send + use<> {
+    let (watch, names) = (run.watch.clone(), names.clone());
+    move || {
+        let mut sent = watch.sent();
+        sent.resize(names.len(), 0);
+        match checked.as_ref().and_then(|watch| watch.so_far(Some(names.by_stream(&sent)))) {
+            Some(SoFar { summary, rows }) => names.checked(&summary, rows),
+            None if names.len() > 1 => names.sent(&sent),
+            None => String::new(),
+        }
+    }
+}
+
 struct Tick<'a> {
     seconds: f64,
     /// How long the interval was.
@@ -55,16 +69,16 @@ struct Tick<'a> {
 impl Tick<'_> {
     fn text(&self, names: &Names) -> String {
         let mut text = format!(
-            "{:>4.0} s  {:>13} sent  {:>18}  {:>7.3} Gb/s L1",
+            "{:>4.0} s  {:>13} sent  {:>18}  {:>11} L1",
             self.seconds,
             grouped(self.frames),
             frames_per_second(self.rates.mpps),
-            self.rates.gbps_l1,
+            bits_per_second(self.rates.gbps_l1),
         );
         if let Some(watch) = self.checked {
             let totals = watch.look().totals;
             text += &format!(
-                "  {:>13} received  {} missing  {} repeated  {} reordered  {} corrupted",
+                "\n        {:>13} received  {} missing  {} repeated  {} reordered  {} corrupted",
                 grouped(totals.received + totals.counted),
                 grouped(totals.missing),
                 grouped(totals.duplicated),

@@ -4,9 +4,9 @@ use super::hosts::{self, Hosts};
 use super::what::Around;
 use super::{Args, answer, guard, has_no_reader, report, screen};
 use crate::exit::{Exit, usage};
-use crate::signals::stop_on_signals;
-use crate::verbs::inputs::is_file;
-use crate::view::live::Live;
+use crate::signals::{opening, stop_on_signals, waiting};
+use crate::verbs::inputs::{check_take, is_file};
+use crate::view::live::{Live, answer as answer_requests};
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
@@ -17,7 +17,7 @@ use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
-use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
@@ -39,11 +39,12 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let mut set = args.what.set(&around)?;
     set.check().map_err(usage)?;
     if let Some(frames) = args.dry_run {
-        return dry_run(&set, frames);
+        return waiting(|| dry_run(&set, frames));
     }
     let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
     let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
+    check_take(args.take, &check_from)?;
     let identity = args.identity(check_from.iter().chain([spec]))?;
     let answering = answer(args, spec, &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
@@ -51,8 +52,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let link = LinkType(set.streams[0].link.linktype());
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };
     let open = || -> anyhow::Result<Streams> {
-        let port = REGISTRY.open_tx(spec, &options).map_err(|error| identity.explain(error))?;
-        if port.queues.len() < args.threads && !args.end.quiet {
+        let port = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
+        if port.queues.len() < args.threads && !args.end.show.quiet {
             let name = shown(&port.name);
             tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
         }
@@ -61,7 +62,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let early = (!is_file(spec)).then(&open).transpose()?;
     identity.assume()?;
     let streams = early.map_or_else(&open, Ok)?;
-    if let Some(note) = streams.note().filter(|_| !args.end.quiet) {
+    if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
         tell(format_args!("{}\n", shown(note)));
     }
     args.confine(&identity, [spec])?;
@@ -82,11 +83,13 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
         }
         None => Live::none(),
     };
+    let watch = checker.as_ref().map(|checker| checker.watch().clone());
+    let answers = answer_requests(&run.progress, "sent", screen::so_far(&run, &names, watch))?;
     let live_made = streams.is_live();
     let mut sent = streams.run(&run);
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
-    let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE));
-    drop(live);
+    let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop));
+    drop((live, answers));
     let answers = answer::finish(answering);
     let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made, at_once };
     outcome.tell(args)
@@ -118,6 +121,12 @@ fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Optio
         hosts::send_to(set, mac)?;
     }
     Ok(answering)
+}
+
+/// Opens a port to send to; where that is a pipe its reader is waited for.
+pub(super) fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+    let open = || REGISTRY.open_tx(spec, options);
+    REGISTRY.file(spec).map_or_else(open, |path| opening(&path, open))
 }
 
 fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> {

@@ -3,6 +3,7 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
+use crate::signals::{opening, waiting};
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
@@ -35,46 +36,46 @@ pub struct StreamArgs {
     #[arg(long)]
     pub udp: bool,
     /// Sizes of frames with FCS: 64, 64..1518/100, random(64..1518), [64:7,594:4,1518:1], imix [default: as long as the packet, 64 at least]
-    #[arg(long, value_name = "SIZES", conflicts_with_all = ["streams", "replay"])]
+    #[arg(long, value_name = "SIZES")]
     size: Option<String>,
-    /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --seconds is given]
-    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N", conflicts_with_all = ["streams", "replay"])]
+    /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --duration is given]
+    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N")]
     count: Option<u64>,
     /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
-    #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with_all = ["streams", "replay", "poisson"])]
+    #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with = "poisson")]
     burst: Option<(u64, u64)>,
     /// Draw the gaps between frames from an exponential distribution whose mean is that of the rate
-    #[arg(long, conflicts_with_all = ["streams", "replay"])]
+    #[arg(long)]
     poisson: bool,
     /// What is random follows from this
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["streams", "replay"])]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// End each payload with 16 bytes that say stream, number and time, for --check here or `linerate count --check` elsewhere
-    #[arg(long, conflicts_with_all = ["streams", "replay"])]
+    #[arg(long)]
     stamp: bool,
     /// What those bytes are checked under, the same number at both ends
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["streams", "replay"])]
+    #[arg(long, value_name = "NUMBER")]
     key: Option<Key>,
     /// Source MAC address
-    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01", requires = "udp")]
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01")]
     src_mac: MacAddr,
     /// Destination MAC address
-    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02", requires = "udp")]
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02")]
     dst_mac: MacAddr,
     /// Source address, IPv4 or IPv6
-    #[arg(long, value_name = "IP", default_value = "198.18.0.1", requires = "udp")]
+    #[arg(long, value_name = "IP", default_value = "198.18.0.1")]
     src_ip: IpAddr,
     /// Destination address, of the same family
-    #[arg(long, value_name = "IP", default_value = "198.18.0.2", requires = "udp")]
+    #[arg(long, value_name = "IP", default_value = "198.18.0.2")]
     dst_ip: IpAddr,
     /// Source port
-    #[arg(long, value_name = "PORT", default_value_t = 49152, requires = "udp")]
+    #[arg(long, value_name = "PORT", default_value_t = 49152)]
     src_port: u16,
     /// Use so many source ports in turn, from --src-port on
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     src_ports: u16,
     /// Destination port (default: discard)
-    #[arg(long, value_name = "PORT", default_value_t = 9, requires = "udp")]
+    #[arg(long, value_name = "PORT", default_value_t = 9)]
     dst_port: u16,
 }
 
@@ -115,10 +116,10 @@ impl StreamArgs {
 
     fn read(&self, path: &Path, around: &Around<'_>) -> anyhow::Result<StreamSet> {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        let text = match path == Path::new("-") {
+        let text = opening(&path.to_string_lossy(), || match path == Path::new("-") {
             true => std::io::read_to_string(std::io::stdin()),
             false => std::fs::read_to_string(path),
-        };
+        });
         let text = text.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         let line = around.line.or(guard::line_of(around.found));
         let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of })
@@ -128,7 +129,7 @@ impl StreamArgs {
         }
         let bounded = set.streams.iter().all(|stream| stream.count.is_some());
         if !bounded && !around.is_timed {
-            return Err(usage(format!("{name}: not every stream has a count: say when to stop, by --seconds")));
+            return Err(usage(format!("{name}: not every stream has a count: say when to stop, by --duration")));
         }
         Ok(set)
     }
@@ -201,7 +202,7 @@ fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
 /// Frame `number` (from 1) of a capture file.
 fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
     let text = |error: linerate_port::PortError| error.to_string();
-    let port = Recording::open(path).map_err(|error| error.to_string())?.port().map_err(text)?;
+    let port = opening(path, || Recording::open(path)).map_err(|error| error.to_string())?.port().map_err(text)?;
     let mut queue = port.queues.into_iter().next().ok_or("has no queue")?;
     let mut passed = 0;
     loop {
@@ -223,7 +224,7 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
         passed += frames;
         if let Some(wake) = queue.wake().filter(|_| frames == 0 && !queue.is_at_work()) {
             // The writer of a pipe takes its time. A signal ends the program, as nothing is open yet.
-            let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None);
+            let _ = waiting(|| poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None));
         }
     }
 }

@@ -1,0 +1,95 @@
+//! What people see in terminals of 80 columns and of 200: no line is wider, and no column is missing.
+
+use linerate_tests::support::program::{linerate, program};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool};
+
+/// Runs the program with its output and its errors on a terminal of so many columns, and returns what that shows.
+fn in_terminal(columns: u16, arguments: &[&str]) -> String {
+    let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
+    let line = format!("stty cols {columns} rows 40; exec {} {}", program().display(), quoted.join(" "));
+    tool("script", &["-qec", &line, "/dev/null"]).replace('\r', "")
+}
+
+/// Text without what moves the cursor.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\x1b') {
+        plain += before;
+        let end = escape.find(|c: char| c.is_ascii_alphabetic()).map_or(escape.len(), |end| end + 1);
+        rest = &escape[end..];
+    }
+    plain + rest
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
+    if !has_tools(&["script", "stty"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (input, checked) = (scratch.file("in.pcap"), scratch.file("checked.pcap"));
+    records::write(&input, &frames::sample());
+    let to = format!("pcap:{checked}");
+    let made = linerate(&["generate", "-q", "--to", &to, "-k", "ip/udp", "--stamp", "-c", "50"]).status().unwrap();
+    assert!(made.success());
+    let mem = format!("mem:terminals-{}", std::process::id());
+    let flows = scratch.file("flows.jsonl");
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["capture", "-r", &input], &["bytes captured", "every frame accounted for"]),
+        (
+            &["capture", "-r", &input, "--ledger", "--count", "udp"],
+            &["received", "delivered", "refused", "lost", "filtered"],
+        ),
+        (&["count", "-r", &input, "--protocols"], &["frames", "lost", "peak L1", "1519-", "unknown"]),
+        (&["count", "-r", &checked, "--check"], &["lost", "reordered", "corrupted", "p99.9", "ipdv"]),
+        (&["flows", "-r", &input, "-w", &flows], &["packets", "bytes back", "seconds", "written to"]),
+        (
+            &["generate", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "1200"],
+            &["received", "lost", "p99.9", "ipdv"],
+        ),
+        (
+            &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "--ledger"],
+            &["packet2", "delivered", "lost"],
+        ),
+        (&["ports"], &["offloads", "queues rx/tx", "speed"]),
+    ];
+    for (arguments, words) in cases {
+        for columns in [80, 200] {
+            let text = plain(&in_terminal(columns, arguments));
+            for line in text.lines() {
+                let wide = line.chars().count();
+                // What cannot be parted, as a path, is left to the terminal.
+                let is_one = line.split_whitespace().any(|word| word.chars().count() + 8 > usize::from(columns));
+                assert!(wide <= usize::from(columns) || is_one, "{wide} of {columns}: {line}\n{arguments:?}\n{text}");
+            }
+            for word in *words {
+                assert!(text.contains(word), "{word:?} at {columns}: {arguments:?}\n{text}");
+            }
+        }
+    }
+}
+
+/// Live views too, which are drawn again: `lost` is what people look at.
+#[test]
+fn what_is_shown_while_a_run_lasts_fits_too() {
+    if !may_make_labs() || !has_tools(&["script", "stty"]) {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port("b", "eth0", "&lanes=2");
+    for (arguments, word) in [
+        (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
+        (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
+        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "missing"),
+    ] {
+        for columns in [80, 200] {
+            let text = in_terminal(columns, arguments);
+            let shown = plain(&text);
+            assert!(shown.contains(word), "{arguments:?} at {columns}:\n{shown}");
+            let widest = shown.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            assert!(widest <= usize::from(columns), "{widest} of {columns}: {arguments:?}\n{shown}");
+        }
+    }
+}
