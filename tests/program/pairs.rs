@@ -183,7 +183,7 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
         for line in lines.iter().filter(|line| line.len() == 2) {
             let Some(both) = &done[line] else { continue };
             for (one, other) in [(&line[0], &line[1]), (&line[1], &line[0])] {
-                let is_implied = IMPLIED.iter().any(|implied| *implied == (one.as_str(), other.as_str()));
+                let is_implied = IMPLIED.contains(&(one.as_str(), other.as_str()));
                 if is_implied || done[&vec![one.clone()]].as_ref() != Some(both) {
                     continue;
                 }

@@ -55,13 +55,16 @@ pub struct SoFar {
 #[derive(Clone, Debug, Default)]
 pub struct CheckWatch(Arc<Watched>);
 
+/// What was sent of each stream, if that is known, and who wants to know what came of them.
+type Asked = (Option<Vec<u64>>, Sender<SoFar>);
+
 #[derive(Debug, Default)]
 struct Watched {
     look: Mutex<CheckLook>,
     /// Frames with trailers, and of streams without, at the end of the last round.
     ours: AtomicU64,
     /// Who wants to know what came of the streams, and what was sent of each.
-    asked: Mutex<Option<(Option<Vec<u64>>, Sender<SoFar>)>>,
+    asked: Mutex<Option<Asked>>,
 }
 
 /// How long the account of a run is waited for: it looks up whether one is wanted some ten times a second.
