@@ -3,7 +3,7 @@
 //! A real backend with blocks, back-pressure, horizons and counters, and so the fake of every test.
 //! Frames keep the time they were sent with, and the sender is believed to be in order; with `?stamp=now`
 //! they get the time of the flush that sends them. `@0-3` opens four queues, each its own lane. With `?chunk=2048` each frame
-//! lies in a chunk of its own ([`chunks`]).
+//! lies in a chunk of its own, and can be held.
 
 mod chunks;
 
