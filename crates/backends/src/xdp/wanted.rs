@@ -124,12 +124,13 @@ impl Wanted {
         Wanted { intake: self.intake.or(Some(Intake::Socket)), ..*self }
     }
 
-    /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for, else
-    /// many short ones.
+    /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for (or
+    /// for nothing to be lost), else many short ones.
     pub fn area(&self, queues: u32, chunk: u32) -> Layout {
-        let frames = self.ring.map_or(AREA_FRAMES, |frames| frames.clamp(64, 1 << 19)).next_power_of_two();
+        let asked = self.ring.or(self.lossless.then_some(LOSSLESS_FRAMES));
+        let frames = asked.map_or(AREA_FRAMES, |frames| frames.clamp(64, 1 << 19)).next_power_of_two();
         let share = prev_power_of_two(RING_BYTES / u64::from(queues));
-        let each = self.ring.map_or(BYTES_PER_FRAME, |_| chunk.into());
+        let each = asked.map_or(BYTES_PER_FRAME, |_| chunk.into());
         let bytes = (frames * each).min(share).max(LEAST_AREA);
         Layout { queues, frames: frames as u32, bytes: bytes as u32 }
     }
