@@ -216,6 +216,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("linerate-address-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
+        // Whatever mask another test has set for this process.
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
         folder
     }
 

@@ -162,12 +162,17 @@ fn namespace() -> io::Result<u64> {
 fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
-    if wanted.intake != Some(Intake::Socket) && wanted.mode != Some(Mode::Generic) {
-        let (area, bell) = (Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Bell::new()?);
+    let area = match (wanted.intake, wanted.mode) {
+        (Some(Intake::Socket), _) | (_, Some(Mode::Generic)) => None,
+        // What this kernel, or its memory, does not have AF_XDP may do without.
+        (None, _) => make_area(found, wanted, queues).ok(),
+        (Some(Intake::Area), _) => Some(make_area(found, wanted, queues)?),
+    };
+    if let Some((area, bell)) = area {
         let forms = forms().into_iter().filter(|form| form.mode == Mode::Native);
         let load = |form, words: &Words| {
-            let insns = writing(form, (words.raw(), area.raw(), bell.raw()), area.layout(), longest_frame(found));
-            insns.map_err(io::Error::other)
+            let maps = (words.raw(), area.raw(), bell.raw());
+            writing(form, maps, area.layout(), longest_frame(found)).map_err(io::Error::other)
         };
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
             return Ok(Attachment::new((link, program, words), Feeds::Area(area, bell), form, &refused));
@@ -185,6 +190,10 @@ fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
     let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
     let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Area>, Bell)> {
+    Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Bell::new()?))
 }
 
 /// The first form that the driver takes, loaded and attached.

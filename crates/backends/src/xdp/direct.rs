@@ -52,6 +52,8 @@ pub struct Direct {
     /// Whether the interface sends so, and when it was asked.
     sends: bool,
     asked: Nanos,
+    /// The kernel does not let us.
+    is_refused: bool,
     received: u64,
     sent: Sent,
 }
@@ -62,7 +64,17 @@ impl Direct {
         let ring = Ring::over(&way.devmap, &area)?;
         let way = Way { interface: way.interface.limited(ring.longest_live()), ..way };
         let (sends, sent) = (way.sends(), Sent::default());
-        Ok(Direct { way, area, ring, waiting: Vec::new(), sends, asked: Nanos::ZERO, received: 0, sent })
+        Ok(Direct {
+            way,
+            area,
+            ring,
+            waiting: Vec::new(),
+            sends,
+            asked: Nanos::ZERO,
+            is_refused: false,
+            received: 0,
+            sent,
+        })
     }
 
     /// Whether frames of this region are what it sends.
@@ -72,7 +84,7 @@ impl Direct {
 
     /// Asks now and then whether the interface sends so.
     pub fn look(&mut self, now: Nanos) {
-        if now >= self.asked.after(ASK_AFTER) || now < self.asked {
+        if !self.is_refused && (now >= self.asked.after(ASK_AFTER) || now < self.asked) {
             self.asked = now;
             self.sends = self.way.sends();
         }
@@ -104,8 +116,9 @@ impl Direct {
         }
     }
 
-    /// Sends what waits; the memory of all of it goes to `done`.
-    pub fn run(&mut self, done: &mut Vec<Held>) -> Result<(), PortError> {
+    /// Sends what waits; the memory of all of it goes to `done`. Where the kernel does not let this process send so, what it has not
+    /// sent goes to `rest`, and nothing comes this way any more.
+    pub fn run(&mut self, done: &mut Vec<Held>, rest: &mut Vec<Held>) -> Result<(), PortError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -115,10 +128,16 @@ impl Direct {
         let (frames, made) = (after.sent - before.sent, after.made - before.made);
         self.sent.frames += frames;
         self.sent.bytes += (u128::from(bytes) * u128::from(frames) / u128::from(made.max(1))) as u64;
-        if self.ring.waiting() == 0 {
-            done.append(&mut self.waiting);
+        let left = self.waiting.split_off(self.waiting.len() - self.ring.waiting());
+        done.append(&mut self.waiting);
+        if result.is_err() {
+            // As before Linux 6.5, which wants CAP_BPF for each call.
+            (self.sends, self.is_refused) = (false, true);
+            self.received -= left.len() as u64;
+            self.ring.clear();
+            rest.extend(left);
+            return Ok(());
         }
-        result.map_err(|error| self.way.interface.explain(&error))?;
         let judged = self.way.interface.judge(self.ring.state(), before, after);
         if judged.is_err() {
             // Somebody has changed the other end: what comes next goes by AF_XDP, until that is known better.
@@ -141,6 +160,6 @@ impl Direct {
         let kernel = Counts { made: kernel.made + kernel.failed, ..kernel };
         account.add(Count::SendReceived, self.received).add(Count::Sent, kernel.sent);
         account.add(Count::SendDropped, kernel.dropped).add(Count::SendRefused, kernel.refused());
-        account.add(Count::TooLong, kernel.too_long).add(Count::SendUnsent, self.ring.waiting() as u64);
+        account.add(Count::TooLong, kernel.too_long).add(Count::SendUnsent, self.waiting.len() as u64);
     }
 }

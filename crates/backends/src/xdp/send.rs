@@ -230,9 +230,11 @@ impl TxQueue for XdpTx {
             self.link.look();
         }
         self.kick()?;
-        if let Some(direct) = &mut self.direct {
+        if let Some(mut direct) = self.direct.take() {
             direct.look(now);
-            direct.run(&mut self.done)?;
+            let result = self.run_direct(&mut direct);
+            self.direct = Some(direct);
+            result?;
         }
         Ok(self.sender.outstanding() == 0)
     }
@@ -302,19 +304,41 @@ impl XdpTx {
                 }
                 direct.extend(frames.pop_front());
             } else {
-                direct.run(&mut self.done)?;
-                direct.copy(held, &mut self.copied);
-                let copied = std::mem::take(&mut self.copied);
-                let is_taken = self.push(&copied);
-                self.copied = copied;
-                if !is_taken {
-                    self.counts.full += 1;
+                self.run_direct(direct)?;
+                if !self.push_copied(direct, held) {
                     break;
                 }
-                self.counts.received += 1;
                 self.done.extend(frames.pop_front());
             }
         }
         Ok(())
+    }
+
+    /// Sends what lies where it was received; what cannot be sent so is copied after all.
+    fn run_direct(&mut self, direct: &mut Direct) -> Result<(), PortError> {
+        let mut rest = Vec::new();
+        direct.run(&mut self.done, &mut rest)?;
+        for held in rest {
+            if !self.push_copied(direct, &held) {
+                self.kick()?;
+                // It has waited long enough: there is no other way to give it back.
+                let is_taken = self.push_copied(direct, &held);
+                self.counts.received += u64::from(!is_taken);
+                self.counts.abandoned += u64::from(!is_taken);
+            }
+            self.done.push(held);
+        }
+        Ok(())
+    }
+
+    /// Takes a copy of a frame; false where there is no room.
+    fn push_copied(&mut self, direct: &Direct, held: &Held) -> bool {
+        let mut copied = std::mem::take(&mut self.copied);
+        direct.copy(held, &mut copied);
+        let is_taken = self.push(&copied);
+        self.copied = copied;
+        self.counts.received += u64::from(is_taken);
+        self.counts.full += u64::from(!is_taken);
+        is_taken
     }
 }

@@ -111,6 +111,11 @@ impl Ring {
         &self.state
     }
 
+    /// Forgets what is waiting.
+    pub fn clear(&mut self) {
+        (self.used, self.frames, self.done, self.longest, self.bytes) = (0, 0, 0, 0, 0);
+    }
+
     /// Sends what is waiting; then the ring is empty. After an error the rest waits on.
     pub fn run(&mut self) -> io::Result<()> {
         let frame = [0u8; MOST_BYTES];
@@ -125,7 +130,7 @@ impl Ring {
                 result => result?,
             }
         }
-        (self.used, self.frames, self.done, self.longest, self.bytes) = (0, 0, 0, 0, 0);
+        self.clear();
         Ok(())
     }
 }
