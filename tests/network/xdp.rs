@@ -65,7 +65,7 @@ fn a_port_that_is_held_takes_nothing_until_it_is_started() {
     for wrapper in ["", "faulty:"] {
         let wire = Wire::new();
         let spec = Spec::parse(&format!("{wrapper}{}&ring=64", port(&wire, "b"))).unwrap();
-        let mut port = open_rx(&spec, &RxOptions { held: true, ..RxOptions::default() }).unwrap();
+        let mut port = open_rx(&spec, &RxOptions { paused: true, ..RxOptions::default() }).unwrap();
         wire.send(&["--udp", "--count", "1000", "--rate", "top"]);
         port.queues.iter_mut().for_each(|queue| queue.start());
         wire.send(&["--udp", "--count", "10"]);

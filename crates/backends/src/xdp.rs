@@ -101,7 +101,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
             lanes.push(Box::new(lane));
         }
         let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
-        if !options.held {
+        if !options.paused {
             lanes.iter_mut().for_each(|lane| lane.start());
         }
         let monitor = Box::new(XdpMonitor { nic: monitor, _promiscuous: promiscuous });

@@ -30,7 +30,7 @@ pub struct Head<'a> {
 
 /// One receive path of a port, owned by one thread.
 pub trait RxQueue: Send {
-    /// Takes frames in from now on, where the port was opened to be held ([`RxOptions::held`]).
+    /// Takes frames in from now on, where the port was opened paused ([`RxOptions::paused`]).
     fn start(&mut self) {}
 
     /// The frames ready at `now`: those shown before and not consumed, and perhaps more behind them.

@@ -23,6 +23,12 @@
 //! counters exact. `is_at_work()` says that the last fill came back in the middle of its work (4 MiB of a file without a frame): nobody
 //! sleeps over it, and stop requests and other lanes get their turn.
 //!
+//! Ports of one run begin together ([`Registry::open_all`](registry::Registry::open_all)): what takes long is done for all before the first
+//! one takes frames in (`RxOptions::paused`, [`RxQueue::start`]). A file takes the link type it was opened for, all other ports Ethernet.
+//!
+//! Frames can be taken out of a queue's order, kept, changed, and sent on from where they lie, if both queues can do that ([`held`]):
+//! two capabilities that a backend may have, and need not.
+//!
 //! Whoever orders frames never asks a port for the time: `now` is an argument. Ports own the clocks of their devices, and stamp frames by them.
 //!
 //! A port says who moves its time on (`Feed`): the clock of this machine, others, or nobody (a file). Beside frames of the clock, others are

@@ -18,7 +18,7 @@ pub struct RxOptions {
     pub lossless: bool,
     /// Take nothing in until [`RxQueue::start`](crate::RxQueue::start), where that is to be had: so that several ports begin
     /// together ([`Registry::open_all`](crate::Registry::open_all)).
-    pub held: bool,
+    pub paused: bool,
     /// Take frames away from the host even on an interface that it uses itself.
     pub take: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it

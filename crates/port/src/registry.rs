@@ -76,7 +76,7 @@ impl Registry {
     /// Opens several ports to receive from. They begin together: opening one may take a second, in which nobody reads those
     /// that are open, and their rings would run over.
     pub fn open_all(&self, specs: &[Spec], options: &RxOptions) -> Result<Vec<RxPort>, PortError> {
-        let options = RxOptions { held: true, ..options.clone() };
+        let options = RxOptions { paused: true, ..options.clone() };
         let mut ports = specs.iter().map(|spec| self.open_rx(spec, &options)).collect::<Result<Vec<_>, _>>()?;
         ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
         Ok(ports)
@@ -275,7 +275,7 @@ mod tests {
             fn counters(&self, _: &mut Ledger) {}
         }
         let open_rx = |spec: &Spec, options: &RxOptions, _: &Registry| {
-            log(if options.held { "held" } else { "open" });
+            log(if options.paused { "held" } else { "open" });
             let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Held), Box::new(Held)];
             if spec.target == "none" {
                 Err(PortError::broken("none", ""))

@@ -120,7 +120,7 @@ impl ReceiveArgs {
             lag,
             lanes: 0,
             lossless: self.lossless,
-            held: false,
+            paused: false,
             take: self.take,
             filter: inputs.filter.clone(),
         };

@@ -216,7 +216,7 @@ impl Args {
 impl Way {
     fn open_rx(&self) -> Result<RxPort, PortError> {
         // One lane keeps the order of frames, and gives each a number that the faults can go by.
-        let options = RxOptions { promiscuous: true, lanes: 1, held: true, ..RxOptions::default() };
+        let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
         let mut port = open_rx(&self.from, &options)?;
         // Whose frames can be held, they can be sent on from where they lie; a line in between would copy them. What it does
         // without faults is to fill in checksums, and only ports whose frames cannot be held tell where these are missing.
