@@ -41,7 +41,11 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(reader) => Follower::new(reader, is_sound).follow(writer, &mut bytes),
         Err(error) => {
             assert!(!is_sound, "{error}");
-            assert!(matches!(error, Error::Protocol { .. } | Error::Refused { .. } | Error::System { .. }));
+            let is_the_writers = matches!(
+                error,
+                Error::Protocol { .. } | Error::Refused { .. } | Error::System { .. } | Error::Unanswered { .. }
+            );
+            assert!(is_the_writers, "{error:?}");
             assert!(!error.to_string().is_empty());
         }
     }
