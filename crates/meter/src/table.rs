@@ -88,7 +88,8 @@ impl Table {
     /// The record for which `is_it` holds.
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (tag, second) = (tag(hash), second_tag(hash));
-        let mut place = self.place(hash);
+        let first = self.place(hash);
+        let mut place = first;
         loop {
             let bucket = &self.buckets[place];
             for (found, record) in bucket.tags.iter().zip(bucket.records) {
@@ -96,10 +97,11 @@ impl Table {
                     return Some(record & NONE);
                 }
             }
-            if bucket.passed == 0 {
+            place = self.behind(place);
+            // In a small table flows may have passed every bucket.
+            if bucket.passed == 0 || place == first {
                 return None;
             }
-            place = self.behind(place);
         }
     }
 
@@ -191,6 +193,21 @@ mod tests {
                 "spread {spread:x}"
             );
         }
+    }
+
+    /// Of a few buckets each may have been full at a time when another had room.
+    #[test]
+    fn a_search_ends_where_flows_passed_every_bucket() {
+        let mut table = Table::new(16);
+        let (one, other) = (1, u64::MAX);
+        (0..WAYS as u32 + 1).for_each(|record| table.insert(one, record));
+        (0..9).for_each(|record| table.remove(one, record));
+        (20..32).for_each(|record| table.insert(other, record));
+        assert!(table.buckets.iter().all(|bucket| bucket.passed > 0));
+        assert_eq!(table.find(one, |_| false), None);
+        assert_eq!(table.find(other - 1, |_| true), None);
+        assert_eq!(table.find(one, |record| record == WAYS as u32), Some(WAYS as u32));
+        assert_eq!(table.find(other, |record| record == 31), Some(31));
     }
 
     #[test]
