@@ -2,8 +2,8 @@
 
 use crate::control::Stop;
 use crate::died::Died;
-use crate::receive::ReceiveError;
-use crate::receive::lanes::Lanes;
+use crate::error::ReceiveError;
+use crate::lanes::Lanes;
 use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
 use linerate_port::Held;
 use linerate_wire::Link;

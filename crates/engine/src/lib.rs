@@ -2,7 +2,7 @@
 //!
 //! Receiving is one loop with consumers:
 //!
-//! - [`receive`]: ports -> lanes -> order -> consumers;
+//! - [`receive`]: ports -> `lanes` -> order -> consumers;
 //! - [`consumer`]: what a consumer must do;
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): with nothing copied;
 //!   [`check`]: streams with trailers; [`flows`]: flow records; [`forward`]: to another port; [`answer`]: back to whoever asked;
@@ -113,8 +113,10 @@ pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod count;
+mod error;
 pub mod flows;
 pub mod forward;
+mod lanes;
 mod live;
 pub mod receive;
 pub mod replay;
@@ -132,11 +134,12 @@ pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
 pub use control::{Progress, Stop};
 pub use count::{Counting, Counts, Watch};
+pub use error::ReceiveError;
 pub use flows::{Load, Metered, Metering, Meters};
 pub use forward::Forward;
 pub use linerate_burst::died::{self, Died, survive};
 pub use receive::wait::Waiting;
-pub use receive::{Receive, ReceiveError, Received};
+pub use receive::{Receive, Received};
 pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice, imbalance};
 pub use streams::{StreamWatch, Streams, StreamsReport};

@@ -1,7 +1,7 @@
 //! The pace of a run that receives: when to stop, how to wait, when all is over.
 
 use crate::control::Stop;
-use crate::receive::lanes::Lanes;
+use crate::lanes::Lanes;
 use crate::receive::wait::{Awaited, Idler, Waiting};
 use linerate_burst::Nanos;
 use std::time::{Duration, Instant};

@@ -1,7 +1,11 @@
 //! The lanes of a run: the queues of all its ports, and the interfaces they bring.
+//!
+//! `feed`: how long live ports wait for lanes that others feed.
 
+mod feed;
+
+use self::feed::{Present, Source};
 use crate::clock::{Clock, STEP, Time, said};
-use crate::receive::feed::{Present, Source};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
