@@ -193,6 +193,7 @@ fn open_lane(
             lag: wanted.lag,
             busy_poll: wanted.busy_poll.is_some(),
             super_frame: longest_frame(found),
+            snap: wanted.snap,
         })
     };
     if let Some(area) = attachment.area() {

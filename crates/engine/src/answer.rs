@@ -185,6 +185,10 @@ impl Consumer for Answers {
         "answer"
     }
 
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     fn order(&self) -> Order {
         Order::Any
     }

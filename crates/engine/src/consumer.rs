@@ -42,6 +42,11 @@ pub trait Consumer {
     /// Some ten times a second: what the ports have counted.
     fn look(&mut self, _look: &Look<'_>) {}
 
+    /// Whether each frame is to come at once, even where waiting for several would bring more of them.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     /// Whether it wants frames. The run ends once none does, or one has failed.
     fn demand(&self) -> Demand {
         Demand::More

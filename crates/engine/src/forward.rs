@@ -200,6 +200,10 @@ impl Consumer for Forward {
         "forward"
     }
 
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     fn order(&self) -> Order {
         Order::Any
     }

@@ -117,6 +117,7 @@ impl Receiver {
             failure = Some(ReceiveError::Lanes { found: lanes.len() });
             lanes.keep(Pick::MAX_LANES);
         }
+        let is_prompt = consumers.iter().any(|consumer| consumer.is_prompt());
         let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
         let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
         for consumer in consumers.iter_mut() {
@@ -132,7 +133,7 @@ impl Receiver {
             wanted: vec![Vec::new(); lanes.len()],
             held: Vec::new(),
             lanes,
-            pace: Pace::new(waiting, duration, stop),
+            pace: Pace::new(waiting, is_prompt, duration, stop),
             failure,
             picks: Vec::new(),
             filtered: Vec::new(),

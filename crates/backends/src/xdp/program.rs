@@ -13,10 +13,11 @@
 //! return verdict;
 //!
 //! // Writes the frame, with its desc, into the queue's segment of an area:
-//! if (q->head - q->tail >= FRAMES || q->written + length + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
-//! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, length, ... };
-//! bpf_xdp_load_bytes(ctx, 0, area + place, length);           // a VLAN tag that the driver took out is put back meanwhile
-//! q->written += align(length);
+//! captured = q->snap ? min(length, q->snap) : length;
+//! if (q->head - q->tail >= FRAMES || q->written + captured + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
+//! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, captured, length, ... };
+//! bpf_xdp_load_bytes(ctx, 0, area + place, captured);         // a VLAN tag that the driver took out is put back meanwhile
+//! q->written += align(captured);
 //! q->head++;                                                  // last: from here on the process sees it
 //! if (q->sleeps) { q->sleeps = 0; bpf_ringbuf_output(bell); }
 //! return XDP_DROP;
@@ -66,6 +67,8 @@ pub enum Word {
     Read,
     /// The reader sleeps, or is about to: the program wakes it, once.
     Sleeps,
+    /// Most bytes of a frame that are written, without a tag that is put back; 0 for all.
+    Snap,
 }
 
 impl Word {
@@ -96,7 +99,7 @@ const XDP_REDIRECT: i32 = 4;
 /// Bytes of metadata in front of a frame: time, then VLAN tag.
 const METADATA: i32 = crate::sys::xsk_frames::METADATA as i32;
 /// Frames that are written; a longer one comes in two pieces, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
-const SHORTEST: i32 = 14;
+pub const SHORTEST: i32 = 14;
 const PIECE: i32 = 0x8000;
 const LONGEST: i32 = PIECE + 0xffff;
 const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
@@ -182,8 +185,8 @@ fn leave(asm: &mut Assembler, label: Label, verdict: i32) {
     asm.exit();
 }
 
-/// Places on the stack, below what [`call_vlan_tag`] uses.
-const WIRE: i16 = -16;
+/// Places on the stack, below what [`call_vlan_tag`] uses: bytes that the frame has, then those that are written.
+const LENGTH: i16 = -16;
 const POSITION: i16 = -24;
 const NUMBER: i16 = -32;
 const TAG: i16 = -40;
@@ -209,6 +212,8 @@ pub fn writing(
     asm.mov(Reg::R9, Reg::R0);
     asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
     asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R9);
+    cut(&mut asm, bad);
     find_room(&mut asm, layout, full);
     asm.call(helper::TAI);
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Ahead.at());
@@ -251,7 +256,20 @@ pub fn writing(
     asm.finish()
 }
 
-/// Notes number and position of a frame whose length is R9; leads to `full` where there is no room for it and a VLAN tag. Never
+/// Leaves of R9 bytes those that are wanted.
+fn cut(asm: &mut Assembler, bad: Label) {
+    let whole = asm.label();
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Snap.at());
+    asm.jump_if(When::Eq, Reg::R1, 0, whole);
+    asm.jump_if(When::Le, Reg::R9, Reg::R1, whole);
+    asm.mov(Reg::R9, Reg::R1);
+    // So that the kernel can see it; the process asks for nothing else.
+    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
+    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.place(whole);
+}
+
+/// Notes number and position of a frame of which R9 bytes are written; leads to `full` where there is no room for it and a VLAN tag. Never
 /// is all room used: then nothing free could not be told from nothing used.
 fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Head.at());
@@ -267,7 +285,7 @@ fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.jump_if(When::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
 }
 
-/// Writes the desc at R2 of a frame at offset R7 and of length R9, whose time is R0.
+/// Writes the desc at R2 of a frame at offset R7, of which R9 bytes are written, whose time is R0.
 fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     let place = |field: usize| field as i16;
     asm.store(Size::B8, Reg::R2, place(offset_of!(Desc, time)), Reg::R0);
@@ -275,22 +293,24 @@ fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     // Interface 0, and flags behind it.
     asm.mov(Reg::R3, 0);
     let fits = asm.label();
-    asm.jump_if(When::Le, Reg::R9, super_frame.min(LONGEST as u32) as i32, fits);
+    asm.load(Size::B8, Reg::R4, Reg::Fp, LENGTH);
+    asm.jump_if(When::Le, Reg::R4, super_frame.min(LONGEST as u32) as i32, fits);
     asm.mov(Reg::R3, i32::from(Flags::SUPER_FRAME.0) << 16);
     count(asm, form, Word::SuperFrames);
     asm.place(fits);
-    asm.mov(Reg::R4, Reg::R9);
+    asm.mov(Reg::R5, Reg::R9);
     if form.vlan_tag.is_some() {
         let plain = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
         asm.jump_if(When::Eq, Reg::R1, 0, plain);
         asm.alu(Alu::Add, Reg::R4, VLAN_TAG);
+        asm.alu(Alu::Add, Reg::R5, VLAN_TAG);
         asm.alu(Alu::Or, Reg::R3, i32::from(Flags::VLAN_RESTORED.0) << 16);
         count(asm, form, Word::Tagged);
         asm.place(plain);
     }
-    asm.store(Size::B8, Reg::Fp, WIRE, Reg::R4);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, captured)), Reg::R4);
+    asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R5);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, captured)), Reg::R5);
     asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, wire)), Reg::R4);
     asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, interface)), Reg::R3);
     let layers = i32::from(u16::from_le_bytes([Desc::NO_LAYER; 2]));
@@ -298,7 +318,7 @@ fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
     asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, hash)), 0);
 }
 
-/// Copies what lies behind `from` in the frame to R7 + `to`.
+/// Copies what is wanted and lies behind `from` in the frame to R7 + `to`.
 fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
     let (long, done) = (asm.label(), asm.label());
     let load = |asm: &mut Assembler, skip: i32| {
@@ -323,7 +343,7 @@ fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
     asm.place(done);
 }
 
-/// The same for a whole frame, with its tag where it had been, if there is one.
+/// The same from the beginning, with its tag where it had been, if there is one.
 fn copy_with_tag(asm: &mut Assembler, bad: Label) {
     let (tagged, done) = (asm.label(), asm.label());
     asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
@@ -346,7 +366,7 @@ fn copy_with_tag(asm: &mut Assembler, bad: Label) {
 /// Moves position and number on; the process may read the frame from then on.
 fn publish(asm: &mut Assembler) {
     asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
-    asm.load(Size::B8, Reg::R2, Reg::Fp, WIRE);
+    asm.load(Size::B8, Reg::R2, Reg::Fp, LENGTH);
     asm.alu(Alu::Add, Reg::R1, Reg::R2);
     asm.alu(Alu::Add, Reg::R1, ALIGN as i32 - 1);
     asm.alu(Alu::And, Reg::R1, -(ALIGN as i32));

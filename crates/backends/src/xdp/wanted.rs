@@ -65,6 +65,8 @@ pub struct Wanted {
     pub busy_poll: Option<u32>,
     /// How long after its stamp a frame may show up.
     pub lag: Duration,
+    /// Most bytes of a frame that are wanted, 0 for all; whoever filters wants all.
+    pub snap: u32,
 }
 
 impl Wanted {
@@ -109,6 +111,7 @@ impl Wanted {
             lossless: options.lossless,
             busy_poll: busy_poll.map(|frames| frames.clamp(1, 1024) as u32),
             lag: options.lag.unwrap_or(LAG),
+            snap: if options.filter.is_empty() { options.snap } else { 0 },
         })
     }
 
