@@ -209,6 +209,45 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     }
 }
 
+/// The program judges frames before it writes them; those that come without their tag are judged by whoever has put it back.
+#[test]
+fn frames_that_do_not_pass_the_filter_are_counted_by_the_kernel() {
+    for (mode, is_counted) in [("&mode=ring", true), ("&mode=native", false)] {
+        let Some(veth) = Veth::up(1, None) else { return };
+        let veth = veth.using("packet", "xdp", mode);
+        // Lengths alternate; ports without a filter of their own hand over all.
+        let options = RxOptions { filter: "len > 1000".into(), snap: 40, ..RxOptions::default() };
+        let sent = [frames(0, 600, &[60, 1500, 61, 9000])];
+        let mut wire = veth.open(&options);
+        wire.send(0, &sent[0]);
+        let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+        receiver.run_until(|receiver| receiver.arrived() >= if is_counted { 300 } else { 600 });
+        wire.hang_up();
+        let outcome = receiver.finish(wire.sent);
+        let ledger = &outcome.ledger;
+        assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0), "{mode}: {ledger:#?}");
+        assert_eq!(ledger.total(Count::Received), 600, "{mode}");
+        assert_eq!(ledger.total(Count::KernelFiltered), if is_counted { 300 } else { 0 }, "{mode}");
+        let expected: Vec<_> = sent[0].iter().filter(|frame| !is_counted || frame.bytes.len() > 1000).collect();
+        assert_eq!(outcome.got.len(), expected.len(), "{mode}");
+        for (got, frame) in outcome.got.iter().zip(expected) {
+            let kept = if is_counted { 40 } else { frame.bytes.len() };
+            assert_eq!((got.desc.captured as usize, got.desc.wire as usize), (kept, frame.bytes.len()), "{mode}");
+            assert_eq!(got.bytes, frame.bytes[..kept], "{mode}");
+        }
+    }
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let port = |filter: &str| {
+        let options = RxOptions { filter: filter.into(), ..RxOptions::default() };
+        open_rx(&Spec::parse(&veth.receiver("right", "")).unwrap(), &options).map(|port| port.filtered)
+    };
+    assert!(port("tcp").unwrap());
+    // What loops no kernel takes.
+    assert!(!port("ip6 protochain 6").unwrap());
+    assert!(port("no such filter").unwrap_err().to_string().contains("no such filter"));
+}
+
 /// The socket stays open as long as somebody sends through it; nobody reads what it would take.
 #[test]
 fn the_host_has_its_frames_back_when_a_lane_is_dropped_and_its_sender_stays() {

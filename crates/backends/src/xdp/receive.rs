@@ -235,6 +235,7 @@ struct Counted {
     bad: u64,
     tagged: u64,
     super_frames: u64,
+    filtered: u64,
 }
 
 impl Counted {
@@ -246,6 +247,7 @@ impl Counted {
             bad: get(Word::Bad),
             tagged: get(Word::Tagged),
             super_frames: get(Word::SuperFrames),
+            filtered: get(Word::Filtered),
             head: get(Word::Head),
         }
     }
@@ -257,6 +259,7 @@ impl Counted {
             bad: self.bad - base.bad,
             tagged: self.tagged - base.tagged,
             super_frames: self.super_frames - base.super_frames,
+            filtered: self.filtered - base.filtered,
         }
     }
 }
@@ -334,7 +337,8 @@ impl RxQueue for XdpRx {
                 account.add(Count::VlanRestored, counts.vlan_restored).add(Count::Unstamped, counts.unstamped);
             }
             Frames::Segment(_) => {
-                account.add(Count::Received, counted.head + counted.full + counted.bad);
+                account.add(Count::Received, counted.head + counted.full + counted.bad + counted.filtered);
+                account.add(Count::KernelFiltered, counted.filtered);
                 account.add(Count::RingFull, counted.full).add(Count::BadRecord, counted.bad);
                 account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
             }
