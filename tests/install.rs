@@ -96,6 +96,9 @@ fn each_verb_has_a_page_that_can_be_read() {
         let shown = Command::new("man").args(["--warnings", "-l", path]).env("MANWIDTH", "80").output().unwrap();
         let errors = String::from_utf8_lossy(&shown.stderr);
         assert!(shown.status.success() && errors.is_empty(), "{path}: {errors}");
+        let wide =
+            String::from_utf8(shown.stdout).unwrap().lines().find(|line| line.chars().count() > 80).map(str::to_owned);
+        assert_eq!(wide, None, "{path}");
     }
     // Every option is there, and examples are lines of their own.
     for verb in &verbs {
