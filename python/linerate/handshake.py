@@ -25,6 +25,10 @@ class RingError(OSError):
     """A ring cannot be attached to, or ended otherwise than in order."""
 
 
+class Absent(RingError):
+    """Nobody shares a ring of this name."""
+
+
 def connect(name, trust):
     """A socket connected to whoever shares `name`, and whether that is neither root nor this user."""
     name = os.fspath(name)
@@ -36,7 +40,7 @@ def connect(name, trust):
         try:
             peer.connect(name if "/" in name else "\0linerate/" + name)
         except (ConnectionRefusedError, FileNotFoundError):
-            raise RingError(f"{name}: nobody shares it") from None
+            raise Absent(f"{name}: nobody shares it") from None
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         foreign = struct.unpack("3i", credentials)[1] not in (0, os.geteuid())
         if foreign and not trust:

@@ -9,6 +9,7 @@ use linerate_tests::support::program::{program, run};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, corpus};
 use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -232,6 +233,21 @@ fn errors_say_what_to_do() {
         let said = says(python(false).unwrap(), &scratch, &text);
         assert!(said.contains(part), "{call}: {said}");
     }
+}
+
+/// A socket may have its name before anybody answers there.
+#[test]
+fn a_program_that_takes_its_time_is_waited_for() {
+    let Some(python) = python(false) else { return };
+    let (scratch, slow) = (Scratch::new(), "slow");
+    records::write(&scratch.file("in.pcap"), &frames(0..100));
+    let text = "#!/usr/bin/env python3\nimport os, socket, sys, time\npath = sys.argv[sys.argv.index('--share') + 1]\n\
+                s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.bind(path)\ntime.sleep(0.3)\n\
+                os.remove(path)\ntime.sleep(0.3)\nos.execvp('linerate', ['linerate', *sys.argv[1:]])\n";
+    std::fs::write(scratch.file(slow), text).unwrap();
+    std::fs::set_permissions(scratch.file(slow), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "import linerate\nprint(sum(len(b) for b in linerate.capture('in.pcap', program='./slow')))";
+    assert_eq!(says(python, &scratch, text).trim(), "100");
 }
 
 #[test]
