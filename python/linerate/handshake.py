@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 
 from . import layout
 from .layout import ARENA
@@ -38,7 +39,7 @@ def connect(name, trust):
     try:
         peer.settimeout(PATIENCE_S)
         try:
-            peer.connect(name if "/" in name else "\0linerate/" + name)
+            knock(peer, name if "/" in name else "\0linerate/" + name)
         except (ConnectionRefusedError, FileNotFoundError):
             raise Absent(f"{name}: nobody shares it") from None
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -49,6 +50,18 @@ def connect(name, trust):
     except BaseException:
         peer.close()
         raise
+
+
+def knock(peer, address):
+    """Connects; waits while others do so that there is no room."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return peer.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise RingError("whoever shares it does not answer") from None
+            time.sleep(0.005)
 
 
 def greet(peer, lossless, quota, reader):

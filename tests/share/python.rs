@@ -250,6 +250,19 @@ fn a_program_that_takes_its_time_is_waited_for() {
     assert_eq!(says(python, &scratch, text).trim(), "100");
 }
 
+/// Where many attach at once the queue of the socket is full for a while.
+#[test]
+fn a_full_queue_is_waited_for() {
+    let Some(python) = python(false) else { return };
+    let text = "import linerate, socket, threading, time\nnew = lambda: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                door = new()\ndoor.bind('door.socket')\ndoor.listen(0)\nwaiting = []\ntry:\n  while True:\n    \
+                waiting.append(new())\n    waiting[-1].setblocking(False)\n    waiting[-1].connect('door.socket')\n\
+                except BlockingIOError: pass\ndef let_in():\n  time.sleep(0.3)\n  while True: door.accept()[0].close()\n\
+                threading.Thread(target=let_in, daemon=True).start()\ntry: linerate.Ring('./door.socket')\n\
+                except OSError as error: print(error)";
+    assert!(says(python, &Scratch::new(), text).contains("is no block ring"));
+}
+
 #[test]
 fn a_burst_that_was_given_back_is_not_looked_at() {
     for numpy in [true, false] {
