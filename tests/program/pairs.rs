@@ -58,6 +58,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("sleep", &["--sleep"]),
     ("user", &["--user", "root"]),
     ("protocols", &["--protocols"]),
+    ("bursts", &["--bursts"]),
     ("check", &["--check"]),
     ("streams", &["--streams", "1"]),
     ("max-streams", &["--max-streams", "1"]),

@@ -32,6 +32,8 @@ Examples:
   linerate count eth0
   # two ports for ten seconds, some of their frames
   linerate count eth0 eth1 -t 10 udp port 53
+  # bursts that a mean over a second does not show
+  linerate count eth0 -t 60 --bursts
   # a file, at the rates of its own time
   linerate count -r trace.pcap --protocols
   # loss, order, damage and latency of what generate sends
@@ -48,6 +50,9 @@ pub struct Args {
     /// Look into the frames and count their protocols too
     #[arg(long)]
     protocols: bool,
+    /// Find bursts too: the busiest 10 us, 100 us and 1 ms, of all ports together
+    #[arg(long, conflicts_with = "check")]
+    bursts: bool,
     /// Account for the frames of every stream by the trailers that generate puts into them
     #[arg(long, conflicts_with = "protocols")]
     check: bool,
@@ -117,7 +122,7 @@ impl Args {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
         let answers = self.answer(&subject, inputs, &watch)?;
-        let mut counting = Counting::new(inputs.selection(), self.protocols).watch(watch);
+        let mut counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts).watch(watch);
         let run = receive.run(&mut [&mut counting]);
         drop((live, answers));
         let counts = counting.done();
