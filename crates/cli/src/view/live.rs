@@ -2,7 +2,7 @@
 
 use crate::signals::{Answers, answer_requests};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, totals};
-use crate::view::terminal::tell;
+use crate::view::terminal::{shown, tell};
 use linerate_engine::Progress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +57,11 @@ pub fn answer(
         let (lost, late) = (grouped(read(&progress.lost)), grouped(read(&progress.late)));
         tell(format_args!("so far {so_far}; {lost} lost, {late} late\n{}", more()));
     })
+}
+
+/// Says what became of outputs that were completed and begun anew (SIGHUP), unless nothing is to be said.
+pub fn reopened(is_quiet: bool) -> fn(String) {
+    if is_quiet { drop } else { |text| tell(format_args!("{}\n", shown(&text))) }
 }
 
 impl Drop for Live {
