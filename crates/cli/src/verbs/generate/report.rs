@@ -41,6 +41,11 @@ impl Names {
         self.0.get(place).map_or("", |(_, name)| name)
     }
 
+    /// The number of the stream at a place of the set.
+    pub fn number(&self, place: usize) -> Option<u32> {
+        self.0.get(place).map(|(id, _)| *id)
+    }
+
     /// The name of a stream by its number.
     fn of_stream(&self, id: u32) -> String {
         self.0.iter().find(|(known, _)| *known == id).map_or_else(|| id.to_string(), |(_, name)| name.clone())

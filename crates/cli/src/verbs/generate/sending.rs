@@ -1,12 +1,13 @@
 //! `linerate generate` of streams: who makes the frames, who answers, who checks them.
 
 use super::hosts::{self, Hosts};
+use super::screen::Watching;
 use super::what::Around;
-use super::{Args, answer, guard, has_no_reader, report, screen};
+use super::{Args, answer, guard, has_no_reader, report};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
 use crate::verbs::inputs::{check_take, is_file};
-use crate::view::live::{Live, answer as answer_requests};
+use crate::view::live::answer as answer_requests;
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
@@ -76,15 +77,9 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let at_once = !REGISTRY.leaves_when_sent(spec, &options);
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set);
-    let live = match args.end.interval()? {
-        Some(interval) => {
-            let watch = checker.as_ref().map(|checker| checker.watch().clone());
-            Live::every(interval, screen::ticker(&run, names.clone(), watch, args.end.json))
-        }
-        None => Live::none(),
-    };
-    let watch = checker.as_ref().map(|checker| checker.watch().clone());
-    let answers = answer_requests(&run.progress, "sent", screen::so_far(&run, &names, watch))?;
+    let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
+    let live = watching.start(args.end.interval()?, args.end.json);
+    let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let live_made = streams.is_live();
     let mut sent = streams.run(&run);
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
