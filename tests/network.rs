@@ -16,6 +16,8 @@ mod merge;
 mod replay;
 #[path = "network/rights.rs"]
 mod rights;
+#[path = "network/router.rs"]
+mod router;
 #[path = "network/wire.rs"]
 mod wire;
 #[path = "network/xdp.rs"]

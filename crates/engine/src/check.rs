@@ -1,5 +1,6 @@
 //! The account of streams with trailers: what came of them, out of what was sent. Nothing is copied.
 
+use crate::answer::{Answering, AnsweringReport, Answers};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
 use crate::control::Stop;
 use crate::receive::{Receive, ReceiveError, Received};
@@ -20,6 +21,7 @@ pub struct Checking {
     picks: Vec<Pick>,
     /// When what is missing gets older, by the time of the run.
     turn_at: Duration,
+    answers: Option<Answers>,
 }
 
 /// What came of a check in a thread of its own.
@@ -29,6 +31,8 @@ pub struct CheckReport {
     pub check: Check,
     /// The rest; what its ports lost themselves was not lost on the way.
     pub run: Received,
+    /// What was answered on the port that was checked.
+    pub answers: AnsweringReport,
 }
 
 /// A look at a run.
@@ -183,7 +187,17 @@ impl Checking {
             watch: CheckWatch::new(),
             picks: Vec::new(),
             turn_at: TURN,
+            answers: None,
         }
+    }
+
+    /// Answers what is asked on the port that is checked, whose frames go nowhere else.
+    pub fn answer(mut self, answering: Option<Answering>) -> Self {
+        if let Some(answering) = answering {
+            self.check.keep_questions();
+            self.answers = Some(answering.into_answers());
+        }
+        self
     }
 
     /// Says there what was counted so far.
@@ -200,7 +214,8 @@ impl Checking {
     /// Checks what these ports bring.
     pub fn run(mut self, receive: Receive) -> CheckReport {
         let run = receive.run(&mut [&mut self]);
-        CheckReport { check: self.check, run }
+        let answers = self.answers.map(Answers::done).unwrap_or_default();
+        CheckReport { check: self.check, run, answers }
     }
 
     fn show(&self, look: &Look<'_>) {
@@ -225,7 +240,7 @@ impl Consumer for Checking {
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
-        let Checking { check, selector, picks, watch, turn_at } = self;
+        let Checking { check, selector, picks, watch, turn_at, answers } = self;
         match (round.bursts, round.links) {
             ([burst], [links]) if selector.take_all(burst.len()) => check.take(*burst, links),
             _ => check.take_picks(round.bursts, selector.choose(round, picks), round.links),
@@ -234,6 +249,9 @@ impl Consumer for Checking {
         if round.elapsed >= *turn_at {
             check.turn();
             *turn_at = round.elapsed + TURN;
+        }
+        if let Some(answers) = answers {
+            answers.answer(check.questions(), round);
         }
         learned
     }

@@ -48,6 +48,7 @@ use self::report::Counted;
 use self::stream::{Arrival, Change};
 use self::streams::Streams;
 use self::verify::{Verdict, verify};
+use crate::answer;
 use crate::trailer::{Key, LEN, Tail, Trailer};
 use linerate_burst::{Burst, Desc, Flags, Pick, prefetch};
 use linerate_wire::{Layers, Link};
@@ -155,8 +156,12 @@ pub struct Check {
     /// Where all gaps should be the same.
     gaps: Option<Gaps>,
     ages: Ages,
+    /// Where questions are to be answered: those that came in the last burst.
+    questions: Option<Vec<Vec<u8>>>,
 }
 
+/// Questions that are kept of a burst: whoever asks does so again.
+const QUESTIONS: usize = 256;
 /// Frames whose trailers are read before they are counted.
 const BATCH: usize = 32;
 /// So many frames ahead the next one is asked for.
@@ -176,6 +181,7 @@ impl Check {
             layers: Layers::new(),
             gaps: None,
             ages: Ages::new(),
+            questions: None,
         }
     }
 
@@ -189,6 +195,16 @@ impl Check {
     pub fn count_only(&mut self, id: u32, matcher: Matcher) {
         self.counted.entry(id).or_default();
         self.matchers.add(id, matcher);
+    }
+
+    /// Frames that are not ours and may ask for something are kept from now on, for [`questions`](Check::questions).
+    pub fn keep_questions(&mut self) {
+        self.questions.get_or_insert_default();
+    }
+
+    /// Frames that may ask for something, of all taken since the last time; of many the first.
+    pub fn questions(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.questions.iter_mut().flat_map(|kept| kept.drain(..))
     }
 
     /// Takes frames, in the order in which they came. `links` says how the frames of each interface begin, by the number that
@@ -302,7 +318,10 @@ impl Check {
         };
         let link = link.unwrap_or(Link::Ethernet);
         let trailer = tail.bytes(frame).and_then(|bytes| Trailer::read(bytes, &self.key));
-        let Some(trailer) = trailer else { return self.look_again(desc, frame, link, &tail) };
+        let Some(trailer) = trailer else {
+            self.overhear(desc, frame);
+            return self.look_again(desc, frame, link, &tail);
+        };
         self.damage.note(frame.len(), tail.end);
         let corrupted = self.verify
             && (desc.flags.contains(Flags::DAMAGED)
@@ -326,6 +345,17 @@ impl Check {
         prefetch(stream);
         prefetch(stream.latencies.place(bucket));
         Some((place, Arrival { sequence, time: desc.time.0, latency, bucket, bytes: desc.wire, corrupted }))
+    }
+
+    /// A frame without a trailer may ask for something.
+    fn overhear(&mut self, desc: &Desc, frame: &[u8]) {
+        if let Some(kept) = &mut self.questions
+            && kept.len() < QUESTIONS
+            && !desc.is_truncated()
+            && answer::may_be_asked(frame)
+        {
+            kept.push(frame.to_vec());
+        }
     }
 
     /// A frame without a trailer where that should be.
