@@ -8,6 +8,8 @@ mod endings;
 mod filters;
 #[path = "network/generate.rs"]
 mod generate;
+#[path = "network/idle.rs"]
+mod idle;
 #[path = "network/lab.rs"]
 mod lab;
 #[path = "network/merge.rs"]

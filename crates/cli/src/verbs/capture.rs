@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.announce(&asked, &notes);
     }
     let progress = Progress::new();
-    let live = Live::start(&progress, "captured", args.show.interval(args.json)?);
+    let live = Live::start_reading(&progress, "captured", args.show.interval(args.json)?, inputs.reading());
     beside.start(inputs, &stop).map_err(|error| identity.explain(error))?;
     let told = reopened(args.show.quiet);
     let reopen = Reopen::new(move |became| became.map_or_else(fail, told));

@@ -99,8 +99,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
-    let live =
-        Live::start(&progress, "metered", args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?);
+    let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+    let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
     let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
     let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
     let reopening = if folders.is_empty() {
