@@ -24,7 +24,7 @@ pub(super) enum Rows {
     All,
 }
 
-/// Reads `--streams`.
+/// Reads `--rows`.
 pub(super) fn rows(text: &str) -> Result<Rows, String> {
     match text {
         "all" => Ok(Rows::All),
@@ -64,7 +64,7 @@ pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckW
 
 /// Says what came of the streams so far to whoever asks.
 pub(super) fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
-    let (watch, json, most) = (watch.clone(), args.json, args.streams);
+    let (watch, json, most) = (watch.clone(), args.json, args.rows);
     answer_requests(move || {
         let Some(SoFar { summary, rows }) = watch.so_far(None) else { return };
         if json {
@@ -176,7 +176,7 @@ struct SummaryJson {
 }
 
 fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<()> {
-    for row in &args.streams.of(streams.rows().collect()) {
+    for row in &args.rows.of(streams.rows().collect()) {
         show_line(&StreamJson { schema: SCHEMA, record: "stream", row })?;
     }
     let summary = SummaryJson {
@@ -212,7 +212,7 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let summary = streams.summary();
-    let rows = view::rows(&summary, &args.streams.of(streams.rows().collect()), |id| id.to_string());
+    let rows = view::rows(&summary, &args.rows.of(streams.rows().collect()), |id| id.to_string());
     ledger::run(
         &report.run,
         &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),
