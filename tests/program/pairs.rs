@@ -60,7 +60,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("protocols", &["--protocols"]),
     ("bursts", &["--bursts"]),
     ("check", &["--check"]),
-    ("streams", &["--streams", "1"]),
+    ("rows", &["--rows", "1"]),
     ("max-streams", &["--max-streams", "1"]),
     ("rate", &["--rate", "2kpps"]),
     ("line", &["--line", "10gbps"]),

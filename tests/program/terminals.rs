@@ -82,7 +82,7 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
     for (arguments, word) in [
         (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
         (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
-        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "missing"),
+        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "0 lost"),
     ] {
         for columns in [80, 200] {
             let text = in_terminal(columns, arguments);

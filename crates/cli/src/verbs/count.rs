@@ -13,7 +13,7 @@ pub(super) use self::text::summary;
 use self::json::{SoFarJson, SummaryJson};
 use super::inputs::{InputArgs, Inputs, ReceiveArgs};
 use super::show::ShowArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::privileges::confine;
 use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
@@ -61,7 +61,10 @@ pub struct Args {
     key: Option<Key>,
     /// With --check, how many streams to show, those with most losses first; or all
     #[arg(long, value_name = "N", default_value = "10", value_parser = check::rows)]
-    streams: check::Rows,
+    rows: check::Rows,
+    /// What --rows was called.
+    #[arg(long = "streams", hide = true)]
+    old_rows: Option<String>,
     /// With --check, the most streams that are told apart, 2 KiB each: frames of others are counted alone. Anybody can send
     /// frames of any stream
     #[arg(long, value_name = "N", default_value_t = 65_536,
@@ -81,6 +84,11 @@ const UNSEEN: u32 = 64;
 
 /// Counts.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(rows) = &args.old_rows {
+        return Err(usage(format!(
+            "--streams is the file of streams that generate sends: --rows {rows} shows so many"
+        )));
+    }
     let inputs = args.input.check()?;
     let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
