@@ -136,6 +136,36 @@ fn frames_that_find_the_ring_full_are_counted_to_the_last() {
 }
 
 #[test]
+fn counters_in_a_file_that_was_moved_are_of_what_came_while_it_was_written() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, file, all) = scene(1000);
+    let [output, moved] = ["out.pcapng", "moved.pcapng"].map(|name| scratch.file(name));
+    let capture = wire.capture(&output, &[]);
+    let replay = || {
+        wire.replay(&file);
+        let bytes: usize = all.iter().map(|record| record.bytes.len()).sum();
+        let is_there = || std::fs::metadata(&output).is_ok_and(|data| data.len() > bytes as u64);
+        wait_until("all are written", is_there);
+    };
+    replay();
+    std::fs::rename(&output, &moved).unwrap();
+    capture.signal(Signal::HUP);
+    wait_until("a new file is there", || std::path::Path::new(&output).exists());
+    replay();
+    assert_eq!(capture.interrupt().good().json()["frames"], 2000);
+    for path in [&moved, &output] {
+        let json = run(&["capture", "-r", path, "--json"]).good().json();
+        assert_eq!(json["frames"], 1000, "{path}");
+        let notes = |account: &serde_json::Value| account["notes"]["file_seen"].as_u64();
+        let seen: u64 = json["accounts"].as_array().unwrap().iter().filter_map(notes).sum();
+        // And what the kernels tell each other.
+        assert!((1000..1200).contains(&seen), "{path}: {seen} of 1000 frames");
+    }
+}
+
+#[test]
 fn a_port_that_goes_down_and_comes_back_goes_on() {
     if !may_make_labs() {
         return;

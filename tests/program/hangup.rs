@@ -74,6 +74,25 @@ fn a_capture_that_was_moved_is_whole_there_and_goes_on_in_a_new_one() {
     }
 }
 
+/// What is open is there as long as somebody writes to it.
+#[test]
+fn where_no_new_file_can_be_made_the_one_that_is_open_goes_on() {
+    let scratch = Scratch::new();
+    let (folder, moved) = (scratch.file("folder"), scratch.file("moved.pcapng"));
+    std::fs::create_dir(&folder).unwrap();
+    let out = format!("{folder}/out.pcapng");
+    let running = endless(linerate(&["capture", "-r", "-", "-w", &out, "--json"]));
+    wait_until("frames are written", || has_more_than(&out, 1000));
+    std::fs::rename(&out, &moved).unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    let before = std::fs::metadata(&moved).unwrap().len();
+    running.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    wait_until("frames are written still", || has_more_than(&moved, before + 10_000));
+    let ended = running.interrupt().good().says("out.pcapng: No such file").says("what is open goes on");
+    assert_eq!(ended.json()["frames"], frames_in(&moved));
+}
+
 #[test]
 fn records_so_far_are_complete_and_the_next_go_to_another_file() {
     let scratch = Scratch::new();
