@@ -66,10 +66,31 @@ fn ports_of_a_host_are_listed_with_what_works() {
     let verdict = port["backends"].as_array().unwrap().iter().find(|one| one["backend"] == "packet").unwrap();
     assert_eq!(verdict["works"], false);
     assert!(verdict["reason"].as_str().unwrap().contains("down"));
+    for verb in ["capture", "count", "flows"] {
+        let port = format!("packet:eth0?netns={}", wire.namespace("b"));
+        run(&[verb, &port, "-t", "0.1"])
+            .good()
+            .says(&format!("{port}: it is down, and nothing comes before: ip link set"));
+    }
+    let port = format!("xdp:eth0?netns={}", wire.namespace("b"));
+    run(&["capture", &port, "-t", "0.1"]).good().says("it is down, and nothing comes before");
     wire.ip("b", &["link", "set", "eth0", "up"]);
     let text = run(&["ports", "--netns", &wire.namespace("b")]).good().output;
     assert!(text.contains("packet:eth0  works"), "{text}");
     run(&["ports", "--netns", "no-such-namespace"]).with_status(1).says("no-such-namespace");
+}
+
+/// Whatever `/sys` shows there.
+#[test]
+fn interfaces_of_a_host_are_told_from_filter_text() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:inside7", "a:eth1,b:inside8"]);
+    let ended =
+        wire.inside("b", &["count", "inside7", "inside8", "udp", "-t", "0.1", "--json", "--interval", "0"]).good();
+    let ports: Vec<Value> = ended.json()["by_port"].as_array().unwrap().iter().map(|one| one["port"].clone()).collect();
+    assert_eq!(ports, ["packet:inside7", "packet:inside8"]);
 }
 
 #[test]

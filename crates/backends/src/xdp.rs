@@ -17,7 +17,7 @@ use self::attach::Attachment;
 use self::receive::{Frames, Parts, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
-use crate::inventory::{ETHERNET_HARDWARE, find, uses};
+use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
@@ -89,7 +89,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
         let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
         let attachment = Attachment::of(&found, &wanted)?;
-        let mut notes = attachment.notes.clone();
+        let mut notes: Vec<String> = note_if_down(&found).into_iter().chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();

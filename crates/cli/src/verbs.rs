@@ -6,6 +6,7 @@ pub mod count;
 pub mod demo;
 pub mod flows;
 pub mod generate;
+mod habits;
 mod inputs;
 pub mod lab;
 mod meaning;
@@ -16,6 +17,7 @@ pub mod wire;
 use crate::exit::Exit;
 use crate::signals::remember_requests;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsStr;
 
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
@@ -59,7 +61,14 @@ pub enum Verb {
 /// What the user asks for: options that can be read, and then whether they mean something together.
 pub fn read() -> Result<anyhow::Result<Verb>, clap::Error> {
     let mut command = Program::command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let verb = std::env::args_os().nth(1);
+            let verb = verb.as_deref().and_then(OsStr::to_str);
+            return habits::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
+        }
+    };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok(meaning::check(&command, &matches).map(|()| program.verb))
 }
