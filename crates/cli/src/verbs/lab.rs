@@ -12,6 +12,16 @@ use std::path::PathBuf;
 
 /// Options of `linerate lab`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # two hosts, joined; what is sent into one comes to the other
+  linerate lab up --link left:eth0,right:eth0
+  linerate capture 'packet:eth0?netns=lab-right'
+  # a command in one of them
+  linerate lab run left -- ip address
+  # all there are, and away with this one
+  linerate lab list
+  linerate lab down")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -22,11 +32,15 @@ enum Action {
     /// Make a lab, or mend it; doing so twice changes nothing
     #[command(after_help = "\
 Examples:
-  linerate lab up --link left:eth0,right:eth0                     two hosts, joined
+  # two hosts, joined, without addresses and with them
+  linerate lab up --link left:eth0,right:eth0
   linerate lab up --link left:eth0=10.0.0.1/24,right:eth0=10.0.0.2/24
-  linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 --link b:eth0,sensor:p1
+  # a host between two others
+  linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 \\
+    --link b:eth0,sensor:p1
+  # from a file
   linerate lab up --file topology.toml
-Host HOST of lab LAB is the network namespace LAB-HOST: use it as packet:eth0?netns=LAB-HOST.
+Host HOST of lab LAB is the network namespace LAB-HOST: use it as 'packet:eth0?netns=LAB-HOST'.
 offloads=off makes the frames of both hosts fit a wire (linerate wire).
 Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
     Up {
