@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom build clean
+.PHONY: demo test quiet bench lint fuzz asan loom book build clean
 
 CARGO = cargo
 LINERATE = target/release/linerate
@@ -52,6 +52,12 @@ asan:
 # Every order of loads and stores in the index rings of shared memory, and where work is lent to a second thread.
 loom:
 	@scripts/loom
+
+# The guides as pages for a browser, target/book/index.html. That they are one book is tested without it.
+MDBOOK = $(firstword $(shell command -v mdbook) target/tools/bin/mdbook)
+book:
+	@scripts/setup book
+	$(MDBOOK) build docs
 
 clean:
 	$(CARGO) clean
