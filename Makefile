@@ -1,12 +1,18 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom book build clean
+.PHONY: demo test quiet bench lint fuzz asan loom book build clean install uninstall deb
 
 CARGO = cargo
+# Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
 LINERATE = target/release/linerate
+# What --version says.
+export LINERATE_COMMIT ?= $(shell git describe --always --dirty 2>/dev/null)
 
 build:
 	@scripts/setup build
 	$(CARGO) build --release --locked
+
+target/release/linerate:
+	$(MAKE) build
 
 # The main job on this machine, with no network card: send, capture, merge, compare.
 demo: build
@@ -58,6 +64,23 @@ MDBOOK = $(firstword $(shell command -v mdbook) target/tools/bin/mdbook)
 book:
 	@scripts/setup book
 	$(MDBOOK) build docs
+
+# make && sudo make install PREFIX=/usr/local; packagers say DESTDIR too. scripts/install lists what goes where.
+PREFIX = /usr/local
+LIBDIR = $(PREFIX)/lib
+UNITDIR = $(PREFIX)/lib/systemd/system
+# Where Python looks for packages; nothing is installed for it if this is empty (pip install ./python does).
+PYTHONDIR =
+PLACES = PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" UNITDIR="$(UNITDIR)" PYTHONDIR="$(PYTHONDIR)" DESTDIR="$(DESTDIR)"
+install: $(LINERATE)
+	@$(PLACES) scripts/install $(LINERATE)
+
+uninstall:
+	@$(PLACES) scripts/install --remove
+
+# A package for this Debian and later ones, in target/debian.
+deb: $(LINERATE)
+	@scripts/deb $(LINERATE)
 
 clean:
 	$(CARGO) clean

@@ -16,6 +16,8 @@ mod hostile;
 mod kills;
 #[path = "share/many.rs"]
 mod many;
+#[path = "share/python.rs"]
+mod python;
 #[path = "share/refusals.rs"]
 mod refusals;
 #[path = "share/stage.rs"]

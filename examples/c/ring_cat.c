@@ -1,9 +1,8 @@
 /* Attaches to a block ring and prints a line a frame, or writes a pcap file to standard output.
  *
- *     cc -std=c11 -O2 -o ring_cat ring_cat.c linerate_ring.c */
-#include "linerate_ring.h"
-
+ *     cc -o ring_cat ring_cat.c $(pkg-config --cflags --libs linerate-ring) */
 #include <inttypes.h>
+#include <linerate_ring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

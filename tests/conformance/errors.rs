@@ -160,7 +160,7 @@ fn a_user_without_the_right_to_capture_is_told_which_is_needed() {
     let refused = thread::spawn(move || {
         set_capabilities(None, nothing).unwrap();
         for send in [false, true] {
-            assert_refused("packet:lo", send, &["packet:lo", "CAP_NET_RAW", "sudo"]);
+            assert_refused("packet:lo", send, &["packet:lo", "CAP_NET_RAW", "sudo", "setcap", "group linerate"]);
         }
     });
     refused.join().unwrap();

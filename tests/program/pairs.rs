@@ -174,7 +174,7 @@ const BASES: &[(&str, &[&str])] = &[
     ("demo", &["--memory", "--replay", "IN"]),
     ("ports", &["--netns", "NETNS"]),
     ("bench", &["--quick", "render"]),
-    ("bench", &["--quick", "burst", "--size", "64"]),
+    ("bench", &["--quick", "burst", "--size", "64", "--ports", "1"]),
     ("bench", &["--quick", "flows", "--flows", "256"]),
 ];
 

@@ -1,6 +1,6 @@
 //! generate into a file, ports, demo, bench.
 
-use linerate_tests::support::program::run;
+use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::{Scratch, frames, has_tools, is_root, tool};
 use serde_json::Value;
@@ -90,6 +90,13 @@ fn the_demonstration_in_memory_loses_nothing() {
     assert!(last.starts_with("sent = captured, 0 lost"), "{}", ended.output);
     let json = run(&["demo", "--memory", "--replay", &file, "--json"]).good().json();
     assert_eq!((&json["schema"], &json["good"]), (&Value::from("linerate/demo/1"), &Value::from(true)));
+}
+
+#[test]
+fn the_demonstration_makes_a_recording_where_there_is_none() {
+    let mut command = linerate(&["demo", "--memory"]);
+    let ended = Ended::of(command.env_remove("LINERATE_CORPUS").output().unwrap()).good();
+    assert!(ended.output.lines().last().unwrap().starts_with("sent = captured, 0 lost"), "{}", ended.output);
 }
 
 #[test]

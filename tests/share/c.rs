@@ -1,13 +1,14 @@
 //! The reader in C sees what the program shares: frames, numbers, the format itself.
 
 use crate::stage::{
-    Feed, accounts, assert_all, cat_into, examples, frames, number, ring_cat, ring_name, share_file, wait_for_frames,
+    Feed, SANITIZERS, accounts, assert_all, cat_into, compile, frames, into_file, number, ring_cat, ring_name, root,
+    share_file, wait_for_frames,
 };
 use linerate_burst::slot::Header;
-use linerate_burst::{Desc, Layout};
+use linerate_burst::{Desc, Flags, Layout};
 use linerate_tests::support::frames::sample;
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, corpus, has_tools, tool};
+use linerate_tests::support::{Scratch, corpus, has_tools, skip, tool};
 use std::mem::offset_of;
 use std::process::Command;
 
@@ -123,6 +124,43 @@ fn its_layout_of_blocks_is_that_of_the_library() {
     assert_eq!(said.lines().collect::<Vec<_>>(), [header, desc].concat());
 }
 
+/// Whoever writes a reader finds the bits where the format is told, in the header, and in Python.
+#[test]
+fn flags_are_those_of_the_library_wherever_they_are_told() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    type Row = fn(&str, u16) -> String;
+    let rows: [(&str, Row); 3] = [
+        ("docs/block-ring.md", |name, bit| format!("\n| {bit} | `{name}` | ")),
+        ("c/linerate_ring.h", |name, bit| {
+            format!("\n    LINERATE_{} = 1 << {},", name.to_uppercase(), bit.trailing_zeros())
+        }),
+        ("python/linerate/layout.py", |name, bit| format!("\n    \"{name}\": 1 << {},", bit.trailing_zeros())),
+    ];
+    for (path, row) in rows {
+        let text = read(path);
+        let missing =
+            Flags::NAMES.iter().map(|(flag, name)| row(name, flag.0)).find(|row| !text.contains(row.as_str()));
+        assert_eq!(missing, None, "{path}");
+    }
+}
+
+#[test]
+fn the_short_example_counts_what_came() {
+    let scratch = Scratch::new();
+    let (name, file, output) = (ring_name(), scratch.file("in.pcap"), scratch.file("counts"));
+    records::write(&file, &frames(0..10_000));
+    let Ok(program) = compile("ring_count", "ring_count.c", &SANITIZERS) else {
+        return skip("the compiler has no sanitizers");
+    };
+    let writer = share_file(&file, &name, 1, &["--share-memory", "64MiB"]);
+    into_file(Command::new(program), &output, &[&name]).end().good();
+    writer.end().good();
+    let bytes: usize = frames(0..10_000).iter().map(|record| record.bytes.len()).sum();
+    assert_eq!(std::fs::read_to_string(output).unwrap(), format!("a file: 10000 frames, {bytes} bytes\n0 skipped\n"));
+    let source = std::fs::read_to_string(root().join("examples/c/ring_count.c")).unwrap();
+    assert!(source.lines().count() < 60);
+}
+
 /// The layout of what surrounds blocks, by reading a ring that lives.
 #[test]
 fn it_reads_of_a_ring_what_its_writer_was_told() {
@@ -197,7 +235,7 @@ fn its_declarations_are_fit_for_cpp() {
         "#include \"linerate_ring.h\"\nint f(linerate_ring *ring) { return linerate_end(ring); }\n",
     )
     .unwrap();
-    let folder = examples();
+    let folder = root().join("c");
     let flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c", "-I", folder.to_str().unwrap()];
     tool("c++", &[&flags[..], &["-o", &object, &source]].concat());
 }

@@ -1,6 +1,6 @@
-//! The reader in C attaches to a writer whose every number may be wrong: it says so, and does nothing else.
+//! The readers in C and Python attach to a writer whose every number may be wrong: they say so, and do nothing else.
 
-use crate::stage::{compile_cat, ring_cat, ring_name};
+use crate::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
 use linerate_tests::support::skip;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -127,8 +127,12 @@ enum Manner {
     Descriptors(usize),
 }
 
+/// A reader that may be tried.
+type Reader = fn() -> Option<Command>;
+
 /// What becomes of a reader with this argument.
-fn attach(edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
+fn attach(reader: Reader, edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
+    let mut reader = reader()?;
     let name = ring_name();
     let acceptor = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     bind(&acceptor, &SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap()).unwrap();
@@ -147,7 +151,7 @@ fn attach(edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
             Welcome => welcome[*at..at + number.bytes().len()].copy_from_slice(&number.bytes()),
         }
     }
-    let reader = spawn(Command::new(strict_cat()?).args([argument, &name]).stdout(Stdio::piped()));
+    let reader = spawn(reader.args([argument, &name]).stdout(Stdio::piped()));
     let socket = accept(&acceptor).unwrap();
     let mut hello = [0; 129];
     assert_eq!(recv(&socket, &mut hello, RecvFlags::empty()).unwrap().0, 128);
@@ -160,27 +164,36 @@ fn attach(edits: &[Edit], manner: Manner, argument: &str) -> Option<Ended> {
     sendmsg(&socket, &[IoSlice::new(&welcome)], &mut rights, SendFlags::NOSIGNAL).unwrap();
     drop(socket);
     let ended = reader.end();
-    let harmed =
-        !(0..=1).contains(&ended.status) || ended.errors.contains("Sanitizer") || ended.errors.contains("runtime");
+    let harmed = !(0..=1).contains(&ended.status)
+        || ["Sanitizer", "runtime", "Traceback"].iter().any(|word| ended.errors.contains(word));
     assert!(!harmed, "{edits:?}: {} {}", ended.status, ended.errors);
     Some(ended)
 }
 
-/// The reader, stopped by the first access that it must not make.
-fn strict_cat() -> Option<&'static PathBuf> {
+/// The reader in C, stopped by the first access that it must not make.
+fn strict_cat() -> Option<Command> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compile = || {
-        let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
         // Whatever else is wrong with it is told here.
         ring_cat();
-        compile_cat("strict_cat", &flags).inspect_err(|_| skip("the compiler has no sanitizers")).ok()
+        compile_cat("strict_cat", &SANITIZERS).inspect_err(|_| skip("the compiler has no sanitizers")).ok()
     };
-    PROGRAM.get_or_init(compile).as_ref()
+    PROGRAM.get_or_init(compile).as_ref().map(Command::new)
 }
 
 #[test]
-fn each_number_that_cannot_be_right_is_found() {
-    let Some(right) = attach(&[], Manner::Right, "-l") else { return };
+fn each_number_that_cannot_be_right_is_found_in_c() {
+    find_each(strict_cat, &["-l", "-w"]);
+}
+
+#[test]
+fn each_number_that_cannot_be_right_is_found_in_python() {
+    find_each(|| python_cat(true), &["-l"]);
+    find_each(|| python_cat(false), &["-w"]);
+}
+
+fn find_each(reader: Reader, arguments: &[&str]) {
+    let Some(right) = attach(reader, &[], Manner::Right, "-l") else { return };
     assert_eq!(right.good().says("3 frames, 0 skipped, 0 bad: the writer has ended").output.lines().count(), 3);
     let refused = "what answers is no block ring";
     let broken = "0 frames, 0 skipped, 0 bad: the writer broke the format";
@@ -244,18 +257,24 @@ fn each_number_that_cannot_be_right_is_found() {
         (&[(Arena, 4096 + 12, Word(u32::MAX)), (Arena, 4096 + 16, Word(u32::MAX))], "3 frames"),
         (&[(Arena, 280, Word(1))], "3 frames, 0 skipped, 0 bad: the writer died"),
     ] {
-        for argument in ["-l", "-w"] {
-            let ended = attach(edits, Manner::Right, argument).unwrap();
+        for argument in arguments {
+            let ended = attach(reader, edits, Manner::Right, argument).unwrap();
             assert!(ended.errors.contains(part), "{edits:?}: {part:?} is not said in {}", ended.errors);
         }
     }
     for manner in [Manner::Unsealed, Manner::Larger, Manner::Descriptors(1), Manner::Descriptors(3)] {
-        attach(&[], manner, "-l").unwrap().with_status(1).says(refused);
+        attach(reader, &[], manner, "-l").unwrap().with_status(1).says(refused);
     }
 }
 
 #[test]
 fn numbers_at_random_do_no_harm() {
+    harm(strict_cat, 150);
+    harm(|| python_cat(true), 30);
+    harm(|| python_cat(false), 50);
+}
+
+fn harm(reader: Reader, times: usize) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: u64| {
         random ^= random << 13;
@@ -263,7 +282,7 @@ fn numbers_at_random_do_no_harm() {
         random ^= random << 17;
         (random >> 16) % below
     };
-    for _ in 0..150 {
+    for _ in 0..times {
         let edits: Vec<Edit> = (0..=next(4))
             .map(|_| {
                 let (place, bytes) =
@@ -274,7 +293,7 @@ fn numbers_at_random_do_no_harm() {
             })
             .collect();
         let argument = ["-l", "-w", "-i"][next(3) as usize];
-        if attach(&edits, Manner::Right, argument).is_none() {
+        if attach(reader, &edits, Manner::Right, argument).is_none() {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! What is refused, and what is then said.
 
-use crate::stage::{Feed, cat_into, frames, lossless, read_ring, ring_name};
+use crate::stage::{Feed, cat_into, frames, into_file, lossless, python_cat, read_ring, ring_name};
 use linerate_tests::support::program::{launch, program, run, spawn, start};
 use linerate_tests::support::{Scratch, has_tools, is_root, records, skip, wait_until};
 use std::process::{Command, Stdio};
@@ -104,7 +104,7 @@ fn users_without_rights_stay_outside_unless_their_group_is_named() {
     if !is_root() {
         return skip("other users need root");
     }
-    if !has_tools(&["setpriv"]) {
+    if !has_tools(&["setpriv", "python3"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -146,16 +146,22 @@ fn a_ring_of_another_user_has_to_be_trusted() {
     records::write(&file, &frames(0..1000));
     let writer = spawn(&mut as_nobody(
         &copy,
-        &["capture", "-r", &file, "--share", &name, "--share-wait", "2", "--lossless-readers"],
+        &["capture", "-r", &file, "--share", &name, "--share-wait", "3", "--lossless-readers"],
     ));
     writer.wait_until_open();
     run(&["count", &format!("shm:{name}")]).with_status(1).says("it is shared by user 65534, neither root nor you");
     cat_into(&output, &[&name]).end().with_status(1).says("neither root nor this user shares it");
+    let (by_python, python) = (scratch.file("python.pcap"), || python_cat(false).expect("python3"));
+    into_file(python(), &by_python, &[&name]).end().with_status(1).says("neither root nor this user shares it");
+    let python = into_file(python(), &by_python, &["-t", "-l", "-w", &name]);
     let cat = cat_into(&output, &["-t", "-l", "-w", &name]);
     let ours = scratch.file("ours.pcap");
     read_ring(&format!("shm:{name}?mode=lossless&trust=yes"), &ours, &[]).end().good();
     cat.end().good();
+    python.end().good();
     writer.end().good();
-    assert!(std::fs::read(&ours).unwrap() == std::fs::read(&output).unwrap());
+    for copy in [&output, &by_python] {
+        assert!(std::fs::read(&ours).unwrap() == std::fs::read(copy).unwrap(), "{copy}");
+    }
     assert_eq!(records::read(&ours), frames(0..1000));
 }

@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, wait_until};
+use linerate_tests::support::{Scratch, has_tools, skip, wait_until};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -178,23 +178,62 @@ pub fn ring_cat() -> &'static Path {
     PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|said| panic!("{said}")))
 }
 
-/// Compiles the reader in C by the strictest rules, with further options; what the compiler says if it fails.
+/// Compiles the reader in C with further options; what the compiler says if it fails.
 pub fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
+    compile(name, "ring_cat.c", options)
+}
+
+/// Compiles an example in C and the library that it uses, by the strictest rules.
+pub fn compile(name: &str, example: &str, options: &[&str]) -> Result<PathBuf, String> {
     static PLACE: OnceLock<Scratch> = OnceLock::new();
     let program = PLACE.get_or_init(Scratch::new).file(name);
-    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-o", &program];
-    let sources = ["ring_cat.c", "linerate_ring.c"];
-    let said = Command::new("cc").args(flags).args(options).args(sources).current_dir(examples()).output();
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
+    let example = format!("examples/c/{example}");
+    let sources = [example.as_str(), "c/linerate_ring.c"];
+    let said = Command::new("cc").args(flags).args(options).args(sources).current_dir(root()).output();
     let said = said.expect("cc, which is there wherever Rust links: is it on the PATH?");
     if said.status.success() { Ok(program.into()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
 }
 
-/// Where the reader in C is.
-pub fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("examples/c")
+/// Options for what stops at the first access that it must not make; none where the compiler does not have them.
+pub const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
+
+/// Where the sources are.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+/// The reader in Python: `tests/share/ring_cat.py`, which takes the arguments of `ring_cat` and says what that says. None
+/// where there is no NumPy for it.
+pub fn python_cat(numpy: bool) -> Option<Command> {
+    let mut command = python(numpy)?;
+    command.arg(root().join("tests/share/ring_cat.py"));
+    Some(command)
+}
+
+/// Python with the package of this repository, with what scripts/setup test installs beside it or with nothing.
+pub fn python(numpy: bool) -> Option<Command> {
+    let own = root().join("target/python/bin/python");
+    if numpy && !own.exists() {
+        skip("no NumPy: scripts/setup test installs it in target/python");
+        return None;
+    }
+    if !numpy && !has_tools(&["python3"]) {
+        return None;
+    }
+    let mut command = if numpy { Command::new(own) } else { Command::new("python3") };
+    // Without the folder of installed packages.
+    command.args(if numpy { &[][..] } else { &["-S"] });
+    command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(command)
 }
 
 /// Starts the reader in C, its standard output into a file.
 pub fn cat_into(file: &str, arguments: &[&str]) -> Running {
-    spawn(Command::new(ring_cat()).args(arguments).stdout(File::create(file).expect("a file")))
+    into_file(Command::new(ring_cat()), file, arguments)
+}
+
+/// Starts a reader as it was prepared, its standard output into a file.
+pub fn into_file(mut command: Command, file: &str, arguments: &[&str]) -> Running {
+    spawn(command.args(arguments).stdout(File::create(file).expect("a file")))
 }

@@ -61,7 +61,9 @@ fn on_interface(found: &Found) -> Result<(), String> {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
     match PacketSocket::open(found.index) {
-        Err(error) if error.raw_os_error() == Some(1) => Err("needs CAP_NET_RAW (run as root)".into()),
+        Err(error) if error.raw_os_error() == Some(1) => {
+            Err("needs CAP_NET_RAW (root, setcap or the group linerate)".into())
+        }
         Err(error) => Err(error.to_string()),
         Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
         Ok(_) => Ok(()),
@@ -270,7 +272,10 @@ fn open_sender(found: &Found) -> io::Result<PacketSocket> {
 
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     let advice = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; AF_PACKET needs CAP_NET_RAW: run as root or with sudo",
+        Some(libc::EPERM | libc::EACCES) => {
+            "; AF_PACKET needs CAP_NET_RAW: run as root or with sudo, or be in the group linerate where a package is \
+             installed, or once: sudo setcap cap_net_raw,cap_net_admin+ep PROGRAM"
+        }
         Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB",
         _ => "",
     };

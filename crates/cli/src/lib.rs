@@ -20,6 +20,7 @@
 //! never slow the data path: the run writes counters, a thread of its own prints them. JSON: `docs/json.md`.
 #![forbid(unsafe_code)]
 
+pub mod about;
 pub mod exit;
 pub mod privileges;
 pub mod signals;

@@ -1,6 +1,7 @@
 //! The program.
 
 use linerate_cli::exit::Exit;
+use linerate_cli::privileges;
 use linerate_cli::signals;
 use linerate_cli::verbs::{read, run};
 use linerate_cli::view::terminal;
@@ -8,7 +9,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     signals::bear_requests();
-    let exit = match read() {
+    privileges::take_up();
+    // The makefile says which one.
+    let exit = match read(option_env!("LINERATE_COMMIT")) {
         Ok(verb) => verb.and_then(run).unwrap_or_else(|error| {
             terminal::fail(format_args!("{error:#}"));
             Exit::of(&error)

@@ -14,6 +14,15 @@ use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
+/// Takes up the capabilities that this process may have: those of the program's file need not be in effect when it starts,
+/// so that it starts all the same where some of them may not be had.
+pub fn take_up() {
+    if let Ok(sets) = capabilities(None) {
+        // What this cannot change is missed by whoever needs it, who says so.
+        let _ = set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets });
+    }
+}
+
 /// Who the program goes on as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {

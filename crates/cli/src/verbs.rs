@@ -10,10 +10,12 @@ mod habits;
 mod inputs;
 pub mod lab;
 mod meaning;
+mod pages;
 pub mod ports;
 mod show;
 pub mod wire;
 
+use crate::about;
 use crate::exit::Exit;
 use crate::signals::remember_requests;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -56,11 +58,19 @@ pub enum Verb {
     Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
+    /// Write a manual page of each verb into a folder
+    #[command(hide = true)]
+    Man(pages::ManArgs),
+    /// Print what a shell needs to complete the words of this program
+    #[command(hide = true)]
+    Completions(pages::CompletionArgs),
 }
 
-/// What the user asks for: options that can be read, and then whether they mean something together.
-pub fn read() -> Result<anyhow::Result<Verb>, clap::Error> {
-    let mut command = Program::command();
+/// What the user asks for: options that can be read, and then whether they mean something together. `commit` is for `--version`.
+pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
+    // It is read once, and stays as long as the program.
+    let version: &str = about::version(commit).leak();
+    let mut command = Program::command().long_version(version);
     let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Ok(matches) => matches,
         Err(error) => {
@@ -76,7 +86,8 @@ pub fn read() -> Result<anyhow::Result<Verb>, clap::Error> {
 impl Verb {
     /// Whether it is a run that stops on signals, and has a report then.
     fn is_run(&self) -> bool {
-        !matches!(self, Verb::Ports(_) | Verb::Lab(_) | Verb::Bench(_))
+        use Verb::{Bench, Completions, Lab, Man, Ports};
+        !matches!(self, Ports(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
     }
 }
 
@@ -95,5 +106,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Flows(args) => flows::run(&args),
         Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
+        Verb::Man(args) => pages::man(&args),
+        Verb::Completions(args) => Ok(pages::completions(&args)),
     }
 }

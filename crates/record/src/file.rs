@@ -122,8 +122,7 @@ impl Output {
             write_all(&mut *self.target, encoder.tail())?;
         }
         if self.target.is_removed() {
-            let reason = io::Error::other("the file was removed while it was written, and what was in it is gone");
-            return Err(Partial { written: 0, reason });
+            return Err(Partial { written: 0, reason: ErrorKind::NotFound.into() });
         }
         Ok(())
     }
@@ -169,14 +168,14 @@ fn open_file(path: &str) -> io::Result<File> {
 struct Opened {
     file: File,
     regular: bool,
-    /// Whether it is known by a name: standard output may well be a file without any.
+    /// Whether it is known by a name: standard output may well be a file without any, and so may what /proc/self/fd leads to.
     has_name: bool,
 }
 
 impl Opened {
     fn new(file: File) -> io::Result<Self> {
-        let regular = file.metadata()?.is_file();
-        Ok(Opened { file, regular, has_name: true })
+        let data = file.metadata()?;
+        Ok(Opened { file, regular: data.is_file(), has_name: data.nlink() > 0 })
     }
 }
 
@@ -243,7 +242,7 @@ mod tests {
         output.write_all(b"0123456789").unwrap();
         assert!(output.finish().is_ok());
         fs::remove_file(&path).unwrap();
-        assert!(output.finish().unwrap_err().reason.to_string().contains("was removed"));
+        assert!(output.finish().unwrap_err().reason.kind() == ErrorKind::NotFound);
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Failure {
         let cause = match reason.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there or write elsewhere",
             ErrorKind::BrokenPipe => "its reader has gone",
+            ErrorKind::NotFound => "the file was removed while it was written, and what was in it is gone",
             ErrorKind::FileTooLarge => "write to a file system without that limit, or raise ulimit -f",
             ErrorKind::PermissionDenied => "choose a place that may be written",
             _ => "check the device or write elsewhere",

@@ -47,7 +47,7 @@ Interfaces get no addresses unless asked, and then nothing is sent on them but w
         /// The lab's name
         #[arg(long, default_value = "lab")]
         name: String,
-        /// HOST:INTERFACE[=ADDRESS/PREFIX[+...]],HOST:INTERFACE[=...][,queues=N][,mtu=N][,offloads=off]
+        /// Two ends, HOST:INTERFACE[=ADDRESS/PREFIX[+...]], with a comma between, then [,queues=N][,mtu=N][,offloads=off]
         #[arg(long = "link", value_name = "LINK", required_unless_present = "file")]
         links: Vec<Link>,
         /// Read the lab from a TOML file (name, hosts, links) instead

@@ -32,6 +32,11 @@ pub fn show(text: impl Display) -> bool {
     print(folded(&escaped(&text.to_string(), &[]), columns(io::stdout())).as_bytes())
 }
 
+/// Prints text that names nothing and is for another program, like [`show`], with every byte of it.
+pub fn show_as_is(text: &[u8]) -> bool {
+    print(text)
+}
+
 /// Prints a JSON document as one line to standard output, like [`show`].
 pub fn show_line(document: &impl Serialize) -> serde_json::Result<bool> {
     Ok(print(json(serde_json::to_string(document)?).as_bytes()))

@@ -1,4 +1,4 @@
-/* A reader of linerate's block rings (docs/block-ring.md), in C11 with nothing but libc and Linux.
+/* liblinerate_ring: a reader of linerate's block rings (docs/block-ring.md), in C11 with nothing but libc and Linux.
  *
  *     char why[256];
  *     struct linerate_options options = { .lossless = 1, .name = "mine" };
@@ -45,8 +45,22 @@ enum {
     LINERATE_MAX_FRAME = 262144,
     LINERATE_TAIL = 64, /* bytes behind a frame that are mapped; they are not the reader's to read */
     LINERATE_RECORD_HEADER = 16,
-    LINERATE_MIXED = 1,   /* in linerate_block.flags */
-    LINERATE_LATE = 1 << 4, /* in linerate_desc.flags; the other bits are in crates/burst/src/desc.rs */
+    LINERATE_MIXED = 1,       /* in linerate_block.flags */
+    LINERATE_NO_LAYER = 255,  /* in linerate_desc.l3 and .l4 */
+};
+
+/* Bits of linerate_desc.flags. */
+enum linerate_flags {
+    LINERATE_VLAN_RESTORED = 1 << 0,    /* the kernel had taken the VLAN tag out; it was put back */
+    LINERATE_CHECKSUM_PARTIAL = 1 << 1, /* the transport checksum was left to hardware, and is not there */
+    LINERATE_CHECKSUM_VALID = 1 << 2,   /* the kernel has verified the transport checksum */
+    LINERATE_SUPER_FRAME = 1 << 3,      /* put together by GRO or GSO: never on a wire like this */
+    LINERATE_LATE = 1 << 4,             /* older than a frame before it */
+    LINERATE_LOSING = 1 << 5,           /* frames were being lost when this one was stored */
+    LINERATE_OUTGOING = 1 << 6,         /* the host itself sent it */
+    LINERATE_JOINED = 1 << 7,           /* several buffers of the receive path were joined */
+    LINERATE_SLICED = 1 << 8,           /* cut on request */
+    LINERATE_DAMAGED = 1 << 9,          /* the file or the card says so (bad FCS, symbol error) */
 };
 
 /* What an arena begins with. */

@@ -1,0 +1,15 @@
+//! What the program says of itself.
+
+use std::env::consts::{ARCH, OS};
+
+/// For `--version`: behind the version, the features, and how it was built; from which `commit`, where that is known.
+pub fn version(commit: Option<&str>) -> String {
+    let commit = commit.filter(|commit| !commit.is_empty()).unwrap_or("unknown");
+    let parquet = if cfg!(feature = "parquet") { "+parquet" } else { "-parquet" };
+    let library = if cfg!(target_env = "gnu") { "gnu" } else { "other libc" };
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    format!(
+        "{}\nfeatures: {parquet}\nbuild: {profile}, {ARCH}-{OS}-{library}, commit {commit}",
+        env!("CARGO_PKG_VERSION")
+    )
+}

@@ -1,0 +1,79 @@
+//! `linerate man`, `linerate completions`: what is installed beside the program, made from the definitions of its options.
+
+use super::Program;
+use crate::exit::Exit;
+use crate::view::terminal::show_as_is;
+use anyhow::Context;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use std::path::{Path, PathBuf};
+
+/// Options of `linerate man`.
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// The folder that the pages are written to: linerate.1, linerate-capture.1, ...
+    folder: PathBuf,
+}
+
+/// Options of `linerate completions`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionArgs {
+    /// Whose words are completed
+    shell: Shell,
+}
+
+/// Writes a page for the program and for each verb.
+pub fn man(args: &ManArgs) -> anyhow::Result<Exit> {
+    let mut program = Program::command().disable_help_subcommand(true);
+    program.build();
+    write_pages(&program, &args.folder)?;
+    Ok(Exit::Done)
+}
+
+/// Prints what the shell is to read.
+pub fn completions(args: &CompletionArgs) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Program::command(), "linerate", &mut script);
+    show_as_is(&script);
+    Exit::Done
+}
+
+fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        write_pages(verb, folder)?;
+    }
+    // An empty date would be left out, and what follows be taken for it.
+    let page = Man::new(command.clone()).date(" ").source(concat!("linerate ", env!("CARGO_PKG_VERSION")));
+    let path = folder.join(page.get_filename());
+    let text = render(&page, command).context("a page cannot be made")?;
+    std::fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+/// As the library would render it, but for the words after the options: their lines stay lines, so that commands can be copied.
+fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    page.render_title(&mut text)?;
+    // No word is hyphenated: options could not be copied.
+    Roff::new().control("nh", []).control("ad", ["l"]).to_writer(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if command.get_subcommands().next().is_some() {
+        page.render_subcommands_section(&mut text)?;
+    }
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (heading, lines) =
+        after.strip_prefix("Examples:\n").map_or(("NOTES", after.as_str()), |rest| ("EXAMPLES", rest));
+    if !lines.is_empty() {
+        let mut notes = Roff::new();
+        notes.control("SH", [heading]).control("nf", []);
+        for line in lines.lines() {
+            notes.text([roman(line)]);
+        }
+        notes.control("fi", []).to_writer(&mut text)?;
+    }
+    Ok(text)
+}

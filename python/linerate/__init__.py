@@ -1,0 +1,19 @@
+"""Frames and flows of linerate.
+
+    import linerate
+
+    for burst in linerate.Ring("feed"):              # linerate capture eth0 --share feed
+        print(len(burst), burst.descs["captured"].sum(), bytes(burst.frame(0)))
+
+`Ring` reads what a running linerate shares in memory, `capture` what is in a capture file; `frames` and `flows` make
+tables, of frames and of flow records.
+"""
+
+from .handshake import RingError
+from .layout import FLAGS, NO_LAYER, STAMPS, Desc, Interface
+from .ring import Burst, Ring
+from .tables import capture, flows, frames
+
+__all__ = [
+    "FLAGS", "NO_LAYER", "STAMPS", "Burst", "Desc", "Interface", "Ring", "RingError", "capture", "flows", "frames",
+]

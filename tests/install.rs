@@ -1,0 +1,235 @@
+//! What `make install` and `make deb` put where, and whether it works there.
+
+use linerate_tests::support::program::{program, run};
+use linerate_tests::support::{Scratch, files, has_tools, tool};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+/// Runs make with the program that is tested, as it is built already.
+fn make(target: &str, settings: &[&str]) -> String {
+    let program = format!("LINERATE={}", program().display());
+    let root = root().to_str().unwrap();
+    tool("make", &[&["--no-print-directory", "-C", root, target, &program], settings].concat())
+}
+
+/// A tree with everything installed in /opt/linerate.
+fn installed() -> Option<&'static Path> {
+    static TREE: OnceLock<Option<(Scratch, PathBuf)>> = OnceLock::new();
+    let install = || {
+        has_tools(&["make", "cc"]).then(|| {
+            let scratch = Scratch::new();
+            let tree = scratch.file("tree");
+            make("install", &[&format!("DESTDIR={tree}"), "PREFIX=/opt/linerate", "PYTHONDIR=/opt/linerate/python"]);
+            (scratch, Path::new(&tree).join("opt/linerate"))
+        })
+    };
+    TREE.get_or_init(install).as_ref().map(|(_, tree)| tree.as_path())
+}
+
+/// The verbs that `--help` shows.
+fn verbs() -> Vec<String> {
+    let help = run(&["--help"]).good().output;
+    let (_, rest) = help.split_once("Commands:\n").unwrap();
+    let (verbs, _) = rest.split_once("\n\n").unwrap();
+    let lines = verbs.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let verbs: Vec<String> = lines.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect();
+    assert!(verbs.len() > 8 && verbs.contains(&"capture".to_owned()), "{help}");
+    verbs.into_iter().filter(|verb| verb != "help").collect()
+}
+
+#[test]
+fn everything_is_below_the_prefix_and_goes_again() {
+    if !has_tools(&["make", "cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let tree = scratch.file("tree");
+    let settings = [&format!("DESTDIR={tree}"), "PREFIX=/usr/local"];
+    assert!(make("install", &settings).contains("make uninstall removes them"));
+    let found = files(Path::new(&tree));
+    let names: Vec<&str> = found.iter().filter_map(|file| file.to_str()?.strip_prefix(&tree)).collect();
+    for name in [
+        "bin/linerate",
+        "include/linerate_ring.h",
+        "lib/liblinerate_ring.a",
+        "lib/liblinerate_ring.so",
+        "lib/liblinerate_ring.so.1",
+        "lib/pkgconfig/linerate-ring.pc",
+        "lib/systemd/system/linerate-flows@.service",
+        "lib/systemd/system/linerate-record@.service",
+        "share/bash-completion/completions/linerate",
+        "share/doc/linerate/LICENSE-APACHE",
+        "share/doc/linerate/LICENSE-MIT",
+        "share/doc/linerate/README.md",
+        "share/doc/linerate/docs/guide/install.md",
+        "share/fish/vendor_completions.d/linerate.fish",
+        "share/man/man1/linerate.1",
+        "share/zsh/site-functions/_linerate",
+    ] {
+        assert!(names.contains(&format!("/usr/local/{name}").as_str()), "{name} is not in {names:?}");
+    }
+    assert!(names.iter().all(|name| name.starts_with("/usr/local/")), "{names:?}");
+    make("uninstall", &settings);
+    assert_eq!(files(Path::new(&tree)), Vec::<PathBuf>::new());
+    let share = Path::new(&tree).join("usr/local/share");
+    assert!(share.join("man/man1").exists() && !share.join("doc/linerate").exists());
+}
+
+#[test]
+fn each_verb_has_a_page_that_can_be_read() {
+    let Some(tree) = installed() else { return };
+    let pages = tree.join("share/man/man1");
+    let page = |verb: &str| pages.join(format!("linerate-{verb}.1")).to_str().unwrap().to_owned();
+    let verbs = verbs();
+    let missing: Vec<&String> = verbs.iter().filter(|verb| !Path::new(&page(verb)).exists()).collect();
+    assert!(missing.is_empty() && Path::new(&page("lab-up")).exists(), "{missing:?} have no page");
+    if !has_tools(&["man"]) {
+        return;
+    }
+    for path in files(&pages) {
+        let path = path.to_str().unwrap();
+        let shown = Command::new("man").args(["--warnings", "-l", path]).env("MANWIDTH", "80").output().unwrap();
+        let errors = String::from_utf8_lossy(&shown.stderr);
+        assert!(shown.status.success() && errors.is_empty(), "{path}: {errors}");
+    }
+    // Every option is there, and examples are lines of their own.
+    for verb in &verbs {
+        let text = shown(&page(verb));
+        let help = run(&[verb, "--help"]).good().output;
+        let options = help.lines().filter_map(|line| line.trim_start().strip_prefix('-'));
+        for option in options.filter_map(|line| line.split(&[' ', ',', '=', '[', '\n']).next()) {
+            assert!(text.contains(&format!("-{option}")), "{verb}: -{option} is not in its page");
+        }
+        for example in help.lines().filter_map(|line| line.strip_prefix("  linerate ")) {
+            assert!(
+                text.contains(&format!("linerate {example}\n")),
+                "{verb}: {example:?} is no line of its page:\n{text}"
+            );
+        }
+    }
+}
+
+/// A page as plain text.
+fn shown(page: &str) -> String {
+    let output = Command::new("man").args(["-E", "UTF-8", "-l", page]).env("MANWIDTH", "200").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Typographic characters stand for what cannot be copied as it is meant.
+    assert!(!text.contains(['\u{2010}', '\u{2019}', '\u{2018}']), "{page}: characters that no shell knows:\n{text}");
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[test]
+fn shells_take_the_completions() {
+    let Some(tree) = installed() else { return };
+    let share = |name: &str| tree.join("share").join(name).to_str().unwrap().to_owned();
+    let bash = share("bash-completion/completions/linerate");
+    let asked = format!(
+        "source {bash}; COMP_WORDS=(linerate cap); COMP_CWORD=1; _linerate linerate cap linerate; echo ${{COMPREPLY[@]}}
+         COMP_WORDS=(linerate flows --lev); COMP_CWORD=2; _linerate linerate --lev flows; echo ${{COMPREPLY[@]}}
+         COMP_WORDS=(linerate flows --level ''); COMP_CWORD=3; _linerate linerate '' --level; echo ${{COMPREPLY[@]}}"
+    );
+    tool("bash", &["-n", &bash]);
+    assert_eq!(tool("bash", &["-c", &asked]), "capture\n--level\ncounters tcp stats\n");
+    if has_tools(&["zsh"]) {
+        let zsh = share("zsh/site-functions");
+        tool("zsh", &["-n", &format!("{zsh}/_linerate")]);
+        let asked = format!("fpath=({zsh} $fpath); autoload -Uz compinit; compinit -u -D; echo $_comps[linerate]");
+        assert_eq!(tool("zsh", &["-f", "-c", &asked]), "_linerate\n");
+    }
+    if has_tools(&["fish"]) {
+        let fish = share("fish/vendor_completions.d/linerate.fish");
+        tool("fish", &["-n", &fish]);
+        let said = tool("fish", &["-N", "-c", &format!("source {fish}; complete -C 'linerate cap'")]);
+        assert!(said.starts_with("capture\t"), "{said}");
+    }
+}
+
+#[test]
+fn c_programs_find_the_library() {
+    let Some(tree) = installed() else { return };
+    if !has_tools(&["pkg-config"]) {
+        return;
+    }
+    let (pc, scratch) = (tree.join("lib/pkgconfig"), Scratch::new());
+    let sysroot = tree.parent().unwrap().parent().unwrap();
+    let asked = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "linerate-ring"])
+        .env("PKG_CONFIG_PATH", pc)
+        .env("PKG_CONFIG_SYSROOT_DIR", sysroot)
+        .output()
+        .unwrap();
+    let flags = String::from_utf8(asked.stdout).unwrap();
+    assert!(flags.contains("-llinerate_ring"), "{flags}");
+    let (program, example) = (scratch.file("ring_count"), root().join("examples/c/ring_count.c"));
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    tool("cc", &[&["-Wall", "-Werror", "-o", &program, example.to_str().unwrap()], &flags[..]].concat());
+    let ended = Command::new(program).arg("no-such-ring").env("LD_LIBRARY_PATH", tree.join("lib")).output().unwrap();
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("nobody shares it"), "{ended:?}");
+}
+
+#[test]
+fn units_are_right() {
+    let Some(tree) = installed() else { return };
+    if !has_tools(&["systemd-analyze"]) {
+        return;
+    }
+    // The program has to be where they say.
+    let scratch = Scratch::new();
+    for unit in files(&tree.join("lib/systemd/system")) {
+        let text = std::fs::read_to_string(&unit).unwrap();
+        assert!(text.contains("/opt/linerate/bin/linerate") && !text.contains("@COMMON@"), "{text}");
+        let own = text.replace("/opt/linerate/bin/linerate", program().to_str().unwrap());
+        let path = scratch.file(&unit.file_name().unwrap().to_str().unwrap().replace("@.", "@eth0."));
+        std::fs::write(&path, own).unwrap();
+        let said = Command::new("systemd-analyze").args(["verify", "--man=no", &path]).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stderr);
+        let own: Vec<&str> = said.lines().filter(|line| line.contains("linerate")).collect();
+        assert!(own.is_empty(), "{own:?}");
+    }
+}
+
+#[test]
+fn a_debian_package_holds_it_all() {
+    if !has_tools(&["make", "cc", "dpkg-deb", "objdump", "strip"]) {
+        return;
+    }
+    let package = make("deb", &[]);
+    let package = root().join(package.trim());
+    let package = package.to_str().unwrap();
+    let control = tool("dpkg-deb", &["--field", package]);
+    for part in ["Package: linerate\n", "Depends: libc6 (>= 2.", "Recommends: libcap2-bin"] {
+        assert!(control.contains(part), "{part} is not in {control}");
+    }
+    let listed = tool("dpkg-deb", &["--contents", package]);
+    for part in
+        ["root/root", "./usr/bin/linerate", "man1/linerate-capture.1.gz", "linerate-ring.pc", "doc/linerate/copyright"]
+    {
+        assert!(listed.contains(part), "{part} is not in {listed}");
+    }
+    assert!(!listed.contains("/usr/local"), "{listed}");
+    let scratch = Scratch::new();
+    let tree = scratch.file("tree");
+    tool("dpkg-deb", &["--raw-extract", package, &tree]);
+    tool("sh", &["-c", &format!("cd {tree} && md5sum --check --quiet DEBIAN/md5sums")]);
+    for script in ["postinst", "prerm", "postrm"] {
+        tool("sh", &["-n", &format!("{tree}/DEBIAN/{script}")]);
+    }
+    assert!(tool(&format!("{tree}/usr/bin/linerate"), &["--version"]).starts_with("linerate "));
+}
+
+#[test]
+fn the_version_says_features_and_build() {
+    let said = run(&["--version"]).good().output;
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    let build = lines[2].strip_prefix("build: ").unwrap_or_default();
+    assert!(lines[1].starts_with("features: +parquet") && build.contains(std::env::consts::ARCH), "{said}");
+    assert!(build.contains("commit ") && lines.iter().all(|line| line.len() <= 80), "{said}");
+    assert_eq!(run(&["-V"]).good().output.lines().count(), 1);
+    assert_eq!(run(&["capture", "-V"]).good().output.lines().count(), 1);
+}
