@@ -38,14 +38,12 @@ ip link set lo up
 ip netns add far
 for n in 0 1 2 3; do
     ip link add eth$n type veth peer name far$n netns far
-    sysctl -qw net.ipv6.conf.eth$n.disable_ipv6=1
-    ip netns exec far sysctl -qw net.ipv6.conf.far$n.disable_ipv6=1
-    ip link set eth$n up
-    ip -n far link set far$n up
+    # Nothing of the kernel's own comes then.
+    ip link set eth$n addrgenmode none && ip link set eth$n up
+    ip -n far link set far$n addrgenmode none && ip -n far link set far$n up
 done
-ip -n far link add joined type bridge
-ip netns exec far sysctl -qw net.ipv6.conf.joined.disable_ipv6=1
-ip -n far link set joined up
+ip -n far link add joined type bridge mcast_snooping 0
+ip -n far link set joined addrgenmode none && ip -n far link set joined up
 ip -n far link set far2 master joined
 ip -n far link set far3 master joined
 # They make frames that fit a wire, and take those of xdp-live.

@@ -1,10 +1,11 @@
 //! The lab verb, ports inside a host, the demonstration.
 
-use linerate_tests::support::program::{launch, run};
+use linerate_tests::support::program::{Ended, launch, program, run};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{Scratch, frames, may_make_labs, records, tool, wait_until};
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::process::Command;
 
 /// Takes a lab down when a test ends, however it ends.
 struct Named(String);
@@ -80,15 +81,17 @@ fn ports_of_a_host_are_listed_with_what_works() {
     run(&["ports", "--netns", "no-such-namespace"]).with_status(1).says("no-such-namespace");
 }
 
-/// Whatever `/sys` shows there.
+/// Of the namespace that the program runs in: `/sys` may well show those of another.
 #[test]
-fn interfaces_of_a_host_are_told_from_filter_text() {
-    if !may_make_labs() {
+fn interfaces_are_told_from_filter_text() {
+    if !may_make_labs() || !has_tools(&["unshare"]) {
         return;
     }
-    let wire = Wire::of(&["a:eth0,b:inside7", "a:eth1,b:inside8"]);
-    let ended =
-        wire.inside("b", &["count", "inside7", "inside8", "udp", "-t", "0.1", "--json", "--interval", "0"]).good();
+    let script = "ip link add inside7 type veth peer name inside8 && ip link set inside7 up && ip link set inside8 up && \
+                  exec \"$0\" count inside7 inside8 udp -t 0.1 --json --interval 0";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", script]).arg(program());
+    let ended = Ended::of(command.output().expect("unshare")).good();
     let ports: Vec<Value> = ended.json()["by_port"].as_array().unwrap().iter().map(|one| one["port"].clone()).collect();
     assert_eq!(ports, ["packet:inside7", "packet:inside8"]);
 }
