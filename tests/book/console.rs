@@ -2,11 +2,12 @@
 //!
 //! A block ```` ```console ```` has commands behind `$ `, with lines that go on behind a `\`, and below each what it prints, on
 //! both outputs (`compare.rs` says how that is compared). The commands of a page go to one shell, one after the other, in one empty
-//! folder. Each must end with status 0, unless the next one is `echo $?`.
+//! folder. Each must end with status 0, unless the next one is `echo $?`. What is started with `&` has opened its ports when the
+//! next one is run: people take a moment too.
 //!
 //! A block ```` ```console root ```` is of what only root may do. It is left out for others, and the rest of the page has to do without.
 //! As root a page has a machine of its own, in namespaces, where it finds (and does not say how):
-//! - `eth0` and `eth1`, on which frames come in: 500 a second of DNS, HTTPS and pings on each;
+//! - `eth0` and `eth1`, on which frames come in: 100 a second of DNS, HTTPS and pings on each;
 //! - `eth2` and `eth3`, joined by a wire;
 //! - `sudo`.
 //!
@@ -18,7 +19,7 @@ use super::compare::difference;
 use super::pages::{self, Block, Page, root};
 use linerate_tests::support::program::program;
 use linerate_tests::support::{Scratch, has_tools, is_root, skip};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 /// A command of a page.
@@ -30,6 +31,20 @@ struct Step {
 
 /// Ends what a command has printed; the status follows.
 const MARK: char = '\u{1e}';
+
+/// Waits until every run has opened what it opens: it gives up its privileges then.
+const OPENED: &str = r#"
+__opened() {
+    local tries pid
+    for tries in $(seq 200); do
+        sleep 0.1
+        for pid in $(pgrep -x linerate); do
+            grep -q 'NoNewPrivs:.*1' /proc/$pid/status 2>/dev/null || [ ! -e /proc/$pid ] || continue 2
+        done
+        return
+    done
+}
+"#;
 
 /// What is there when root's page begins.
 const MACHINE: &str = r#"
@@ -52,12 +67,11 @@ for n in 2 3; do
     ip netns exec far ethtool -K far$n tso off gso off gro on
 done
 for n in 0 1; do
-    linerate generate -q --to "packet:far$n?netns=far" --rate 500pps -c 0 \
+    linerate generate -q --to "packet:far$n?netns=far" --rate 100pps -c 0 \
         -k "ip(src=10.0.$n.1..10.0.$n.9,dst=192.0.2.53)/udp(sport=40000..40099,dport=53)" \
         -k "ip(src=10.0.$n.1..10.0.$n.9,dst=192.0.2.80)/tcp(sport=50000..50099,dport=443,flags=ack)/payload(pattern=00,len=900)" \
         -k "ip(src=10.0.$n.1,dst=192.0.2.1)/icmp" &
 done
-sudo() { "$@"; }
 "#;
 
 fn steps(page: &str, block: &Block) -> Vec<Step> {
@@ -116,13 +130,18 @@ fn can_run(block: &Block) -> bool {
 fn run(steps: &[Step]) -> Vec<(String, i32)> {
     let (scratch, tools) = (Scratch::new(), Scratch::new());
     symlink(program(), tools.file("linerate")).unwrap();
-    let mut script = String::from("exec 2>&1\n");
+    // Root is root already; a signal goes to what it runs, as with the real one.
+    std::fs::write(tools.file("sudo"), "#!/bin/sh\nexec \"$@\"\n").unwrap();
+    std::fs::set_permissions(tools.file("sudo"), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut script = format!("exec 2>&1\n{OPENED}");
     if is_root() {
         script += MACHINE;
     }
-    script += &format!("printf '{MARK}'\n");
+    script += &format!("__opened\nprintf '{MARK}'\n");
     for step in steps {
-        script += &format!("{}\n__status=$?; printf '{MARK}%d{MARK}' $__status; (exit $__status)\n", step.command);
+        let wait = if step.command.ends_with('&') { "__opened\n" } else { "" };
+        script +=
+            &format!("{}\n__status=$?; {wait}printf '{MARK}%d{MARK}' $__status; (exit $__status)\n", step.command);
     }
     let script_file = tools.file("script");
     std::fs::write(&script_file, script).unwrap();
