@@ -96,6 +96,9 @@ fn each_verb_has_a_page_that_can_be_read() {
         let shown = Command::new("man").args(["--warnings", "-l", path]).env("MANWIDTH", "80").output().unwrap();
         let errors = String::from_utf8_lossy(&shown.stderr);
         assert!(shown.status.success() && errors.is_empty(), "{path}: {errors}");
+        let wide =
+            String::from_utf8(shown.stdout).unwrap().lines().find(|line| line.chars().count() > 80).map(str::to_owned);
+        assert_eq!(wide, None, "{path}");
     }
     // Every option is there, and examples are lines of their own.
     for verb in &verbs {
@@ -216,6 +219,7 @@ fn a_debian_package_holds_it_all() {
     let tree = scratch.file("tree");
     tool("dpkg-deb", &["--raw-extract", package, &tree]);
     tool("sh", &["-c", &format!("cd {tree} && md5sum --check --quiet DEBIAN/md5sums")]);
+    assert!(std::fs::read_to_string(format!("{tree}/DEBIAN/md5sums")).unwrap().contains("  usr/bin/linerate\n"));
     for script in ["postinst", "prerm", "postrm"] {
         tool("sh", &["-n", &format!("{tree}/DEBIAN/{script}")]);
     }
@@ -230,6 +234,9 @@ fn the_version_says_features_and_build() {
     let build = lines[2].strip_prefix("build: ").unwrap_or_default();
     assert!(lines[1].starts_with("features: +parquet") && build.contains(std::env::consts::ARCH), "{said}");
     assert!(build.contains("commit ") && lines.iter().all(|line| line.len() <= 80), "{said}");
+    let version = lines[0].strip_prefix("linerate ").unwrap();
+    let python = std::fs::read_to_string(root().join("python/pyproject.toml")).unwrap();
+    assert!(python.contains(&format!("\nversion = \"{version}\"\n")), "{python}");
     assert_eq!(run(&["-V"]).good().output.lines().count(), 1);
     assert_eq!(run(&["capture", "-V"]).good().output.lines().count(), 1);
 }

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 
 from . import layout
 from .layout import ARENA
@@ -25,6 +26,10 @@ class RingError(OSError):
     """A ring cannot be attached to, or ended otherwise than in order."""
 
 
+class Absent(RingError):
+    """Nobody shares a ring of this name."""
+
+
 def connect(name, trust):
     """A socket connected to whoever shares `name`, and whether that is neither root nor this user."""
     name = os.fspath(name)
@@ -34,9 +39,9 @@ def connect(name, trust):
     try:
         peer.settimeout(PATIENCE_S)
         try:
-            peer.connect(name if "/" in name else "\0linerate/" + name)
+            knock(peer, name if "/" in name else "\0linerate/" + name)
         except (ConnectionRefusedError, FileNotFoundError):
-            raise RingError(f"{name}: nobody shares it") from None
+            raise Absent(f"{name}: nobody shares it") from None
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         foreign = struct.unpack("3i", credentials)[1] not in (0, os.geteuid())
         if foreign and not trust:
@@ -45,6 +50,18 @@ def connect(name, trust):
     except BaseException:
         peer.close()
         raise
+
+
+def knock(peer, address):
+    """Connects; waits while others do so that there is no room."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return peer.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise RingError("whoever shares it does not answer") from None
+            time.sleep(0.005)
 
 
 def greet(peer, lossless, quota, reader):

@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 
-from .handshake import RingError
+from .handshake import Absent, RingError
 from .layout import FLAGS
 from .ring import Ring
 
@@ -35,8 +35,7 @@ class Capture(Ring):
                    "--lossless-readers", "--share-patience", str(PATIENCE_S), *words]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors)
         try:
-            self._await(socket)
-            super().__init__(socket, lossless=True)
+            self._attach(socket)
         except BaseException:
             self._finish()
             raise
@@ -50,14 +49,18 @@ class Capture(Ring):
         if hasattr(self, "_process"):
             self._finish()
 
-    def _await(self, socket):
+    def _attach(self, socket):
         until = time.monotonic() + START_S
-        while not os.path.exists(socket):
-            if self._process.poll() is not None:
-                raise RingError(self._said() or "linerate ended at once")
-            if time.monotonic() > until:
-                raise RingError("linerate does not begin to share")
-            time.sleep(0.002)
+        while True:
+            try:
+                return super().__init__(socket, lossless=True)
+            except Absent:
+                # The socket is there before anybody answers.
+                if self._process.poll() is not None:
+                    raise RingError(self._said() or "linerate ended at once") from None
+                if time.monotonic() > until:
+                    raise RingError("linerate does not begin to share") from None
+                time.sleep(0.002)
 
     def _said(self):
         self._errors.seek(0)

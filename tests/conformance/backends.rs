@@ -21,8 +21,8 @@ pub struct Can {
     pub ordered_lanes: bool,
     /// The longest frame, in bytes.
     pub longest: usize,
-    /// Cuts frames to the snap length.
-    pub cuts: bool,
+    /// Cuts frames to the snap length, if that is so long.
+    pub cuts: Option<usize>,
     /// The horizon of an idle lane moves with time.
     pub idle_horizon: bool,
     /// The receiver is open while the sender sends.
@@ -91,7 +91,7 @@ impl Harness for MemWire {
             keeps_times,
             ordered_lanes: true,
             longest: if self.suffix.contains("chunk") { 65_549 } else { linerate_burst::MAX_FRAME },
-            cuts: false,
+            cuts: None,
             idle_horizon: !keeps_times,
             live: true,
             reopens: true,
@@ -128,7 +128,7 @@ const FILES: Can = Can {
     keeps_times: true,
     ordered_lanes: true,
     longest: linerate_burst::MAX_FRAME,
-    cuts: false,
+    cuts: None,
     idle_horizon: false,
     live: false,
     reopens: false,
@@ -329,7 +329,11 @@ impl Harness for Veth {
             ordered_lanes: self.lanes != Some(1) && !self.options.contains("generic"),
             // What the kernel keeps of a live frame's page for itself differs; 3,400 bytes are left on all.
             longest: if self.sender == "xdp-live" { 3400 } else { 65_549 },
-            cuts: packet,
+            cuts: match self.receiver {
+                "packet" => Some(0),
+                "xdp" if self.options.contains("ring") => Some(14),
+                _ => None,
+            },
             idle_horizon: true,
             live: true,
             reopens: true,

@@ -42,7 +42,7 @@ impl<H: Harness> Harness for Faulty<H> {
     }
 
     fn can(&self) -> Can {
-        Can { cuts: false, ..self.inner.can() }
+        Can { cuts: None, ..self.inner.can() }
     }
 
     fn open(&self, options: &RxOptions) -> Wire {

@@ -147,7 +147,7 @@ impl Harness for ShmWire {
             keeps_times: true,
             ordered_lanes: true,
             longest: MAX_FRAME,
-            cuts: false,
+            cuts: None,
             idle_horizon: false,
             live: true,
             reopens: true,

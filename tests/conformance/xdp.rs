@@ -183,18 +183,69 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     ] {
         veth.ip("middle", step);
     }
-    let rx = receive(&format!("xdp:far?netns={middle}&ring=2048"), &RxOptions::default());
-    let told = rx.notes.iter().any(|note| note.contains("tells VLAN tags"));
-    let wire = Wire::live(transmit(&format!("packet:eth0?netns={left}"), 1), rx);
     let stacks: [&[(u16, u16)]; 3] = [&[(CUSTOMER, 42)], &[(SERVICE, 7), (CUSTOMER, 8)], &[]];
     let sent = [(0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect::<Vec<_>>()];
-    let outcome = wire.exchange(&sent);
-    if !told {
-        eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
-        return;
+    for snap in [0u32, 64, 14, 3] {
+        let rx = receive(&format!("xdp:far?netns={middle}&ring=2048"), &RxOptions { snap, ..RxOptions::default() });
+        let told = rx.notes.iter().any(|note| note.contains("tells VLAN tags"));
+        let outcome = Wire::live(transmit(&format!("packet:eth0?netns={left}"), 1), rx).exchange(&sent);
+        if !told {
+            eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
+            return;
+        }
+        assert_eq!(outcome.ledger.total(Count::VlanRestored), 20, "snap {snap}");
+        if snap == 0 {
+            assert_all_arrived("through a bridge", &sent, &outcome.got);
+            continue;
+        }
+        // As with any other port what was cut is the frame without its tag, here at two addresses and a type at the least.
+        for (number, (got, frame)) in outcome.got.iter().zip(&sent[0]).enumerate() {
+            let tag = if number % 3 < 2 { 4 } else { 0 };
+            let kept = frame.bytes.len().min(snap.max(14) as usize + tag);
+            let lengths = (got.desc.captured as usize, got.desc.wire as usize);
+            assert_eq!(lengths, (kept, frame.bytes.len()), "snap {snap}, frame {number}");
+            assert_eq!(got.bytes, frame.bytes[..kept], "snap {snap}, frame {number}");
+        }
     }
-    assert_all_arrived("through a bridge", &sent, &outcome.got);
-    assert_eq!(outcome.ledger.total(Count::VlanRestored), 20);
+}
+
+/// The program judges frames before it writes them; those that come without their tag are judged by whoever has put it back.
+#[test]
+fn frames_that_do_not_pass_the_filter_are_counted_by_the_kernel() {
+    for (mode, is_counted) in [("&mode=ring", true), ("&mode=native", false)] {
+        let Some(veth) = Veth::up(1, None) else { return };
+        let veth = veth.using("packet", "xdp", mode);
+        // Lengths alternate; ports without a filter of their own hand over all.
+        let options = RxOptions { filter: "len > 1000".into(), snap: 40, ..RxOptions::default() };
+        let sent = [frames(0, 600, &[60, 1500, 61, 9000])];
+        let mut wire = veth.open(&options);
+        wire.send(0, &sent[0]);
+        let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+        receiver.run_until(|receiver| receiver.arrived() >= if is_counted { 300 } else { 600 });
+        wire.hang_up();
+        let outcome = receiver.finish(wire.sent);
+        let ledger = &outcome.ledger;
+        assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0), "{mode}: {ledger:#?}");
+        assert_eq!(ledger.total(Count::Received), 600, "{mode}");
+        assert_eq!(ledger.total(Count::KernelFiltered), if is_counted { 300 } else { 0 }, "{mode}");
+        let expected: Vec<_> = sent[0].iter().filter(|frame| !is_counted || frame.bytes.len() > 1000).collect();
+        assert_eq!(outcome.got.len(), expected.len(), "{mode}");
+        for (got, frame) in outcome.got.iter().zip(expected) {
+            let kept = if is_counted { 40 } else { frame.bytes.len() };
+            assert_eq!((got.desc.captured as usize, got.desc.wire as usize), (kept, frame.bytes.len()), "{mode}");
+            assert_eq!(got.bytes, frame.bytes[..kept], "{mode}");
+        }
+    }
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let port = |filter: &str| {
+        let options = RxOptions { filter: filter.into(), ..RxOptions::default() };
+        open_rx(&Spec::parse(&veth.receiver("right", "")).unwrap(), &options).map(|port| port.filtered)
+    };
+    assert!(port("tcp").unwrap());
+    // What loops no kernel takes.
+    assert!(!port("ip6 protochain 6").unwrap());
+    assert!(port("no such filter").unwrap_err().to_string().contains("no such filter"));
 }
 
 /// The socket stays open as long as somebody sends through it; nobody reads what it would take.

@@ -34,13 +34,7 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
             "x",
             "--count",
         ];
-        let pass = start(&[&what[..], &reader].concat());
-        let begun = Instant::now();
-        while run(&["capture", "-q", "-i", &format!("shm:{name}?mode=lossless"), "-w", &shared]).status != 0 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "nobody shares");
-            sleep(Duration::from_millis(20));
-        }
-        let json = pass.end().good().json();
+        let json = read_beside(&[&what[..], &reader].concat(), &name, &shared);
         run(&["capture", "-q", "-r", &file, "-s", "60", "-w", &alone]).good();
         let metered = run(&["flows", "--json", "-r", &file, "--id-seed", "x", "-w", &flows_alone]).good().json();
         let counted = run(&["count", "--json", "--interval", "0", "-r", &file]).good().json();
@@ -48,12 +42,6 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
         assert_eq!((&json["balanced"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{file}");
         assert!(records::read(&whole) == records::read(&alone), "{file}: other frames");
         assert!(records::read(&whole) == records::read(&shared), "{file}: readers see other frames");
-        let lines = |path: &str| {
-            let text = String::from_utf8(read(path).unwrap()).unwrap();
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort();
-            lines
-        };
         assert_eq!(lines(&flows), lines(&flows_alone), "{file}");
         for field in ["frames", "bytes", "flows", "records", "not_ip", "malformed", "records_written"] {
             assert_eq!(json["flows"][field], metered[field], "{file}: {field}");
@@ -65,6 +53,88 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
         for (stage, consumer) in [("write", "capture"), ("share", "capture"), ("meter", "flows"), ("select", "count")] {
             assert!(stages.contains(&(stage.into(), consumer.into())), "{stages:?}");
         }
+    }
+}
+
+/// Runs a capture with a lossless reader that writes what it gets; what it says at the end.
+fn read_beside(capture: &[&str], ring: &str, shared: &str) -> Value {
+    let pass = start(capture);
+    let begun = Instant::now();
+    while run(&["capture", "-q", "-i", &format!("shm:{ring}?mode=lossless"), "-w", shared]).status != 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody shares");
+        sleep(Duration::from_millis(20));
+    }
+    pass.end().good().json()
+}
+
+fn lines(path: &str) -> Vec<String> {
+    let text = String::from_utf8(read(path).unwrap()).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Each part of a capture with a filter, a slice and a shard of its own gets what a run for it alone does.
+#[test]
+fn each_part_of_a_capture_has_a_selection_of_its_own() {
+    let scratch = Scratch::new();
+    let sample = scratch.file("sample.pcap");
+    records::write(&sample, &frames::sample());
+    let real = corpus("real-mix.pcap").map(|path| path.to_str().unwrap().to_owned());
+    for (file, [own, other]) in [(Some(sample), ["udp", "vlan"]), (real, ["tcp", "udp port 53"])] {
+        let Some(file) = file else { continue };
+        let name = |name: &str| scratch.file(name);
+        let [written, alone, flows, flows_alone] =
+            ["write.pcap", "write-alone.pcap", "flows.jsonl", "flows-alone.jsonl"].map(name);
+        let [shared, shared_alone] = ["shared.pcap", "shared-alone.pcap"].map(name);
+        let ring = format!("parts-{}", std::process::id());
+        let of = |part: &str, text: &str| format!("{part}={text}");
+        let filters = [of("write", own), of("flows", other), of("share", own), of("count", other)];
+        let mut pass = vec!["capture", "--json", "-r", &file, "-w", &written, "--flows", &flows, "--id-seed", "x"];
+        pass.extend(["--count", "--share", &ring, "--share-wait", "1", "--lossless-readers", "--share-patience", "30"]);
+        pass.extend(["--slice-for", "share=l3", "--slice-for", "write=70", "--shard-for", "write=1/2"]);
+        pass.extend(["--shard-for", "count=2/2", "-f", "ip or vlan"]);
+        filters.iter().for_each(|filter| pass.extend(["--filter-for", filter]));
+        let json = read_beside(&pass, &ring, &shared);
+
+        let both = |text: &str| format!("(ip or vlan) and ({text})");
+        let only = ["capture", "-q", "-r", &file];
+        run(&[&only[..], &["-w", &alone, "--slice", "70", "--shard", "1/2", "-f", &both(own)]].concat()).good();
+        run(&[&only[..], &["-w", &shared_alone, "--slice", "l3", "-f", &both(own)]].concat()).good();
+        run(&["flows", "-q", "-r", &file, "--id-seed", "x", "-w", &flows_alone, "-f", &both(other)]).good();
+        let part = scratch.file("part.pcap");
+        run(&[&only[..], &["-w", &part, "--shard", "2/2", "-f", &both(other)]].concat()).good();
+        let counted = run(&["count", "--json", "--interval", "0", "-r", &part]).good().json();
+
+        assert_eq!((&json["balanced"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{file}");
+        assert!(records::read(&written) == records::read(&alone), "{file}: other frames");
+        assert!(records::read(&shared) == records::read(&shared_alone), "{file}: readers see other frames");
+        assert_eq!(lines(&flows), lines(&flows_alone), "{file}");
+        for field in ["frames", "bytes", "sizes"] {
+            assert_eq!(json["count"][field], counted[field], "{file}: {field}");
+        }
+        assert_eq!(json["share"]["frames"], records::read(&shared).len(), "{file}");
+        assert_eq!(json["parts"][0]["part"], "write", "{file}");
+        let stages: Vec<(String, String)> = json["accounts"].as_array().unwrap().iter().map(stage).collect();
+        for (stage, consumer) in [("write", "capture"), ("share", "share"), ("select", "share"), ("meter", "flows")] {
+            assert!(stages.contains(&(stage.into(), consumer.into())), "{stages:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_of_a_part_that_is_not_there_is_refused() {
+    let capture = ["capture", "-r", "x.pcap", "-w", "y.pcap"];
+    for (options, reason) in [
+        (&["--filter-for", "flows=tcp"][..], "--filter-for flows means nothing without --flows"),
+        (&["--slice-for", "count=l3", "--count"], "of whole frames"),
+        (&["--shard-for", "ring=1/2"], "no part of a capture"),
+        (&["--filter-for", "write=tcp", "--filter-for", "write=udp"], "given twice"),
+        (&["--filter-for", "write=no such text"], "filter"),
+        (&["--slice-for", "write=l4", "--slice", "l3"], "cannot be used with"),
+        (&["--shard-inner"], "--shard-inner means nothing without"),
+    ] {
+        run(&[&capture[..], options].concat()).with_status(2).says(reason);
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 /// Where a number is, in which memory, and what it is instead of what it should be.
 type Edit = (Place, usize, Number);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Arena,
     /// From the beginning of the only block that is published.
@@ -30,6 +30,8 @@ enum Place {
     Welcome,
 }
 use Place::*;
+
+const PLACES: [Place; 5] = [Arena, Block, Desc, Control, Welcome];
 
 #[derive(Clone, Copy, Debug)]
 enum Number {
@@ -183,16 +185,17 @@ fn strict_cat() -> Option<Command> {
 
 #[test]
 fn each_number_that_cannot_be_right_is_found_in_c() {
-    find_each(strict_cat, &["-l", "-w"]);
+    find_each(strict_cat, &["-l", "-w"], &PLACES);
 }
 
 #[test]
 fn each_number_that_cannot_be_right_is_found_in_python() {
-    find_each(|| python_cat(true), &["-l"]);
-    find_each(|| python_cat(false), &["-w"]);
+    // Descs alone are looked at in another way with NumPy.
+    find_each(|| python_cat(true), &["-l"], &[Desc]);
+    find_each(|| python_cat(false), &["-w"], &PLACES);
 }
 
-fn find_each(reader: Reader, arguments: &[&str]) {
+fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
     let Some(right) = attach(reader, &[], Manner::Right, "-l") else { return };
     assert_eq!(right.good().says("3 frames, 0 skipped, 0 bad: the writer has ended").output.lines().count(), 3);
     let refused = "what answers is no block ring";
@@ -257,6 +260,9 @@ fn find_each(reader: Reader, arguments: &[&str]) {
         (&[(Arena, 4096 + 12, Word(u32::MAX)), (Arena, 4096 + 16, Word(u32::MAX))], "3 frames"),
         (&[(Arena, 280, Word(1))], "3 frames, 0 skipped, 0 bad: the writer died"),
     ] {
+        if !edits.iter().any(|(place, ..)| places.contains(place)) {
+            continue;
+        }
         for argument in arguments {
             let ended = attach(reader, edits, Manner::Right, argument).unwrap();
             assert!(ended.errors.contains(part), "{edits:?}: {part:?} is not said in {}", ended.errors);

@@ -32,8 +32,11 @@
 //!   mapped (`sys/area`): a segment a queue, all of them one memory, which is the port's region. No socket, no ring of the kernel's, no chunk
 //!   to give back; a burst is shown as it lies. A VLAN tag that the driver took out is written where it belongs, frames of several buffers
 //!   come whole. The process says how far it has read, in a line of its own; it asks for more every 20 us at most, because each look takes the
-//!   program's line away from it, which costs more than the frame. A reader that sleeps says so, and is woken once (`sys/bell`). Segments hold
-//!   32,768 frames and 16 MiB; with `ring=N` N frames of a chunk's length.
+//!   program's line away from it, which costs more than the frame. A reader in no hurry naps for 100 us meanwhile; one that sleeps says so, and is
+//!   woken once (`sys/bell`). Segments hold 32,768 frames and 16 MiB; with `ring=N` N frames of a chunk's length. Slices are cut by the program.
+//! - **The filter is part of that program** (`xdp/filtering`): libpcap's, translated, where it gives the same answer in the kernel. Frames that it
+//!   refuses are counted there (`kernel_filtered`); those whose tag the driver has taken out are judged in this process, once it is back. Where the
+//!   verifier refuses it this process filters.
 //! - **AF_XDP** (`mode=af_xdp`, `native`, `generic`) where a driver copies nothing (its features say so), where `copy=` or `busy-poll=` ask for
 //!   it, and where no program runs in the driver, since in generic mode several processors may bring frames of one queue.
 //! - **Sending from where frames lie**: whoever sends on what an `xdp:` port has received names places in its area, and a program of

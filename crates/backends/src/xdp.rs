@@ -8,6 +8,7 @@
 mod attach;
 mod btf;
 mod direct;
+mod filtering;
 mod program;
 mod receive;
 mod send;
@@ -88,7 +89,10 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         // A card that writes into our memory itself leaves nothing for a program to copy.
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
         let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
-        let attachment = Attachment::of(&found, &wanted)?;
+        let attachment = Attachment::of(&found, &wanted, &options.filter)?;
+        let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
+        // Whoever filters wants all of a frame.
+        let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
         let mut notes: Vec<String> = note_if_down(&found).into_iter().chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
@@ -110,7 +114,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
             queues: lanes,
             feed: Feed::Clock,
             monitor: Some(monitor),
-            filtered: false,
+            filtered: is_filtered,
             offset_ns: 0,
             notes,
         })
@@ -193,6 +197,7 @@ fn open_lane(
             lag: wanted.lag,
             busy_poll: wanted.busy_poll.is_some(),
             super_frame: longest_frame(found),
+            snap: wanted.snap,
         })
     };
     if let Some(area) = attachment.area() {
@@ -242,7 +247,7 @@ fn open_sender(spec: &Spec, wanted: &Wanted, found: &Found, queue: u32) -> io::R
     let Bound { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
     // Several drivers send without copying only while a program is attached.
     let attachment = match Attachment::existing(found)? {
-        None if binding.zero_copy => Some(Attachment::of(found, wanted)?),
+        None if binding.zero_copy => Some(Attachment::of(found, wanted, "")?),
         attachment => attachment,
     };
     let sender =

@@ -79,6 +79,8 @@ counters! {
     NoBuffer = Receive, Lost, "no_buffer";
     /// Frames whose place in the ring the kernel described wrongly; never seen on a sound kernel.
     BadRecord = Receive, Lost, "bad_record";
+    /// Frames that the filter text did not select, of a port that has the kernel apply it and count.
+    KernelFiltered = Receive, Refused, "kernel_filtered";
     /// Frames that the writer of a shared ring did not hand to this reader, because it was too slow.
     Skipped = Receive, Lost, "skipped";
     /// Frames of a shared ring whose place the writer described wrongly; never seen with a sound writer.

@@ -7,8 +7,9 @@ use crate::clock;
 use crate::consumer::{Consumer, Demand, End, Order, Round};
 use crate::control::Stop;
 use crate::died::survive;
+use crate::error::ReceiveError;
 use crate::receive::wait::Waiting;
-use crate::receive::{Receive, ReceiveError, Receiver};
+use crate::receive::{Receive, Receiver};
 use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
 use linerate_port::{PortError, RxPort, TxPort};
@@ -182,6 +183,10 @@ impl Answers {
 impl Consumer for Answers {
     fn name(&self) -> &'static str {
         "answer"
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
     }
 
     fn order(&self) -> Order {

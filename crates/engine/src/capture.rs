@@ -21,7 +21,7 @@ use self::output::Output;
 use self::share::{Shared, Sharing};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Nanos, Sink, Stage};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 
 /// Copies what is selected into blocks, in order, and hands these on.
 pub struct Capture {
+    name: &'static str,
     /// What is wanted once the run begins.
     share: Option<Sharing>,
     copy_by_two: bool,
@@ -62,6 +63,7 @@ impl Capture {
     pub fn new(selection: Selection, sinks: Vec<Box<dyn Sink>>) -> Self {
         let progress = Progress::new();
         Capture {
+            name: "capture",
             share: None,
             copy_by_two: false,
             note: None,
@@ -72,6 +74,12 @@ impl Capture {
             progress,
             done: Captured::default(),
         }
+    }
+
+    /// What its accounts belong to, where there is another capture in the run.
+    pub fn name(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
     }
 
     /// Other processes read them too, from this ring.
@@ -126,7 +134,7 @@ impl Capture {
 
 impl Consumer for Capture {
     fn name(&self) -> &'static str {
-        "capture"
+        self.name
     }
 
     fn order(&self) -> Order {

@@ -2,7 +2,8 @@
 
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
 use crate::control::Stop;
-use crate::receive::{Receive, ReceiveError, Received};
+use crate::error::ReceiveError;
+use crate::receive::{Receive, Received};
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Pick, Stage};
 use linerate_generate::check::{Check, StreamRow, Summary, Totals};

@@ -2,8 +2,8 @@
 
 use crate::control::Stop;
 use crate::died::Died;
-use crate::receive::ReceiveError;
-use crate::receive::lanes::Lanes;
+use crate::error::ReceiveError;
+use crate::lanes::Lanes;
 use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
 use linerate_port::Held;
 use linerate_wire::Link;
@@ -41,6 +41,11 @@ pub trait Consumer {
 
     /// Some ten times a second: what the ports have counted.
     fn look(&mut self, _look: &Look<'_>) {}
+
+    /// Whether each frame is to come at once, even where waiting for several would bring more of them.
+    fn is_prompt(&self) -> bool {
+        false
+    }
 
     /// Whether it wants frames. The run ends once none does, or one has failed.
     fn demand(&self) -> Demand {

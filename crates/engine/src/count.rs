@@ -11,7 +11,7 @@ pub use self::traffic::{Peak, Sizes, Traffic};
 
 use self::traffic::Tally;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Desc, Kind, Stage};
 use linerate_wire::Layers;

@@ -22,7 +22,7 @@ use self::time::Arrivals;
 use self::worker::{Shared, finish};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Interface, Kind, Nanos, Pick, Stage};
 use linerate_meter::{Counts, Records};

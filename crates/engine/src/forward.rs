@@ -11,7 +11,7 @@
 
 use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round};
 use crate::control::Progress;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::verdict::{Inspect, Outcome, Policy, Verdicts};
 use linerate_burst::{Burst, Count, Ledger, Nanos};
 use linerate_port::{Held, PortError, RxPort, Sent, TxPort, TxQueue};
@@ -198,6 +198,10 @@ impl Forward {
 impl Consumer for Forward {
     fn name(&self) -> &'static str {
         "forward"
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
     }
 
     fn order(&self) -> Order {

@@ -2,7 +2,7 @@
 //!
 //! Receiving is one loop with consumers:
 //!
-//! - [`receive`]: ports -> lanes -> order -> consumers;
+//! - [`receive`]: ports -> `lanes` -> order -> consumers;
 //! - [`consumer`]: what a consumer must do;
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): with nothing copied;
 //!   [`check`]: streams with trailers; [`flows`]: flow records; [`forward`]: to another port; [`answer`]: back to whoever asked;
@@ -35,7 +35,8 @@
 //!
 //! # Waiting
 //!
-//! Waiting is adaptive. While input may come at once and looking again has paid lately, the thread looks again for 50 us, then polls.
+//! Waiting is adaptive. While input may come at once and looking again has paid lately, the thread looks again for 50 us, then polls. Where each look takes
+//! time from whoever brings the frames (`RxQueue::nap`) it sleeps between looks instead, unless a consumer is to have each frame at once.
 //! While frames are there that another lane could still precede, it sleeps half a millisecond: looking again lets a few frames
 //! through at a time and costs a core (measured on veth with the sender on the other core: 0.40 M frames/s spinning, 0.63 sleeping).
 //! While the run lasts only the queues' own counters are looked at: asking a network card can take milliseconds, and holds locks.
@@ -113,8 +114,10 @@ pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod count;
+mod error;
 pub mod flows;
 pub mod forward;
+mod lanes;
 mod live;
 pub mod receive;
 pub mod replay;
@@ -132,11 +135,12 @@ pub use check::{CheckReport, CheckWatch, Checker, Checking};
 pub use consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
 pub use control::{Progress, Stop};
 pub use count::{Counting, Counts, Watch};
+pub use error::ReceiveError;
 pub use flows::{Load, Metered, Metering, Meters};
 pub use forward::Forward;
 pub use linerate_burst::died::{self, Died, survive};
 pub use receive::wait::Waiting;
-pub use receive::{Receive, ReceiveError, Received};
+pub use receive::{Receive, Received};
 pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice, imbalance};
 pub use streams::{StreamWatch, Streams, StreamsReport};

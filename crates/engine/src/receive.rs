@@ -6,24 +6,22 @@
 //!  show     picks     consumer give back
 //! ```
 //!
-//! `lanes`: the queues of all ports, and the interfaces they bring; `feed`: how long live ports wait for lanes that others
-//! feed; `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
+//! `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
 
-pub(crate) mod feed;
-pub(crate) mod lanes;
 pub(crate) mod pace;
 pub(crate) mod wait;
 
-use self::lanes::{Lanes, Shown, recycle};
 use self::pace::{Came, Pace};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
 use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
 use crate::control::Stop;
 use crate::died::{Died, survive};
-use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, SinkError, Stage};
+use crate::error::ReceiveError;
+use crate::lanes::{Lanes, Shown, recycle};
+use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_merge::{Input, Merge};
-use linerate_port::{Held, PortError, RxPort};
+use linerate_port::{Held, RxPort};
 use linerate_wire::Link;
 use std::time::Duration;
 
@@ -54,43 +52,6 @@ pub struct Received {
     pub events: Vec<String>,
     /// What went wrong, if anything; what was received before is complete.
     pub failure: Option<ReceiveError>,
-}
-
-/// Why a run that receives failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReceiveError {
-    /// An input.
-    #[error(transparent)]
-    Port(#[from] PortError),
-    /// An output.
-    #[error(transparent)]
-    Sink(#[from] SinkError),
-    /// More lanes than can be merged.
-    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
-    Lanes {
-        /// How many there are.
-        found: usize,
-    },
-    /// The ring.
-    #[error("sharing: {0}")]
-    Share(#[from] linerate_share::Error),
-    /// The thread that lets readers in.
-    #[error("sharing: no thread can be started: {0}")]
-    Acceptor(std::io::Error),
-    /// A bug of this program.
-    #[error(transparent)]
-    Died(#[from] Died),
-    /// A thread of a worker.
-    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
-    Worker(std::io::Error),
-    /// The filter text does not fit the link type of an interface.
-    #[error("interface {interface:?}: {reason}; none of its frames was selected")]
-    Filter {
-        /// Which interface.
-        interface: String,
-        /// What is wrong.
-        reason: String,
-    },
 }
 
 impl Receive {
@@ -156,6 +117,7 @@ impl Receiver {
             failure = Some(ReceiveError::Lanes { found: lanes.len() });
             lanes.keep(Pick::MAX_LANES);
         }
+        let is_prompt = consumers.iter().any(|consumer| consumer.is_prompt());
         let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
         let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
         for consumer in consumers.iter_mut() {
@@ -171,7 +133,7 @@ impl Receiver {
             wanted: vec![Vec::new(); lanes.len()],
             held: Vec::new(),
             lanes,
-            pace: Pace::new(waiting, duration, stop),
+            pace: Pace::new(waiting, is_prompt, duration, stop),
             failure,
             picks: Vec::new(),
             filtered: Vec::new(),

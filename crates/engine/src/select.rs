@@ -13,7 +13,7 @@ pub use self::slice::{Header, Slice, SliceError};
 
 use self::dedup::Dedup;
 use crate::consumer::Round;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use linerate_burst::{Account, Count, Desc, Flags, Interface, Pick};
 use linerate_filter::{Filter, FilterError};
 use linerate_wire::{Layers, Link};
@@ -23,8 +23,10 @@ use std::time::Duration;
 /// Which frames to keep, and how much of them.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// pcap-filter text; empty selects everything.
+    /// pcap-filter text; empty selects everything. Ports may have applied it already.
     pub filter: String,
+    /// Another one, of this selection alone: ports do not know it.
+    pub also: String,
     /// Which part of the traffic to keep; `None` for all.
     pub shard: Option<Shard>,
     /// For how long a frame is remembered, so that it is not kept twice; `None` keeps duplicates.
@@ -39,7 +41,7 @@ impl Selection {
     /// Most bytes of a frame that a port needs to hand over; 0 for all.
     pub fn snap(&self) -> u32 {
         match (self.shard, self.dedup, self.slice) {
-            (None, None, Some(Slice::Bytes(bytes))) => bytes,
+            (None, None, Some(Slice::Bytes(bytes))) if self.also.is_empty() => bytes,
             _ => 0,
         }
     }
@@ -51,7 +53,7 @@ pub(crate) struct Selector {
     /// Of each interface: what its frames have to pass, and begin with.
     interfaces: Vec<(Filtering, Option<Link>)>,
     /// The filter as compiled for each link type so far.
-    filters: Vec<(u16, Arc<Filter>)>,
+    filters: Vec<(u16, Filtering)>,
     dedup: Option<Dedup>,
     layers: Layers,
     /// Frames of each part that the traffic is divided into.
@@ -65,10 +67,15 @@ pub(crate) struct Selector {
 }
 
 /// What frames of an interface have to pass.
+#[derive(Clone)]
 enum Filtering {
     All,
     /// Compiled for the link type of the interface.
-    Matching(Arc<Filter>),
+    Matching {
+        whole: Arc<Filter>,
+        /// What is left of it where the port has applied its part.
+        rest: Option<Arc<Filter>>,
+    },
     /// The filter text makes no sense for the link type.
     None,
 }
@@ -114,26 +121,37 @@ impl Selector {
 
     /// Gets ready for frames of one more interface. After an error none of them is selected.
     fn add_interface(&mut self, interface: &Interface) -> Result<(), FilterError> {
-        let filter = self.selection.filter.clone();
-        let (filtering, result) = match filter.as_str() {
-            "" => (Filtering::All, Ok(())),
-            text => match self.filter_for(text, interface.link.0) {
-                Ok(filter) => (Filtering::Matching(filter), Ok(())),
-                Err(error) => (Filtering::None, Err(error)),
-            },
+        let (filtering, result) = match self.filtering(interface.link.0) {
+            Ok(filtering) => (filtering, Ok(())),
+            Err(error) => (Filtering::None, Err(error)),
         };
         self.interfaces.push((filtering, Link::from_linktype(interface.link.0)));
         result
     }
 
-    /// The filter for a link type; one serves all interfaces of it.
-    fn filter_for(&mut self, text: &str, link: u16) -> Result<Arc<Filter>, FilterError> {
-        if let Some((_, filter)) = self.filters.iter().find(|(of, _)| *of == link) {
-            return Ok(Arc::clone(filter));
+    /// The filters for a link type; the same serve all interfaces of it.
+    fn filtering(&mut self, link: u16) -> Result<Filtering, FilterError> {
+        if let Some((_, filtering)) = self.filters.iter().find(|(of, _)| *of == link) {
+            return Ok(filtering.clone());
         }
-        let filter = Arc::new(Filter::compile(text, link)?);
-        self.filters.push((link, Arc::clone(&filter)));
-        Ok(filter)
+        let compile = |text: &str| Filter::compile(text, link).map(Arc::new);
+        let Selection { filter, also, .. } = &self.selection;
+        let filtering = match (filter.as_str(), also.as_str()) {
+            ("", "") => Filtering::All,
+            (text, "") => Filtering::Matching { whole: compile(text)?, rest: None },
+            ("", also) => {
+                let whole = compile(also)?;
+                Filtering::Matching { rest: Some(Arc::clone(&whole)), whole }
+            }
+            (text, also) => {
+                // Each by itself first: brackets do not make sense of what makes none.
+                compile(text)?;
+                let rest = compile(also)?;
+                Filtering::Matching { whole: compile(&format!("({text}) and ({also})"))?, rest: Some(rest) }
+            }
+        };
+        self.filters.push((link, filtering.clone()));
+        Ok(filtering)
     }
 
     /// Whether no more frames are wanted.
@@ -143,8 +161,13 @@ impl Selector {
 
     /// Whether all frames are wanted whole.
     pub fn is_everything(&self) -> bool {
-        let Selection { filter, shard, dedup, frames, slice } = &self.selection;
-        filter.is_empty() && shard.is_none() && dedup.is_none() && frames.is_none() && slice.is_none()
+        let Selection { filter, also, shard, dedup, frames, slice } = &self.selection;
+        filter.is_empty()
+            && also.is_empty()
+            && shard.is_none()
+            && dedup.is_none()
+            && frames.is_none()
+            && slice.is_none()
     }
 
     /// Takes `frames` frames without looking at any, if all frames are wanted whole; else false.
@@ -166,8 +189,10 @@ impl Selector {
         let (filtering, link) = &self.interfaces[usize::from(desc.interface)];
         let wanted = match filtering {
             Filtering::All => true,
-            Filtering::Matching(_) if is_filtered && !desc.flags.contains(Flags::VLAN_RESTORED) => true,
-            Filtering::Matching(filter) => filter.matches(frame, desc.wire),
+            Filtering::Matching { rest, .. } if is_filtered && !desc.flags.contains(Flags::VLAN_RESTORED) => {
+                rest.as_ref().is_none_or(|rest| rest.matches(frame, desc.wire))
+            }
+            Filtering::Matching { whole, .. } => whole.matches(frame, desc.wire),
             Filtering::None => false,
         };
         if !wanted {
@@ -275,6 +300,32 @@ mod tests {
         (Desc::new(Nanos(u64::from(number) * 100), 0, 60), frame)
     }
 
+    /// A port that has applied the one filter knows nothing of the other.
+    #[test]
+    fn both_filters_have_to_be_passed_whoever_applied_the_one() {
+        let frame = |number: u8, kind: u8| [[2, 0, 0, 0, 0, number].as_slice(), &[0; 6], &[8, kind], &[0; 46]].concat();
+        let (one, other) = ("ether host 2:0:0:0:0:7", "arp");
+        for (filter, also) in [(one, other), (one, ""), ("", other), ("", "")] {
+            let selection = Selection { filter: filter.into(), also: also.into(), ..Selection::default() };
+            let mut selector = ethernet(selection.clone());
+            for (number, kind) in [(7, 6), (7, 0), (8, 6), (8, 0)] {
+                let (has_one, has_other) = (filter.is_empty() || number == 7, also.is_empty() || kind == 6);
+                let (desc, frame) = (Desc::new(Nanos(1), 0, 60), frame(number, kind));
+                assert_eq!(selector.select(&desc, &frame, false).is_some(), has_one && has_other, "{selection:?}");
+                if has_one {
+                    assert_eq!(selector.select(&desc, &frame, true).is_some(), has_other, "{selection:?}");
+                }
+                // What the port saw without its tag says nothing.
+                let restored = Desc { flags: Flags::VLAN_RESTORED, ..desc };
+                assert_eq!(selector.select(&restored, &frame, true).is_some(), has_one && has_other, "{selection:?}");
+            }
+        }
+        let wrong = Selection { filter: "ip) or (ip".into(), also: "arp".into(), ..Selection::default() };
+        assert!(
+            Selector::new(wrong).add_interface(&Interface::new("", LinkType::ETHERNET, StampSource::User)).is_err()
+        );
+    }
+
     #[test]
     fn each_frame_is_in_one_shard_and_all_shards_are_counted() {
         let mut kept = [0; 200];
@@ -323,6 +374,7 @@ mod tests {
         let none = Selection::default;
         for selection in [
             Selection { filter: "ip".into(), ..none() },
+            Selection { also: "ip".into(), ..none() },
             Selection { shard: Shard::new(1, 1).ok(), ..none() },
             Selection { dedup: Some(WINDOW), ..none() },
             Selection { frames: Some(9), ..none() },

@@ -7,71 +7,119 @@ use crate::program::{Insn, MEMORY_WORDS, Program, code};
 
 /// One instruction with its jump targets resolved. `K` is the operand, `X` the index register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
+    /// `A =` the four bytes at K.
     LdWord(u32),
+    /// `A =` the two bytes at K.
     LdHalf(u32),
+    /// `A =` the byte at K.
     LdByte(u32),
+    /// `A =` the four bytes at X + K.
     LdWordInd(u32),
+    /// `A =` the two bytes at X + K.
     LdHalfInd(u32),
+    /// `A =` the byte at X + K.
     LdByteInd(u32),
+    /// `A =` the length of the frame on the wire.
     LdLen,
+    /// `A = K`.
     LdImm(u32),
+    /// `A =` word K of the memory.
     LdMem(u32),
+    /// `X =` the length of the frame on the wire.
     LdxLen,
+    /// `X = K`.
     LdxImm(u32),
+    /// `X =` word K of the memory.
     LdxMem(u32),
     /// Four times the low half of a byte: the length of an IPv4 header.
     LdxMsh(u32),
+    /// Word K of the memory `= A`.
     St(u32),
+    /// Word K of the memory `= X`.
     Stx(u32),
+    /// `A + K`.
     AddK(u32),
+    /// `A + X`.
     AddX,
+    /// `A - K`.
     SubK(u32),
+    /// `A - X`.
     SubX,
+    /// `A * K`.
     MulK(u32),
+    /// `A * X`.
     MulX,
+    /// `A / K`.
     DivK(u32),
+    /// `A / X`; ends the program with 0 where X is.
     DivX,
+    /// `A % K`.
     ModK(u32),
+    /// `A % X`; ends the program with 0 where X is.
     ModX,
+    /// `A & K`.
     AndK(u32),
+    /// `A & X`.
     AndX,
+    /// `A | K`.
     OrK(u32),
+    /// `A | X`.
     OrX,
+    /// `A ^ K`.
     XorK(u32),
+    /// `A ^ X`.
     XorX,
+    /// `A << K`; 0 from 32 on.
     LshK(u32),
+    /// `A << X`; 0 from 32 on.
     LshX,
+    /// `A >> K`; 0 from 32 on.
     RshK(u32),
+    /// `A >> X`; 0 from 32 on.
     RshX,
+    /// `-A`.
     Neg,
+    /// `X = A`.
     Tax,
+    /// `A = X`.
     Txa,
     /// The target, which may lie behind; beyond any program where it would lie in front of the first.
     Ja(u32),
+    /// Goes on by what A and K have in common.
     JumpK(Test, u32, Jump),
+    /// Goes on by what A and X have in common.
     JumpX(Test, Jump),
+    /// Ends with K.
     RetK(u32),
+    /// Ends with A.
     RetA,
 }
 
 /// What a conditional jump asks of the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
+pub enum Test {
+    /// `A == operand`.
     Equal,
+    /// `A > operand`.
     Greater,
+    /// `A >= operand`.
     GreaterEqual,
+    /// `A & operand != 0`.
     AnyBit,
 }
 
 /// Targets of a conditional jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Jump {
+pub struct Jump {
+    /// Where it goes on if the test holds.
     pub yes: u16,
+    /// Where if not.
     pub no: u16,
 }
 
 impl Jump {
+    /// The one further behind.
     pub fn furthest(self) -> usize {
         usize::from(self.yes.max(self.no))
     }

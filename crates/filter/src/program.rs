@@ -126,7 +126,7 @@ impl Program {
     }
 
     /// The instructions decoded.
-    pub(crate) fn ops(&self) -> &[Op] {
+    pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 }

@@ -56,6 +56,11 @@ pub trait RxQueue: Send {
         false
     }
 
+    /// Where looking for frames takes time from whoever brings them: how long to wait before the next look, while they come.
+    fn nap(&self) -> Option<Duration> {
+        None
+    }
+
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
 

@@ -5,6 +5,7 @@ use super::plan::Plan;
 use linerate_burst::{Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// A queue behind a line.
 pub(super) struct FaultyRx {
@@ -119,6 +120,10 @@ impl RxQueue for FaultyRx {
 
     fn is_at_work(&self) -> bool {
         self.failure.is_none() && self.inner.is_at_work()
+    }
+
+    fn nap(&self) -> Option<Duration> {
+        self.inner.nap()
     }
 
     /// The account of the wrapped queue, with what happened behind it.

@@ -94,7 +94,7 @@ impl Program {
     /// Runs the program once on `frame` in memory, which goes nowhere: what it returned, and the frame it left.
     #[cfg(test)]
     pub fn run_once(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        let mut out = vec![0; 4096];
+        let mut out = vec![0; 1 << 14];
         let mut attr = super::bpf::RunAttr {
             prog_fd: self.0.as_raw_fd() as u32,
             data_size_in: frame.len() as u32,

@@ -10,6 +10,8 @@ use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
+use linerate_burst::LinkType;
+use linerate_filter::Filter;
 use linerate_port::Found;
 use std::collections::HashMap;
 use std::io;
@@ -24,6 +26,8 @@ pub struct Attachment {
     _program: Program,
     feeds: Feeds,
     words: Words,
+    /// The filter text that it applies; empty of one that takes all frames.
+    pub filter: String,
     /// Where it runs.
     pub mode: Mode,
     /// How it runs, for the user.
@@ -57,13 +61,13 @@ impl Attachment {
 
     /// The attachment of an interface, made if this process has none. One that runs elsewhere than is wanted is
     /// an error.
-    pub fn of(found: &Found, wanted: &Wanted) -> io::Result<Arc<Attachment>> {
+    pub fn of(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Arc<Attachment>> {
         let key = (namespace()?, found.index);
         let mut table = table();
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
-            return attachment.suits(found, wanted).map(|()| attachment);
+            return attachment.suits(found, wanted, filter).map(|()| attachment);
         }
-        let attachment = Arc::new(attach(found, wanted)?);
+        let attachment = Arc::new(attach(found, wanted, filter)?);
         table.retain(|_, attachment| attachment.strong_count() > 0);
         table.insert(key, Arc::downgrade(&attachment));
         Ok(attachment)
@@ -73,14 +77,20 @@ impl Attachment {
         (link, program, words): (Link, Program, Words),
         feeds: Feeds,
         form: Form,
-        refused: &[(Form, String)],
+        (filter, notes): (String, Vec<String>),
     ) -> Attachment {
-        let notes = vec![describe(form, refused)];
         let idle_senders = Mutex::default();
-        Attachment { _link: link, _program: program, feeds, words, mode: form.mode, notes, idle_senders }
+        Attachment { _link: link, _program: program, feeds, words, filter, mode: form.mode, notes, idle_senders }
     }
 
-    fn suits(&self, found: &Found, wanted: &Wanted) -> io::Result<()> {
+    fn suits(&self, found: &Found, wanted: &Wanted, filter: &str) -> io::Result<()> {
+        if !self.filter.is_empty() && self.filter != filter {
+            let reason = format!(
+                "the program of another port on {} has the filter {:?} already: use the same, or another process",
+                found.name, self.filter
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let intake = if self.area().is_some() { Intake::Area } else { Intake::Socket };
         if wanted.mode.is_none_or(|mode| mode == self.mode) && wanted.intake.is_none_or(|wanted| wanted == intake) {
             return Ok(());
@@ -159,7 +169,7 @@ fn namespace() -> io::Result<u64> {
 }
 
 /// Loads and attaches the program in the best form that the driver takes.
-fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
+fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
     let area = match (wanted.intake, wanted.mode) {
@@ -168,15 +178,10 @@ fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
         (None, _) => make_area(found, wanted, queues).ok(),
         (Some(Intake::Area), _) => Some(make_area(found, wanted, queues)?),
     };
-    if let Some((area, bell)) = area {
-        let forms = forms().into_iter().filter(|form| form.mode == Mode::Native);
-        let load = |form, words: &Words| {
-            let maps = (words.raw(), area.raw(), bell.raw());
-            writing(form, maps, area.layout(), longest_frame(found)).map_err(io::Error::other)
-        };
-        if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
-            return Ok(Attachment::new((link, program, words), Feeds::Area(area, bell), form, &refused));
-        }
+    if let Some(feeds) = area
+        && let Some(attachment) = attach_writing(found, feeds, filter, &mut refused)?
+    {
+        return Ok(attachment);
     }
     if wanted.intake != Some(Intake::Area) {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
@@ -184,12 +189,59 @@ fn attach(found: &Found, wanted: &Wanted) -> io::Result<Attachment> {
         let load =
             |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
-            return Ok(Attachment::new((link, program, words), Feeds::Sockets(sockets), form, &refused));
+            let plain = (String::new(), vec![describe(form, &refused)]);
+            return Ok(Attachment::new((link, program, words), Feeds::Sockets(sockets), form, plain));
         }
     }
     let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
     let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+/// Has the program write frames, those that pass the filter where the kernel can apply it.
+fn attach_writing(
+    found: &Found,
+    (area, bell): (Arc<Area>, Bell),
+    text: &str,
+    refused: &mut Vec<(Form, String)>,
+) -> io::Result<Option<Attachment>> {
+    let (filter, mut note) = in_kernel(text)?;
+    let mut filters = vec![filter.as_ref(), None];
+    filters.dedup_by_key(|filter| filter.is_none());
+    for filter in filters {
+        let load = |form, words: &Words| {
+            let maps = (words.raw(), area.raw(), bell.raw());
+            let program = filter.and_then(Filter::program);
+            writing(form, maps, area.layout(), longest_frame(found), program).map_err(io::Error::other)
+        };
+        let forms = forms().into_iter().filter(|form| form.mode == Mode::Native);
+        if let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? {
+            let applied = if filter.is_some() { text } else { "" };
+            let notes = std::iter::once(describe(form, refused)).chain(note).collect();
+            let maps = (link, program, words);
+            return Ok(Some(Attachment::new(maps, Feeds::Area(area, bell), form, (applied.to_owned(), notes))));
+        }
+        if filter.is_some() {
+            // What the verifier does not follow this process may do as well.
+            let why = refused.last().map(|(_, error)| error.as_str()).unwrap_or_default();
+            note = Some(format!("filter runs in this process: the kernel refuses its program: {why}"));
+            refused.clear();
+        }
+    }
+    Ok(None)
+}
+
+/// The filter, where a program in the kernel gives the same answer, and what is said of it.
+fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
+    if text.trim().is_empty() {
+        return Ok((None, None));
+    }
+    let filter = Filter::compile(text, LinkType::ETHERNET.0)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    Ok(match filter.in_kernel(0) {
+        Ok(_) => (Some(filter), Some("filter runs in the kernel, which counts the frames it refuses".into())),
+        Err(reason) => (None, Some(format!("filter runs in this process: {reason}"))),
+    })
 }
 
 fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Area>, Bell)> {

@@ -13,10 +13,12 @@
 //! return verdict;
 //!
 //! // Writes the frame, with its desc, into the queue's segment of an area:
-//! if (q->head - q->tail >= FRAMES || q->written + length + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
-//! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, length, ... };
-//! bpf_xdp_load_bytes(ctx, 0, area + place, length);           // a VLAN tag that the driver took out is put back meanwhile
-//! q->written += align(length);
+//! if (!tag && !filter(ctx)) { q->filtered++; return XDP_DROP; }   // a frame without its tag is judged when it is back
+//! captured = q->snap ? min(length, q->snap) : length;
+//! if (q->head - q->tail >= FRAMES || q->written + captured + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
+//! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, captured, length, ... };
+//! bpf_xdp_load_bytes(ctx, 0, area + place, captured);         // a VLAN tag that the driver took out is put back meanwhile
+//! q->written += align(captured);
 //! q->head++;                                                  // last: from here on the process sees it
 //! if (q->sleeps) { q->sleeps = 0; bpf_ringbuf_output(bell); }
 //! return XDP_DROP;
@@ -25,11 +27,12 @@
 //! In the driver a queue's counters need no atomic instruction: one processor at a time serves a queue. In generic
 //! mode several may bring frames that count as of one queue; so nothing is written there, only handed on.
 
+mod writing;
+
+pub use self::writing::{SHORTEST, writing};
+
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
-use crate::sys::area::{ALIGN, Layout};
 use crate::sys::bpf::{Mode, Words};
-use linerate_burst::{Desc, Flags};
-use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 /// Words of a queue: two cache lines.
@@ -53,6 +56,8 @@ pub enum Word {
     Tagged,
     /// Frames longer than the interface's MTU.
     SuperFrames,
+    /// Frames that the filter did not let pass.
+    Filtered,
     // Written by the process:
     /// Whether frames are to be taken.
     Open = 8,
@@ -66,6 +71,8 @@ pub enum Word {
     Read,
     /// The reader sleeps, or is about to: the program wakes it, once.
     Sleeps,
+    /// Most bytes of a frame that are written, without a tag that is put back; 0 for all.
+    Snap,
 }
 
 impl Word {
@@ -87,6 +94,7 @@ impl Word {
 
 /// Offsets in `struct xdp_md` (linux/bpf.h).
 const MD_DATA: i16 = 0;
+const MD_DATA_END: i16 = 4;
 const MD_DATA_META: i16 = 8;
 const MD_QUEUE: i16 = 16;
 
@@ -95,14 +103,6 @@ const XDP_PASS: i32 = 2;
 const XDP_REDIRECT: i32 = 4;
 /// Bytes of metadata in front of a frame: time, then VLAN tag.
 const METADATA: i32 = crate::sys::xsk_frames::METADATA as i32;
-/// Frames that are written; a longer one comes in two pieces, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
-const SHORTEST: i32 = 14;
-const PIECE: i32 = 0x8000;
-const LONGEST: i32 = PIECE + 0xffff;
-const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
-const MAC_ADDRESSES: i32 = 12;
-const VLAN_TAG: i32 = 4;
-
 /// How many words the program shares with the process.
 pub fn words(queues: u32) -> usize {
     QUEUE_WORDS * queues as usize
@@ -180,185 +180,6 @@ fn leave(asm: &mut Assembler, label: Label, verdict: i32) {
     asm.place(label);
     asm.mov(Reg::R0, verdict);
     asm.exit();
-}
-
-/// Places on the stack, below what [`call_vlan_tag`] uses.
-const WIRE: i16 = -16;
-const POSITION: i16 = -24;
-const NUMBER: i16 = -32;
-const TAG: i16 = -40;
-
-/// The program that writes frames into an area, with its words, the area and the bell by descriptor; frames longer than
-/// `super_frame` are flagged.
-pub fn writing(
-    form: Form,
-    (words, area, bell): (i32, i32, i32),
-    layout: Layout,
-    super_frame: u32,
-) -> Result<Vec<Insn>, TooFar> {
-    let mut asm = Assembler::new();
-    let (full, bad, drop) = (asm.label(), asm.label(), asm.label());
-    let pass = begin(&mut asm, layout.queues, words);
-    if let Some(id) = form.vlan_tag {
-        asm.mov(Reg::R9, 0);
-        call_vlan_tag(&mut asm, id);
-        asm.store(Size::B8, Reg::Fp, TAG, Reg::R9);
-    }
-    asm.mov(Reg::R1, Reg::R6);
-    asm.call(helper::BUFFER_LENGTH);
-    asm.mov(Reg::R9, Reg::R0);
-    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
-    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
-    find_room(&mut asm, layout, full);
-    asm.call(helper::TAI);
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Ahead.at());
-    asm.alu(Alu::Sub, Reg::R0, Reg::R1);
-    // Where the segment and the desc begin.
-    asm.alu(Alu::Mul, Reg::R7, layout.stride() as i32);
-    asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
-    asm.alu(Alu::And, Reg::R1, layout.frames as i32 - 1);
-    asm.alu(Alu::Mul, Reg::R1, size_of::<Desc>() as i32);
-    asm.alu(Alu::Add, Reg::R1, Reg::R7);
-    asm.map_value(Reg::R2, area, layout.descs_at() as i32);
-    asm.alu(Alu::Add, Reg::R2, Reg::R1);
-    asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
-    asm.alu(Alu::And, Reg::R1, layout.bytes as i32 - 1);
-    asm.alu(Alu::Add, Reg::R7, Reg::R1);
-    write_desc(&mut asm, form, super_frame);
-    asm.map_value(Reg::R1, area, 0);
-    asm.alu(Alu::Add, Reg::R7, Reg::R1);
-    match form.vlan_tag {
-        None => copy(&mut asm, 0, 0, bad),
-        Some(_) => copy_with_tag(&mut asm, bad),
-    }
-    publish(&mut asm);
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
-    asm.jump_if(When::Eq, Reg::R1, 0, drop);
-    asm.store(Size::B8, Reg::R8, Word::Sleeps.at(), 0);
-    asm.map(Reg::R1, bell);
-    asm.mov(Reg::R2, Reg::Fp);
-    asm.alu(Alu::Add, Reg::R2, i32::from(NUMBER));
-    asm.mov(Reg::R3, 8);
-    asm.mov(Reg::R4, 0);
-    asm.call(helper::RING_OUTPUT);
-    leave(&mut asm, drop, XDP_DROP);
-    for (label, word) in [(full, Word::Full), (bad, Word::Bad)] {
-        asm.place(label);
-        count(&mut asm, form, word);
-        asm.jump(drop);
-    }
-    leave(&mut asm, pass, XDP_PASS);
-    asm.finish()
-}
-
-/// Notes number and position of a frame whose length is R9; leads to `full` where there is no room for it and a VLAN tag. Never
-/// is all room used: then nothing free could not be told from nothing used.
-fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Head.at());
-    asm.store(Size::B8, Reg::Fp, NUMBER, Reg::R1);
-    asm.load(Size::B8, Reg::R2, Reg::R8, Word::Tail.at());
-    asm.alu(Alu::Sub, Reg::R1, Reg::R2);
-    asm.jump_if(When::Ge, Reg::R1, layout.frames as i32, full);
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Written.at());
-    asm.store(Size::B8, Reg::Fp, POSITION, Reg::R1);
-    asm.load(Size::B8, Reg::R2, Reg::R8, Word::Freed.at());
-    asm.alu(Alu::Sub, Reg::R1, Reg::R2);
-    asm.alu(Alu::Add, Reg::R1, Reg::R9);
-    asm.jump_if(When::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
-}
-
-/// Writes the desc at R2 of a frame at offset R7 and of length R9, whose time is R0.
-fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
-    let place = |field: usize| field as i16;
-    asm.store(Size::B8, Reg::R2, place(offset_of!(Desc, time)), Reg::R0);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, offset)), Reg::R7);
-    // Interface 0, and flags behind it.
-    asm.mov(Reg::R3, 0);
-    let fits = asm.label();
-    asm.jump_if(When::Le, Reg::R9, super_frame.min(LONGEST as u32) as i32, fits);
-    asm.mov(Reg::R3, i32::from(Flags::SUPER_FRAME.0) << 16);
-    count(asm, form, Word::SuperFrames);
-    asm.place(fits);
-    asm.mov(Reg::R4, Reg::R9);
-    if form.vlan_tag.is_some() {
-        let plain = asm.label();
-        asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
-        asm.jump_if(When::Eq, Reg::R1, 0, plain);
-        asm.alu(Alu::Add, Reg::R4, VLAN_TAG);
-        asm.alu(Alu::Or, Reg::R3, i32::from(Flags::VLAN_RESTORED.0) << 16);
-        count(asm, form, Word::Tagged);
-        asm.place(plain);
-    }
-    asm.store(Size::B8, Reg::Fp, WIRE, Reg::R4);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, captured)), Reg::R4);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, wire)), Reg::R4);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, interface)), Reg::R3);
-    let layers = i32::from(u16::from_le_bytes([Desc::NO_LAYER; 2]));
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, l3)), layers);
-    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, hash)), 0);
-}
-
-/// Copies what lies behind `from` in the frame to R7 + `to`.
-fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
-    let (long, done) = (asm.label(), asm.label());
-    let load = |asm: &mut Assembler, skip: i32| {
-        asm.mov(Reg::R1, Reg::R6);
-        asm.mov(Reg::R2, from + skip);
-        asm.mov(Reg::R3, Reg::R7);
-        asm.alu(Alu::Add, Reg::R3, to + skip);
-        asm.call(helper::LOAD_BYTES);
-        asm.jump_if(When::Ne, Reg::R0, 0, bad);
-    };
-    asm.mov(Reg::R4, Reg::R9);
-    asm.jump_if(When::Gt, Reg::R4, PIECE, long);
-    asm.alu(Alu::Sub, Reg::R4, from);
-    load(asm, 0);
-    asm.jump(done);
-    asm.place(long);
-    asm.mov(Reg::R4, PIECE - from);
-    load(asm, 0);
-    asm.mov(Reg::R4, Reg::R9);
-    asm.alu(Alu::Sub, Reg::R4, PIECE);
-    load(asm, PIECE - from);
-    asm.place(done);
-}
-
-/// The same for a whole frame, with its tag where it had been, if there is one.
-fn copy_with_tag(asm: &mut Assembler, bad: Label) {
-    let (tagged, done) = (asm.label(), asm.label());
-    asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
-    asm.jump_if(When::Ne, Reg::R1, 0, tagged);
-    copy(asm, 0, 0, bad);
-    asm.jump(done);
-    asm.place(tagged);
-    asm.to_be(Reg::R1, 32);
-    asm.store(Size::B4, Reg::R7, MAC_ADDRESSES as i16, Reg::R1);
-    asm.mov(Reg::R1, Reg::R6);
-    asm.mov(Reg::R2, 0);
-    asm.mov(Reg::R3, Reg::R7);
-    asm.mov(Reg::R4, MAC_ADDRESSES);
-    asm.call(helper::LOAD_BYTES);
-    asm.jump_if(When::Ne, Reg::R0, 0, bad);
-    copy(asm, MAC_ADDRESSES, MAC_ADDRESSES + VLAN_TAG, bad);
-    asm.place(done);
-}
-
-/// Moves position and number on; the process may read the frame from then on.
-fn publish(asm: &mut Assembler) {
-    asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
-    asm.load(Size::B8, Reg::R2, Reg::Fp, WIRE);
-    asm.alu(Alu::Add, Reg::R1, Reg::R2);
-    asm.alu(Alu::Add, Reg::R1, ALIGN as i32 - 1);
-    asm.alu(Alu::And, Reg::R1, -(ALIGN as i32));
-    asm.store(Size::B8, Reg::R8, Word::Written.at(), Reg::R1);
-    asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
-    asm.alu(Alu::Add, Reg::R1, 1);
-    if cfg!(target_arch = "x86_64") {
-        // Stores are seen in their order.
-        asm.store(Size::B8, Reg::R8, Word::Head.at(), Reg::R1);
-    } else {
-        asm.exchange(Reg::R8, Word::Head.at(), Reg::R1);
-    }
 }
 
 /// Adds one to a word of the queue. Uses R1.

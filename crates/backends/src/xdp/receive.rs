@@ -3,7 +3,7 @@
 mod holding;
 
 use super::attach::Attachment;
-use super::program::Word;
+use super::program::{SHORTEST, Word};
 use crate::rtnl::{IFF_UP, Rtnetlink};
 use crate::sys::area::Segment;
 use crate::sys::bell::Bell;
@@ -29,6 +29,10 @@ const DETACH_MARGIN: Duration = Duration::from_millis(10);
 /// How often a program that writes frames is asked for more: each look takes a line of memory away from it, which costs it more
 /// than the frame (measured on a veth: 4.0 M frames/s looked at all the time, 11.4 every 100 us).
 const ASK_AFTER: Duration = Duration::from_micros(20);
+
+/// How long a reader that is in no hurry waits meanwhile, instead of looking at the clock: the processor that brings the frames is
+/// often the other half of its own, and is slowed by that too.
+const NAP: Duration = Duration::from_micros(100);
 
 /// Frames of which no more are asked for.
 const ENOUGH: usize = 1024;
@@ -90,11 +94,17 @@ pub struct Parts {
     pub busy_poll: bool,
     /// Frames longer than this are super-frames.
     pub super_frame: u32,
+    /// Most bytes of a frame that are wanted; 0 for all.
+    pub snap: u32,
 }
 
 impl XdpRx {
     /// A lane; frames come once it is started.
     pub fn new(parts: Parts) -> Self {
+        if matches!(parts.frames, Frames::Segment(_)) {
+            let snap = if parts.snap == 0 { 0 } else { parts.snap.max(SHORTEST as u32) };
+            parts.attachment.set(Word::Snap, parts.queue, snap.into());
+        }
         XdpRx {
             base: Counted::of(&parts.attachment, parts.queue),
             asked: Nanos::ZERO,
@@ -225,6 +235,7 @@ struct Counted {
     bad: u64,
     tagged: u64,
     super_frames: u64,
+    filtered: u64,
 }
 
 impl Counted {
@@ -236,6 +247,7 @@ impl Counted {
             bad: get(Word::Bad),
             tagged: get(Word::Tagged),
             super_frames: get(Word::SuperFrames),
+            filtered: get(Word::Filtered),
             head: get(Word::Head),
         }
     }
@@ -247,6 +259,7 @@ impl Counted {
             bad: self.bad - base.bad,
             tagged: self.tagged - base.tagged,
             super_frames: self.super_frames - base.super_frames,
+            filtered: self.filtered - base.filtered,
         }
     }
 }
@@ -302,6 +315,10 @@ impl RxQueue for XdpRx {
         }
     }
 
+    fn nap(&self) -> Option<Duration> {
+        matches!(self.frames, Frames::Segment(_)).then_some(NAP)
+    }
+
     fn holding(&mut self) -> Option<&mut dyn Holding> {
         matches!(self.frames, Frames::Segment(_)).then_some(self as &mut dyn Holding)
     }
@@ -320,7 +337,8 @@ impl RxQueue for XdpRx {
                 account.add(Count::VlanRestored, counts.vlan_restored).add(Count::Unstamped, counts.unstamped);
             }
             Frames::Segment(_) => {
-                account.add(Count::Received, counted.head + counted.full + counted.bad);
+                account.add(Count::Received, counted.head + counted.full + counted.bad + counted.filtered);
+                account.add(Count::KernelFiltered, counted.filtered);
                 account.add(Count::RingFull, counted.full).add(Count::BadRecord, counted.bad);
                 account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
             }

@@ -65,6 +65,8 @@ pub struct Wanted {
     pub busy_poll: Option<u32>,
     /// How long after its stamp a frame may show up.
     pub lag: Duration,
+    /// Most bytes of a frame that are wanted, 0 for all.
+    pub snap: u32,
 }
 
 impl Wanted {
@@ -109,6 +111,7 @@ impl Wanted {
             lossless: options.lossless,
             busy_poll: busy_poll.map(|frames| frames.clamp(1, 1024) as u32),
             lag: options.lag.unwrap_or(LAG),
+            snap: options.snap,
         })
     }
 
@@ -117,6 +120,11 @@ impl Wanted {
     pub fn for_sending(&self) -> Self {
         let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
         Wanted { copying, ..self.or_socket() }
+    }
+
+    /// The same with whole frames.
+    pub fn whole(&self) -> Self {
+        Wanted { snap: 0, ..*self }
     }
 
     /// The same by AF_XDP, unless something else was asked for.

@@ -1,6 +1,7 @@
 //! `linerate capture`: one or several ports -> one time-ordered stream -> count, file.
 
 mod beside;
+mod parts;
 mod report;
 mod selection;
 mod share;
@@ -8,6 +9,7 @@ mod share;
 pub use self::report::summary;
 
 use self::beside::{Beside, BesideArgs, Done};
+use self::parts::{Part, PartArgs};
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
@@ -21,9 +23,10 @@ use crate::view::live::{Live, answer};
 use crate::view::terminal::{result, result_document, shown, tell};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
-use linerate_engine::{Capture, Captured, Consumer, Progress, ReceiveError, Received, Selection, Stop};
+use linerate_engine::{Capture, Captured, Consumer, Progress, ReceiveError, Received, Selection, Sharing, Stop};
 use linerate_record::{Compression, Format, Output, Writer};
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options of `linerate capture`.
@@ -41,6 +44,9 @@ Examples:
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
   linerate capture eth0 -w all.pcapng.zst --flows flows/ --share feed --count
+  # the same, web traffic alone in the records, headers in the ring
+  linerate capture eth0 -w all.pcapng.zst --flows flows/ --share feed \\
+    --filter-for 'flows=tcp port 443' --slice-for share=l4
   # what a mirror port shows twice once, of some flows, the headers
   linerate capture eth0,eth1 --dedup --shard 2/8 --slice l4+64 -w part2.pcapng
 Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
@@ -76,6 +82,8 @@ pub struct Args {
     lag: Option<f64>,
     #[command(flatten)]
     beside: BesideArgs,
+    #[command(flatten)]
+    parts: PartArgs,
     /// Print one JSON document at the end (schema linerate/capture/1)
     #[arg(long)]
     json: bool,
@@ -99,7 +107,11 @@ enum FileFormat {
 /// What was asked for, checked.
 struct Asked {
     inputs: Inputs,
-    selection: Selection,
+    /// What the file gets, and the ring, if that is the same.
+    write: Selection,
+    share: Selection,
+    flows: Selection,
+    count: Selection,
     lag: Option<Duration>,
 }
 
@@ -131,22 +143,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start(&progress, "captured", args.show.interval(args.json)?);
-    beside.start(inputs, &stop).map_err(|error| identity.explain(error))?;
+    beside.start(&asked, &stop).map_err(|error| identity.explain(error))?;
     let answers = answer(&progress, "captured", beside.so_far(inputs))?;
-    let is_wanted = args.write.is_some() || share.is_some() || beside.is_empty();
-    let mut capture = is_wanted.then(|| {
-        let capture = Capture::new(asked.selection.clone(), sinks).share(share).progress(progress.clone());
-        capture.copy_by_two(args.copy_threads == 2)
-    });
+    let mut captures = args.captures(&asked, sinks, share, beside.is_empty(), &progress);
     let mut consumers: Vec<&mut dyn Consumer> = Vec::new();
-    consumers.extend(capture.as_mut().map(|capture| capture as &mut dyn Consumer));
+    consumers.extend(captures.iter_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
     let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
     drop((live, answers));
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&mut run);
-    args.conclude(&asked, &run, capture.map(Capture::done).as_ref(), &beside)?;
+    let captured: Vec<Captured> = captures.into_iter().map(Capture::done).collect();
+    args.conclude(&asked, &run, &captured, &beside)?;
     let exit = args.receive.conclude(&run);
     written?;
     Ok(exit)
@@ -161,6 +170,14 @@ impl Args {
             )));
         }
         let inputs = self.input.check()?;
+        let there = [
+            (Part::Write, self.write.is_some()),
+            (Part::Share, self.share.is_wanted()),
+            (Part::Flows, !self.beside.written().is_empty()),
+            (Part::Count, self.beside.counts()),
+        ];
+        let there: Vec<Part> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
+        self.parts.check(&there, &inputs)?;
         for path in self.write.iter().chain(self.beside.written()) {
             check_output(&inputs.specs, path)?;
         }
@@ -169,15 +186,53 @@ impl Args {
         if lag.is_some() && inputs.specs.iter().all(is_file) {
             return Err(usage("--lag means nothing for files: they are merged as they lie"));
         }
-        Ok(Asked { selection: self.selection.with(inputs.filter.clone(), inputs.frames)?, lag, inputs })
+        let kept = self.selection.with(inputs.filter.clone(), inputs.frames)?;
+        let of = |part, all| self.parts.selection(part, all, &self.selection);
+        let is_ring = self.write.is_none() && self.share.is_wanted();
+        Ok(Asked {
+            write: of(if is_ring { Part::Share } else { Part::Write }, kept.clone()),
+            share: of(Part::Share, kept),
+            flows: of(Part::Flows, inputs.selection()),
+            count: of(Part::Count, inputs.selection()),
+            lag,
+            inputs,
+        })
+    }
+
+    /// One capture for the file and the ring, or one for each where they get different frames; one that only counts where
+    /// `is_alone`.
+    fn captures(
+        &self,
+        asked: &Asked,
+        sinks: Vec<Box<dyn Sink>>,
+        share: Option<Sharing>,
+        is_alone: bool,
+        progress: &Arc<Progress>,
+    ) -> Vec<Capture> {
+        let capture = |selection: &Selection, sinks, share| {
+            Capture::new(selection.clone(), sinks).share(share).copy_by_two(self.copy_threads == 2)
+        };
+        let captures = match (self.write.is_some(), share) {
+            (false, None) if !is_alone => vec![],
+            (true, Some(share)) if !self.parts.are_alike() => {
+                vec![capture(&asked.write, sinks, None), capture(&asked.share, Vec::new(), Some(share)).name("share")]
+            }
+            (false, Some(share)) => vec![capture(&asked.share, sinks, Some(share))],
+            (_, share) => vec![capture(&asked.write, sinks, share)],
+        };
+        let first = |(at, capture): (usize, Capture)| match at {
+            0 => capture.progress(Arc::clone(progress)),
+            _ => capture,
+        };
+        captures.into_iter().enumerate().map(first).collect()
     }
 
     /// As many bytes of a frame as any consumer wants.
     fn snap(&self, asked: &Asked) -> u32 {
-        match (asked.selection.snap(), self.beside.snap(&asked.inputs)) {
-            (0, _) | (_, Some(0)) => 0,
-            (own, other) => own.max(other.unwrap_or(0)),
-        }
+        let write = (self.write.is_some() || self.beside.snap(asked).is_none()).then(|| asked.write.snap());
+        let share = self.share.is_wanted().then(|| asked.share.snap());
+        let wanted = || [write, share, self.beside.snap(asked)].into_iter().flatten();
+        if wanted().any(|snap| snap == 0) { 0 } else { wanted().max().unwrap_or(0) }
     }
 
     /// What a file is written as.
@@ -220,16 +275,10 @@ impl Args {
         }
     }
 
-    fn conclude(
-        &self,
-        asked: &Asked,
-        run: &Received,
-        captured: Option<&Captured>,
-        beside: &Done,
-    ) -> anyhow::Result<()> {
+    fn conclude(&self, asked: &Asked, run: &Received, captured: &[Captured], beside: &Done) -> anyhow::Result<()> {
         let is_taken = self.write.as_deref() == Some("-") || self.beside.is_on_output();
         if self.json {
-            result_document(&CaptureJson::new(asked, run, captured, beside), is_taken)?;
+            result_document(&CaptureJson::new(asked, run, captured, (beside, self.parts.json())), is_taken)?;
         } else if !self.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
             let beside = beside.told(&asked.inputs, &run.ledger);
             result(summary(run, captured, &beside, self.show.ledger), is_taken);

@@ -30,6 +30,7 @@ use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_record::{Format, Writer};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 /// Options of `linerate demo`.
@@ -224,7 +225,7 @@ fn print_details(act: &Act, outcome: &Outcome) {
     for sent in &outcome.sent {
         show(generate::replay::summary(act.pacing, sent, true));
     }
-    show(capture::summary(&outcome.run, Some(&outcome.captured), "", true));
+    show(capture::summary(&outcome.run, from_ref(&outcome.captured), "", true));
     for difference in &outcome.compared.differences {
         show(format_args!("  DIFFERENCE: {}\n", shown(difference)));
     }

@@ -161,7 +161,7 @@ impl ReceiveArgs {
 const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
 
 /// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
-fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
     let files_only = specs.iter().all(is_file);
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
     let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();

@@ -56,6 +56,7 @@ const RULES: &[Rule] = &[
         Where(&["flows", "count"], &["write", "share"]),
         "flows and counts are of whole frames, and nothing is kept of these",
     ),
+    rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "all of the traffic is taken"),
     rule("capture", &["count"], Beside::None(&["quiet"]), "what is counted is said at the end alone"),
     rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "nobody is waited for"),
     rule("count", &["key", "streams", "max_streams"], OneOf(&["check"]), "no trailers are looked at"),

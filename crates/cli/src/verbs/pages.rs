@@ -69,11 +69,11 @@ fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
         after.strip_prefix("Examples:\n").map_or(("NOTES", after.as_str()), |rest| ("EXAMPLES", rest));
     if !lines.is_empty() {
         let mut notes = Roff::new();
-        notes.control("SH", [heading]).control("nf", []);
+        notes.control("SH", [heading]);
         for line in lines.lines() {
-            notes.text([roman(line)]);
+            notes.text([roman(line)]).control("br", []);
         }
-        notes.control("fi", []).to_writer(&mut text)?;
+        notes.to_writer(&mut text)?;
     }
     Ok(text)
 }

@@ -5,7 +5,7 @@ use super::share::Shared;
 use super::sinks::{self, Sinks};
 use crate::control::Progress;
 use crate::died::Died;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::worker::Worker;
 use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
 use std::sync::Arc;

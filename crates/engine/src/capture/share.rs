@@ -6,7 +6,7 @@ use self::accounts::Accounts;
 use crate::clock;
 use crate::control::Stop;
 use crate::died::{Died, survive};
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
 use linerate_share::{Acceptor, Access, Client, Error, Writer};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! overlaps reading with writing.
 
 use crate::died::survive;
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::worker::{Work, Worker};
 use linerate_burst::{Block, Count, Interface, Kind, Ledger, Sink, SinkError, Stage};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::meters::Meters;
 use super::worker::{Load, Metering, Shared};
 use crate::consumer::Round;
 use crate::died::{Died, survive};
-use crate::receive::ReceiveError;
+use crate::error::ReceiveError;
 use crate::worker::Worker;
 use linerate_burst::{Block, Desc, Finish, Interface, Nanos, Pick};
 use linerate_meter::{Counts, PacketTime, Records, Spread};

@@ -1,7 +1,7 @@
 //! The pace of a run that receives: when to stop, how to wait, when all is over.
 
 use crate::control::Stop;
-use crate::receive::lanes::Lanes;
+use crate::lanes::Lanes;
 use crate::receive::wait::{Awaited, Idler, Waiting};
 use linerate_burst::Nanos;
 use std::time::{Duration, Instant};
@@ -45,10 +45,11 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts the time of the run, which lasts at most for `duration` and until `stop` is requested.
-    pub fn new(waiting: Waiting, duration: Option<Duration>, stop: Stop) -> Self {
+    /// Starts the time of the run, which lasts at most for `duration` and until `stop` is requested; frames `is_prompt` to come at
+    /// once, or may wait for others.
+    pub fn new(waiting: Waiting, is_prompt: bool, duration: Option<Duration>, stop: Stop) -> Self {
         let now = Instant::now();
-        let idler = Idler::new(waiting);
+        let idler = Idler::new(waiting, is_prompt);
         Pace { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
     }
 
@@ -63,6 +64,7 @@ impl Pace {
 
     /// Ends a round that began at `now`, waiting where it has brought nothing; false if it was the last.
     pub fn go_on(&mut self, came: Came, now: Nanos, lanes: &Lanes) -> bool {
+        let wakes = || lanes.wakes();
         match came {
             Came::End => {
                 self.quiesced = true;
@@ -74,8 +76,8 @@ impl Pace {
             }
             Came::Busy => std::thread::sleep(BUSY_NAP),
             Came::Nothing | Came::Held if lanes.are_at_work() => {}
-            Came::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input, || lanes.wakes()),
-            Came::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, || lanes.wakes()),
+            Came::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input(lanes.nap()), wakes),
+            Came::Held => self.idler.idle(now, NAP_LIMIT, Awaited::Horizon, wakes),
         }
         self.detached.is_none_or(|since| since.elapsed() <= DRAIN_LIMIT && !self.stop.is_hurried())
     }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::clock::tests::Fake;
 use linerate_burst::{Block, Desc, Horizon, LinkType, StampSource};
+use linerate_port::PortError;
 use linerate_port::{Feed, Head, RxQueue};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

@@ -23,6 +23,8 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(100);
 /// How long to sleep where frames are there and time has to pass: a quarter of the usual lag.
 const PAUSE: Duration = Duration::from_micros(500);
+/// So many naps without a frame, and the kernel is asked to wake us.
+const NAPS: u32 = 2;
 /// Looking again pays while this many of the last idle phases ended before [`SPIN`] did; once it does not
 /// pay, only one phase in [`RETRY`] tries it.
 const SCORE: u32 = 8;
@@ -31,8 +33,8 @@ const RETRY: u32 = 64;
 /// What an idle run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// Frames.
-    Input,
+    /// Frames; while they come it is best to look for them so often.
+    Input(Option<Duration>),
     /// Time: frames are there, and another lane could still bring older ones.
     Horizon,
 }
@@ -41,6 +43,7 @@ pub(crate) enum Awaited {
 #[derive(Debug)]
 pub(crate) struct Idler {
     waiting: Waiting,
+    is_prompt: bool,
     since: Option<Nanos>,
     /// How well looking again has paid lately, and how often it was left out since.
     score: u32,
@@ -48,8 +51,8 @@ pub(crate) struct Idler {
 }
 
 impl Idler {
-    pub fn new(waiting: Waiting) -> Self {
-        Idler { waiting, since: None, score: SCORE, skipped: 0 }
+    pub fn new(waiting: Waiting, is_prompt: bool) -> Self {
+        Idler { waiting, is_prompt, since: None, score: SCORE, skipped: 0 }
     }
 
     /// There was something to do at `now`.
@@ -75,11 +78,18 @@ impl Idler {
         // Where the clock was set back the phase begins anew, or it would spin until the clock is there again.
         *since = now.min(*since);
         let since = *since;
-        let spins = match self.waiting {
-            Waiting::Spin => true,
-            Waiting::Sleep => false,
+        let spins = match (self.waiting, awaited) {
+            (Waiting::Spin, _) => true,
+            (Waiting::Sleep, _) => false,
+            (Waiting::Adaptive, Awaited::Input(Some(nap))) if !self.is_prompt => {
+                if now.since(since) < nap * NAPS {
+                    return std::thread::sleep(limit.min(nap));
+                }
+                false
+            }
+            (Waiting::Adaptive, Awaited::Input(_)) => now.since(since) < SPIN && self.spinning_pays(begins),
             // Time passes by itself: each look at it would let a few frames through and find the next ones held.
-            Waiting::Adaptive => awaited == Awaited::Input && now.since(since) < SPIN && self.spinning_pays(begins),
+            (Waiting::Adaptive, Awaited::Horizon) => false,
         };
         if spins {
             std::hint::spin_loop();

@@ -3,8 +3,9 @@
 use super::super::count::{self, CountsJson, Subject};
 use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
+use super::Asked;
 use linerate_burst::Ledger;
-use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Stop, Watch};
+use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Selection, Stop, Watch};
 use linerate_records::{Exporter, Format};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
@@ -57,10 +58,13 @@ impl BesideArgs {
         self.flows.iter().any(|target| target == "-")
     }
 
-    /// Bytes of a frame that are wanted, 0 for all; `None` if nothing is.
-    pub fn snap(&self, inputs: &Inputs) -> Option<u32> {
-        let snap = if inputs.filter.is_empty() { self.meter.snap() } else { 0 };
-        (!self.flows.is_empty()).then_some(snap)
+    /// Bytes of a frame that are wanted, 0 for all; `None` if nobody asks.
+    pub fn snap(&self, asked: &Asked) -> Option<u32> {
+        let looks = |own: &Selection| !own.also.is_empty() || own.shard.is_some();
+        let is_whole = looks(&asked.flows) || !asked.flows.filter.is_empty();
+        let flows = (!self.flows.is_empty()).then(|| if is_whole { 0 } else { self.meter.snap() });
+        let count = (self.count && looks(&asked.count)).then_some(0);
+        flows.into_iter().chain(count).min()
     }
 }
 
@@ -86,12 +90,12 @@ impl<'a> Beside<'a> {
     }
 
     /// Gets ready for frames.
-    pub fn start(&mut self, inputs: &Inputs, stop: &Stop) -> anyhow::Result<()> {
+    pub fn start(&mut self, asked: &Asked, stop: &Stop) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
-            self.metering = Some(Metering::new(meters, inputs.selection(), records));
+            self.metering = Some(Metering::new(meters, asked.flows.clone(), records));
         }
-        self.counting = self.args.count.then(|| Counting::new(inputs.selection(), false).watch(self.watch.clone()));
+        self.counting = self.args.count.then(|| Counting::new(asked.count.clone(), false).watch(self.watch.clone()));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::Asked;
 use super::beside::{BesideJson, Done};
+use super::parts::PartJson;
 use crate::view::ledger::{self, RunJson};
 use crate::view::rates::{Rates, grouped, totals};
 use linerate_burst::{Kind, Stage};
@@ -10,17 +11,17 @@ use linerate_engine::{Captured, Received};
 use serde::Serialize;
 
 /// The summary at the end, for people; `beside` is what else was done, and the ledger `is_whole` if asked for.
-pub fn summary(run: &Received, captured: Option<&Captured>, beside: &str, is_whole: bool) -> String {
-    let captured = captured.map(|captured| body(run, captured)).unwrap_or_default();
+pub fn summary(run: &Received, captured: &[Captured], beside: &str, is_whole: bool) -> String {
+    let captured: String = ["captured", "shared"].iter().zip(captured).map(|(what, of)| body(run, what, of)).collect();
     ledger::run(run, &(captured + beside), is_whole)
 }
 
-fn body(run: &Received, captured: &Captured) -> String {
+fn body(run: &Received, what: &str, captured: &Captured) -> String {
     let seconds = run.elapsed.as_secs_f64();
     let Captured { frames, bytes, wire_bytes, .. } = *captured;
     let mut text = format!(
         "{}; {} lost, {} late\n",
-        totals("captured", frames, bytes, wire_bytes, seconds),
+        totals(what, frames, bytes, wire_bytes, seconds),
         grouped(run.ledger.lost()),
         grouped(run.ledger.total(linerate_burst::Count::Late)),
     );
@@ -60,6 +61,12 @@ pub(super) struct CaptureJson<'a> {
     seconds: f64,
     #[serde(flatten)]
     rates: Rates,
+    /// What single parts were to get.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<PartJson>,
+    /// What the ring got, where that is not what the file got.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<SharedJson>,
     #[serde(flatten)]
     beside: BesideJson<'a>,
     #[serde(flatten)]
@@ -67,18 +74,24 @@ pub(super) struct CaptureJson<'a> {
 }
 
 impl<'a> CaptureJson<'a> {
-    pub fn new(asked: &Asked, run: &Received, captured: Option<&Captured>, beside: &'a Done) -> Self {
+    pub fn new(
+        asked: &Asked,
+        run: &Received,
+        captured: &[Captured],
+        (beside, parts): (&'a Done, Vec<PartJson>),
+    ) -> Self {
         let seconds = run.elapsed.as_secs_f64();
-        let Captured { frames, bytes, wire_bytes, shards, span } = captured.cloned().unwrap_or_default();
+        let Captured { frames, bytes, wire_bytes, shards, span } = captured.first().cloned().unwrap_or_default();
+        let selection = &asked.write;
         CaptureJson {
             schema: "linerate/capture/1",
             ports: asked.inputs.names(),
-            filter: asked.selection.filter.clone(),
-            shard: asked.selection.shard.map(|shard| shard.to_string()),
+            filter: selection.filter.clone(),
+            shard: selection.shard.map(|shard| shard.to_string()),
             shard_imbalance: (!shards.is_empty()).then(|| imbalance(&shards)),
             shards,
-            slice: asked.selection.slice.map(|slice| slice.to_string()),
-            dedup_ms: asked.selection.dedup.map(|window| window.as_secs_f64() * 1e3),
+            slice: selection.slice.map(|slice| slice.to_string()),
+            dedup_ms: selection.dedup.map(|window| window.as_secs_f64() * 1e3),
             received: run.ledger.sum(Stage::Receive, Kind::Received),
             delivered: frames,
             frames,
@@ -89,8 +102,29 @@ impl<'a> CaptureJson<'a> {
             last_time_ns: span.map(|(_, last)| last.0),
             seconds,
             rates: Rates::new(frames, wire_bytes, seconds),
+            parts,
+            share: captured.get(1).map(SharedJson::new),
             beside: beside.json(&asked.inputs, &run.ledger),
             run: RunJson::new(run),
         }
+    }
+}
+
+/// What a ring got.
+#[derive(Serialize)]
+struct SharedJson {
+    frames: u64,
+    bytes: u64,
+    wire_bytes: u64,
+    shards: Vec<u64>,
+    first_time_ns: Option<u64>,
+    last_time_ns: Option<u64>,
+}
+
+impl SharedJson {
+    fn new(shared: &Captured) -> Self {
+        let Captured { frames, bytes, wire_bytes, ref shards, span } = *shared;
+        let [first_time_ns, last_time_ns] = [span.map(|(first, _)| first.0), span.map(|(_, last)| last.0)];
+        SharedJson { frames, bytes, wire_bytes, shards: shards.clone(), first_time_ns, last_time_ns }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct SelectionArgs {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Tell flows in tunnels apart by the innermost packet
-    #[arg(long, requires = "shard")]
+    #[arg(long)]
     shard_inner: bool,
     /// Leave out frames that equal one kept within MS milliseconds (10 unless given), as taps and mirror ports
     /// that see both sides make them. Late frames are compared with those of MS up to the latest time alone
@@ -33,11 +33,17 @@ impl SelectionArgs {
     pub fn with(&self, filter: String, frames: Option<u64>) -> anyhow::Result<Selection> {
         Ok(Selection {
             filter,
-            shard: self.shard.map(|shard| if self.shard_inner { shard.by_inner_packet() } else { shard }),
+            also: String::new(),
+            shard: self.shard.map(|shard| self.by_packet(shard)),
             dedup: self.dedup.map(window).transpose()?,
             frames,
             slice: self.slice.or((self.snap > 0).then_some(Slice::Bytes(self.snap))),
         })
+    }
+
+    /// A shard, by the packets that are asked for.
+    pub fn by_packet(&self, shard: Shard) -> Shard {
+        if self.shard_inner { shard.by_inner_packet() } else { shard }
     }
 }
 

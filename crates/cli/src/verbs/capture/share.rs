@@ -51,6 +51,11 @@ pub(super) struct ShareArgs {
 const FULL_SPEED: f64 = 59.5e6;
 
 impl ShareArgs {
+    /// Whether a ring is asked for.
+    pub fn is_wanted(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// Makes the ring, if one is asked for; before privileges are dropped, since huge and locked memory may need them, and
     /// readers believe in who began to share. With lines about it, for people.
     pub fn open(&self, identity: &Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {

@@ -1,13 +1,18 @@
 //! The lanes of a run: the queues of all its ports, and the interfaces they bring.
+//!
+//! `feed`: how long live ports wait for lanes that others feed.
 
+mod feed;
+
+use self::feed::{Present, Source};
 use crate::clock::{Clock, STEP, Time, said};
-use crate::receive::feed::{Present, Source};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
 use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue};
 use linerate_wire::Link;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// How often steps of the clock are said; all are counted.
 const MOST_SAID: u64 = 100;
@@ -176,6 +181,11 @@ impl Lanes {
     /// What to wait on; `None` if a lane has nothing to wait on.
     pub fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
         self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
+    }
+
+    /// How long to wait before the next look, where a lane wants that.
+    pub fn nap(&self) -> Option<Duration> {
+        self.queues.iter().filter(|lane| lane.state != State::Ended).filter_map(|lane| lane.queue.nap()).min()
     }
 
     /// Whether a lane goes on with the next fill, so that nothing is to be waited for.

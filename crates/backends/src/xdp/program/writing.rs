@@ -1,0 +1,226 @@
+//! The program that writes frames into an area.
+
+use super::{Form, MD_DATA, MD_DATA_END, Word, XDP_DROP, XDP_PASS, begin, call_vlan_tag, count, leave};
+use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
+use crate::sys::area::{ALIGN, Layout};
+use crate::xdp::filtering::{self, Around};
+use linerate_burst::{Desc, Flags};
+use linerate_filter::Program as Filter;
+use std::mem::offset_of;
+
+/// Frames that are written; a longer one comes in two pieces, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
+pub const SHORTEST: i32 = 14;
+const PIECE: i32 = 0x8000;
+const LONGEST: i32 = PIECE + 0xffff;
+const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
+const MAC_ADDRESSES: i32 = 12;
+const VLAN_TAG: i32 = 4;
+
+/// Places on the stack, below what [`call_vlan_tag`] uses: bytes that the frame has, then those that are written.
+const LENGTH: i16 = -16;
+const POSITION: i16 = -24;
+const NUMBER: i16 = -32;
+const TAG: i16 = -40;
+
+/// The program that writes frames into an area, with its words, the area and the bell by descriptor; frames longer than
+/// `super_frame` are flagged. With a filter those that do not pass it are counted and dropped.
+pub fn writing(
+    form: Form,
+    (words, area, bell): (i32, i32, i32),
+    layout: Layout,
+    super_frame: u32,
+    filter: Option<&Filter>,
+) -> Result<Vec<Insn>, TooFar> {
+    let mut asm = Assembler::new();
+    let (full, bad, drop, refused) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let pass = begin(&mut asm, layout.queues, words);
+    if let Some(id) = form.vlan_tag {
+        asm.mov(Reg::R9, 0);
+        call_vlan_tag(&mut asm, id);
+        asm.store(Size::B8, Reg::Fp, TAG, Reg::R9);
+    }
+    asm.mov(Reg::R1, Reg::R6);
+    asm.call(helper::BUFFER_LENGTH);
+    asm.mov(Reg::R9, Reg::R0);
+    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
+    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R9);
+    let whole = asm.label();
+    if let Some(filter) = filter {
+        if form.vlan_tag.is_some() {
+            asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
+            asm.jump_if(When::Ne, Reg::R1, 0, whole);
+        }
+        let around =
+            Around { context: Reg::R6, bounds: (MD_DATA, MD_DATA_END), length: LENGTH, frags: form.frags, refused };
+        filtering::filter(&mut asm, filter, around);
+    }
+    cut(&mut asm, bad);
+    asm.place(whole);
+    find_room(&mut asm, layout, full);
+    asm.call(helper::TAI);
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Ahead.at());
+    asm.alu(Alu::Sub, Reg::R0, Reg::R1);
+    // Where the segment and the desc begin.
+    asm.alu(Alu::Mul, Reg::R7, layout.stride() as i32);
+    asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
+    asm.alu(Alu::And, Reg::R1, layout.frames as i32 - 1);
+    asm.alu(Alu::Mul, Reg::R1, size_of::<Desc>() as i32);
+    asm.alu(Alu::Add, Reg::R1, Reg::R7);
+    asm.map_value(Reg::R2, area, layout.descs_at() as i32);
+    asm.alu(Alu::Add, Reg::R2, Reg::R1);
+    asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
+    asm.alu(Alu::And, Reg::R1, layout.bytes as i32 - 1);
+    asm.alu(Alu::Add, Reg::R7, Reg::R1);
+    write_desc(&mut asm, form, super_frame);
+    asm.map_value(Reg::R1, area, 0);
+    asm.alu(Alu::Add, Reg::R7, Reg::R1);
+    match form.vlan_tag {
+        None => copy(&mut asm, 0, 0, bad),
+        Some(_) => copy_with_tag(&mut asm, bad),
+    }
+    publish(&mut asm);
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
+    asm.jump_if(When::Eq, Reg::R1, 0, drop);
+    asm.store(Size::B8, Reg::R8, Word::Sleeps.at(), 0);
+    asm.map(Reg::R1, bell);
+    asm.mov(Reg::R2, Reg::Fp);
+    asm.alu(Alu::Add, Reg::R2, i32::from(NUMBER));
+    asm.mov(Reg::R3, 8);
+    asm.mov(Reg::R4, 0);
+    asm.call(helper::RING_OUTPUT);
+    leave(&mut asm, drop, XDP_DROP);
+    let filtered = filter.map(|_| (refused, Word::Filtered));
+    for (label, word) in [(full, Word::Full), (bad, Word::Bad)].into_iter().chain(filtered) {
+        asm.place(label);
+        count(&mut asm, form, word);
+        asm.jump(drop);
+    }
+    leave(&mut asm, pass, XDP_PASS);
+    asm.finish()
+}
+
+/// Leaves of R9 bytes those that are wanted.
+fn cut(asm: &mut Assembler, bad: Label) {
+    let whole = asm.label();
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Snap.at());
+    asm.jump_if(When::Eq, Reg::R1, 0, whole);
+    asm.jump_if(When::Le, Reg::R9, Reg::R1, whole);
+    asm.mov(Reg::R9, Reg::R1);
+    // So that the kernel can see it; the process asks for nothing else.
+    asm.jump_if(When::Lt, Reg::R9, SHORTEST, bad);
+    asm.jump_if(When::Gt, Reg::R9, LONGEST, bad);
+    asm.place(whole);
+}
+
+/// Notes number and position of a frame of which R9 bytes are written; leads to `full` where there is no room for it and a VLAN tag. Never
+/// is all room used: then nothing free could not be told from nothing used.
+fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Head.at());
+    asm.store(Size::B8, Reg::Fp, NUMBER, Reg::R1);
+    asm.load(Size::B8, Reg::R2, Reg::R8, Word::Tail.at());
+    asm.alu(Alu::Sub, Reg::R1, Reg::R2);
+    asm.jump_if(When::Ge, Reg::R1, layout.frames as i32, full);
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Written.at());
+    asm.store(Size::B8, Reg::Fp, POSITION, Reg::R1);
+    asm.load(Size::B8, Reg::R2, Reg::R8, Word::Freed.at());
+    asm.alu(Alu::Sub, Reg::R1, Reg::R2);
+    asm.alu(Alu::Add, Reg::R1, Reg::R9);
+    asm.jump_if(When::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
+}
+
+/// Writes the desc at R2 of a frame at offset R7, of which R9 bytes are written, whose time is R0.
+fn write_desc(asm: &mut Assembler, form: Form, super_frame: u32) {
+    let place = |field: usize| field as i16;
+    asm.store(Size::B8, Reg::R2, place(offset_of!(Desc, time)), Reg::R0);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, offset)), Reg::R7);
+    // Interface 0, and flags behind it.
+    asm.mov(Reg::R3, 0);
+    let fits = asm.label();
+    asm.load(Size::B8, Reg::R4, Reg::Fp, LENGTH);
+    asm.jump_if(When::Le, Reg::R4, super_frame.min(LONGEST as u32) as i32, fits);
+    asm.mov(Reg::R3, i32::from(Flags::SUPER_FRAME.0) << 16);
+    count(asm, form, Word::SuperFrames);
+    asm.place(fits);
+    asm.mov(Reg::R5, Reg::R9);
+    if form.vlan_tag.is_some() {
+        let plain = asm.label();
+        asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
+        asm.jump_if(When::Eq, Reg::R1, 0, plain);
+        asm.alu(Alu::Add, Reg::R4, VLAN_TAG);
+        asm.alu(Alu::Add, Reg::R5, VLAN_TAG);
+        asm.alu(Alu::Or, Reg::R3, i32::from(Flags::VLAN_RESTORED.0) << 16);
+        count(asm, form, Word::Tagged);
+        asm.place(plain);
+    }
+    asm.store(Size::B8, Reg::Fp, LENGTH, Reg::R5);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, captured)), Reg::R5);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, wire)), Reg::R4);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, interface)), Reg::R3);
+    let layers = i32::from(u16::from_le_bytes([Desc::NO_LAYER; 2]));
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, l3)), layers);
+    asm.store(Size::B4, Reg::R2, place(offset_of!(Desc, hash)), 0);
+}
+
+/// Copies what is wanted and lies behind `from` in the frame to R7 + `to`.
+fn copy(asm: &mut Assembler, from: i32, to: i32, bad: Label) {
+    let (long, done) = (asm.label(), asm.label());
+    let load = |asm: &mut Assembler, skip: i32| {
+        asm.mov(Reg::R1, Reg::R6);
+        asm.mov(Reg::R2, from + skip);
+        asm.mov(Reg::R3, Reg::R7);
+        asm.alu(Alu::Add, Reg::R3, to + skip);
+        asm.call(helper::LOAD_BYTES);
+        asm.jump_if(When::Ne, Reg::R0, 0, bad);
+    };
+    asm.mov(Reg::R4, Reg::R9);
+    asm.jump_if(When::Gt, Reg::R4, PIECE, long);
+    asm.alu(Alu::Sub, Reg::R4, from);
+    load(asm, 0);
+    asm.jump(done);
+    asm.place(long);
+    asm.mov(Reg::R4, PIECE - from);
+    load(asm, 0);
+    asm.mov(Reg::R4, Reg::R9);
+    asm.alu(Alu::Sub, Reg::R4, PIECE);
+    load(asm, PIECE - from);
+    asm.place(done);
+}
+
+/// The same from the beginning, with its tag where it had been, if there is one.
+fn copy_with_tag(asm: &mut Assembler, bad: Label) {
+    let (tagged, done) = (asm.label(), asm.label());
+    asm.load(Size::B8, Reg::R1, Reg::Fp, TAG);
+    asm.jump_if(When::Ne, Reg::R1, 0, tagged);
+    copy(asm, 0, 0, bad);
+    asm.jump(done);
+    asm.place(tagged);
+    asm.to_be(Reg::R1, 32);
+    asm.store(Size::B4, Reg::R7, MAC_ADDRESSES as i16, Reg::R1);
+    asm.mov(Reg::R1, Reg::R6);
+    asm.mov(Reg::R2, 0);
+    asm.mov(Reg::R3, Reg::R7);
+    asm.mov(Reg::R4, MAC_ADDRESSES);
+    asm.call(helper::LOAD_BYTES);
+    asm.jump_if(When::Ne, Reg::R0, 0, bad);
+    copy(asm, MAC_ADDRESSES, MAC_ADDRESSES + VLAN_TAG, bad);
+    asm.place(done);
+}
+
+/// Moves position and number on; the process may read the frame from then on.
+fn publish(asm: &mut Assembler) {
+    asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
+    asm.load(Size::B8, Reg::R2, Reg::Fp, LENGTH);
+    asm.alu(Alu::Add, Reg::R1, Reg::R2);
+    asm.alu(Alu::Add, Reg::R1, ALIGN as i32 - 1);
+    asm.alu(Alu::And, Reg::R1, -(ALIGN as i32));
+    asm.store(Size::B8, Reg::R8, Word::Written.at(), Reg::R1);
+    asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
+    asm.alu(Alu::Add, Reg::R1, 1);
+    if cfg!(target_arch = "x86_64") {
+        // Stores are seen in their order.
+        asm.store(Size::B8, Reg::R8, Word::Head.at(), Reg::R1);
+    } else {
+        asm.exchange(Reg::R8, Word::Head.at(), Reg::R1);
+    }
+}

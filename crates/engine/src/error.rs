@@ -1,0 +1,42 @@
+//! Why a run that receives failed.
+
+use crate::died::Died;
+use linerate_burst::{Pick, SinkError};
+use linerate_port::PortError;
+
+/// Why a run that receives failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// An input.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// An output.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// More lanes than can be merged.
+    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
+    Lanes {
+        /// How many there are.
+        found: usize,
+    },
+    /// The ring.
+    #[error("sharing: {0}")]
+    Share(#[from] linerate_share::Error),
+    /// The thread that lets readers in.
+    #[error("sharing: no thread can be started: {0}")]
+    Acceptor(std::io::Error),
+    /// A bug of this program.
+    #[error(transparent)]
+    Died(#[from] Died),
+    /// A thread of a worker.
+    #[error("no thread can be started for a worker: {0}; ask for fewer workers")]
+    Worker(std::io::Error),
+    /// The filter text does not fit the link type of an interface.
+    #[error("interface {interface:?}: {reason}; none of its frames was selected")]
+    Filter {
+        /// Which interface.
+        interface: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
