@@ -14,7 +14,9 @@ pub fn difference(wanted: &[String], printed: &str) -> Option<String> {
     if !wanted.iter().any(|line| is_live(line)) {
         lines.retain(|line| !is_live(line));
     }
-    if wanted.is_empty() || matches(&wanted, &lines, &|one, other| matches(one, other, &is_word)) {
+    if wanted.is_empty()
+        || matches(&wanted, &lines, &|one, other| matches(one, other, &|one, other| is_word(one, other)))
+    {
         return None;
     }
     let shown = |lines: &[Vec<String>]| lines.iter().map(|line| line.join(" ")).collect::<Vec<_>>().join("\n");
@@ -57,7 +59,7 @@ fn is_live(line: &[String]) -> bool {
     line.len() > 4 && line[0] == "#" && line[1] == "s"
 }
 
-fn is_word(wanted: &String, printed: &String) -> bool {
+fn is_word(wanted: &str, printed: &str) -> bool {
     match wanted.split_once("...") {
         Some((begin, end)) => {
             printed.len() >= begin.len() + end.len() && printed.starts_with(begin) && printed.ends_with(end)
