@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom build clean install uninstall deb
+.PHONY: demo test quiet bench lint fuzz asan loom book build clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
@@ -58,6 +58,12 @@ asan:
 # Every order of loads and stores in the index rings of shared memory, and where work is lent to a second thread.
 loom:
 	@scripts/loom
+
+# The guides as pages for a browser, target/book/index.html. That they are one book is tested without it.
+MDBOOK = $(firstword $(shell command -v mdbook) target/tools/bin/mdbook)
+book:
+	@scripts/setup book
+	$(MDBOOK) build docs
 
 # make && sudo make install PREFIX=/usr/local; packagers say DESTDIR too. scripts/install lists what goes where.
 PREFIX = /usr/local

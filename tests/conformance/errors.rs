@@ -139,10 +139,13 @@ fn interfaces_and_namespaces_that_are_not_there_are_named() {
     for send in [false, true] {
         let text = format!("packet:absent0?netns={namespace}");
         assert_refused(&text, send, &["absent0", "no such interface", "linerate ports"]);
+        let text = format!("packet:ehto0?netns={namespace}");
+        assert_refused(&text, send, &["ehto0", "no such interface", "did you mean eth0?"]);
+        assert_refused("packet:any", send, &["no such interface", "name them, as in eth0,eth1"]);
         let text = format!("packet:eth0?netns={nobody}");
         assert_refused(&text, send, &["no network namespace", &nobody]);
         assert_refused("packet:eth0?netns=../x", send, &["../x", "no name of a namespace"]);
-        assert_refused("packet:absent0", send, &["absent0", "no such interface"]);
+        assert_refused("packet:absent0", send, &["absent0", "no such interface", "packet:absent0?netns=NAMESPACE"]);
     }
 }
 

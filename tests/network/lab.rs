@@ -1,10 +1,11 @@
 //! The lab verb, ports inside a host, the demonstration.
 
-use linerate_tests::support::program::{launch, run};
+use linerate_tests::support::program::{Ended, launch, program, run};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{Scratch, frames, may_make_labs, records, tool, wait_until};
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::process::Command;
 
 /// Takes a lab down when a test ends, however it ends.
 struct Named(String);
@@ -66,10 +67,33 @@ fn ports_of_a_host_are_listed_with_what_works() {
     let verdict = port["backends"].as_array().unwrap().iter().find(|one| one["backend"] == "packet").unwrap();
     assert_eq!(verdict["works"], false);
     assert!(verdict["reason"].as_str().unwrap().contains("down"));
+    for verb in ["capture", "count", "flows"] {
+        let port = format!("packet:eth0?netns={}", wire.namespace("b"));
+        run(&[verb, &port, "-t", "0.1"])
+            .good()
+            .says(&format!("{port}: it is down, and nothing comes before: ip link set"));
+    }
+    let port = format!("xdp:eth0?netns={}", wire.namespace("b"));
+    run(&["capture", &port, "-t", "0.1"]).good().says("it is down, and nothing comes before");
     wire.ip("b", &["link", "set", "eth0", "up"]);
     let text = run(&["ports", "--netns", &wire.namespace("b")]).good().output;
     assert!(text.contains("packet:eth0  works"), "{text}");
     run(&["ports", "--netns", "no-such-namespace"]).with_status(1).says("no-such-namespace");
+}
+
+/// Of the namespace that the program runs in: `/sys` may well show those of another.
+#[test]
+fn interfaces_are_told_from_filter_text() {
+    if !may_make_labs() || !has_tools(&["unshare"]) {
+        return;
+    }
+    let script = "ip link add inside7 type veth peer name inside8 && ip link set inside7 up && ip link set inside8 up && \
+                  exec \"$0\" count inside7 inside8 udp -t 0.1 --json --interval 0";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", script]).arg(program());
+    let ended = Ended::of(command.output().expect("unshare")).good();
+    let ports: Vec<Value> = ended.json()["by_port"].as_array().unwrap().iter().map(|one| one["port"].clone()).collect();
+    assert_eq!(ports, ["packet:inside7", "packet:inside8"]);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::records::Record;
-use linerate_tests::support::{Scratch, frames, records};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, frames, may_make_labs, records};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What options are tried with; all that are not in [`APART`] are here.
+/// What options are tried with; all that are not in [`APART`] are here, some behind the verb whose they are.
 const VALUES: &[(&str, &[&str])] = &[
     ("filter", &["--filter", "ip or vlan"]),
     ("frames", &["--frames", "40"]),
@@ -68,6 +69,13 @@ const VALUES: &[(&str, &[&str])] = &[
     ("threads", &["--threads", "2"]),
     ("keep", &["--keep", "2"]),
     ("dry-run", &["--dry-run", "60"]),
+    ("faults", &["--faults", "drop=1%"]),
+    ("faults-back", &["--faults-back", "repeat=2%"]),
+    ("rounds", &["--rounds", "2"]),
+    ("ports", &["--ports", "2"]),
+    ("no-reader", &["--no-reader"]),
+    ("bench size", &["--size", "64"]),
+    ("bench flows", &["--flows", "256"]),
     ("size", &["--size", "100"]),
     ("burst", &["--burst", "3/1ms"]),
     ("poisson", &["--poisson"]),
@@ -114,6 +122,10 @@ const APART: &[(&str, &str)] = &[
     ("stamp", "it puts the time into frames"),
     ("key", "it goes with --stamp"),
     ("workers", "which flows are whose is by chance"),
+    ("verbose", "it counts waits, which are others each time"),
+    ("memory", "it stands in every line"),
+    ("quick", "the same"),
+    ("netns", "the same"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.
@@ -143,12 +155,16 @@ const UNSEEN: &[(&str, &str)] = &[
     ("active", "flows of this file are short"),
     ("duration", "a file is read to its end before"),
     ("ledger", "another word of it may say the same"),
+    ("no-reader", "how fast it is"),
 ];
 
 /// What one of two is or does anyway.
 const IMPLIED: &[(&str, &str)] = &[
     // It is over before the second one.
     ("duration", "loops"),
+    // Nothing is said, and no frame comes to the wire here.
+    ("quiet", "faults"),
+    ("quiet", "faults-back"),
 ];
 
 /// Commands that options are added to.
@@ -159,7 +175,35 @@ const BASES: &[(&str, &[&str])] = &[
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),
     ("generate", &["--to", "pcap:out.pcap", "--udp", "--src-ports", "4"]),
     ("generate", &["--to", "pcap:out.pcap", "--replay", "IN"]),
+    ("wire", &["ONE", "OTHER", "-t", "0.1"]),
+    ("demo", &["--memory", "--replay", "IN"]),
+    ("ports", &["--netns", "NETNS"]),
+    ("bench", &["--quick", "render"]),
+    ("bench", &["--quick", "burst", "--size", "64", "--ports", "1"]),
+    ("bench", &["--quick", "flows", "--flows", "256"]),
 ];
+
+/// What words of [`BASES`] and [`VALUES`] stand for.
+struct Names {
+    input: String,
+    /// Two ports that no frame comes to; those who may not make any go without.
+    wire: Option<Wire>,
+}
+
+impl Names {
+    /// Its words, where there is what they name.
+    fn known(&self, words: &[&str]) -> Option<Vec<String>> {
+        let wire = self.wire.as_ref();
+        let word = |word: &&str| match *word {
+            "IN" => Some(self.input.clone()),
+            "ONE" => Some(wire?.port("a", "eth0", "")),
+            "OTHER" => Some(wire?.port("b", "eth0", "")),
+            "NETNS" => Some(wire?.namespace("a")),
+            word => Some(word.to_owned()),
+        };
+        words.iter().map(word).collect()
+    }
+}
 
 #[test]
 fn every_two_options_of_a_verb_change_something_or_are_refused() {
@@ -170,19 +214,21 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     sample.iter_mut().enumerate().for_each(|(place, record)| record.bytes[11] = place as u8 % 16);
     let doubled = sample.chunks(5).flat_map(|some| [&some[..1], some].concat());
     records::write(&input, &doubled.collect::<Vec<_>>());
+    let names = Names { input, wire: may_make_labs().then(|| Wire::of(&["a:eth0,b:eth0"])) };
     let (mut wrong, mut excused) = (Vec::new(), BTreeSet::new());
-    for (number, (verb, base)) in BASES.iter().enumerate() {
+    for (number, (verb, words)) in BASES.iter().enumerate() {
+        let Some(base) = names.known(words) else { continue };
         let options: Vec<String> =
             options(verb).into_iter().filter(|name| !APART.iter().any(|(apart, _)| apart == name)).collect();
         let mut lines: Vec<Vec<String>> = options.iter().map(|one| vec![one.clone()]).collect();
         for (place, one) in options.iter().enumerate() {
             lines.extend(options[place + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
         }
-        let done = all(&lines, |line| done_of(verb, base, line, &input, number));
+        let done = all(&lines, |line| done_of(verb, &base, line, number));
         for line in lines.iter().filter(|line| line.len() == 1) {
-            let again = done_of(verb, base, line, &input, number + 100);
+            let again = done_of(verb, &base, line, number + 100);
             if done[line] != again {
-                wrong.push(format!("{verb} {} {line:?}: it is not the same each time", base.join(" ")));
+                wrong.push(format!("{verb} {} {line:?}: it is not the same each time", words.join(" ")));
             }
         }
         for line in lines.iter().filter(|line| line.len() == 2) {
@@ -194,7 +240,7 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
                 }
                 match UNSEEN.iter().find(|(name, _)| name == other) {
                     Some((name, _)) => drop(excused.insert(*name)),
-                    None => wrong.push(format!("{verb} {} --{one}: --{other} changes nothing", base.join(" "))),
+                    None => wrong.push(format!("{verb} {} --{one}: --{other} changes nothing", words.join(" "))),
                 }
             }
         }
@@ -215,12 +261,19 @@ fn options(verb: &str) -> Vec<String> {
         Some(name.split(|c: char| !c.is_ascii_lowercase() && c != '-').next()?.to_owned())
     });
     let names: Vec<String> = names.collect();
-    assert!(names.len() > 10, "{help}");
+    assert!(names.len() > 3, "{help}");
     for name in &names {
-        let is_known = VALUES.iter().any(|(known, _)| known == name) || APART.iter().any(|(known, _)| known == name);
+        let is_known = value(verb, name).is_some() || APART.iter().any(|(known, _)| known == name);
         assert!(is_known, "{verb} --{name}: say in VALUES what it is tried with");
     }
     names
+}
+
+/// What an option of a verb is tried with.
+fn value(verb: &str, name: &str) -> Option<&'static [&'static str]> {
+    let of_verb = format!("{verb} {name}");
+    let find = |wanted: &str| VALUES.iter().find(|(known, _)| *known == wanted).map(|(_, words)| *words);
+    find(&of_verb).or_else(|| find(name))
 }
 
 /// What came of all of them, some at a time.
@@ -240,13 +293,12 @@ fn all<T: Send>(lines: &[Vec<String>], work: impl Fn(&[String]) -> T + Sync) -> 
 }
 
 /// What can be seen of a run: status, words, files, without times; nothing where it was refused.
-fn done_of(verb: &str, base: &[&str], options: &[String], input: &str, number: usize) -> Option<String> {
+fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Option<String> {
     let folder = Scratch::new();
     let ring = format!("pairs-{}-{number}-{}", std::process::id(), options.join("-"));
-    let values = options.iter().flat_map(|name| VALUES.iter().find(|(known, _)| known == name).unwrap().1.iter());
-    let words = std::iter::once(&verb).chain(base).chain(values);
-    let words: Vec<&str> = words.map(|word| if *word == "IN" { input } else { word }).collect();
-    let words: Vec<&str> = words.into_iter().map(|word| if word == "RING" { &ring } else { word }).collect();
+    let values = options.iter().flat_map(|name| value(verb, name).unwrap().iter().copied());
+    let words = std::iter::once(verb).chain(base.iter().map(String::as_str)).chain(values);
+    let words: Vec<&str> = words.map(|word| if word == "RING" { &ring } else { word }).collect();
     let out = linerate(&words).current_dir(folder.file("")).output().unwrap();
     if out.status.code() == Some(2) {
         return None;
@@ -284,6 +336,9 @@ fn timeless(text: &str) -> String {
 
 /// What is in a file: of captures frames and the gaps between them.
 fn content(path: &str) -> String {
+    if std::fs::metadata(path).unwrap().is_dir() {
+        return "a folder".to_owned();
+    }
     let bytes = std::fs::read(path).unwrap();
     if path.ends_with(".cap") || bytes.is_empty() {
         return format!("{bytes:x?}");

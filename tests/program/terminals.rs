@@ -57,18 +57,58 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     ];
     for (arguments, words) in cases {
         for columns in [80, 200] {
-            let text = plain(&in_terminal(columns, arguments));
-            for line in text.lines() {
-                let wide = line.chars().count();
-                // What cannot be parted, as a path, is left to the terminal.
-                let is_one = line.split_whitespace().any(|word| word.chars().count() + 8 > usize::from(columns));
-                assert!(wide <= usize::from(columns) || is_one, "{wide} of {columns}: {line}\n{arguments:?}\n{text}");
-            }
-            for word in *words {
-                assert!(text.contains(word), "{word:?} at {columns}: {arguments:?}\n{text}");
-            }
+            assert_fits(arguments, columns, words);
         }
     }
+}
+
+/// Fails if a line is wider than the terminal, or a word is missing.
+fn assert_fits(arguments: &[&str], columns: u16, words: &[&str]) {
+    let text = plain(&in_terminal(columns, arguments));
+    for line in text.lines() {
+        let wide = line.chars().count();
+        // What cannot be parted, as a path, is left to the terminal.
+        let is_one = line.split_whitespace().any(|word| word.chars().count() + 8 > usize::from(columns));
+        assert!(wide <= usize::from(columns) || is_one, "{wide} of {columns}: {line}\n{arguments:?}\n{text}");
+    }
+    for word in words {
+        assert!(text.contains(word), "{word:?} at {columns}: {arguments:?}\n{text}");
+    }
+}
+
+/// Verbs that make their own traffic, in their shortest form. Both widths at a time: they wait more than they work.
+#[test]
+fn demonstration_and_benchmarks_fit_too() {
+    if !has_tools(&["script", "stty"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    records::write(&input, &frames::sample());
+    let heads = ["bench", "case", "M frames/s", "ratio", "spread", "medians of up to"];
+    let mut cases: Vec<Vec<&str>> =
+        vec![vec!["demo", "--memory", "--replay", &input], vec!["demo", "--memory", "--verbose", "--replay", &input]];
+    let tables = ["dissect", "pcap", "merge", "flows", "flow-files", "hand-over", "check", "render"];
+    cases.extend(tables.map(|table| vec!["bench", "--quick", table]));
+    cases.push(vec!["bench", "--quick", "burst", "--size", "64", "--ports", "1"]);
+    if may_make_labs() {
+        cases.push(vec!["demo", "--replay", &input]);
+        cases.extend(["capture", "replay"].map(|table| vec!["bench", "--quick", table]));
+        cases.extend(["generate", "wire"].map(|table| vec!["bench", "--quick", table, "--size", "64"]));
+    }
+    std::thread::scope(|scope| {
+        for columns in [80, 200] {
+            let cases = &cases;
+            scope.spawn(move || {
+                for arguments in cases {
+                    let is_bench = arguments[0] == "bench";
+                    let words: &[&str] =
+                        if is_bench { &heads } else { &["sent = captured", "equal", "lost", "sent at"] };
+                    assert_fits(arguments, columns, words);
+                }
+            });
+        }
+    });
 }
 
 /// Live views too, which are drawn again: `lost` is what people look at.
@@ -78,11 +118,12 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
         return;
     }
     let wire = Wire::new();
-    let port = wire.port("b", "eth0", "&lanes=2");
+    let (port, other) = (wire.port("b", "eth0", "&lanes=2"), wire.port("a", "eth0", ""));
     for (arguments, word) in [
         (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
         (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
         (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "0 lost"),
+        (&["wire", &port, &other, "--faults", "drop=1%&delay=5ms", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
     ] {
         for columns in [80, 200] {
             let text = in_terminal(columns, arguments);

@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
     let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
-    let cases: [(&[&str], &str); 25] = [
+    let cases: [(&[&str], &str); 31] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
@@ -18,6 +18,12 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["capture", "-r", "x.pcap", "-f", "tcp", "udp"], "given twice"),
         (&["capture", "nosuch0", "tcp", "or"], "syntax error"),
         (&["capture", "-r", "/dev/null", "tcp", "or"], "syntax error"),
+        (&["capture", "-r", "/dev/null", "tcp.port", "==", "443"], "pcap-filter text, as in tcp port 443"),
+        (&["capture", "-n", "-r", "x.pcap"], "-n is an option of tcpdump: leave it out"),
+        (&["capture", "-nn", "-r", "x.pcap"], "-n is an option of tcpdump: leave it out"),
+        (&["count", "-D"], "-D is an option of tcpdump: linerate ports"),
+        (&["flows", "-r", "x.pcap", "-C", "1"], "-C is an option of tcpdump: capture files are not rotated"),
+        (&["bench", "dissect", "--size", "64"], "--size means nothing without one of its tables: burst"),
         (&["capture", "nosuch0", "--count", "10", "tcp"], no_number),
         (&["capture", "--count", "10", "nosuch0"], no_number),
         (&["capture", "-r", "/dev/null", "--count", "10"], no_number),
@@ -217,11 +223,13 @@ fn without_privileges_the_message_says_what_is_missing() {
 /// One to a line, whole, and nothing in it that a shell takes for itself.
 #[test]
 fn examples_of_the_help_can_be_pasted() {
-    for verb in ["capture", "count", "flows", "generate", "wire"] {
-        let shown = run(&[verb, "--help"]).good().output;
+    let verbs = ["capture", "count", "flows", "generate", "wire", "ports", "demo", "bench", "lab", "lab up"];
+    for verb in verbs {
+        let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+        let shown = run(&words).good().output;
         let help = shown.replace("\\\n    ", "");
         let examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  linerate ")).collect();
-        assert!(examples.len() > 3, "{help}");
+        assert!(examples.len() > 2, "{help}");
         for example in examples {
             let bare: String = example.split('\'').step_by(2).collect();
             assert!(!bare.contains(['?', '&', '*', '(', '[', ';', '<', '\\']), "{verb}: quote what is in {example}");

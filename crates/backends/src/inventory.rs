@@ -1,9 +1,10 @@
 //! What interfaces there are, and what they can do.
 
-use crate::netns::within;
+use crate::netns::{DIRECTORY as NETNS, within};
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
+use linerate_generate::nearest;
 use linerate_port::Found;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +29,11 @@ pub fn interfaces(netns: Option<&str>) -> io::Result<Vec<Found>> {
         found.sort_by_key(|one| one.index);
         Ok(found)
     })
+}
+
+/// Whether this thread's network namespace has an interface of this name. (`/sys` may be of another one.)
+pub fn is_here(name: &str) -> bool {
+    fs::read_to_string("/proc/thread-self/net/dev").is_ok_and(|devices| names(&devices).iter().any(|one| one == name))
 }
 
 /// One interface of this thread's network namespace, asked through `socket`; what the kernel does not say
@@ -58,13 +64,33 @@ pub(crate) fn find(name: &str) -> io::Result<Found> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let found = look(name, socket.as_fd());
     if found.index == 0 {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface (linerate ports lists them)"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, missing(name)));
     }
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         let reason = format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware);
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     Ok(found)
+}
+
+/// What to say when an interface is opened that is down: it may come up later.
+pub(crate) fn note_if_down(found: &Found) -> Option<String> {
+    (!found.up).then(|| format!("it is down, and nothing comes before: ip link set {} up", found.name))
+}
+
+/// What to say of an interface that is not in this thread's network namespace.
+fn missing(name: &str) -> String {
+    let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let names = names(&devices);
+    let meant = match nearest(name, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
+        _ if name == "any" => "; a port is one interface: name them, as in eth0,eth1".to_owned(),
+        Some(meant) => format!("; did you mean {meant}?"),
+        None if fs::read_dir(NETNS).is_ok_and(|mut names| names.next().is_some()) => {
+            format!("; in a network namespace it would be packet:{name}?netns=NAMESPACE")
+        }
+        None => String::new(),
+    };
+    format!("there is no such interface (linerate ports lists them){meant}")
 }
 
 /// What this thread's network namespace uses an interface for, a phrase each; empty where nothing would miss its

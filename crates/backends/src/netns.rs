@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// Where `ip netns add` keeps its namespaces.
-const DIRECTORY: &str = "/run/netns";
+pub(crate) const DIRECTORY: &str = "/run/netns";
 
 /// Runs `work` inside the namespace called `name`, or right here where there is no name. What it opens
 /// stays in that namespace for good; the calling thread never leaves its own.

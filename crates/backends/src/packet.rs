@@ -9,7 +9,7 @@ mod send;
 
 use self::receive::{PacketRx, Timing};
 use self::send::PacketTx;
-use crate::inventory::{ETHERNET_HARDWARE, find};
+use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
@@ -91,7 +91,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         monitor: Some(Box::new(monitor)),
         filtered: wanted.filter.complete,
         offset_ns: 0,
-        notes: wanted.filter.notes,
+        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).collect(),
     })
 }
 

@@ -18,7 +18,7 @@ use self::attach::Attachment;
 use self::receive::{Frames, Parts, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
-use crate::inventory::{ETHERNET_HARDWARE, find, uses};
+use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
@@ -93,7 +93,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
         // Whoever filters wants all of a frame.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
-        let mut notes = attachment.notes.clone();
+        let mut notes: Vec<String> = note_if_down(&found).into_iter().chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();

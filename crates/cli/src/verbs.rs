@@ -6,6 +6,7 @@ pub mod count;
 pub mod demo;
 pub mod flows;
 pub mod generate;
+mod habits;
 mod inputs;
 pub mod lab;
 mod meaning;
@@ -18,6 +19,7 @@ use crate::about;
 use crate::exit::Exit;
 use crate::signals::remember_requests;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsStr;
 
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
@@ -69,7 +71,14 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
     // It is read once, and stays as long as the program.
     let version: &str = about::version(commit).leak();
     let mut command = Program::command().long_version(version);
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let verb = std::env::args_os().nth(1);
+            let verb = verb.as_deref().and_then(OsStr::to_str);
+            return habits::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
+        }
+    };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok(meaning::check(&command, &matches).map(|()| program.verb))
 }

@@ -102,7 +102,7 @@ pub enum FilterError {
         offset: usize,
     },
     /// libpcap refused the text.
-    #[error("filter {filter:?}: {message}")]
+    #[error("filter {filter:?}: {message}{}", advice(.filter))]
     Refused {
         /// The filter text.
         filter: String,
@@ -117,6 +117,21 @@ pub enum FilterError {
         /// What is wrong with the program.
         fault: Invalid,
     },
+}
+
+/// Wireshark's display filters are another language, and many know them better.
+fn advice(filter: &str) -> &'static str {
+    let is_field = |word: &str| {
+        word.split_once('.').is_some_and(|(one, other)| {
+            one.starts_with(|c: char| c.is_ascii_lowercase()) && other.starts_with(|c: char| c.is_ascii_lowercase())
+        })
+    };
+    let compares = ["==", "!=", " eq ", " ne ", " contains "].iter().any(|operator| filter.contains(operator));
+    if compares && filter.split([' ', '(', '!', '=']).any(is_field) {
+        "; that is how Wireshark shows frames: this is pcap-filter text, as in tcp port 443 (man pcap-filter)"
+    } else {
+        ""
+    }
 }
 
 #[cfg(test)]

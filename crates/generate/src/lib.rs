@@ -95,4 +95,4 @@ pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
 pub use timeline::{Part, Run, Slot, Timeline};
-pub use wrong::Wrong;
+pub use wrong::{Wrong, nearest};

@@ -48,12 +48,14 @@ impl std::error::Error for Wrong {}
 /// The names that there are, and the one that may have been meant.
 pub fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
-    let nearest = names.iter().map(|of| (distance(name, of), *of)).min();
-    let meant = match nearest {
-        Some((steps, of)) if steps <= of.len() / 3 + 1 => format!("did you mean {of}? "),
-        _ => String::new(),
-    };
+    let meant = nearest(name, &names).map(|of| format!("did you mean {of}? ")).unwrap_or_default();
     format!("{meant}there are {}", names.join(", "))
+}
+
+/// The name that may have been meant.
+pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let nearest = names.iter().map(|of| (distance(name, of), *of)).min();
+    nearest.filter(|(steps, of)| *steps <= of.len() / 3 + 1).map(|(_, of)| of)
 }
 
 /// How many letters have to be put in, taken out or exchanged to make one of the other (Levenshtein).

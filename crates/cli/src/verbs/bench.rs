@@ -19,12 +19,21 @@ mod wire;
 use self::measure::Row;
 use crate::exit::{Exit, usage};
 use crate::view::table::table;
-use crate::view::terminal::{show, show_line};
+use crate::view::terminal::{show, show_line, tell};
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// Options of `linerate bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Examples:
+  # all tables: most of an hour
+  linerate bench
+  # one of them; and only whether it works
+  linerate bench render
+  linerate bench --quick capture
+  # frames of 64 bytes alone, a JSON line a row
+  linerate bench burst render --size 64 --json
 Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
 The limit is what this machine does in the same run without our work: a plain read, a plain copy, a bare touch.")]
 pub struct Args {
@@ -40,7 +49,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst and render, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst, generate, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -101,6 +110,13 @@ enum Bench {
     Wire,
 }
 
+impl Bench {
+    /// As the user writes it.
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// Measures one table.
 type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
 
@@ -135,9 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         burst::read(ring, args.burst_cpu, args.burst_sleep)?;
         return Ok(Exit::Done);
     }
-    if args.rounds == 0 {
-        return Err(usage("--rounds: at least one"));
-    }
+    args.check()?;
     let effort = Effort {
         rounds: if args.quick { 1 } else { args.rounds },
         quick: args.quick,
@@ -148,7 +162,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         flows: args.flows,
         level: args.level.map(Into::into),
     };
-    let wants = |bench| args.benches.contains(&bench) || args.benches.contains(&Bench::All);
     let mut rows = Vec::new();
     let tables: [(Bench, Measure); 13] = [
         (Bench::Dissect, dissect::run),
@@ -166,7 +179,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Wire, wire::run),
     ];
     for (bench, measure) in tables {
-        if wants(bench) {
+        if args.wants(bench) {
+            if !args.json {
+                tell(format_args!("measuring: {}\n", bench.name()));
+            }
             let new = measure(effort)?;
             if args.json {
                 for row in &new {
@@ -176,10 +192,41 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             rows.extend(new);
         }
     }
+    if rows.is_empty() && (args.size, args.ports, args.flows) != (None, None, None) {
+        return Err(usage("no case is of that size, or has so many ports or flows: --help lists those there are"));
+    }
     if !args.json {
         print(&rows);
     }
     Ok(Exit::Done)
+}
+
+impl Args {
+    fn wants(&self, bench: Bench) -> bool {
+        self.benches.contains(&bench) || self.benches.contains(&Bench::All)
+    }
+
+    /// Refuses what is of none of the tables asked for.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.rounds == 0 {
+            return Err(usage("--rounds: at least one"));
+        }
+        let of: [(&str, bool, &[Bench]); 6] = [
+            ("--size", self.size.is_some(), &[Bench::Burst, Bench::Generate, Bench::Render, Bench::Wire]),
+            ("--ports", self.ports.is_some(), &[Bench::Burst]),
+            ("--copy-threads", self.copy_threads > 1, &[Bench::Burst]),
+            ("--no-reader", self.no_reader, &[Bench::Burst]),
+            ("--flows", self.flows.is_some(), &[Bench::Flows, Bench::FlowFiles]),
+            ("--level", self.level.is_some(), &[Bench::Flows]),
+        ];
+        match of.iter().find(|(_, given, benches)| *given && !benches.iter().any(|bench| self.wants(*bench))) {
+            None => Ok(()),
+            Some((option, _, benches)) => {
+                let names: Vec<String> = benches.iter().map(|bench| bench.name()).collect();
+                Err(usage(format!("{option} means nothing without one of its tables: {}", names.join(", "))))
+            }
+        }
+    }
 }
 
 fn print(rows: &[Row]) {

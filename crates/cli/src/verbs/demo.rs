@@ -35,6 +35,14 @@ use std::time::{Duration, Instant};
 
 /// Options of `linerate demo`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # all of it, in ten seconds
+  linerate demo
+  # without root, or as without it; and keep what was captured
+  linerate demo --memory --keep captured
+  # traffic of your own
+  linerate demo --replay trace.pcap")]
 pub struct Args {
     /// The capture to replay [default: $LINERATE_CORPUS/real-mix.pcap, else one made here]
     #[arg(long, value_name = "FILE")]

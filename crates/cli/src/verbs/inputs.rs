@@ -5,6 +5,7 @@ use crate::privileges::Identity;
 use crate::view::reading::Reading;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
+use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -227,7 +228,7 @@ fn is_port(word: &str) -> bool {
     }
     let Some(at) = REGISTRY.interface(&spec) else { return false };
     let is_name = !at.target.starts_with('.') && !at.target.contains('/');
-    is_name && Path::new("/sys/class/net").join(&at.target).exists()
+    is_name && is_here(&at.target)
 }
 
 /// Whether frames come from, or go to, interfaces of this machine.

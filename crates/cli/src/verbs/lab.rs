@@ -12,6 +12,16 @@ use std::path::PathBuf;
 
 /// Options of `linerate lab`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # two hosts, joined; what is sent into one comes to the other
+  linerate lab up --link left:eth0,right:eth0
+  linerate capture 'packet:eth0?netns=lab-right'
+  # a command in one of them
+  linerate lab run left -- ip address
+  # all there are, and away with this one
+  linerate lab list
+  linerate lab down")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

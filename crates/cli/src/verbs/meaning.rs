@@ -135,6 +135,8 @@ const RULES: &[Rule] = &[
     rule("capture", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("flows", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("wire", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
+    rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
+    rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];
 
@@ -215,6 +217,8 @@ mod tests {
             ("x count --protocols y --key 5", "--key means nothing without --check"),
             ("x capture y --flows f --slice l4", "--slice means nothing beside --flows without --write or --share"),
             ("x capture y --level tcp", "--level means nothing without --flows"),
+            ("x demo --json -v", "--verbose means nothing beside --json"),
+            ("x bench --quick --rounds 3", "--rounds means nothing beside --quick"),
         ] {
             assert!(said(line).starts_with(text), "{line}: {}", said(line));
         }

@@ -11,6 +11,14 @@ use serde::Serialize;
 
 /// Options of `linerate ports`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # what is here, which backends work on it, and why not where one does not
+  linerate ports
+  # what a test host has
+  linerate ports --netns lab-left
+  # the names of all that are up
+  linerate ports --json | jq -r '.interfaces[] | select(.link == \"up\").port'")]
 pub struct Args {
     /// Look inside this network namespace
     #[arg(long, value_name = "NAME")]

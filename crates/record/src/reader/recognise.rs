@@ -29,7 +29,8 @@ pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadE
         return Ok((Format::Pcapng(Section::new()), 0));
     }
     if !FileHeader::is_magic(*magic) {
-        let found = format!("it begins with {}", magic.escape_ascii());
+        let known = if *magic == *b"PAR1" { ", as Parquet does, which databases read" } else { "" };
+        let found = format!("it begins with {}{known}", magic.escape_ascii());
         return Err(ReadError::NotACapture { name, found });
     }
     let Some(header) = bytes.first_chunk::<FILE_HEADER>() else {

@@ -25,8 +25,13 @@ pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
         frames_per_second(rates.mpps),
     );
     let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);
-    let reasons: Vec<String> =
-        reasons.map(|reason| format!("{} {}", reason.name(), grouped(counts.ended_by(reason)))).collect();
+    let reasons: Vec<String> = reasons
+        .map(|reason| {
+            // The word is that of the records, and of IPFIX.
+            let meaning = if reason == EndReason::Forced { " (open when the run ended)" } else { "" };
+            format!("{} {}{meaning}", reason.name(), grouped(counts.ended_by(reason)))
+        })
+        .collect();
     text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
     let links: Vec<String> = metered.unknown_links.iter().map(u16::to_string).collect();
     let unknown = format!("frames are of no link type that is known here ({})", links.join(", "));

@@ -1,0 +1,51 @@
+//! Options of tcpdump that are none here, and what there is instead.
+
+use crate::exit::usage;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Verbs that somebody takes for tcpdump.
+const VERBS: &[&str] = &["capture", "count", "flows"];
+
+/// What is typed, and what to type.
+const HABITS: &[(&[&str], &str)] = &[
+    (&["-D"], "linerate ports lists interfaces"),
+    (&["-n"], "leave it out: names are never looked up"),
+    (&["-l", "-U", "--immediate-mode"], "leave it out: what is captured is handed on at once"),
+    (&["-A", "-e", "-x", "-X", "-S"], "frames are printed by tshark: linerate capture ... -w - | tshark -r -"),
+    (&["-Q"], "write the port as 'packet:eth0?direction=in', or direction=inout"),
+    (&["-B"], "write the port as 'packet:eth0?ring=1GiB'"),
+    (&["-F"], "write -f \"$(cat FILE)\""),
+    (&["-C", "-G", "-W"], "capture files are not rotated: end a run by -t or -c; records of flows are, in a folder"),
+    (&["-z"], "a file called .gz or .zst is compressed while it is written"),
+];
+
+/// What to say of an option that was not known, if it is one of tcpdump's.
+pub fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument && VERBS.contains(&verb?);
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let (_, advice) = HABITS.iter().find(|(options, _)| is_unknown && options.contains(&option.as_str()))?;
+    Some(usage(format!("{option} is an option of tcpdump: {advice}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::Program;
+    use clap::CommandFactory;
+
+    #[test]
+    fn habits_are_no_options_here() {
+        let mut program = Program::command();
+        program.build();
+        for verb in VERBS {
+            let verb = program.find_subcommand(verb).unwrap();
+            for option in HABITS.iter().flat_map(|(options, _)| *options) {
+                let is_there = |argument: &clap::Arg| match option.strip_prefix("--") {
+                    Some(long) => argument.get_long() == Some(long),
+                    None => argument.get_short() == option.chars().nth(1),
+                };
+                assert!(!verb.get_arguments().any(is_there), "{} has {option}", verb.get_name());
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a page says a command prints, beside what it prints.
+//!
+//! - Words and whole numbers are the same; how much blank stands between them does not matter.
+//! - A number with a decimal point is a time, a rate or a share, and stands for any such number: `0.044 s`, `255.4 k frames/s`. So does
+//!   the number before `frames/s`, `b/s` and `ms`, whatever its unit is made larger by.
+//! - `...` on a line of its own stands for any lines, or none. In a line it stands for any words, or none; in a word for any letters.
+//! - What is shown each second of a run is no matter where the page shows none of it: a slow machine takes seconds.
+//! - Behind a command of which nothing is shown, anything may be printed.
+
+/// Where a page and a run part, for people; nothing if they say the same.
+pub fn difference(wanted: &[String], printed: &str) -> Option<String> {
+    let wanted: Vec<Vec<String>> = wanted.iter().map(|line| words(line)).filter(|line| !line.is_empty()).collect();
+    let mut lines: Vec<Vec<String>> = printed.lines().map(words).filter(|line| !line.is_empty()).collect();
+    if !wanted.iter().any(|line| is_live(line)) {
+        lines.retain(|line| !is_live(line));
+    }
+    if wanted.is_empty()
+        || matches(&wanted, &lines, &|one, other| matches(one, other, &|one, other| is_word(one, other)))
+    {
+        return None;
+    }
+    let shown = |lines: &[Vec<String>]| lines.iter().map(|line| line.join(" ")).collect::<Vec<_>>().join("\n");
+    Some(format!(
+        "the page:\n{}\nprinted, times and rates as #:\n{}\nas it is:\n{printed}",
+        shown(&wanted),
+        shown(&lines)
+    ))
+}
+
+/// What stands for any number of others.
+trait Any {
+    fn is_any(&self) -> bool;
+}
+
+impl Any for String {
+    fn is_any(&self) -> bool {
+        self == "..."
+    }
+}
+
+impl Any for Vec<String> {
+    fn is_any(&self) -> bool {
+        self.len() == 1 && self[0].is_any()
+    }
+}
+
+fn matches<T: Any>(wanted: &[T], printed: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool {
+    match wanted.split_first() {
+        None => printed.is_empty(),
+        Some((first, rest)) if first.is_any() => (0..=printed.len()).any(|at| matches(rest, &printed[at..], same)),
+        Some((first, rest)) => {
+            printed.split_first().is_some_and(|(one, others)| same(first, one) && matches(rest, others, same))
+        }
+    }
+}
+
+/// As `   1 s            502 captured ...`.
+fn is_live(line: &[String]) -> bool {
+    line.len() > 4 && line[0] == "#" && line[1] == "s"
+}
+
+fn is_word(wanted: &str, printed: &str) -> bool {
+    match wanted.split_once("...") {
+        Some((begin, end)) => {
+            printed.len() >= begin.len() + end.len() && printed.starts_with(begin) && printed.ends_with(end)
+        }
+        None => wanted == printed,
+    }
+}
+
+/// The words of a line, times and rates as `#` and without the unit's size.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split_whitespace() {
+        let plain = word.trim_end_matches([',', ':', ';', ')']);
+        let is_number = plain.starts_with(|c: char| c.is_ascii_digit())
+            && plain.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ',');
+        let before_is_number =
+            words.last().is_some_and(|last| last.starts_with(|c: char| c.is_ascii_digit() || c == '#'));
+        let unit = match plain {
+            "kb/s" | "Mb/s" | "Gb/s" | "b/s" => "b/s",
+            "frames/s" => "frames/s",
+            "ns" | "us" | "ms" => "s",
+            _ => plain,
+        };
+        if is_number && plain.matches('.').count() == 1 {
+            words.push(word.replace(plain, "#"));
+        } else if before_is_number && ["k", "M", "G"].contains(&plain) {
+            // Of the unit behind.
+        } else {
+            if before_is_number && ["b/s", "frames/s", "s"].contains(&unit) {
+                let last = words.last_mut().expect("a word before");
+                *last = last.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',' || c == '#').to_owned();
+                last.insert(0, '#');
+            }
+            words.push(word.replace(plain, unit));
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(page: &str, printed: &str) -> bool {
+        let lines: Vec<String> = page.lines().map(str::to_owned).collect();
+        difference(&lines, printed).is_none()
+    }
+
+    #[test]
+    fn times_and_rates_stand_for_any() {
+        assert!(same("sent in 0.044 s: 255.4 k frames/s, 9 b/s", "sent in   1.2 s: 980 frames/s, 0.3 Gb/s"));
+        assert!(same("p99 12 us", "p99 1.3 ms"));
+        assert!(!same("4 frames in 0.1 s", "5 frames in 0.1 s"));
+        assert!(!same("10.0.0.1 here", "10.0.0.2 here"));
+        assert!(!same("0 lost", "1 lost"));
+    }
+
+    #[test]
+    fn dots_stand_for_lines_and_words() {
+        assert!(same("a\n...\nd", "a\nb\nc\nd"));
+        assert!(same("...\nd", "d"));
+        assert!(!same("a\n...\nd", "a\nb\nc"));
+        assert!(same("written to ... by now", "written to /tmp/x 7 by now"));
+        assert!(!same("written to ... by now", "written to /tmp/x"));
+        assert!(same("as x...z: it", "as x/y/z: it"));
+        assert!(!same("as x...z: it", "as x/y: it"));
+    }
+
+    #[test]
+    fn all_of_it_is_compared() {
+        assert!(!same("a", "a\nb"));
+        assert!(!same("a b", "a"));
+        assert!(same("", "anything"));
+    }
+
+    #[test]
+    fn seconds_that_pass_are_left_out_unless_they_are_shown() {
+        assert!(same("begin\nend", "begin\n   1 s  502 captured  499 frames/s  1.5 Mb/s L1  0 lost\nend"));
+        assert!(!same("1 s 502 captured 9 frames/s", "   1 s  503 captured  499 frames/s"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Commands of the pages, run as they stand.
+//!
+//! A block ```` ```console ```` has commands behind `$ `, with lines that go on behind a `\`, and below each what it prints, on
+//! both outputs (`compare.rs` says how that is compared). The commands of a page go to one shell, one after the other, in one empty
+//! folder. Each must end with status 0, unless the next one is `echo $?`. What is started with `&` has opened its ports when the
+//! next one is run: people take a moment too.
+//!
+//! A block ```` ```console root ```` is of what only root may do. It is left out for others, and the rest of the page has to do without.
+//! As root a page has a machine of its own, in namespaces, where it finds (and does not say how):
+//! - `eth0` and `eth1`, on which frames come in: 100 a second of DNS, HTTPS and pings on each;
+//! - `eth2` and `eth3`, joined by a wire;
+//! - `sudo`.
+//!
+//! Further words are what the block needs beside: programs, or `duckdb`, the module of Python.
+//!
+//! A block of another kind with a second word, as in ```` ```toml mix.toml ````, is a file of that name in the folder.
+
+use super::compare::difference;
+use super::pages::{self, Block, Page, root};
+use linerate_tests::support::program::program;
+use linerate_tests::support::{Scratch, has_tools, is_root, skip};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+/// A command of a page.
+struct Step {
+    command: String,
+    output: Vec<String>,
+    line: usize,
+}
+
+/// Ends what a command has printed; the status follows.
+const MARK: char = '\u{1e}';
+
+/// Waits until every run has opened what it opens: it gives up its privileges then.
+const OPENED: &str = r#"
+__opened() {
+    local tries pid
+    for tries in $(seq 200); do
+        sleep 0.1
+        for pid in $(pgrep -x linerate); do
+            grep -q 'NoNewPrivs:.*1' /proc/$pid/status 2>/dev/null || [ ! -e /proc/$pid ] || continue 2
+        done
+        return
+    done
+}
+"#;
+
+/// What is there when root's page begins.
+const MACHINE: &str = r#"
+mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys
+ip link set lo up
+ip netns add far
+for n in 0 1 2 3; do
+    ip link add eth$n type veth peer name far$n netns far
+    # Nothing of the kernel's own comes then.
+    ip link set eth$n addrgenmode none && ip link set eth$n up
+    ip -n far link set far$n addrgenmode none && ip -n far link set far$n up
+done
+ip -n far link add joined type bridge mcast_snooping 0
+ip -n far link set joined addrgenmode none && ip -n far link set joined up
+ip -n far link set far2 master joined
+ip -n far link set far3 master joined
+# They make frames that fit a wire, and take those of xdp-live.
+for n in 2 3; do
+    ethtool -K eth$n tso off gso off gro on
+    ip netns exec far ethtool -K far$n tso off gso off gro on
+done
+for n in 0 1; do
+    linerate generate -q --to "packet:far$n?netns=far" --rate 100pps -c 0 \
+        -k "ip(src=10.0.$n.1..10.0.$n.9,dst=192.0.2.53)/udp(sport=40000..40099,dport=53)" \
+        -k "ip(src=10.0.$n.1..10.0.$n.9,dst=192.0.2.80)/tcp(sport=50000..50099,dport=443,flags=ack)/payload(pattern=00,len=900)" \
+        -k "ip(src=10.0.$n.1,dst=192.0.2.1)/icmp" &
+done
+"#;
+
+fn steps(page: &str, block: &Block) -> Vec<Step> {
+    if block.words[0] == "console" {
+        return commands(page, block);
+    }
+    let command = format!("cat > {} <<'__END__'\n{}\n__END__", block.words[1], block.lines.join("\n"));
+    vec![Step { command, output: Vec::new(), line: block.line }]
+}
+
+fn commands(page: &str, block: &Block) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in block.lines.iter().enumerate() {
+        let number = block.line + index;
+        if goes_on {
+            let step = steps.last_mut().expect("a command that goes on");
+            step.command += "\n";
+            step.command += line;
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), output: Vec::new(), line: number });
+        } else {
+            let step = steps.last_mut().unwrap_or_else(|| panic!("{page}:{number}: output before a command"));
+            step.output.push(line.clone());
+            continue;
+        }
+        goes_on = line.ends_with('\\');
+    }
+    steps
+}
+
+/// Whether it is something to do, and what it needs is here; what is not is said.
+fn can_run(block: &Block) -> bool {
+    if block.words.first().is_none_or(|kind| kind != "console") {
+        return block.words.len() == 2 && block.words[1].contains('.');
+    }
+    block.words.iter().skip(1).all(|need| match need.as_str() {
+        "root" => {
+            if !is_root() {
+                skip("commands of a page that need root");
+            }
+            is_root()
+        }
+        "duckdb" => {
+            let is_there = root().join("target/python/bin/python").exists();
+            if !is_there {
+                skip("no DuckDB: scripts/setup test installs it in target/python");
+            }
+            is_there
+        }
+        tool => has_tools(&[tool]),
+    })
+}
+
+/// Runs commands in one shell, in an empty folder; what each printed, and its status.
+fn run(steps: &[Step]) -> Vec<(String, i32)> {
+    let (scratch, tools) = (Scratch::new(), Scratch::new());
+    symlink(program(), tools.file("linerate")).unwrap();
+    // Root is root already; a signal goes to what it runs, as with the real one.
+    std::fs::write(tools.file("sudo"), "#!/bin/sh\nexec \"$@\"\n").unwrap();
+    std::fs::set_permissions(tools.file("sudo"), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut script = format!("exec 2>&1\n{OPENED}");
+    if is_root() {
+        script += MACHINE;
+    }
+    script += &format!("__opened\nprintf '{MARK}'\n");
+    for step in steps {
+        let wait = if step.command.ends_with('&') { "__opened\n" } else { "" };
+        script +=
+            &format!("{}\n__status=$?; {wait}printf '{MARK}%d{MARK}' $__status; (exit $__status)\n", step.command);
+    }
+    let script_file = tools.file("script");
+    std::fs::write(&script_file, script).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "150"]);
+    if is_root() {
+        command.args(["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    }
+    let python = root().join("target/python/bin");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.args(["bash", &script_file]).current_dir(scratch.file("")).env_remove("LINERATE_CORPUS");
+    command.env("PATH", format!("{}:{}:{path}:/usr/sbin:/sbin", tools.file(""), python.display()));
+    command.env("HOME", scratch.file("")).env("COLUMNS", "80").env("LC_ALL", "C.UTF-8");
+    let output = command.output().expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (before, rest) = text.split_once(MARK).expect("a machine");
+    assert_eq!(before, "", "the machine of the page");
+    let mut parts = rest.split(MARK);
+    let mut done = Vec::new();
+    while let (Some(printed), Some(status)) = (parts.next(), parts.next()) {
+        done.push((printed.to_owned(), status.parse().expect("a status")));
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(done.len(), steps.len(), "it ended ({}) before all was done:\n{text}\n{errors}", output.status);
+    done
+}
+
+/// Where the page and what happens differ.
+fn mistakes(page: &Page) -> Vec<String> {
+    let steps: Vec<Step> =
+        page.blocks().iter().filter(|block| can_run(block)).flat_map(|block| steps(&page.name, block)).collect();
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let mut wrong = Vec::new();
+    for (number, ((printed, status), step)) in run(&steps).into_iter().zip(&steps).enumerate() {
+        let says_status = steps.get(number + 1).is_some_and(|next| next.command == "echo $?");
+        if status != 0 && !says_status {
+            wrong.push(format!("{}:{}: {}\nends with {status}:\n{printed}", page.name, step.line, step.command));
+        } else if let Some(difference) = difference(&step.output, &printed) {
+            wrong.push(format!("{}:{}: {}\n{difference}", page.name, step.line, step.command));
+        }
+    }
+    wrong
+}
+
+/// `LINERATE_PAGE=capture` runs one page.
+#[test]
+fn commands_do_what_the_pages_show() {
+    let only = std::env::var("LINERATE_PAGE").unwrap_or_default();
+    let pages: Vec<Page> = pages::all().into_iter().filter(|page| page.name.contains(&only)).collect();
+    assert!(!pages.is_empty(), "there is no page {only}");
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> = pages.iter().map(|page| scope.spawn(|| mistakes(page))).collect();
+        running.into_iter().flat_map(|page| page.join().expect("a page that can be read")).collect()
+    });
+    assert!(wrong.is_empty(), "{} commands:\n\n{}", wrong.len(), wrong.join("\n\n"));
+}
