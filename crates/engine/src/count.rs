@@ -13,10 +13,12 @@ pub use self::windows::{Busiest, Windows};
 
 use self::traffic::Tally;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Desc, Kind, Stage};
 use linerate_wire::Layers;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub struct Counting {
     watch: Watch,
     counts: Counts,
     finds_bursts: bool,
+    progress: Option<Arc<Progress>>,
     /// The descs that were selected of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
     merged: Vec<Desc>,
@@ -120,6 +123,7 @@ impl Counting {
             watch: Watch::new(),
             counts: Counts::default(),
             finds_bursts: false,
+            progress: None,
             merged: Vec::new(),
             chosen: Vec::new(),
         }
@@ -134,6 +138,12 @@ impl Counting {
     /// Says there what was counted so far.
     pub fn watch(mut self, watch: Watch) -> Self {
         self.watch = watch;
+        self
+    }
+
+    /// The same as other consumers say it.
+    pub fn progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = Some(progress);
         self
     }
 
@@ -210,6 +220,13 @@ impl Consumer for Counting {
     fn look(&mut self, look: &Look<'_>) {
         self.look_at_queues(look, look.elapsed);
         self.watch.show(&self.counts);
+        if let Some(progress) = &self.progress {
+            let Counted { traffic, lost, .. } = &self.counts.all;
+            progress.frames.store(traffic.frames, Ordering::Relaxed);
+            progress.bytes.store(traffic.bytes, Ordering::Relaxed);
+            progress.wire_bytes.store(traffic.bytes, Ordering::Relaxed);
+            progress.lost.store(lost.iter().map(|(_, frames)| frames).sum(), Ordering::Relaxed);
+        }
     }
 
     fn demand(&self) -> Demand {

@@ -165,7 +165,7 @@ impl Lanes {
     /// Gives the first frames of a lane back, but for those that are held; how many of them could be.
     pub fn hold(&mut self, lane: usize, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize {
         let before = held.len();
-        let Some(queue) = self.holding(lane) else { return 0 };
+        let queue = self.holding(lane).expect("frames are held of queues that can");
         let done = queue.hold(frames, indices, held);
         held[before..].iter_mut().for_each(|held| held.lane = lane as u32);
         done
@@ -271,9 +271,7 @@ impl Lane {
             Err(error) => {
                 self.state = State::Ended;
                 let event = error.to_string();
-                if matches!(error, PortError::Broken { .. }) {
-                    failure.get_or_insert(error);
-                }
+                failure.get_or_insert(error);
                 (nothing(Horizon::Ended), Some(event))
             }
         }

@@ -127,6 +127,12 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     for (table, stream) in tables.iter().zip(&mut streams) {
         stream.next = next(table, &names)?;
     }
+    let unlike = streams.iter().position(|stream| (stream.rate == Rate::Top) != (streams[0].rate == Rate::Top));
+    if let Some(index) = unlike.filter(|_| order == Order::Interleaved) {
+        let what = "interleaved streams have either all a rate or none: one at top speed would keep the others waiting"
+            .to_owned();
+        return Err(tables[index].fault("rate", tables[index].at.clone(), what));
+    }
     let endless = streams.iter().position(|stream| stream.count.is_none());
     match endless.filter(|index| order == Order::Sequential && index + 1 < streams.len()) {
         Some(index) => {

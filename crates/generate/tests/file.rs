@@ -67,6 +67,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("frames = 10", "frames = 0", "stream 1, burst, frames: write { frames = 10"),
         ("frames = 10", "frame = 10", ":10:11: stream 1, burst, frame: no such key; did you mean frames?"),
         ("count = 5", "count = 0", "stream 2, count: write a number, 1 or more"),
+        ("order = \"sequential\"\n", "", "stream 3, rate: interleaved streams have either all a rate or none"),
         ("count = 100", "", "stream 1, count: in a sequence this stream has no end"),
         ("\"count\"", "\"yes\"", "stream 2, check: \"yes\": write \"trailer\""),
         ("id = 77", "id = 3", "stream 3, id: another stream has number 3"),

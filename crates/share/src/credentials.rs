@@ -49,7 +49,17 @@ pub struct Access {
     pub owner: Option<(u32, u32)>,
 }
 
+/// The user of whoever has none (`nobody`, and what a user namespace does not know: /proc/sys/kernel/overflowuid).
+const NOBODY: u32 = 65_534;
+
 impl Access {
+    /// That of a program that goes on as this user and group, who may attach too: unless that is nobody, whose processes have
+    /// nothing to do with one another.
+    pub fn of_owner(owner: Option<(u32, u32)>) -> Self {
+        let users = owner.iter().map(|(user, _)| *user).filter(|user| *user != NOBODY).collect();
+        Access { users, owner, ..Access::default() }
+    }
+
     /// Whether anybody else may attach at all.
     pub(crate) fn has_others(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
@@ -105,6 +115,14 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn whoever_a_program_goes_on_as_may_attach_but_nobody() {
+        assert_eq!(Access::of_owner(Some((1000, 100))).users, [1000]);
+        let nobody = Access::of_owner(Some((65_534, 65_534)));
+        assert_eq!((nobody.users.len(), nobody.owner), (0, Some((65_534, 65_534))));
+        assert_eq!(Access::of_owner(None), Access::default());
+    }
 
     #[test]
     fn root_the_owner_and_those_named_may_attach() {

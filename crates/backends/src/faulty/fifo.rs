@@ -29,7 +29,7 @@ impl Fifo {
         if !self.blocks.back_mut().is_some_and(|block| block.push(desc, frame)) {
             let mut block = self.free.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
             let taken = block.push(desc, frame);
-            debug_assert!(taken, "an empty block takes any frame");
+            assert!(taken, "an empty block takes any frame");
             self.blocks.push_back(block);
         }
         self.dues.push_back(due);

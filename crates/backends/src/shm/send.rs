@@ -36,8 +36,7 @@ pub fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort,
     let shape = Options::default();
     let slots = u32::try_from(spec.number("memory", MEMORY)? / shape.slot_bytes as u64).unwrap_or(u32::MAX);
     let refused = |error| refused(&name, error);
-    let users = options.owner.iter().map(|(user, _)| *user).collect();
-    let access = Access { users, owner: options.owner, lossless, ..Access::default() };
+    let access = Access { lossless, ..Access::of_owner(options.owner) };
     let options = Options { slots, ..shape };
     let (mut writer, acceptor) = Writer::create(&spec.target, access, &options, Nanos::ZERO).map_err(refused)?;
     writer.set_patience(Some(patience));

@@ -110,7 +110,7 @@ impl Direct {
     pub fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
         for held in frames {
             let is_taken = self.ring.push_placed(held.desc.offset as usize, held.desc.captured as usize);
-            debug_assert!(is_taken);
+            assert!(is_taken, "no more are taken than there is room for");
             self.received += 1;
             self.waiting.push(held);
         }

@@ -149,7 +149,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let live = Live::start_reading(&progress, "captured", args.show.interval(args.json)?, inputs.reading());
-    beside.start(&asked, &stop).map_err(|error| identity.explain(error))?;
+    let is_kept = args.write.is_some() || share.is_some();
+    beside.start(&asked, &stop, (!is_kept).then_some(&progress)).map_err(|error| identity.explain(error))?;
     let told = reopened(args.show.quiet);
     let reopen = Reopen::new(move |became| became.map_or_else(fail, told));
     let reopening = if has_files {

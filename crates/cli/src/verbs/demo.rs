@@ -203,7 +203,7 @@ fn report(
         let ledger = ledger::print(&outcome.run.ledger, outcome.run.quiesced, args.verbose);
         show(format_args!("ledger of the last capture:\n{ledger}"));
     }
-    if let Workplace::Kept(path) = workplace {
+    if let Workplace::Kept(path, _) = workplace {
         show(format_args!("\nfiles kept in {}\n", shown(&path.to_string_lossy())));
     }
     let sent: u64 = rows.iter().map(|row| row.sent).sum();

@@ -8,6 +8,8 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Options of `linerate man`.
@@ -48,7 +50,15 @@ fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
     let page = Man::new(command.clone()).date(" ").source(concat!("linerate ", env!("CARGO_PKG_VERSION")));
     let path = folder.join(page.get_filename());
     let text = render(&page, command).context("a page cannot be made")?;
-    std::fs::write(&path, text).with_context(|| path.display().to_string())
+    // In its place, wherever a link of this name leads.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| path.display().to_string());
+        }
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    file.and_then(|mut file| file.write_all(&text)).with_context(|| path.display().to_string())
 }
 
 /// As the library would render it, but for the words after the options: their lines stay lines, so that commands can be copied.

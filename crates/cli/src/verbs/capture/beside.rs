@@ -5,10 +5,13 @@ use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
 use super::Asked;
 use linerate_burst::Ledger;
-use linerate_engine::{Consumer, Counting, Counts, Metered, Metering, Meters, Received, Selection, Stop, Watch};
+use linerate_engine::{
+    Consumer, Counting, Counts, Metered, Metering, Meters, Progress, Received, Selection, Stop, Watch,
+};
 use linerate_records::{Exporter, Format};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Options of what else is done with frames.
 #[derive(Debug, clap::Args)]
@@ -89,13 +92,23 @@ impl<'a> Beside<'a> {
         Ok(flows::made_in(&self.exporters)?)
     }
 
-    /// Gets ready for frames.
-    pub fn start(&mut self, asked: &Asked, stop: &Stop) -> anyhow::Result<()> {
+    /// Gets ready for frames; says what it has done there if nobody else does.
+    pub fn start(&mut self, asked: &Asked, stop: &Stop, progress: Option<&Arc<Progress>>) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
-            self.metering = Some(Metering::new(meters, asked.flows.clone(), records));
+            let metering = Metering::new(meters, asked.flows.clone(), records);
+            self.metering = Some(match progress {
+                Some(progress) => metering.progress(Arc::clone(progress)),
+                None => metering,
+            });
         }
-        self.counting = self.args.count.then(|| Counting::new(asked.count.clone(), false).watch(self.watch.clone()));
+        self.counting = self.args.count.then(|| {
+            let counting = Counting::new(asked.count.clone(), false).watch(self.watch.clone());
+            match progress.filter(|_| self.metering.is_none()) {
+                Some(progress) => counting.progress(Arc::clone(progress)),
+                None => counting,
+            }
+        });
         Ok(())
     }
 

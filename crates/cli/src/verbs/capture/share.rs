@@ -63,9 +63,7 @@ impl ShareArgs {
         let memory = size("--share-memory", &self.share_memory)?;
         let block = size("--share-block", &self.share_block)?;
         let slots = u32::try_from(memory / block.max(1)).unwrap_or(u32::MAX);
-        let mut access = Access { lossless: self.lossless_readers, ..Access::default() };
-        access.users.extend(identity.owner().map(|(user, _)| user));
-        access.owner = identity.owner();
+        let mut access = Access { lossless: self.lossless_readers, ..Access::of_owner(identity.owner()) };
         if let Some(group) = &self.share_group {
             access.groups.push(group_number(group)?);
         }

@@ -1,63 +1,76 @@
 //! Where the demonstration's files are.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use linerate_record::Output;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fstat, open, openat};
+use rustix::process::geteuid;
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Files of a run: in a directory if they are to be kept, else without names, so that nothing is left of
+/// Files of a run: in a folder if they are to be kept, else without names, so that nothing is left of
 /// them however the process ends.
 pub(super) enum Workplace {
-    Kept(PathBuf),
+    Kept(PathBuf, OwnedFd),
     Nameless,
 }
 
 /// A file of the run.
 pub(super) struct WorkFile {
+    /// Leads through this process.
     pub path: PathBuf,
     name: String,
-    /// Keeps a file without a name alive; its path leads through this process.
-    nameless: Option<File>,
+    file: File,
 }
 
 impl Workplace {
+    /// The folder is made where there is none.
     pub fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = keep else { return Ok(Workplace::Nameless) };
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
-        Ok(Workplace::Kept(path.to_path_buf()))
+        let shown = path.display();
+        std::fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = open(path, flags, Mode::empty()).with_context(|| format!("cannot open the folder {shown}"))?;
+        let stat = fstat(&folder).with_context(|| format!("cannot look at the folder {shown}"))?;
+        // What root writes there others would lead elsewhere, or replace.
+        let is_of_others = stat.st_uid != 0 || stat.st_mode & 0o022 != 0;
+        if geteuid().is_root() && is_of_others {
+            bail!("{shown}: others may write there, and root makes the files: name a new folder in one of root's own");
+        }
+        Ok(Workplace::Kept(path.to_path_buf(), folder))
     }
 
-    /// Makes a file.
+    /// Makes a file, of a name that there is not yet.
     pub fn file(&self, name: &str) -> anyhow::Result<WorkFile> {
-        let name = name.to_owned();
-        match self {
-            Workplace::Kept(path) => Ok(WorkFile { path: path.join(&name), name, nameless: None }),
+        let file = match self {
+            Workplace::Kept(path, folder) => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+                let made = openat(folder, name, flags, Mode::from_raw_mode(0o644));
+                File::from(
+                    made.with_context(|| format!("cannot make {name} in {}: name a new folder", path.display()))?,
+                )
+            }
             Workplace::Nameless => {
                 let folder = std::env::temp_dir();
-                let file = nameless(&folder).with_context(|| format!("cannot make a file in {}", folder.display()))?;
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-                Ok(WorkFile { path, name, nameless: Some(file) })
+                nameless(&folder).with_context(|| format!("cannot make a file in {}", folder.display()))?
             }
-        }
+        };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+        Ok(WorkFile { path, name: name.to_owned(), file })
     }
 }
 
 impl WorkFile {
     /// Opens it for writing, once.
     pub fn output(&self) -> anyhow::Result<Output> {
-        let output = match &self.nameless {
-            None => Output::open(&self.path.to_string_lossy()),
-            Some(file) => file.try_clone().map(|file| Output::to(Box::new(file), &self.name)),
-        };
+        let output = self.file.try_clone().map(|file| Output::to(Box::new(file), &self.name));
         output.with_context(|| format!("cannot write {}", self.name))
     }
 }
 
 fn nameless(folder: &Path) -> std::io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
+    if let Ok(file) = open(folder, flags, Mode::RUSR | Mode::WUSR) {
         return Ok(file.into());
     }
     // Not every file system has O_TMPFILE.
@@ -75,10 +88,34 @@ mod tests {
     #[test]
     fn a_file_without_a_name_is_read_from_its_beginning_by_its_path() {
         let file = Workplace::new(None).unwrap().file("a.pcap").unwrap();
-        file.nameless.as_ref().unwrap().write_all(b"bytes").unwrap();
+        (&file.file).write_all(b"bytes").unwrap();
         let mut text = String::new();
         File::open(&file.path).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "bytes");
         assert!(file.output().is_ok());
+    }
+
+    /// A link of that name leads nowhere, and nothing that is there is written over.
+    #[test]
+    fn what_is_there_is_not_written_over() {
+        let folder = std::env::temp_dir().join(format!("linerate-kept-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(folder.join("secret"), folder.join("a.pcap")).unwrap();
+        let place = Workplace::new(Some(&folder)).unwrap();
+        assert!(place.file("a.pcap").is_err() && place.file("secret").is_err());
+        let file = place.file("b.pcap").unwrap();
+        (&file.file).write_all(b"bytes").unwrap();
+        assert_eq!(std::fs::read_to_string(folder.join("b.pcap")).unwrap(), "bytes");
+        assert_eq!(std::fs::read_to_string(folder.join("secret")).unwrap(), "secret");
+        let link = folder.with_extension("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(Workplace::new(Some(&link)).is_err(), "a folder behind a link");
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+            assert!(Workplace::new(Some(&folder)).is_err(), "a folder of somebody else");
+        }
+        std::fs::remove_file(link).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

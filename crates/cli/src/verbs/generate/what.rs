@@ -12,6 +12,7 @@ use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, file};
 use linerate_port::Found;
+use linerate_port::RxQueue;
 use linerate_wire::{Link, MacAddr};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;
@@ -203,7 +204,13 @@ fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
 fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
     let text = |error: linerate_port::PortError| error.to_string();
     let port = opening(path, || Recording::open(path)).map_err(|error| error.to_string())?.port().map_err(text)?;
-    let mut queue = port.queues.into_iter().next().ok_or("has no queue")?;
+    let queue = port.queues.into_iter().next().ok_or("has no queue")?;
+    // The writer of a pipe takes its time, and a file may be long. A signal ends the program, as nothing is open yet.
+    waiting(|| frame_in(path, queue, number))
+}
+
+fn frame_in(path: &str, mut queue: Box<dyn RxQueue>, number: u64) -> Result<Vec<u8>, String> {
+    let text = |error: linerate_port::PortError| error.to_string();
     let mut passed = 0;
     loop {
         let head = queue.fill(Nanos::ZERO).map_err(text)?;
@@ -223,8 +230,7 @@ fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
         queue.consume(frames as usize);
         passed += frames;
         if let Some(wake) = queue.wake().filter(|_| frames == 0 && !queue.is_at_work()) {
-            // The writer of a pipe takes its time. A signal ends the program, as nothing is open yet.
-            let _ = waiting(|| poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None));
+            let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], None);
         }
     }
 }
