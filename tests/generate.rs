@@ -6,6 +6,7 @@
 //! - `counts`: as many frames as asked for, in the time they should take;
 //! - `at_once`: files are not waited for;
 //! - `options`: what options promise;
+//! - `lost`: what is lost is told while a run lasts;
 //! - `endings`: what is refused, and what is told when a run ends early.
 
 #[path = "generate/at_once.rs"]
@@ -16,6 +17,8 @@ mod checked;
 mod counts;
 #[path = "generate/endings.rs"]
 mod endings;
+#[path = "generate/lost.rs"]
+mod lost;
 #[path = "generate/options.rs"]
 mod options;
 #[path = "generate/paths.rs"]

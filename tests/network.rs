@@ -8,6 +8,8 @@ mod endings;
 mod filters;
 #[path = "network/generate.rs"]
 mod generate;
+#[path = "network/idle.rs"]
+mod idle;
 #[path = "network/lab.rs"]
 mod lab;
 #[path = "network/merge.rs"]
@@ -16,6 +18,8 @@ mod merge;
 mod replay;
 #[path = "network/rights.rs"]
 mod rights;
+#[path = "network/router.rs"]
+mod router;
 #[path = "network/wire.rs"]
 mod wire;
 #[path = "network/xdp.rs"]

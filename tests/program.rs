@@ -10,6 +10,8 @@ mod files;
 mod filters;
 #[path = "program/flows.rs"]
 mod flows;
+#[path = "program/hangup.rs"]
+mod hangup;
 #[path = "program/odd.rs"]
 mod odd;
 #[path = "program/pairs.rs"]

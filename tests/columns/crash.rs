@@ -3,7 +3,7 @@
 use super::places::parquet_files;
 use super::rows::count;
 use linerate_tests::support::program::{Ended, linerate, program, spawn};
-use linerate_tests::support::{Scratch, is_root, skip, wait_until};
+use linerate_tests::support::{Scratch, has_tools, is_root, skip, wait_until};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -104,11 +104,24 @@ fn a_full_disk_keeps_finished_files_and_is_told() {
 
 #[test]
 fn a_full_disk_leaves_whole_lines() {
-    in_a_tiny_folder(1000, "flows.jsonl", |ended, folder| {
-        assert_eq!(ended.status, 1, "{}", ended.errors);
-        let text = std::fs::read_to_string(folder.join("flows.jsonl.part")).unwrap();
-        assert!(text.ends_with('\n') && text.lines().count() > 100);
-        assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
-        assert!(ended.errors.contains(&format!("{} are written", text.lines().count())), "{}", ended.errors);
-    });
+    // Compressed ones need more of them until it is full.
+    for (kib, ending, reader) in [(1000, "jsonl", "cat"), (40, "jsonl.gz", "gzip -dc"), (40, "jsonl.zst", "zstd -dcq")]
+    {
+        let reader: Vec<&str> = reader.split(' ').collect();
+        if !has_tools(&reader[..1]) {
+            continue;
+        }
+        in_a_tiny_folder(kib, &format!("flows.{ending}"), |ended, folder| {
+            assert_eq!(ended.status, 1, "{}", ended.errors);
+            let part = folder.join(format!("flows.{ending}.part"));
+            // The tools take no other ending, and say so where the stream has no end.
+            let input = std::fs::File::open(&part).unwrap();
+            let read = std::process::Command::new(reader[0]).args(&reader[1..]).stdin(input).output().unwrap();
+            assert!(read.status.success(), "{ending}: {}", String::from_utf8_lossy(&read.stderr));
+            let text = String::from_utf8(read.stdout).unwrap();
+            assert!(text.ends_with('\n') && text.lines().count() > 100, "{ending}: {} lines", text.lines().count());
+            assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+            assert!(ended.errors.contains(&format!("{} are written", text.lines().count())), "{}", ended.errors);
+        });
+    }
 }

@@ -38,6 +38,40 @@ fn a_file_is_counted_exactly_at_the_rates_of_its_own_time() {
     }
 }
 
+/// Of all files together, in the order of their times, whatever was filtered.
+#[test]
+fn the_busiest_windows_of_several_files_are_those_of_all_their_frames() {
+    let scratch = Scratch::new();
+    let record = |time: u64, wire: u32| Record { time, wire, bytes: vec![0x5a; 64.min(wire as usize)] };
+    // Bursts of different lengths, of which two overlap: one in each file.
+    let start = 1_700_000_000_000_000_000;
+    let one: Vec<Record> = (0..900u64).map(|at| record(start + at / 30 * 777_777 + at % 30 * 400, 60)).collect();
+    let other: Vec<Record> = (0..500u64).map(|at| record(start + at / 50 * 1_555_554 + at % 50 * 350, 1514)).collect();
+    let files = [scratch.file("one.pcap"), scratch.file("other.pcap")];
+    records::write(&files[0], &one);
+    records::write(&files[1], &other);
+    for least in [0u32, 1000] {
+        let filter = format!("len >= {least}");
+        let count = ["count", "-r", &files[0], "-r", &files[1], "--bursts", "-f", &filter];
+        let (_, summary) = lines(&run(&[&count[..], &["--json"]].concat()).good());
+        let all: Vec<&Record> = one.iter().chain(&other).filter(|record| record.wire >= least).collect();
+        for (window, span) in summary["bursts"]["windows"].as_array().unwrap().iter().zip([10_000, 100_000, 1_000_000])
+        {
+            let mut busy: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+            for record in &all {
+                let frames = busy.entry(record.time / span).or_default();
+                *frames = (frames.0 + 1, frames.1 + u64::from(record.wire) + 24);
+            }
+            assert_eq!((&window["window_ns"], &summary["bursts"]["late"]), (&Value::from(span), &Value::from(0)));
+            assert_eq!(window["frames"].as_u64(), busy.values().map(|one| one.0).max(), "{filter} {span}");
+            assert_eq!(window["l1_bytes"].as_u64(), busy.values().map(|one| one.1).max(), "{filter} {span}");
+            let at = window["frames_at_ns"].as_u64().unwrap();
+            assert_eq!(busy[&(at / span)].0, window["frames"].as_u64().unwrap(), "{filter} {span}");
+        }
+        run(&count).good().says("the busiest windows").says("22:13:20.");
+    }
+}
+
 /// Rates over the time of the frames; the peak is that of the busiest second of the clock.
 fn assert_rates(name: &str, row: &Value, all: &[Record]) {
     let span = all.last().map_or(0, |last| last.time - all[0].time);

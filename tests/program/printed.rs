@@ -1,7 +1,7 @@
 //! Where output goes: closed pipes, full disks, terminals that names would play tricks on.
 
 use linerate_burst::text::is_unseen;
-use linerate_tests::support::program::{Ended, linerate};
+use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::{Scratch, frames, records};
 use std::fs::{File, OpenOptions};
 use std::io::PipeWriter;
@@ -132,4 +132,21 @@ fn names_play_no_tricks_on_terminals() {
             assert_eq!(ended.json()["ports"][0], format!("pcap:{evil}"));
         }
     }
+}
+
+/// By what the file has, not by what comes of it.
+#[test]
+fn who_converts_a_file_sees_how_much_of_it_is_done() {
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.file("in.pcap"), scratch.file("out.pcap.gz"));
+    let to = format!("pcap:{input}");
+    run(&["generate", "-q", "--to", &to, "-k", "ip/udp/payload(random)", "--size", "1500", "-c", "30000"]).good();
+    let errors = run(&["capture", "-r", &input, "-w", &output, "--interval", "0.01"]).good().errors;
+    let percent = |line: &str| line.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
+    let percents: Vec<u32> = errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect();
+    assert!(percents.iter().any(|percent| (1..100).contains(percent)) && percents.is_sorted(), "{errors}");
+    assert!(percents.iter().all(|percent| *percent <= 100) && errors.contains(" s left"), "{errors}");
+    // Nobody knows how much a pipe has.
+    let text = run(&["capture", "-r", "/dev/null", "--interval", "0.01"]).errors;
+    assert!(!text.contains(" %"), "{text}");
 }

@@ -122,7 +122,7 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
     for (arguments, word) in [
         (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
         (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
-        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "missing"),
+        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "0 lost"),
         (&["wire", &port, &other, "--faults", "drop=1%&delay=5ms", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
     ] {
         for columns in [80, 200] {

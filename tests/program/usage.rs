@@ -276,3 +276,9 @@ fn a_name_that_says_another_format_is_refused() {
     run(&["capture", "-q", "-r", &file, "-w", &scratch.file("x.csv"), "--format", "pcap"]).good();
     assert_eq!(scratch.names(), ["sample.pcap", "x.csv"]);
 }
+
+/// `--streams` is the file of `generate` in every verb.
+#[test]
+fn an_option_that_was_called_otherwise_is_offered_by_its_name() {
+    run(&["count", "-r", "x.pcap", "--check", "--streams", "5"]).with_status(2).says("--rows 5 shows so many");
+}

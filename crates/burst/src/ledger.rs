@@ -163,6 +163,22 @@ impl Ledger {
         self.details.extend_from_slice(&other.details);
     }
 
+    /// What was counted since an earlier look at the same run.
+    #[must_use]
+    pub fn since(&self, earlier: &Ledger) -> Ledger {
+        let mut since = self.clone();
+        for account in &earlier.accounts {
+            since.set_branch(&account.branch);
+            let own = since.account(account.stage, &account.subject);
+            for (count, before) in account.counts() {
+                let now = own.counts.entry(count).or_default();
+                *now = now.saturating_sub(before);
+            }
+        }
+        since.branch.clone_from(&self.branch);
+        since
+    }
+
     /// Adds a driver's own counter: evidence for people, no part of any identity.
     pub fn add_detail(&mut self, subject: &str, name: &str, value: u64) {
         self.details.push(Detail { subject: subject.to_owned(), name: name.to_owned(), value });

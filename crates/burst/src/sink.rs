@@ -42,6 +42,16 @@ pub trait Sink: Send {
     /// Makes what was taken visible to whoever reads the other end; called when the input pauses.
     fn flush(&mut self) -> Result<(), SinkError>;
 
+    /// Ends what was written so far, as [`finish`](Sink::finish) does, and goes on in a new output of that name. `run` is the
+    /// ledger up to here. Says what became of both, for people; `None` where nothing can be opened anew.
+    ///
+    /// # Errors
+    /// There is no new one: what is open goes on.
+    fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
+        let _ = run;
+        Ok(None)
+    }
+
     /// Ends the output; nothing is accepted afterwards. The ledger of the whole run goes in, for sinks
     /// that record it.
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError>;

@@ -4,7 +4,8 @@
 //! signal to the program and to its group, sends it twice. A second request has the run wait for nobody any more (frames
 //! that are still to come, readers that are slow), and says so; a third one ends the program at once.
 //!
-//! SIGHUP asks to stop as the others do: outputs get their names and their last records.
+//! SIGHUP has a run that writes files complete them and go on in new ones of the same names; a run that was started at a terminal
+//! which is gone, and one that writes no files, is asked to stop as by the others.
 //!
 //! SIGUSR1, by which dd(1) and others are asked how far they are, prints the summary so far on standard error; before and
 //! behind a run it does nothing, since its default would end the program.
@@ -33,8 +34,15 @@ const ONE_REPEAT: Duration = Duration::from_millis(100);
 /// Signals that come together are one: so many bytes at the most are read of a pipe.
 const TOGETHER: usize = 64;
 
+/// A shell that ends may tell its programs before their terminal is gone.
+const TERMINAL_GOES: Duration = Duration::from_secs(1);
+
 /// Whether the program was asked to end.
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether SIGHUP came, before anybody watched for it.
+static HUNG_UP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether the program was started at a terminal.
+static HAD_TERMINAL: LazyLock<bool> = LazyLock::new(has_terminal);
 /// Whether it waits for others, and a signal ends it.
 static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
@@ -46,9 +54,11 @@ pub fn bear_requests() {
 
 /// Remembers requests to end from here on, for a run that is to begin: [`stop_on_signals`] is called then.
 pub fn remember_requests() -> anyhow::Result<()> {
-    for signal in requests() {
+    let _ = *HAD_TERMINAL;
+    for signal in requests().chain(hangup()) {
+        let asked = if signal == SIGHUP { &HUNG_UP } else { &ASKED };
         flag::register_conditional_default(signal, Arc::clone(&WAITING)).context("cannot handle signals")?;
-        flag::register(signal, Arc::clone(&ASKED)).context("cannot handle signals")?;
+        flag::register(signal, Arc::clone(asked)).context("cannot handle signals")?;
     }
     Ok(())
 }
@@ -56,7 +66,7 @@ pub fn remember_requests() -> anyhow::Result<()> {
 /// Does what may wait for others without end, before the run: a signal ends the program meanwhile, and one that came before.
 pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     WAITING.store(true, Ordering::SeqCst);
-    if ASKED.load(Ordering::SeqCst) {
+    if ASKED.load(Ordering::SeqCst) || HUNG_UP.load(Ordering::SeqCst) {
         // Its default is to end the program.
         let _ = emulate_default_handler(SIGTERM);
     }
@@ -71,12 +81,42 @@ pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
     if is_at_once { work() } else { waiting(work) }
 }
 
-/// Makes these signals request `stop`. A thread of its own is started for it: call this once ports and files are open, and
-/// privileges gone.
+/// Makes these signals request `stop`, SIGHUP among them. A thread of its own is started for it: call this once ports and files
+/// are open, and privileges gone.
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
+    stop_on(requests().chain(hangup()).collect(), stop)?;
+    if HUNG_UP.load(Ordering::SeqCst) {
+        stop.request();
+    }
+    Ok(())
+}
+
+/// The same, where SIGHUP has `reopen` called, in a thread of its own, as long as the result is there: it is for files.
+pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+    stop_on(requests().collect(), stop)?;
+    let stop = stop.clone();
+    // It came before there was anything to complete.
+    if HUNG_UP.load(Ordering::SeqCst) && has_lost_terminal() {
+        stop.request();
+    }
+    answer(hangup().next(), "linerate-hangup", move || {
+        if has_lost_terminal() {
+            return stop.request();
+        }
+        reopen();
+        if *HAD_TERMINAL {
+            std::thread::sleep(TERMINAL_GOES);
+            if has_lost_terminal() {
+                stop.request();
+            }
+        }
+    })
+}
+
+fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
     let (told, tells) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
-    for signal in requests() {
+    for signal in signals {
         // The order matters: from the first line on the signal ends the program no more, so that line makes it stop.
         flag::register(signal, stop.flag()).context("cannot handle signals")?;
         flag::register_usize(signal, Arc::clone(&last), signal as usize).context("cannot handle signals")?;
@@ -93,29 +133,36 @@ pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
 
 /// Answers whoever asks how far the run is, until it is dropped.
 pub struct Answers {
-    handler: SigId,
+    handler: Option<SigId>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Calls `print` for each SIGUSR1, in a thread of its own: it never holds the run up. Call this as late as
 /// [`stop_on_signals`].
-pub fn answer_requests(mut print: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+    answer(Some(SIGUSR1), "linerate-so-far", print)
+}
+
+fn answer(signal: Option<i32>, thread: &str, mut act: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
+    let Some(signal) = signal else { return Ok(Answers { handler: None, thread: None }) };
     let (mut told, tells) = std::io::pipe().context("cannot handle signals")?;
-    let handler = pipe::register(SIGUSR1, tells).context("cannot handle signals")?;
+    let handler = pipe::register(signal, tells).context("cannot handle signals")?;
     let answer = move || {
         let mut together = [0; TOGETHER];
         while told.read(&mut together).is_ok_and(|signals| signals > 0) {
-            print();
+            act();
         }
     };
-    let thread = Builder::new().name("linerate-so-far".into()).spawn(answer).context("cannot handle signals")?;
-    Ok(Answers { handler, thread: Some(thread) })
+    let thread = Builder::new().name(thread.into()).spawn(answer).context("cannot handle signals")?;
+    Ok(Answers { handler: Some(handler), thread: Some(thread) })
 }
 
 impl Drop for Answers {
     fn drop(&mut self) {
         // Its end of the pipe goes with the handler, and the thread with that.
-        unregister(self.handler);
+        if let Some(handler) = self.handler {
+            unregister(handler);
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -177,7 +224,25 @@ impl Requests {
 
 /// The signals that ask to end.
 fn requests() -> impl Iterator<Item = i32> {
-    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
+    [SIGINT, SIGTERM].into_iter()
+}
+
+/// SIGHUP, unless it was ignored when the program was started: so it stays then.
+fn hangup() -> impl Iterator<Item = i32> {
+    [SIGHUP].into_iter().filter(|signal| !is_ignored(*signal))
+}
+
+/// Whether the terminal that the program was started at is gone.
+fn has_lost_terminal() -> bool {
+    *HAD_TERMINAL && !has_terminal()
+}
+
+/// Whether there is a terminal that controls this process (proc(5), `tty_nr`).
+fn has_terminal() -> bool {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may have anything in it: state, parent, group, session, terminal.
+    let terminal = text.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(4)?.parse().ok());
+    terminal.is_some_and(|number: i32| number != 0)
 }
 
 /// Whether a signal was ignored when the program was started, as nohup does it (proc(5), SigIgn).

@@ -3,6 +3,7 @@
 pub mod ledger;
 pub mod live;
 pub mod rates;
+pub mod reading;
 pub mod streams;
 pub mod table;
 pub mod terminal;

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long what is to be sent may stay at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Answers on one interface: a receiving and a sending port of it.
+/// Answers on one interface: a receiving and a sending port of it; or for whoever receives there, which has them in its own run.
 pub struct Answering {
     receiver: Receiver,
     answers: Answers,
@@ -28,7 +28,7 @@ pub struct Answering {
 }
 
 /// What comes is looked at, and what is to be sent is sent.
-struct Answers {
+pub(crate) struct Answers {
     to: TxPort,
     answerer: Answerer,
     /// How many of the frames to be sent are sent.
@@ -125,29 +125,67 @@ impl Answering {
         Ok(Running { thread, stop })
     }
 
+    /// For a run of its own that has the questions: nothing more is received here.
+    pub(crate) fn into_answers(self) -> Answers {
+        self.answers
+    }
+
     fn run(self) -> AnsweringReport {
         let Answering { mut receiver, mut answers, .. } = self;
         let died = survive(|| while receiver.round(&mut [&mut answers]) {}).err();
         let received = receiver.finish(&mut [&mut answers], died);
-        // The frames sent meanwhile have accounts of the same names.
-        let mut ledger = Ledger::new();
-        for account in received.ledger.accounts() {
-            let subject = match account.stage {
-                Stage::Answer => account.subject.clone(),
-                // Cards are asked by whoever sends.
-                Stage::Nic => continue,
-                _ => format!("{} (answering)", account.subject),
-            };
-            let own = ledger.account(account.stage, &subject);
-            for (count, frames) in account.counts() {
-                own.add(count, frames);
-            }
-        }
+        let ledger = of_answers(&received.ledger);
         AnsweringReport { ledger, events: received.events, failure: received.failure }
     }
 }
 
+/// The frames sent meanwhile have accounts of the same names.
+fn of_answers(received: &Ledger) -> Ledger {
+    let mut ledger = Ledger::new();
+    for account in received.accounts() {
+        let subject = match account.stage {
+            Stage::Answer => account.subject.clone(),
+            // Cards are asked by whoever sends.
+            Stage::Nic => continue,
+            _ => format!("{} (answering)", account.subject),
+        };
+        let own = ledger.account(account.stage, &subject);
+        for (count, frames) in account.counts() {
+            own.add(count, frames);
+        }
+    }
+    ledger
+}
+
 impl Answers {
+    /// Answers these frames, which came in a round.
+    pub fn answer(&mut self, questions: impl Iterator<Item = Vec<u8>>, round: &mut Round<'_>) {
+        questions.for_each(|frame| self.answerer.receive(&frame, round.now));
+        self.go_on(round);
+    }
+
+    /// Everything accounted for.
+    pub fn done(mut self) -> AnsweringReport {
+        let mut ledger = Ledger::new();
+        self.counters(&mut ledger);
+        let failure = self.failure.take().map(ReceiveError::Port);
+        AnsweringReport { ledger: of_answers(&ledger), events: Vec::new(), failure }
+    }
+
+    fn go_on(&mut self, round: &mut Round<'_>) {
+        self.answerer.tick(round.now);
+        if !self.send(round.now) && round.draining.is_none_or(|since| since < STOP_LIMIT) {
+            round.keep_busy();
+        }
+    }
+
+    fn counters(&mut self, ledger: &mut Ledger) {
+        let left = self.answerer.frames().len() - self.sent;
+        self.forget(left);
+        self.to.queues.iter().for_each(|queue| queue.counters(ledger));
+        self.answerer.counters(ledger.account(Stage::Answer, &self.to.name));
+    }
+
     /// Hands on what is to be sent; true if nothing is left in hand.
     fn send(&mut self, now: Nanos) -> bool {
         let queue = &mut self.to.queues[0];
@@ -201,10 +239,7 @@ impl Consumer for Answers {
                 self.answerer.receive(frame, round.now);
             }
         }
-        self.answerer.tick(round.now);
-        if !self.send(round.now) && round.draining.is_none_or(|since| since < STOP_LIMIT) {
-            round.keep_busy();
-        }
+        self.go_on(round);
         Ok(())
     }
 
@@ -213,10 +248,7 @@ impl Consumer for Answers {
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
-        let left = self.answerer.frames().len() - self.sent;
-        self.forget(left);
-        self.to.queues.iter().for_each(|queue| queue.counters(end.ledger));
-        self.answerer.counters(end.ledger.account(Stage::Answer, &self.to.name));
+        self.counters(end.ledger);
         if let Some(failure) = self.failure.take() {
             end.fail(failure);
         }

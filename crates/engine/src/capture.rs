@@ -20,7 +20,7 @@ use self::copier::Copier;
 use self::output::Output;
 use self::share::{Shared, Sharing};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
-use crate::control::Progress;
+use crate::control::{Progress, Reopen};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Nanos, Sink, Stage};
@@ -40,6 +40,7 @@ pub struct Capture {
     output: Output,
     copier: Option<Copier>,
     progress: Arc<Progress>,
+    reopen: Option<Reopen>,
     done: Captured,
 }
 
@@ -72,6 +73,7 @@ impl Capture {
             output: Output::new(sinks, Arc::clone(&progress)),
             copier: None,
             progress,
+            reopen: None,
             done: Captured::default(),
         }
     }
@@ -99,6 +101,12 @@ impl Capture {
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.output.set_progress(Arc::clone(&progress));
         self.progress = progress;
+        self
+    }
+
+    /// Has the sinks begin new outputs when it is asked for.
+    pub fn reopen(mut self, reopen: Reopen) -> Self {
+        self.reopen = Some(reopen);
         self
     }
 
@@ -174,6 +182,11 @@ impl Consumer for Capture {
         let lost = look.queues().lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
         self.output.look_at_losses(lost);
+        if let Some(reopen) = self.reopen.as_ref().filter(|reopen| reopen.take()) {
+            let mut run = look.ports();
+            self.selector.counters(run.account(Stage::Select, ""));
+            self.output.reopen(look.interfaces(), run, reopen);
+        }
     }
 
     fn demand(&self) -> Demand {

@@ -1,15 +1,16 @@
 //! The account of streams with trailers: what came of them, out of what was sent. Nothing is copied.
 
+use crate::answer::{Answering, AnsweringReport, Answers};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
 use crate::control::Stop;
 use crate::error::ReceiveError;
 use crate::receive::{Receive, Received};
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Pick, Stage};
-use linerate_generate::check::{Check, StreamRow, Summary, Totals};
+use linerate_generate::check::{Check, Live, StreamRow, Summary, TURN, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,9 @@ pub struct Checking {
     selector: Selector,
     watch: CheckWatch,
     picks: Vec<Pick>,
+    /// When what is missing gets older, by the time of the run.
+    turn_at: Duration,
+    answers: Option<Answers>,
 }
 
 /// What came of a check in a thread of its own.
@@ -28,6 +32,8 @@ pub struct CheckReport {
     pub check: Check,
     /// The rest; what its ports lost themselves was not lost on the way.
     pub run: Received,
+    /// What was answered on the port that was checked.
+    pub answers: AnsweringReport,
 }
 
 /// A look at a run.
@@ -56,16 +62,37 @@ pub struct SoFar {
 #[derive(Clone, Debug, Default)]
 pub struct CheckWatch(Arc<Watched>);
 
-/// What was sent of each stream, if that is known, and who wants to know what came of them.
-type Asked = (Option<Vec<u64>>, Sender<SoFar>);
+/// What somebody wants to know.
+#[derive(Debug)]
+enum Asked {
+    /// The account, where so many frames were sent of each stream, and had been sent some time ago, if that is known.
+    SoFar(Option<Sent>, Sender<SoFar>),
+    /// What came, and what is lost by now.
+    Live(Option<Vec<u64>>, Sender<Live>),
+}
+
+/// Frames of each stream, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// Sent by now.
+    pub now: Vec<u64>,
+    /// Sent [`AGE`](linerate_generate::check::AGE) ago: what of it did not come is lost.
+    pub aged: Vec<u64>,
+}
 
 #[derive(Debug, Default)]
 struct Watched {
     look: Mutex<CheckLook>,
     /// Frames with trailers, and of streams without, at the end of the last round.
     ours: AtomicU64,
-    /// Who wants to know what came of the streams, and what was sent of each.
-    asked: Mutex<Option<Asked>>,
+    /// Nothing once nobody answers any more.
+    asked: Mutex<Questions>,
+}
+
+#[derive(Debug, Default)]
+struct Questions {
+    asked: Vec<Asked>,
+    are_over: bool,
 }
 
 /// How long the account of a run is waited for: it looks up whether one is wanted some ten times a second.
@@ -88,24 +115,67 @@ impl CheckWatch {
     }
 
     /// What came of the streams, out of what was `sent` of each, where that is known; looked up by the run. Nothing once that is over.
-    pub fn so_far(&self, sent: Option<Vec<u64>>) -> Option<SoFar> {
+    pub fn so_far(&self, sent: Option<Sent>) -> Option<SoFar> {
+        self.ask(|answer| Asked::SoFar(sent, answer))
+    }
+
+    /// What came of the streams, and what is lost of it, where it is known what had been sent of each
+    /// [`AGE`](linerate_generate::check::AGE) ago; looked up by the run. Nothing once that is over.
+    pub fn live(&self, aged: Option<Vec<u64>>) -> Option<Live> {
+        self.ask(|answer| Asked::Live(aged, answer))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Asked) -> Option<T> {
         let (answer, answered) = channel();
-        *self.0.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some((sent, answer));
+        let mut questions = self.questions();
+        if questions.are_over {
+            return None;
+        }
+        questions.asked.push(question(answer));
+        drop(questions);
         answered.recv_timeout(ASK_LIMIT).ok()
     }
 
-    fn answer(&self, check: &Check) {
-        if let Some((sent, answer)) = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let report = check.report(sent.as_deref());
-            // Who asked may be gone.
-            let _ = answer.send(SoFar { summary: report.summary(), rows: report.rows().collect() });
+    fn answer(&self, check: &mut Check) {
+        let asked = std::mem::take(&mut self.questions().asked);
+        // Who asked may be gone.
+        for question in asked {
+            match question {
+                Asked::Live(aged, answer) => drop(answer.send(check.live(aged.as_deref()))),
+                Asked::SoFar(sent, answer) => drop(answer.send(SoFar::new(check, sent.as_ref()))),
+            }
         }
+    }
+
+    /// Nobody is answered any more.
+    fn close(&self) {
+        *self.questions() = Questions { asked: Vec::new(), are_over: true };
+    }
+
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn show(&self, look: CheckLook) {
         if let Ok(mut shown) = self.0.look.try_lock() {
             *shown = look;
         }
+    }
+}
+
+impl SoFar {
+    /// Frames are lost by their age.
+    fn new(check: &mut Check, sent: Option<&Sent>) -> Self {
+        let live = check.live(sent.map(|sent| &*sent.aged));
+        let report = check.report(sent.map(|sent| &*sent.now));
+        let (mut summary, mut rows) = (report.summary(), report.rows().collect::<Vec<_>>());
+        for row in &mut rows {
+            let place = live.rows.binary_search_by_key(&row.stream, |live| live.stream);
+            row.counts.lost = place.map_or(0, |place| live.rows[place].lost);
+        }
+        summary.counts.lost = live.totals.lost;
+        summary.streams_with_loss = rows.iter().filter(|row| row.counts.lost > 0).count() as u64;
+        SoFar { summary, rows }
     }
 }
 
@@ -117,7 +187,18 @@ impl Checking {
             selector: Selector::new(Selection { slice: None, ..selection }),
             watch: CheckWatch::new(),
             picks: Vec::new(),
+            turn_at: TURN,
+            answers: None,
         }
+    }
+
+    /// Answers what is asked on the port that is checked, whose frames go nowhere else.
+    pub fn answer(mut self, answering: Option<Answering>) -> Self {
+        if let Some(answering) = answering {
+            self.check.keep_questions();
+            self.answers = Some(answering.into_answers());
+        }
+        self
     }
 
     /// Says there what was counted so far.
@@ -134,7 +215,8 @@ impl Checking {
     /// Checks what these ports bring.
     pub fn run(mut self, receive: Receive) -> CheckReport {
         let run = receive.run(&mut [&mut self]);
-        CheckReport { check: self.check, run }
+        let answers = self.answers.map(Answers::done).unwrap_or_default();
+        CheckReport { check: self.check, run, answers }
     }
 
     fn show(&self, look: &Look<'_>) {
@@ -159,18 +241,25 @@ impl Consumer for Checking {
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
-        let Checking { check, selector, picks, watch } = self;
+        let Checking { check, selector, picks, watch, turn_at, answers } = self;
         match (round.bursts, round.links) {
             ([burst], [links]) if selector.take_all(burst.len()) => check.take(*burst, links),
             _ => check.take_picks(round.bursts, selector.choose(round, picks), round.links),
         }
         watch.0.ours.store(check.ours(), Ordering::Relaxed);
+        if round.elapsed >= *turn_at {
+            check.turn();
+            *turn_at = round.elapsed + TURN;
+        }
+        if let Some(answers) = answers {
+            answers.answer(check.questions(), round);
+        }
         learned
     }
 
     fn look(&mut self, look: &Look<'_>) {
         self.show(look);
-        self.watch.answer(&self.check);
+        self.watch.answer(&mut self.check);
     }
 
     fn demand(&self) -> Demand {
@@ -179,6 +268,7 @@ impl Consumer for Checking {
 
     fn finish(&mut self, end: &mut End<'_>) {
         self.show(end.look());
+        self.watch.close();
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let totals = self.check.totals();
         let account = end.ledger.account(Stage::Check, "");

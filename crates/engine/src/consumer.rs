@@ -247,6 +247,17 @@ impl Look<'_> {
         ledger
     }
 
+    /// Counters of ports and queues, those of network cards among them.
+    pub(crate) fn ports(&self) -> Ledger {
+        let mut ledger = Ledger::new();
+        self.lanes.counters(&mut ledger);
+        ledger
+    }
+
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        self.lanes.interfaces()
+    }
+
     /// Counters of one lane's queue.
     pub fn queue(&self, lane: usize) -> Ledger {
         let mut ledger = Ledger::new();

@@ -1,5 +1,6 @@
 //! Stopping a run, and watching it, from another thread.
 
+use linerate_burst::SinkError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -42,6 +43,34 @@ impl Stop {
     /// The flag of the request, for a signal handler to set.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.requested)
+    }
+}
+
+/// A request to end what is written and to go on in new files, shared between a run and whoever asks for it.
+#[derive(Clone)]
+pub struct Reopen {
+    requested: Arc<AtomicBool>,
+    told: Arc<dyn Fn(Result<String, SinkError>) + Send + Sync>,
+}
+
+impl Reopen {
+    /// Not requested yet. `told` is called with what became of each output, by the thread that writes it.
+    pub fn new(told: impl Fn(Result<String, SinkError>) + Send + Sync + 'static) -> Self {
+        Reopen { requested: Arc::default(), told: Arc::new(told) }
+    }
+
+    /// Asks for it: within about a tenth of a second.
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for since the last time.
+    pub(crate) fn take(&self) -> bool {
+        self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, became: Result<String, SinkError>) {
+        (self.told)(became);
     }
 }
 

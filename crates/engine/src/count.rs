@@ -1,13 +1,15 @@
 //! Counts of frames, sizes and protocols.
 //!
-//! Nothing is ordered, and no frame is copied or, without a filter, looked at: one pass over the descs of each
+//! Nothing is ordered (unless the busiest windows of several lanes are asked for), and no frame is copied or, without a filter, looked at: one pass over the descs of each
 //! burst as the port shows it.
 
 mod mix;
 mod traffic;
+mod windows;
 
 pub use self::mix::Mix;
 pub use self::traffic::{Peak, Sizes, Traffic};
+pub use self::windows::{Busiest, Windows};
 
 use self::traffic::Tally;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
@@ -25,8 +27,10 @@ pub struct Counting {
     layers: Option<Layers>,
     watch: Watch,
     counts: Counts,
-    /// The descs that were selected of a burst.
+    finds_bursts: bool,
+    /// The descs that were selected of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
+    merged: Vec<Desc>,
 }
 
 /// Everything counted up to one moment.
@@ -42,6 +46,8 @@ pub struct Counts {
     pub queues: Vec<Counted>,
     /// Where each of `queues` belongs: its port, and which queue of the port it is.
     pub places: Vec<(usize, usize)>,
+    /// The busiest windows of all together, where they were asked for.
+    pub windows: Option<Windows>,
 }
 
 impl Counts {
@@ -113,8 +119,16 @@ impl Counting {
             layers: protocols.then(Layers::new),
             watch: Watch::new(),
             counts: Counts::default(),
+            finds_bursts: false,
+            merged: Vec::new(),
             chosen: Vec::new(),
         }
+    }
+
+    /// Finds the busiest windows too, for which several lanes are put in order.
+    pub fn find_bursts(mut self, find: bool) -> Self {
+        self.finds_bursts = find;
+        self
     }
 
     /// Says there what was counted so far.
@@ -130,7 +144,7 @@ impl Counting {
 
     /// Brings what the queues themselves count up to date.
     fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
-        let Counts { elapsed: known, all, ports, queues, places } = &mut self.counts;
+        let Counts { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
         *known = elapsed;
         for sum in std::iter::once(&mut *all).chain(ports.iter_mut()) {
             sum.received = 0;
@@ -154,18 +168,20 @@ impl Consumer for Counting {
     }
 
     fn order(&self) -> Order {
-        Order::Any
+        if self.finds_bursts { Order::Merged } else { Order::Any }
     }
 
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.counts = Counts::of(start.ports, start.lanes.clone());
+        self.counts.windows = self.finds_bursts.then(Windows::default);
         self.watch.show(&self.counts);
         Ok(())
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
-        let Counting { selector, layers, counts, chosen, .. } = self;
+        let Counting { selector, layers, counts, chosen, merged, .. } = self;
+        merged.clear();
         for lane in 0..round.bursts.len() {
             if round.bursts[lane].is_empty() {
                 continue;
@@ -177,6 +193,16 @@ impl Consumer for Counting {
             queue.traffic.add(descs, &tally);
             counts.ports[counts.places[lane].0].traffic.add(descs, &tally);
             counts.all.traffic.add(descs, &tally);
+            match &mut counts.windows {
+                Some(windows) if round.bursts.len() == 1 => windows.add(descs),
+                Some(_) => merged.extend_from_slice(descs),
+                None => {}
+            }
+        }
+        if let Some(windows) = counts.windows.as_mut().filter(|_| !merged.is_empty()) {
+            // All frames of a round precede those of later ones.
+            merged.sort_by_key(|desc| desc.time);
+            windows.add(&*merged);
         }
         learned
     }

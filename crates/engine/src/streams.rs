@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const MARKED_ROOM: usize = 32;
 /// How often watchers learn what each stream has sent.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// Of so few it is shown ten times as often.
+const FEW_STREAMS: usize = 1000;
 /// How long a sender that is behind its schedule goes on when the time is over.
 const OVERTIME: Duration = Duration::from_millis(100);
 /// All threads begin at one time, when the last of them surely runs.
@@ -211,6 +213,7 @@ impl Work {
         let start = self.start.after(put_off).shifted(set);
         let due_at = start.after(Duration::from_nanos(due.min(self.end)));
         if due_at > now {
+            self.show(now, watch);
             sender.wait(due_at, now)?;
             return Ok(true);
         }
@@ -229,11 +232,15 @@ impl Work {
             due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
         }
         self.traffic.consume(done);
-        if now.since(self.shown_at) >= SHOW_EVERY || now < self.shown_at {
+        self.show(now, watch);
+        Ok(true)
+    }
+
+    fn show(&mut self, now: Nanos, watch: &StreamWatch) {
+        if now.since(self.shown_at) >= show_every(self.shown.len()) || now < self.shown_at {
             self.shown_at = now;
             watch.add(self.traffic.sent_per_stream(), &mut self.shown, false);
         }
-        Ok(true)
     }
 
     /// What time it is, to send what is due so long after the start.
@@ -251,6 +258,11 @@ impl Work {
         *then = (*then).max(Nanos(at));
         Ok(*then)
     }
+}
+
+/// How often it is shown what each of so many streams has sent.
+fn show_every(streams: usize) -> Duration {
+    if streams <= FEW_STREAMS { SHOW_EVERY / 10 } else { SHOW_EVERY }
 }
 
 fn run_made(port: TxPort, parts: Vec<Traffic>, streams: usize, run: &Run) -> StreamsReport {
@@ -321,7 +333,7 @@ fn run_live(port: TxPort, control: &dyn LiveControl, streams: usize, run: &Run) 
     let mut sender = Sender::new(vec![port], run.limits());
     let (mut shown, mut shown_at) = (vec![0; streams], Instant::now());
     let failure = sender.run_live(control, || {
-        if shown_at.elapsed() >= SHOW_EVERY {
+        if shown_at.elapsed() >= show_every(streams) {
             shown_at = Instant::now();
             run.watch.add(&control.made(), &mut shown, false);
         }

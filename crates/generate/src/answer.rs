@@ -28,7 +28,7 @@ use self::outbox::Outbox;
 use self::received::Received;
 use self::resolve::Resolver;
 use linerate_burst::{Account, Burst, Count, Nanos};
-use linerate_wire::{ethernet, icmpv6, ipv6, ndp, registry};
+use linerate_wire::{ethernet, icmpv6, ipv6, ndp, registry, vlan};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -37,6 +37,21 @@ pub const ANSWERS_PER_SECOND: u32 = 1000;
 
 /// What frames the state machine needs to see, as filter text. Frames with a VLAN tag are looked at as they are behind it.
 pub const FILTER: &str = "arp or icmp or icmp6";
+
+/// The same for an Ethernet frame that is seen here: whether it may be such a one.
+pub fn may_be_asked(frame: &[u8]) -> bool {
+    const TAG: usize = 4;
+    let field = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let is_tag = |at: &usize| matches!(field(*at), Some(vlan::CUSTOMER | vlan::SERVICE));
+    let tags = (0..Vlans::MOST).take_while(|tag| is_tag(&(12 + tag * TAG))).count();
+    let at = 12 + tags * TAG;
+    match field(at) {
+        Some(ethernet::ARP) => true,
+        Some(ethernet::IPV4) => frame.get(at + 2 + 9) == Some(&registry::ICMP),
+        Some(ethernet::IPV6) => frame.get(at + 2 + 6) == Some(&registry::ICMPV6),
+        _ => false,
+    }
+}
 
 /// Answers for a set of addresses.
 #[derive(Debug)]

@@ -18,9 +18,13 @@
 //! (RFC 4737, section 3.3); the *extent* is how many of those there were. This is known of the last 1,024 numbers: a frame from
 //! before these is *stale*, which is neither, and does not make up for the loss of that number.
 //!
+//! While a run lasts, what did not come is *missing* below the highest number of its stream, and *lost* once that is old enough
+//! (`ages`).
+//!
 //! - `stream`: what is known of one; `streams`: all of them; `histogram`: latencies; `matcher`: streams without trailers;
 //! - `verify`: checksums; `damage`: frames that lost their trailer; [`report`]: what came of all.
 
+mod ages;
 mod damage;
 mod gaps;
 mod histogram;
@@ -30,11 +34,13 @@ mod stream;
 mod streams;
 mod verify;
 
+pub use ages::{AGE, TURN};
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
 pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
 pub use stream::WINDOW;
 
+use self::ages::Ages;
 use self::damage::Damage;
 use self::gaps::Gaps;
 use self::matcher::Matchers;
@@ -42,6 +48,7 @@ use self::report::Counted;
 use self::stream::{Arrival, Change};
 use self::streams::Streams;
 use self::verify::{Verdict, verify};
+use crate::answer;
 use crate::trailer::{Key, LEN, Tail, Trailer};
 use linerate_burst::{Burst, Desc, Flags, Pick, prefetch};
 use linerate_wire::{Layers, Link};
@@ -82,6 +89,8 @@ pub struct Totals {
     pub counted: u64,
     /// Sequence numbers below the highest of their stream that did not come, or not yet.
     pub missing: u64,
+    /// Those of them that are lost by now.
+    pub lost: u64,
     /// Frames that had come before.
     pub duplicated: u64,
     /// Frames that came after one with a greater number.
@@ -113,6 +122,26 @@ impl Totals {
     }
 }
 
+/// What came so far of all streams.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// What was counted; `lost` of all streams.
+    pub totals: Totals,
+    /// Each stream of which anything was sent or came, by their numbers.
+    pub rows: Vec<LiveRow>,
+}
+
+/// What came so far of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveRow {
+    /// Its number.
+    pub stream: u32,
+    /// Frames that came, repeated ones included.
+    pub received: u64,
+    /// Frames that are lost by now.
+    pub lost: u64,
+}
+
 /// The receiver's account.
 #[derive(Debug)]
 pub struct Check {
@@ -126,8 +155,13 @@ pub struct Check {
     layers: Layers,
     /// Where all gaps should be the same.
     gaps: Option<Gaps>,
+    ages: Ages,
+    /// Where questions are to be answered: those that came in the last burst.
+    questions: Option<Vec<Vec<u8>>>,
 }
 
+/// Questions that are kept of a burst: whoever asks does so again.
+const QUESTIONS: usize = 256;
 /// Frames whose trailers are read before they are counted.
 const BATCH: usize = 32;
 /// So many frames ahead the next one is asked for.
@@ -146,6 +180,8 @@ impl Check {
             totals: Totals::default(),
             layers: Layers::new(),
             gaps: None,
+            ages: Ages::new(),
+            questions: None,
         }
     }
 
@@ -159,6 +195,16 @@ impl Check {
     pub fn count_only(&mut self, id: u32, matcher: Matcher) {
         self.counted.entry(id).or_default();
         self.matchers.add(id, matcher);
+    }
+
+    /// Frames that are not ours and may ask for something are kept from now on, for [`questions`](Check::questions).
+    pub fn keep_questions(&mut self) {
+        self.questions.get_or_insert_default();
+    }
+
+    /// Frames that may ask for something, of all taken since the last time; of many the first.
+    pub fn questions(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.questions.iter_mut().flat_map(|kept| kept.drain(..))
     }
 
     /// Takes frames, in the order in which they came. `links` says how the frames of each interface begin, by the number that
@@ -200,7 +246,7 @@ impl Check {
             }
             self.totals.received += found as u64;
             for (place, arrival) in &batch[..found] {
-                if let Some(change) = self.streams.at(*place).take(arrival) {
+                if let Some(change) = self.streams.at(*place).take(arrival, &mut self.ages) {
                     self.totals.add(&change, arrival);
                 }
             }
@@ -216,7 +262,35 @@ impl Check {
 
     /// What was counted so far.
     pub fn totals(&self) -> Totals {
-        Totals { damaged: self.damage.count(), ..self.totals }
+        let lost = self.totals.missing - self.ages.young();
+        Totals { damaged: self.damage.count(), lost, ..self.totals }
+    }
+
+    /// [`TURN`] has passed since the last time.
+    pub fn turn(&mut self) {
+        self.ages.turn();
+    }
+
+    /// What came so far, and what is lost by now. `sent` says how many frames each stream had sent [`AGE`] ago, by its number, where
+    /// that is known.
+    pub fn live(&mut self, sent: Option<&[u64]>) -> Live {
+        let sent = sent.unwrap_or_default();
+        let counted = self.counted.last_key_value().map_or(0, |(id, _)| *id as usize + 1);
+        let end = self.streams.end().max(sent.len()).max(counted);
+        let rows: Vec<LiveRow> = (0..end as u32)
+            .filter_map(|stream| {
+                let sent = sent.get(stream as usize).copied().unwrap_or(0);
+                if let Some(counted) = self.counted.get(&stream) {
+                    return Some(counted.live(stream, sent));
+                }
+                let Some(known) = self.streams.get_mut(stream) else {
+                    return (sent > 0).then_some(LiveRow { stream, received: 0, lost: sent });
+                };
+                known.judge(sent, &mut self.ages);
+                Some(LiveRow { stream, received: known.received(), lost: known.lost(&self.ages) })
+            })
+            .collect();
+        Live { totals: Totals { lost: rows.iter().map(|row| row.lost).sum(), ..self.totals() }, rows }
     }
 
     /// How many streams with trailers there are.
@@ -244,7 +318,10 @@ impl Check {
         };
         let link = link.unwrap_or(Link::Ethernet);
         let trailer = tail.bytes(frame).and_then(|bytes| Trailer::read(bytes, &self.key));
-        let Some(trailer) = trailer else { return self.look_again(desc, frame, link, &tail) };
+        let Some(trailer) = trailer else {
+            self.overhear(desc, frame);
+            return self.look_again(desc, frame, link, &tail);
+        };
         self.damage.note(frame.len(), tail.end);
         let corrupted = self.verify
             && (desc.flags.contains(Flags::DAMAGED)
@@ -268,6 +345,17 @@ impl Check {
         prefetch(stream);
         prefetch(stream.latencies.place(bucket));
         Some((place, Arrival { sequence, time: desc.time.0, latency, bucket, bytes: desc.wire, corrupted }))
+    }
+
+    /// A frame without a trailer may ask for something.
+    fn overhear(&mut self, desc: &Desc, frame: &[u8]) {
+        if let Some(kept) = &mut self.questions
+            && kept.len() < QUESTIONS
+            && !desc.is_truncated()
+            && answer::may_be_asked(frame)
+        {
+            kept.push(frame.to_vec());
+        }
     }
 
     /// A frame without a trailer where that should be.

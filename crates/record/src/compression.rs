@@ -89,6 +89,16 @@ impl Compressed {
         self.out.write_all(self.encoder.tail())?;
         self.out.flush()
     }
+
+    /// Ends the stream as if the last piece had never been written, of which nothing may be left in what it is written to:
+    /// nothing may be written afterwards.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish_before(&mut self) -> Result<()> {
+        self.out.write_all(self.encoder.tail_before())?;
+        self.out.flush()
+    }
 }
 
 impl Write for Compressed {

@@ -3,13 +3,20 @@
 //! A regular file is truncated once it is known to be one, and cut back to its last complete record when
 //! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to. What is compressed is
 //! written in pieces, each whole in itself; the file is cut back to the last one and ended there.
+//!
+//! A regular file can be opened anew under its name, in the folder that it was opened in: whoever moved it away finds it
+//! complete there. Nothing is written over then: where the name is still taken the new file has a number.
 
 use crate::compression::{Compression, Encoder};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Times the path is looked at anew when it appears or goes between two looks.
 const LOOKS: usize = 8;
@@ -37,6 +44,14 @@ pub struct Output {
     encoder: Option<Box<Encoder>>,
     /// Compressed bytes of a piece that could not be written whole.
     torn: usize,
+    /// Where a regular file is.
+    place: Option<Arc<Place>>,
+}
+
+/// Where a file is: the folder, whatever its path leads to later, and its name there.
+struct Place {
+    folder: OwnedFd,
+    name: String,
 }
 
 /// Writing failed in the middle.
@@ -59,8 +74,9 @@ impl Output {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             return Ok(Output::over(Box::new(Opened { has_name: false, ..Opened::new(file)? }), "standard output"));
         }
-        let file = open_file(path)?;
-        let output = Output::over(Box::new(Opened::new(file)?), path);
+        let opened = Opened::new(open_file(path)?)?;
+        let place = if opened.regular { Place::of(path).map(Arc::new) } else { None };
+        let output = Output { place, ..Output::over(Box::new(opened), path) };
         match Compression::of_path(path) {
             (Some(compression), _) => output.compressed(compression),
             (None, _) => Ok(output),
@@ -85,8 +101,28 @@ impl Output {
         &self.name
     }
 
+    /// The folder that a file is in, where it can be [opened anew](Output::anew).
+    pub fn folder(&self) -> Option<&OwnedFd> {
+        self.place.as_ref().map(|place| &place.folder)
+    }
+
+    /// A new file of the same name in the same folder, and what it is called; `None` of what is no regular file.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`; no memory for a compressor.
+    pub(crate) fn anew(&self) -> io::Result<Option<(Self, String)>> {
+        let Some(place) = &self.place else { return Ok(None) };
+        let (file, name) = place.open()?;
+        let mut output =
+            Output { place: Some(Arc::clone(place)), ..Output::over(Box::new(Opened::new(file)?), &*self.name) };
+        if let Some(encoder) = &self.encoder {
+            output = output.compressed(encoder.compression())?;
+        }
+        Ok(Some((output, name)))
+    }
+
     pub(crate) fn over(target: Box<dyn Target>, name: impl Into<String>) -> Self {
-        Output { name: name.into(), target, encoder: None, torn: 0 }
+        Output { name: name.into(), target, encoder: None, torn: 0, place: None }
     }
 
     /// Writes all of `bytes`, however few the target takes at a time. What is compressed is written as one
@@ -125,6 +161,48 @@ impl Output {
             return Err(Partial { written: 0, reason: ErrorKind::NotFound.into() });
         }
         Ok(())
+    }
+}
+
+/// The same name with a number in it, before its ending: `all.2.pcapng.zst`.
+pub fn numbered(name: &str, number: u32) -> String {
+    let (_, plain) = Compression::of_path(name);
+    let at = plain.rfind('.').filter(|at| *at > 0).unwrap_or(plain.len());
+    format!("{}.{number}{}", &name[..at], &name[at..])
+}
+
+impl Place {
+    /// Of a file that is open; none where it cannot be found again.
+    fn of(path: &str) -> Option<Self> {
+        // A link stays one: what it leads to is what is written.
+        let path = Path::new(path).canonicalize().ok()?;
+        let folder = openat(CWD, path.parent()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        Some(Place {
+            folder: folder.ok()?,
+            name: path.file_name().map(OsStr::to_owned).map(OsString::into_string)?.ok()?,
+        })
+    }
+
+    /// A file of that name, or of the first number that is free; what is there already is taken where it is empty, as
+    /// logrotate(8) leaves it.
+    fn open(&self) -> io::Result<(File, String)> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        let mut name = self.name.clone();
+        for number in 2.. {
+            match openat(&self.folder, &*name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(MODE)) {
+                Ok(file) => return Ok((file.into(), name)),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let there = openat(&self.folder, &*name, flags | OFlags::NONBLOCK, Mode::empty()).map(File::from);
+            if let Ok(file) = there
+                && file.metadata().is_ok_and(|data| data.is_file() && data.len() == 0)
+            {
+                return Ok((file, name));
+            }
+            name = numbered(&self.name, number);
+        }
+        Err(ErrorKind::AlreadyExists.into())
     }
 }
 

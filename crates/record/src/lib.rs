@@ -60,6 +60,6 @@ pub mod writer;
 
 pub use compression::{Compressed, Compression};
 pub use error::ReadError;
-pub use file::Output;
+pub use file::{Output, numbered};
 pub use reader::Reader;
 pub use writer::{Format, Writer};

@@ -70,6 +70,10 @@ pub struct Writer {
     counts: Counts,
     failure: Option<Failure>,
     finished: bool,
+    /// The ledger when the file was begun.
+    before: Ledger,
+    /// The frames in it are those behind so many.
+    written_before: u64,
 }
 
 enum Encoding {
@@ -105,7 +109,15 @@ impl Writer {
             Format::PcapMicros => Encoding::Pcap(Records::new(true)),
             Format::Pcapng => Encoding::Pcapng(Box::new(Blocks::new())),
         };
-        Writer { output, encoding, counts: Counts::default(), failure: None, finished: false }
+        Writer {
+            output,
+            encoding,
+            counts: Counts::default(),
+            failure: None,
+            finished: false,
+            before: Ledger::new(),
+            written_before: 0,
+        }
     }
 
     /// Puts a comment on the whole file into its header, which must not be written yet. Returns false where
@@ -163,6 +175,20 @@ impl Writer {
         self.failure.as_ref().map_or(Ok(()), |failure| Err(self.error(failure)))
     }
 
+    /// Writes the header if there was no frame, and the statistics of a pcapng file.
+    fn end_file(&mut self, run: &Ledger) -> Result<(), Failure> {
+        let Writer { output, counts, encoding, before, .. } = self;
+        match encoding {
+            Encoding::Pcap(records) => records.begin(output, counts, LinkType::ETHERNET)?,
+            Encoding::Pcapng(blocks) => {
+                blocks.begin(output, counts, &[])?;
+                blocks.end(output, counts, run, &run.since(before))?;
+            }
+        }
+        let written = counts.written;
+        output.finish().map_err(|partial| Failure::new(&partial.reason, written, true))
+    }
+
     fn write_frames(&mut self, view: View<'_>) -> Result<(), Failure> {
         if view.burst().is_empty() {
             return Ok(());
@@ -170,6 +196,16 @@ impl Writer {
         match &mut self.encoding {
             Encoding::Pcap(records) => records.write(&mut self.output, &mut self.counts, view),
             Encoding::Pcapng(blocks) => blocks.write(&mut self.output, &mut self.counts, view),
+        }
+    }
+}
+
+impl Encoding {
+    /// The same for a new file.
+    fn anew(&self) -> Self {
+        match self {
+            Encoding::Pcap(records) => Encoding::Pcap(records.anew()),
+            Encoding::Pcapng(blocks) => Encoding::Pcapng(Box::new(blocks.anew())),
         }
     }
 }
@@ -194,18 +230,27 @@ impl Sink for Writer {
         if std::mem::replace(&mut self.finished, true) && self.failure.is_none() {
             return Ok(());
         }
-        self.guard(|writer| {
-            let Writer { output, counts, .. } = writer;
-            match &mut writer.encoding {
-                Encoding::Pcap(records) => records.begin(output, counts, LinkType::ETHERNET)?,
-                Encoding::Pcapng(blocks) => {
-                    blocks.begin(output, counts, &[])?;
-                    blocks.end(output, counts, run)?;
-                }
-            }
-            let written = counts.written;
-            output.finish().map_err(|partial| Failure::new(&partial.reason, written, true))
-        })
+        self.guard(|writer| writer.end_file(run))
+    }
+
+    /// The counters of interfaces in a file are of what came while it was written.
+    fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
+        if self.failure.is_some() {
+            return Ok(None);
+        }
+        let name = self.output.name().to_owned();
+        let failed = |reason| SinkError { target: name.clone(), reason, advice: "what is open goes on".to_owned() };
+        let Some((output, new_name)) = self.output.anew().map_err(failed)? else { return Ok(None) };
+        self.guard(|writer| writer.end_file(run))?;
+        self.output = output;
+        self.encoding = self.encoding.anew();
+        self.before = run.clone();
+        let frames = self.counts.written - std::mem::replace(&mut self.written_before, self.counts.written);
+        self.guard(|writer| match &mut writer.encoding {
+            Encoding::Pcap(_) => Ok(()),
+            Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
+        })?;
+        Ok(Some(format!("{name}: {frames} frames are complete; {new_name} is open for the next")))
     }
 
     fn counters(&self, ledger: &mut Ledger) {

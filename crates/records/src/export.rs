@@ -56,6 +56,15 @@ pub trait Exporter: Send {
         Ok(())
     }
 
+    /// Completes what was written so far, and goes on in something new. Says what is complete, for people; `None` where nothing
+    /// can be.
+    ///
+    /// # Errors
+    /// As of [`write`](Exporter::write).
+    fn reopen(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Ends what is open; nothing is written afterwards.
     ///
     /// # Errors

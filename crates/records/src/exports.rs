@@ -1,7 +1,7 @@
 //! Several exporters in one run: each record goes to all of them.
 
 use crate::export::{Exporter, abandon};
-use crate::queue::Queue;
+use crate::queue::{Queue, Told};
 use linerate_burst::Ledger;
 use linerate_meter::{Flow, Records};
 use std::io::{Error, Result};
@@ -37,6 +37,13 @@ impl Exports {
             }
         }
         Ok(exports)
+    }
+
+    /// Has each exporter complete what there is so far, and go on in something new. `told` is called by their threads, with what is
+    /// complete then.
+    pub fn reopen(&self, told: impl Fn(String) + Send + Sync + 'static) {
+        let told: Told = Arc::new(told);
+        self.queues.iter().for_each(|queue| queue.reopen(Arc::clone(&told)));
     }
 
     /// Waits until all is exported, and adds an account of each exporter ([`Stage::Export`](linerate_burst::Stage::Export)).

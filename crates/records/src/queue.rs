@@ -51,7 +51,12 @@ struct Waiting {
     ended: bool,
     /// Nobody exports any more.
     gone: bool,
+    /// What follows is to go to something new.
+    reopen: Option<Told>,
 }
+
+/// Is called with what became of an output.
+pub(crate) type Told = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Waiting {
     fn is_full(&self) -> bool {
@@ -93,6 +98,12 @@ impl Queue {
         };
         let thread = std::thread::Builder::new().name("linerate-records".into()).spawn(export)?;
         Ok(Queue { shared, thread, taken: 0, demand })
+    }
+
+    /// Has the exporter complete what was taken so far, and go on in something new; `told` is called by its thread.
+    pub fn reopen(&self, told: Told) {
+        self.shared.lock().reopen = Some(told);
+        self.shared.work.notify_one();
     }
 
     /// Waits until all is exported, and accounts for it; a reader that has gone is no failure. If the run failed before there
@@ -171,9 +182,12 @@ impl Shared {
     fn export(&self, exporter: &mut dyn Exporter, demand: Demand) -> Result<()> {
         let next = || demand.tick.and_then(|tick| Instant::now().checked_add(tick));
         let (mut flows, mut due) = (Vec::new(), next());
-        while self.exchange(&mut flows, demand, due) {
+        while let Some(reopen) = self.exchange(&mut flows, demand, due) {
             if !flows.is_empty() {
                 exporter.write(&flows, now())?;
+            }
+            if let Some(told) = reopen {
+                exporter.reopen()?.map(&*told);
             }
             if due.is_some_and(|due| Instant::now() >= due) {
                 exporter.tick(now())?;
@@ -183,19 +197,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts an empty list in the place of that which is to be written, or leaves it empty where only the time is `due`; false
-    /// once there is nothing more.
-    fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand, due: Option<Instant>) -> bool {
+    /// Puts an empty list in the place of that which is to be written, or leaves it empty where only the time is `due`, or there is
+    /// nothing before what is to go to something new; says whether something is. `None` once there is nothing more.
+    fn exchange(&self, flows: &mut Vec<Flow>, demand: Demand, due: Option<Instant>) -> Option<Option<Told>> {
         flows.clear();
         let mut waiting = self.lock();
-        while !waiting.ended && !waiting.is_enough(demand) {
+        while !waiting.ended && !waiting.is_enough(demand) && waiting.reopen.is_none() {
             let left = waiting.since.map_or(Duration::MAX, |since| demand.age.saturating_sub(since.elapsed()));
             if left.is_zero() {
                 break;
             }
             let due = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
             if due.is_zero() {
-                return true;
+                return Some(None);
             }
             // Times near the end of the clock cannot be waited for.
             let left = left.min(due).min(Duration::from_secs(3600));
@@ -205,7 +219,9 @@ impl Shared {
         waiting.bytes = 0;
         waiting.since = None;
         self.room.notify_all();
-        !flows.is_empty()
+        // What is complete in the end needs nothing behind it.
+        let reopen = waiting.reopen.take().filter(|_| !waiting.ended);
+        (!flows.is_empty() || reopen.is_some()).then_some(reopen)
     }
 }
 

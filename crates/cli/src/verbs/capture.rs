@@ -17,15 +17,19 @@ use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span}
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
-use crate::signals::{opening, stop_on_signals};
+use crate::signals::{opening, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
-use crate::view::live::{Live, answer};
-use crate::view::terminal::{result, result_document, shown, tell};
+use crate::view::live::{Live, answer, reopened};
+use crate::view::terminal::{fail, result, result_document, shown, tell};
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
-use linerate_engine::{Capture, Captured, Consumer, Progress, ReceiveError, Received, Selection, Sharing, Stop};
+use linerate_engine::{
+    Capture, Captured, Consumer, Progress, ReceiveError, Received, Reopen, Selection, Sharing, Stop,
+};
 use linerate_record::{Compression, Format, Output, Writer};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,30 +131,48 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         sharing
     });
     identity.assume()?;
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
     if let Some(path) = &args.write {
-        sinks.push(args.open_writer(&asked, path, &identity)?);
+        let (writer, folder) = args.open_writer(&asked, path, &identity)?;
+        sinks.push(Box::new(writer));
+        folders.extend(folder);
     }
-    let mut folders: Vec<_> = args.share.folder()?.into_iter().collect();
     folders.extend(beside.open().map_err(|error| identity.explain(error))?);
+    let has_files = !folders.is_empty();
+    folders.extend(args.share.folder()?);
     notes.extend(identity.note());
     notes.extend(confine(&folders));
     let stop = Stop::new();
-    stop_on_signals(&stop)?;
 
     if !args.show.quiet && !args.json {
         args.announce(&asked, &notes);
     }
     let progress = Progress::new();
-    let live = Live::start(&progress, "captured", args.show.interval(args.json)?);
+    let live = Live::start_reading(&progress, "captured", args.show.interval(args.json)?, inputs.reading());
     beside.start(&asked, &stop).map_err(|error| identity.explain(error))?;
+    let told = reopened(args.show.quiet);
+    let reopen = Reopen::new(move |became| became.map_or_else(fail, told));
+    let reopening = if has_files {
+        let (frames, mut records) = (reopen.clone(), beside.reopen(told));
+        let both = move || {
+            frames.request();
+            records();
+        };
+        Some(reopen_on_hangup(&stop, both)?)
+    } else {
+        stop_on_signals(&stop).map(|()| None)?
+    };
     let answers = answer(&progress, "captured", beside.so_far(inputs))?;
-    let mut captures = args.captures(&asked, sinks, share, beside.is_empty(), &progress);
+    let mut captures = args.captures(&asked, sinks, share, beside.is_empty());
+    if let Some(first) = captures.pop_front() {
+        // It is the one that writes, where there are two.
+        captures.push_front(first.progress(Arc::clone(&progress)).reopen(reopen));
+    }
     let mut consumers: Vec<&mut dyn Consumer> = Vec::new();
     consumers.extend(captures.iter_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
     let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
-    drop((live, answers));
+    drop((live, answers, reopening));
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&mut run);
@@ -207,24 +229,19 @@ impl Args {
         sinks: Vec<Box<dyn Sink>>,
         share: Option<Sharing>,
         is_alone: bool,
-        progress: &Arc<Progress>,
-    ) -> Vec<Capture> {
+    ) -> VecDeque<Capture> {
         let capture = |selection: &Selection, sinks, share| {
             Capture::new(selection.clone(), sinks).share(share).copy_by_two(self.copy_threads == 2)
         };
-        let captures = match (self.write.is_some(), share) {
-            (false, None) if !is_alone => vec![],
+        match (self.write.is_some(), share) {
+            (false, None) if !is_alone => VecDeque::new(),
             (true, Some(share)) if !self.parts.are_alike() => {
-                vec![capture(&asked.write, sinks, None), capture(&asked.share, Vec::new(), Some(share)).name("share")]
+                [capture(&asked.write, sinks, None), capture(&asked.share, Vec::new(), Some(share)).name("share")]
+                    .into()
             }
-            (false, Some(share)) => vec![capture(&asked.share, sinks, Some(share))],
-            (_, share) => vec![capture(&asked.write, sinks, share)],
-        };
-        let first = |(at, capture): (usize, Capture)| match at {
-            0 => capture.progress(Arc::clone(progress)),
-            _ => capture,
-        };
-        captures.into_iter().enumerate().map(first).collect()
+            (false, Some(share)) => [capture(&asked.share, sinks, Some(share))].into(),
+            (_, share) => [capture(&asked.write, sinks, share)].into(),
+        }
     }
 
     /// As many bytes of a frame as any consumer wants.
@@ -246,13 +263,15 @@ impl Args {
         })
     }
 
-    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<Box<dyn Sink>> {
+    /// The file that frames go to, and the folder it is in, where it can be begun anew.
+    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
         let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
         let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
+        let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
         let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));
         for comment in &self.comments {
             writer.comment(comment);
@@ -264,7 +283,7 @@ impl Args {
             (true, false) => writer.flush(),
             (true, true) => Ok(()),
         };
-        Ok(Box::new(writer))
+        Ok((writer, folder))
     }
 
     fn announce(&self, asked: &Asked, notes: &[String]) {

@@ -13,7 +13,7 @@ pub(super) use self::text::summary;
 use self::json::{SoFarJson, SummaryJson};
 use super::inputs::{InputArgs, Inputs, ReceiveArgs};
 use super::show::ShowArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::privileges::confine;
 use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
@@ -32,6 +32,8 @@ Examples:
   linerate count eth0
   # two ports for ten seconds, some of their frames
   linerate count eth0 eth1 -t 10 udp port 53
+  # bursts that a mean over a second does not show
+  linerate count eth0 -t 60 --bursts
   # a file, at the rates of its own time
   linerate count -r trace.pcap --protocols
   # loss, order, damage and latency of what generate sends
@@ -48,6 +50,9 @@ pub struct Args {
     /// Look into the frames and count their protocols too
     #[arg(long)]
     protocols: bool,
+    /// Find bursts too: the busiest 10 us, 100 us and 1 ms, of all ports together
+    #[arg(long, conflicts_with = "check")]
+    bursts: bool,
     /// Account for the frames of every stream by the trailers that generate puts into them
     #[arg(long, conflicts_with = "protocols")]
     check: bool,
@@ -56,7 +61,10 @@ pub struct Args {
     key: Option<Key>,
     /// With --check, how many streams to show, those with most losses first; or all
     #[arg(long, value_name = "N", default_value = "10", value_parser = check::rows)]
-    streams: check::Rows,
+    rows: check::Rows,
+    /// What --rows was called.
+    #[arg(long = "streams", hide = true)]
+    old_rows: Option<String>,
     /// With --check, the most streams that are told apart, 2 KiB each: frames of others are counted alone. Anybody can send
     /// frames of any stream
     #[arg(long, value_name = "N", default_value_t = 65_536,
@@ -76,6 +84,11 @@ const UNSEEN: u32 = 64;
 
 /// Counts.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(rows) = &args.old_rows {
+        return Err(usage(format!(
+            "--streams is the file of streams that generate sends: --rows {rows} shows so many"
+        )));
+    }
     let inputs = args.input.check()?;
     let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
@@ -117,7 +130,7 @@ impl Args {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
         let answers = self.answer(&subject, inputs, &watch)?;
-        let mut counting = Counting::new(inputs.selection(), self.protocols).watch(watch);
+        let mut counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts).watch(watch);
         let run = receive.run(&mut [&mut counting]);
         drop((live, answers));
         let counts = counting.done();

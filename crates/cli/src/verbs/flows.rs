@@ -20,16 +20,16 @@ use super::inputs::{InputArgs, ReceiveArgs, check_output};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
-use crate::signals::stop_on_signals;
+use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
-use crate::view::live::{Live, answer};
+use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_port::Spec;
 use linerate_records::{Exporter, Format};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Options of `linerate flows`.
 #[derive(Debug, clap::Args)]
@@ -84,9 +84,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
     identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), format).map_err(|error| identity.explain(error))?;
-    notes.extend(identity.note().into_iter().chain(confine(&made_in(&exporters)?)));
+    let folders = made_in(&exporters)?;
+    notes.extend(identity.note().into_iter().chain(confine(&folders)));
     let stop = Stop::new();
-    stop_on_signals(&stop)?;
 
     for exporter in exporters.iter().filter(|_| !args.show.quiet) {
         tell_what_is_not_written(&**exporter, config.level);
@@ -99,14 +99,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
-    let live =
-        Live::start(&progress, "metered", args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?);
+    let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+    let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
     let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
     let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
+    let reopening = if folders.is_empty() {
+        stop_on_signals(&stop).map(|()| None)?
+    } else {
+        let (written, told) = (metering.records(), reopened(args.show.quiet));
+        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(told))?)
+    };
     let finished = metering.records();
     let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
-    drop((live, answers));
+    drop((live, answers, reopening));
     let (metered, records) = metering.done();
     let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
     let is_asked = !args.show.quiet || args.targets().is_empty();
@@ -140,6 +146,11 @@ impl Args {
         targets.iter().try_for_each(|target| check_output(specs, target))?;
         self.meter.check(targets, format)
     }
+}
+
+/// Who takes records, to be looked at or asked for something: the run waits meanwhile.
+pub(super) fn locked(records: &Mutex<Tee>) -> MutexGuard<'_, Tee> {
+    records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The folders that they make files in.

@@ -51,6 +51,10 @@ Examples:
   # one UDP datagram, through a router
   linerate generate --to eth1 --udp --src-ip 10.9.0.7 --dst-ip 10.9.1.2 \\
     --gateway 10.9.0.1 --answer
+  # a router between two ports: 10.60.0.1 at eth1, 10.60.1.1 at eth2
+  linerate generate --to eth1 --check eth2 --answer \\
+    --gateway 10.60.0.1,10.60.1.1 \\
+    -k 'ip(src=10.60.0.2,dst=10.60.1.2)/udp'
   # faults: linerate wire --help
   linerate generate --to 'faulty:eth1?drop=1%&seed=7' -r trace.pcap
 Rules to rewrite with; of several for one field the first that fits counts, checksums follow each change:

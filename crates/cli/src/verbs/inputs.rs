@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
+use crate::view::reading::Reading;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
 use linerate_backends::inventory::is_here;
@@ -94,6 +95,12 @@ impl Inputs {
     /// All that is asked for of frames.
     pub fn selection(&self) -> Selection {
         Selection { filter: self.filter.clone(), frames: self.frames, ..Selection::default() }
+    }
+
+    /// How much of them is read, where they are files that end.
+    pub fn reading(&self) -> Option<Reading> {
+        let files: Option<Vec<String>> = self.specs.iter().map(|spec| REGISTRY.file(spec)).collect();
+        Reading::of(&files?)
     }
 
     /// The ports as the user named them.

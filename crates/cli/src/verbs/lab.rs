@@ -32,15 +32,17 @@ enum Action {
     /// Make a lab, or mend it; doing so twice changes nothing
     #[command(after_help = "\
 Examples:
-  # two hosts, joined, without addresses and with them
+  # two hosts, joined; and with addresses
   linerate lab up --link left:eth0,right:eth0
   linerate lab up --link left:eth0=10.0.0.1/24,right:eth0=10.0.0.2/24
-  # a host between two others
+  # a sensor between two hosts
   linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 \\
     --link b:eth0,sensor:p1
-  # from a file
+  # what a file says
   linerate lab up --file topology.toml
-Host HOST of lab LAB is the network namespace LAB-HOST: use it as 'packet:eth0?netns=LAB-HOST'.
+  # a port of one of them
+  linerate capture 'packet:p0?netns=lab-sensor'
+Host HOST of lab LAB is the network namespace LAB-HOST: its ports are 'packet:eth0?netns=LAB-HOST'.
 offloads=off makes the frames of both hosts fit a wire (linerate wire).
 Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
     Up {

@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "all of the traffic is taken"),
     rule("capture", &["count"], Beside::None(&["quiet"]), "what is counted is said at the end alone"),
     rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "nobody is waited for"),
-    rule("count", &["key", "streams", "max_streams"], OneOf(&["check"]), "no trailers are looked at"),
+    rule("count", &["key", "rows", "max_streams"], OneOf(&["check"]), "no trailers are looked at"),
     rule("count", &["interval"], Beside::None(&["quiet"]), "nothing is shown while it runs"),
     rule(
         "generate",

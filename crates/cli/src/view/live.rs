@@ -2,7 +2,8 @@
 
 use crate::signals::{Answers, answer_requests};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, totals};
-use crate::view::terminal::tell;
+use crate::view::reading::{self, Reading};
+use crate::view::terminal::{shown, tell};
 use linerate_engine::Progress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +20,21 @@ pub struct Live {
 impl Live {
     /// Starts printing a line an interval, if there is one. `verb` is what happens to frames: `captured`, `sent`.
     pub fn start(progress: &Arc<Progress>, verb: &'static str, interval: Option<Duration>) -> Live {
+        Live::start_reading(progress, verb, interval, None)
+    }
+
+    /// The same of a run that reads files alone: how much of them is read, and how long it will take, instead of a rate of bits.
+    pub fn start_reading(
+        progress: &Arc<Progress>,
+        verb: &'static str,
+        interval: Option<Duration>,
+        mut reading: Option<Reading>,
+    ) -> Live {
         let Some(interval) = interval else { return Live::none() };
         let progress = Arc::clone(progress);
         let started = Instant::now();
         let mut before = (started, 0, 0);
-        Live::every(interval, move || before = print_line(&progress, verb, started, before))
+        Live::every(interval, move || before = print_line(&progress, verb, started, before, reading.as_mut()))
     }
 
     /// Prints nothing.
@@ -59,6 +70,11 @@ pub fn answer(
     })
 }
 
+/// Says what became of outputs that were completed and begun anew (SIGHUP), unless nothing is to be said.
+pub fn reopened(is_quiet: bool) -> fn(String) {
+    if is_quiet { drop } else { |text| tell(format_args!("{}\n", shown(&text))) }
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         drop(self.end.take());
@@ -70,7 +86,13 @@ impl Drop for Live {
 
 type Mark = (Instant, u64, u64);
 
-fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, wire_bytes): Mark) -> Mark {
+fn print_line(
+    progress: &Progress,
+    verb: &str,
+    started: Instant,
+    (then, frames, wire_bytes): Mark,
+    reading: Option<&mut Reading>,
+) -> Mark {
     let now = Instant::now();
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (frames_now, wire_bytes_now) = (read(&progress.frames), read(&progress.wire_bytes));
@@ -79,13 +101,16 @@ fn print_line(progress: &Progress, verb: &str, started: Instant, (then, frames, 
         0 => String::new(),
         late => format!("  {} late", grouped(late)),
     };
+    let share = reading.and_then(Reading::share);
+    let how = match share {
+        Some(share) => reading::told(share, started.elapsed()),
+        None => format!("{:>11} L1  {} lost", bits_per_second(rates.gbps_l1), grouped(read(&progress.lost))),
+    };
     tell(format_args!(
-        "{:>4} s  {:>13} {verb}  {:>18}  {:>11} L1  {} lost{late}\n",
+        "{:>4} s  {:>13} {verb}  {:>18}  {how}{late}\n",
         started.elapsed().as_secs(),
         grouped(frames_now),
         frames_per_second(rates.mpps),
-        bits_per_second(rates.gbps_l1),
-        grouped(read(&progress.lost)),
     ));
     (now, frames_now, wire_bytes_now)
 }

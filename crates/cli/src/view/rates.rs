@@ -62,6 +62,12 @@ pub fn bits_per_second(gbps: f64) -> String {
     }
 }
 
+/// Counts that are not zero, to stand behind others in a line.
+pub fn remarkable(counts: &[(u64, &str)]) -> String {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("  {} {what}", grouped(*count))).collect()
+}
+
 /// How much was done in so many seconds, and how fast: how every summary begins, also one of what was done so far.
 pub fn totals(what: &str, frames: u64, bytes: u64, wire_bytes: u64, seconds: f64) -> String {
     let rates = Rates::new(frames, wire_bytes, seconds);

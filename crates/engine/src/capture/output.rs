@@ -2,8 +2,8 @@
 
 use super::complete::Totals;
 use super::share::Shared;
-use super::sinks::{self, Sinks};
-use crate::control::Progress;
+use super::sinks::{self, Along, Sinks};
+use crate::control::{Progress, Reopen};
 use crate::died::Died;
 use crate::error::ReceiveError;
 use crate::worker::Worker;
@@ -125,7 +125,8 @@ impl Output {
                     *known = interfaces.into();
                 }
                 if !block.is_empty() {
-                    sinks.hand_over(block, (Arc::clone(known), flush), new_block);
+                    let along = Along { interfaces: Arc::clone(known), flush, reopen: None };
+                    sinks.hand_over(block, along, new_block);
                 }
             }
             Store::Shared { ring, sinks, seen } => {
@@ -139,6 +140,20 @@ impl Output {
         if now.frames > before.frames {
             let (bytes, wire_bytes) = (now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
             self.progress.add(now.frames - before.frames, bytes, wire_bytes);
+        }
+    }
+
+    /// What follows goes to new outputs; `run` is the ledger up to here.
+    pub fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
+        self.pass_on(interfaces, true);
+        match &mut self.store {
+            Store::None(_) => {}
+            Store::Private { block, sinks, interfaces } => {
+                let along =
+                    Along { interfaces: Arc::clone(interfaces), flush: true, reopen: Some((run, reopen.clone())) };
+                sinks.hand_over(block, along, new_block);
+            }
+            Store::Shared { sinks, .. } => sinks.reopen(&run, reopen),
         }
     }
 

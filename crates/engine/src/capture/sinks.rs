@@ -3,6 +3,7 @@
 //! A thread of their own lets a slow moment of a disk, or compression, pass by without holding up the lanes, and
 //! overlaps reading with writing.
 
+use crate::control::Reopen;
 use crate::died::survive;
 use crate::error::ReceiveError;
 use crate::worker::{Work, Worker};
@@ -13,6 +14,16 @@ use std::sync::Arc;
 const NAME: &str = "linerate-sinks";
 /// Blocks that may be on their way to the sinks: 64 MiB.
 const BLOCKS: usize = 64;
+
+/// What a block goes with.
+pub(super) struct Along {
+    /// The interfaces of its frames.
+    pub interfaces: Arc<[Interface]>,
+    /// Whether sinks pass on what they hold.
+    pub flush: bool,
+    /// What is behind it goes to new outputs: the ledger up to here.
+    pub reopen: Option<(Ledger, Reopen)>,
+}
 
 /// Hands blocks to all sinks.
 #[derive(Default)]
@@ -47,6 +58,23 @@ impl Sinks {
             });
             if let Err(error) = result {
                 self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// What follows goes to new outputs; where that cannot be the old ones go on.
+    pub fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
+        for sink in &mut self.all {
+            let mut became = None;
+            let result = sink.ask(|sink| {
+                became = sink.reopen(run).transpose();
+                Ok(())
+            });
+            if let Err(died) = result {
+                self.failure.get_or_insert(died);
+            }
+            if let Some(became) = became {
+                reopen.tell(became);
             }
         }
     }
@@ -99,12 +127,14 @@ impl Guarded {
 }
 
 impl Work for Sinks {
-    /// The interfaces of its frames, and whether sinks pass on what they hold.
-    type With = (Arc<[Interface]>, bool);
+    type With = Along;
     type Last = ();
 
-    fn take(&mut self, block: &Block, (interfaces, flush): Self::With) {
+    fn take(&mut self, block: &Block, Along { interfaces, flush, reopen }: Along) {
         self.accept(block, 0, &interfaces, flush);
+        if let Some((run, reopen)) = reopen {
+            self.reopen(&run, &reopen);
+        }
     }
 
     fn end(&mut self, _: ()) {}

@@ -25,6 +25,8 @@ const NAP: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_micros(500);
 /// So many naps without a frame, and the kernel is asked to wake us.
 const NAPS: u32 = 2;
+/// What was quiet for so long is looked at a third as often, which is what an idle run costs; input wakes it all the same.
+const QUIET: Duration = Duration::from_secs(1);
 /// Looking again pays while this many of the last idle phases ended before [`SPIN`] did; once it does not
 /// pay, only one phase in [`RETRY`] tries it.
 const SCORE: u32 = 8;
@@ -99,6 +101,7 @@ impl Idler {
             return std::thread::sleep(limit.min(PAUSE));
         }
         self.score = self.score.saturating_sub(1);
+        let limit = if now.since(since) >= QUIET { limit * 3 } else { limit };
         match wakes() {
             Some(fds) => wait_for(&fds, limit),
             None => std::thread::sleep(limit.min(NAP)),

@@ -1,9 +1,9 @@
 //! What came of all streams: a summary, and a row for each.
 
-use super::Check;
 use super::gaps::Gaps;
 use super::histogram::Sums;
 use super::stream::Stream;
+use super::{Check, LiveRow};
 use crate::rate::{FCS, L1_OVERHEAD};
 use linerate_burst::{Desc, Nanos};
 use serde::Serialize;
@@ -170,6 +170,11 @@ impl Counted {
         let (first, last) = self.span.unwrap_or((desc.time, desc.time));
         self.span = Some((first.min(desc.time), last.max(desc.time)));
     }
+
+    /// What came, where so many had been sent some time ago.
+    pub fn live(&self, stream: u32, sent: u64) -> LiveRow {
+        LiveRow { stream, received: self.frames, lost: sent.saturating_sub(self.frames) }
+    }
 }
 
 impl<'a> Report<'a> {
@@ -262,7 +267,7 @@ impl FrameCounts {
             lost_before_first: stream.lowest,
             duplicated: stream.duplicated,
             reordered: stream.reordered,
-            reorder_extent: stream.extent,
+            reorder_extent: stream.extent.into(),
             stale: stream.stale,
             corrupted: stream.corrupted,
         }

@@ -1,5 +1,6 @@
 //! What is known of one stream: 2 KB at most, of which a frame in its place touches two cache lines.
 
+use super::ages::{Ages, Gaps};
 use super::histogram::Histogram;
 
 /// How far behind the highest sequence number it is known which frames came: so many numbers.
@@ -58,20 +59,25 @@ pub struct Stream {
     /// Frames that came after one with a greater number.
     pub reordered: u64,
     /// The most frames with greater numbers that came before such a one.
-    pub extent: u64,
+    pub extent: u32,
+    /// The turn of the last gap.
+    turn: u32,
     /// Frames that had come before.
     pub duplicated: u64,
     /// Frames from before the window: whether they had come before is not known.
     pub stale: u64,
     /// Frames whose checksums are wrong.
     pub corrupted: u64,
+    /// Gaps that may be young.
+    gaps: Gaps,
     /// A bit for each number of the window, by its lower bits: it did not come.
     window: [u64; WORDS],
     /// The latencies of all frames but repeated and stale ones.
     pub latencies: Histogram,
 }
 
-const _: () = assert!(size_of::<Stream>() <= 2048);
+// An odd number of cache lines: with a power of two the first ones of all streams would share few places of a cache.
+const _: () = assert!(size_of::<Stream>() == 31 * 64);
 
 /// By how much a frame changed what is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,20 +108,22 @@ impl Stream {
         breaks: 0,
         reordered: 0,
         extent: 0,
+        turn: 0,
         duplicated: 0,
         stale: 0,
         corrupted: 0,
+        gaps: Gaps::NONE,
         window: [0; WORDS],
         latencies: Histogram::EMPTY,
     };
 
     /// Takes a frame; `Some` where it was not the one to come next.
     #[inline(always)]
-    pub fn take(&mut self, arrival: &Arrival) -> Option<Change> {
+    pub fn take(&mut self, arrival: &Arrival, ages: &mut Ages) -> Option<Change> {
         self.bytes += u64::from(arrival.bytes);
         self.last = self.last.max(arrival.time);
         if arrival.sequence != self.next || self.holes > 0 || self.next == 0 || arrival.corrupted {
-            return Some(self.take_odd(arrival));
+            return Some(self.take_odd(arrival, ages));
         }
         self.next += 1;
         self.follow(arrival);
@@ -139,8 +147,21 @@ impl Stream {
         self.distinct() - self.reordered - self.breaks
     }
 
+    /// Frames that did not come and are lost by now: of those below the highest, and of those sent long enough ago.
+    pub fn lost(&self, ages: &Ages) -> u64 {
+        self.missing - self.gaps.young(self.turn, ages) + self.gaps.lost_below.saturating_sub(self.next)
+    }
+
+    /// So many had been sent [`AGE`](super::ages::AGE) ago.
+    pub fn judge(&mut self, sent: u64, ages: &mut Ages) {
+        if sent >= self.next.max(1) {
+            self.gaps.settle(self.turn, ages);
+            self.gaps.lost_below = self.gaps.lost_below.max(sent);
+        }
+    }
+
     #[inline(never)]
-    fn take_odd(&mut self, arrival: &Arrival) -> Change {
+    fn take_odd(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
         let sequence = arrival.sequence;
         self.corrupted += u64::from(arrival.corrupted);
         if self.lowest == u64::MAX {
@@ -148,7 +169,7 @@ impl Stream {
         }
         self.lowest = self.lowest.min(sequence);
         if sequence >= self.next {
-            return self.raise(arrival);
+            return self.raise(arrival, ages);
         }
         if self.next - sequence > WINDOW {
             self.stale += 1;
@@ -159,7 +180,9 @@ impl Stream {
             return Change { duplicated: true, ..Change::default() };
         }
         let still_missing = (sequence + 1..self.next).filter(|number| self.is_missing(*number)).count() as u64;
-        self.extent = self.extent.max(self.next - 1 - sequence - still_missing);
+        // Not more than the window has.
+        self.extent = self.extent.max((self.next - 1 - sequence - still_missing) as u32);
+        self.gaps.close(sequence, self.turn, ages);
         self.window[word(sequence)] &= !bit(sequence);
         self.holes -= 1;
         self.missing -= 1;
@@ -169,8 +192,9 @@ impl Stream {
     }
 
     /// Takes a frame with a number that is higher than all.
-    fn raise(&mut self, arrival: &Arrival) -> Change {
+    fn raise(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
         let gap = arrival.sequence - self.next;
+        self.gaps.open(self.next, arrival.sequence, &mut self.turn, ages);
         if gap >= WINDOW {
             self.window = [u64::MAX; WORDS];
             self.holes = WINDOW as u32;
@@ -243,7 +267,7 @@ mod tests {
         missing: u64,
         duplicated: u64,
         reordered: u64,
-        extent: u64,
+        extent: u32,
         stale: u64,
         pairs: u64,
         variation: u64,
@@ -263,7 +287,7 @@ mod tests {
                 naive.duplicated += 1;
             } else if sequence < next {
                 naive.reordered += 1;
-                naive.extent = naive.extent.max(came.range(sequence + 1..).count() as u64);
+                naive.extent = naive.extent.max(came.range(sequence + 1..).count() as u32);
             }
             if sequence >= next {
                 if let Some(before) = highest.filter(|_| sequence == next) {
@@ -285,9 +309,9 @@ mod tests {
 
     fn run(arrivals: &[Arrival]) -> (Stream, Naive) {
         let mut stream = Stream::NEW;
-        let mut missing = 0;
+        let (mut missing, mut ages) = (0, Ages::new());
         for arrival in arrivals {
-            missing += stream.take(arrival).unwrap_or_default().missing;
+            missing += stream.take(arrival, &mut ages).unwrap_or_default().missing;
         }
         assert_eq!(missing, stream.missing as i64);
         let found = Naive {

@@ -80,6 +80,12 @@ impl Streams {
         self.chunks.get(*place as usize / CHUNK)?.get(*place as usize % CHUNK)
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let place = self.index.get(id as usize).filter(|place| **place != NONE)?;
+        self.chunks.get_mut(*place as usize / CHUNK)?.get_mut(*place as usize % CHUNK)
+    }
+
     /// One more than the highest number.
     pub fn end(&self) -> usize {
         self.index.len()

@@ -60,6 +60,14 @@ impl Encoder {
         Ok(Encoder { codec, out: Vec::new(), tail: Vec::new(), tail_before: Vec::new() })
     }
 
+    /// What it compresses by.
+    pub fn compression(&self) -> Compression {
+        match self.codec {
+            Codec::Gzip { .. } => Compression::Gzip,
+            Codec::Zstd(_) => Compression::Zstd,
+        }
+    }
+
     /// The bytes that stand for `piece` in the file.
     pub fn compress(&mut self, piece: &[u8]) -> Result<&[u8]> {
         self.out.clear();

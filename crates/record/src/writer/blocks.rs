@@ -62,6 +62,11 @@ impl Blocks {
         }
     }
 
+    /// The same for a new file: with the comments that the user gave, and nothing written.
+    pub fn anew(&self) -> Self {
+        Blocks { comments: self.comments.clone(), ..Blocks::new() }
+    }
+
     /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
     /// header says what that of its first section said; from several, it has the comments of all of those.
     pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, interfaces: &[Interface]) -> Result<(), Failure> {
@@ -203,9 +208,9 @@ impl Blocks {
         self.sections.insert(Arc::as_ptr(&origin.section).addr())
     }
 
-    /// Writes the statistics of all interfaces: those of the file that an interface was read from, else
-    /// what the ledger knows.
-    pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger) -> Result<(), Failure> {
+    /// Writes the statistics of all interfaces: those of the file that an interface was read from, else what the ledger of this
+    /// file knows; and the ledger of the `run` as a comment.
+    pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger, own: &Ledger) -> Result<(), Failure> {
         self.push_tables(output, counts)?;
         let mut comment = statistics::text(run);
         let mut uses: HashMap<&str, usize> = HashMap::new();
@@ -215,7 +220,7 @@ impl Blocks {
             let seen = &self.seen[id];
             let name = if shared { "" } else { &seen.name };
             let told = seen.origin.as_ref().and_then(|origin| origin.statistics());
-            let mut statistics = told.unwrap_or_else(|| statistics::of_interface(run, name));
+            let mut statistics = told.unwrap_or_else(|| statistics::of_interface(own, name));
             if seen.first <= seen.last {
                 statistics.first.get_or_insert(seen.first);
                 statistics.last.get_or_insert(seen.last);

@@ -15,23 +15,29 @@ const LAST_TIME: Nanos = Nanos((u32::MAX as u64 + 1) * 1_000_000_000 - 1);
 pub(super) struct Records {
     /// Whether times are written in microseconds.
     micros: bool,
-    /// The link type, once a header was written.
+    /// The link type, once it is known.
     link: Option<LinkType>,
+    begun: bool,
     /// Records whose times were changed.
     scratch: Vec<u8>,
 }
 
 impl Records {
     pub fn new(micros: bool) -> Self {
-        Records { micros, link: None, scratch: Vec::new() }
+        Records { micros, link: None, begun: false, scratch: Vec::new() }
+    }
+
+    /// The same for a new file, which has the same link type.
+    pub fn anew(&self) -> Self {
+        Records { link: self.link, ..Records::new(self.micros) }
     }
 
     /// Writes the header, unless that was done.
     pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, link: LinkType) -> Result<(), Failure> {
-        if self.link.is_some() {
+        if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        self.link = Some(link);
+        let link = *self.link.get_or_insert(link);
         let mut header = pcap::file_header(link);
         if self.micros {
             header[..4].copy_from_slice(&pcap::MAGIC_MICROS.to_ne_bytes());
@@ -44,7 +50,7 @@ impl Records {
     pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         let descs = view.burst().descs();
         let link = |desc: &Desc| link_of(view.interfaces, desc);
-        if self.link.is_none()
+        if !self.begun
             && let Some(link) = descs.iter().map(link).find(|link| pcap::holds(*link))
         {
             self.begin(output, counts, link)?;

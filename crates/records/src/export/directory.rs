@@ -1,7 +1,9 @@
 //! Folders that outlast a power cut, and stay what they were whatever their paths lead to later.
 
 use super::at;
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fsync, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, Stat, accessat, fsync, mkdirat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -40,6 +42,11 @@ impl Directory {
         }
         let open = openat(&self.open, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Directory { open, path: self.path.join(name) })
+    }
+
+    /// What there is of a name.
+    pub fn look(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(statat(&self.open, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Makes a file; an error if there is anything of its name.

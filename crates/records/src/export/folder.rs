@@ -25,6 +25,8 @@ struct Folder {
     run: Option<String>,
     written: u64,
     files: u64,
+    /// Files that were told of.
+    told: u64,
 }
 
 pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
@@ -39,7 +41,7 @@ pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     }
     let format = options.format.unwrap_or_else(Format::of_folder);
     let span = options.rotate;
-    Ok(Box::new(Folder { name: name.to_owned(), root, format, span, run: None, written: 0, files: 0 }))
+    Ok(Box::new(Folder { name: name.to_owned(), root, format, span, run: None, written: 0, files: 0, told: 0 }))
 }
 
 impl Folder {
@@ -91,6 +93,12 @@ impl Exporter for Folder {
             self.written += flows.len() as u64;
         }
         Ok(())
+    }
+
+    /// What had gathered was written before: each file is complete at once.
+    fn reopen(&mut self) -> Result<Option<String>> {
+        let files = self.files - std::mem::replace(&mut self.told, self.files);
+        Ok(Some(format!("{}: {files} new files are complete", self.name)))
     }
 
     fn finish(&mut self, _: Ending) -> Result<()> {

@@ -1,11 +1,11 @@
 //! A file that has its name once it is complete.
 
 use super::directory::Directory;
+use linerate_record::numbered;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 /// `NAME.part`, which becomes `NAME`.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Part {
     /// While it is written.
     part: OsString,
     /// Once it is complete.
-    name: OsString,
+    pub name: OsString,
 }
 
 impl Part {
@@ -37,29 +37,48 @@ impl Part {
         Ok(Part { file, folder, part, name: name.to_owned() })
     }
 
-    /// What it is called once it is complete.
-    pub fn path(&self) -> PathBuf {
-        self.folder.path.join(&self.name)
-    }
-
     /// Another handle to the same file and the same place in it.
     pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Gives it its name once it is on the disk.
+    /// Gives it its name once it is on the disk, in place of what has it.
     ///
     /// # Errors
     /// Say where the records are.
     pub fn complete(&self) -> io::Result<()> {
-        let (part, path) = (self.folder.path.join(&self.part), self.path());
+        self.complete_as(&self.name)
+    }
+
+    /// The same of one behind others of its run, in the place of none: with a number where the name is taken, which it is not by
+    /// an empty file, as logrotate(8) leaves it. If somebody has moved it away it is complete there. Returns where it is, for people.
+    ///
+    /// # Errors
+    /// As of [`complete`](Part::complete).
+    pub fn complete_beside(&self) -> io::Result<String> {
+        let file = self.file.metadata()?;
+        let is_this = |there: &rustix::fs::Stat| (there.st_dev, there.st_ino) == (file.dev(), file.ino());
+        if !self.is_removed() && !self.folder.look(&self.part).is_ok_and(|there| is_this(&there)) {
+            self.file.sync_all()?;
+            return Ok(format!("what was {}", self.folder.path.join(&self.part).display()));
+        }
+        let name = self.name.to_string_lossy();
+        let names = std::iter::once(self.name.clone()).chain((2..).map(|number| numbered(&name, number).into()));
+        let is_free = |name: &OsString| self.folder.look(name).map_or(true, |there| there.st_size == 0);
+        let free = names.into_iter().find(is_free).unwrap_or_default();
+        self.complete_as(&free)?;
+        Ok(self.folder.path.join(free).display().to_string())
+    }
+
+    fn complete_as(&self, name: &OsStr) -> io::Result<()> {
+        let (part, path) = (self.folder.path.join(&self.part), self.folder.path.join(name));
         let told = |text: String| move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"));
         if self.is_removed() {
             let text = format!("{} was removed while it was written, and what was in it is gone", part.display());
             return Err(io::Error::new(ErrorKind::NotFound, text));
         }
         self.file.sync_all().map_err(told(format!("what is in {} may not all be on the disk", part.display())))?;
-        self.folder.rename(&self.part, &self.name).map_err(|error| {
+        self.folder.rename(&self.part, name).map_err(|error| {
             let advice = match error.kind() {
                 ErrorKind::NotFound => format!("{} was moved or removed meanwhile", part.display()),
                 _ => format!(

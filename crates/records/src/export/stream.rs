@@ -8,7 +8,7 @@ use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
 use linerate_record::{Compressed, Compression};
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Result, Seek, Write};
+use std::io::{Error, ErrorKind, Result, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,7 @@ use std::time::Duration;
 struct Stream {
     name: String,
     format: &'static Format,
+    compression: Option<Compression>,
     /// `None` once it has ended.
     encoder: Option<Box<dyn Encoder>>,
     /// What ends the file behind the last record, where it is compressed.
@@ -24,6 +25,8 @@ struct Stream {
     /// Of a regular file.
     part: Option<Part>,
     written: u64,
+    /// In complete files.
+    completed: u64,
     files: u64,
 }
 
@@ -79,24 +82,46 @@ impl Stream {
         part: Option<Part>,
         out: Box<dyn Write + Send>,
     ) -> Result<Box<dyn Exporter>> {
-        let (out, compressed) = match compression {
-            None => (out, None),
-            Some(compression) => {
-                let compressed = Shared(Arc::new(Mutex::new(Compressed::new(compression, out)?)));
-                (Box::new(compressed.clone()) as Box<dyn Write + Send>, Some(compressed))
-            }
+        let name = name.to_owned();
+        let mut stream = Stream {
+            name,
+            format,
+            compression,
+            encoder: None,
+            compressed: None,
+            part,
+            written: 0,
+            completed: 0,
+            files: 0,
         };
-        let encoder = Some((format.start)(out)?);
-        Ok(Box::new(Stream { name: name.to_owned(), format, encoder, compressed, part, written: 0, files: 0 }))
+        stream.begin(out)?;
+        Ok(Box::new(stream))
+    }
+
+    /// What is written from now on goes there.
+    fn begin(&mut self, mut out: Box<dyn Write + Send>) -> Result<()> {
+        self.compressed = None;
+        if let Some(compression) = self.compression {
+            let compressed = Shared(Arc::new(Mutex::new(Compressed::new(compression, out)?)));
+            self.compressed = Some(compressed.clone());
+            out = Box::new(compressed);
+        }
+        self.encoder = Some((self.format.start)(out)?);
+        Ok(())
     }
 
     fn write_chunk(&mut self, flows: &[&Flow]) -> Result<()> {
         let Some(encoder) = &mut self.encoder else { return Ok(()) };
         let end = self.part.as_ref().map(Part::handle).transpose()?.map(end).transpose()?;
         if let Err(error) = encoder.write(flows) {
-            if let Some((file, end)) = end {
+            self.encoder = None;
+            if let Some((mut file, end)) = end {
                 // What is left behind the last whole line is no line.
-                let _ = file.set_len(end);
+                let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+                if let Some(compressed) = self.compressed.take() {
+                    // In the room that this has made.
+                    let _ = compressed.lock().finish_before();
+                }
             }
             return Err(at(Path::new(&self.name), "cannot be written to", error));
         }
@@ -104,22 +129,38 @@ impl Stream {
         Ok(())
     }
 
-    fn complete(&mut self) -> Result<()> {
+    /// Ends what was written; a file stays where it is.
+    fn end(&mut self) -> Result<()> {
         self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
-        if let Some(compressed) = &self.compressed {
-            compressed.lock().finish()?;
-        }
-        if let Some(part) = self.part.take() {
-            part.complete().inspect_err(|_| self.forget(&part))?;
-            self.files = 1;
-        }
+        self.compressed.take().map_or(Ok(()), |compressed| compressed.lock().finish())
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        self.end()?;
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let result = if self.files == 0 { part.complete() } else { part.complete_beside().map(drop) };
+        result.inspect_err(|_| self.forget(&part))?;
+        (self.files, self.completed) = (self.files + 1, self.written);
         Ok(())
+    }
+
+    /// Completes the file, wherever it is by now, and begins the next.
+    fn turn(&mut self) -> Result<Option<String>> {
+        let Some(mut part) = self.part.take() else { return Ok(None) };
+        self.end()?;
+        let done = part.complete_beside().inspect_err(|_| self.forget(&part))?;
+        let records = self.written - std::mem::replace(&mut self.completed, self.written);
+        self.files += 1;
+        part = Part::make(part.folder, &part.name)?;
+        self.begin(Box::new(part.handle()?))?;
+        self.part = Some(part);
+        Ok(Some(format!("{done}: {records} records are complete")))
     }
 
     /// Counts what went with a file that somebody removed.
     fn forget(&mut self, part: &Part) {
         if part.is_removed() {
-            self.written = 0;
+            self.written = self.completed;
         }
     }
 }
@@ -156,13 +197,25 @@ impl Exporter for Stream {
         sorted.chunks(chunk).try_for_each(|flows| self.write_chunk(flows))
     }
 
+    fn reopen(&mut self) -> Result<Option<String>> {
+        self.turn().map_err(|error| at(Path::new(&self.name), "cannot be completed and begun anew", error))
+    }
+
     /// A failed file of lines stays under its other name, with what could be written.
     fn finish(&mut self, ending: Ending) -> Result<()> {
-        let result = if ending == Ending::Complete { self.complete() } else { Ok(()) };
+        let result = match ending {
+            Ending::Complete => self.complete(),
+            Ending::Failed if self.format.lines => {
+                // Why it failed is told already.
+                let _ = self.end();
+                Ok(())
+            }
+            _ => Ok(()),
+        };
         self.encoder = None;
         if let Some(part) = self.part.take_if(|_| ending == Ending::Abandoned || !self.format.lines) {
             part.discard();
-            self.written = 0;
+            self.written = self.completed;
         }
         if let Some(part) = self.part.take() {
             self.forget(&part);

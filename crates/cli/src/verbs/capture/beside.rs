@@ -110,6 +110,12 @@ impl<'a> Beside<'a> {
         }
     }
 
+    /// Has the records so far completed, and others begun.
+    pub fn reopen(&self, told: fn(String)) -> impl FnMut() + Send + use<> {
+        let records = self.metering.as_ref().map(|metering| metering.records());
+        move || records.iter().for_each(|records| flows::locked(records).reopen(told))
+    }
+
     /// What takes frames.
     pub fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
         let metering = self.metering.as_mut().map(|metering| metering as &mut dyn Consumer);

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::signals::{Answers, answer_requests};
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
-use crate::view::rates::{frames_per_second, grouped};
+use crate::view::rates::{frames_per_second, grouped, remarkable};
 use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{show, show_line, tell};
 use linerate_engine::check::{CheckLook, SoFar};
@@ -24,7 +24,7 @@ pub(super) enum Rows {
     All,
 }
 
-/// Reads `--streams`.
+/// Reads `--rows`.
 pub(super) fn rows(text: &str) -> Result<Rows, String> {
     match text {
         "all" => Ok(Rows::All),
@@ -64,7 +64,7 @@ pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckW
 
 /// Says what came of the streams so far to whoever asks.
 pub(super) fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
-    let (watch, json, most) = (watch.clone(), args.json, args.streams);
+    let (watch, json, most) = (watch.clone(), args.json, args.rows);
     answer_requests(move || {
         let Some(SoFar { summary, rows }) = watch.so_far(None) else { return };
         if json {
@@ -119,6 +119,7 @@ struct IntervalJson {
     received: u64,
     bytes: u64,
     missing: i64,
+    lost: i64,
     duplicated: u64,
     reordered: u64,
     corrupted: u64,
@@ -128,7 +129,7 @@ struct IntervalJson {
 }
 
 impl IntervalJson {
-    /// What happened between two looks; `missing` falls where frames come late.
+    /// What happened between two looks; `missing` and `lost` fall where frames come late.
     fn new(before: &CheckLook, now: &CheckLook) -> Self {
         let gain = |of: fn(&Totals) -> u64| of(&now.totals).saturating_sub(of(&before.totals));
         IntervalJson {
@@ -140,6 +141,7 @@ impl IntervalJson {
             received: gain(|totals| totals.received + totals.counted),
             bytes: gain(|totals| totals.bytes),
             missing: now.totals.missing as i64 - before.totals.missing as i64,
+            lost: now.totals.lost as i64 - before.totals.lost as i64,
             duplicated: gain(|totals| totals.duplicated),
             reordered: gain(|totals| totals.reordered),
             corrupted: gain(|totals| totals.corrupted),
@@ -174,7 +176,7 @@ struct SummaryJson {
 }
 
 fn print_json(args: &Args, report: &CheckReport, streams: &Report<'_>) -> anyhow::Result<()> {
-    for row in &args.streams.of(streams.rows().collect()) {
+    for row in &args.rows.of(streams.rows().collect()) {
         show_line(&StreamJson { schema: SCHEMA, record: "stream", row })?;
     }
     let summary = SummaryJson {
@@ -197,22 +199,20 @@ fn line(before: &CheckLook, now: &CheckLook) -> String {
     let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
     let ours = |totals: &Totals| totals.received + totals.counted;
     let rate = frames_per_second((ours(totals) - ours(earlier)) as f64 / seconds / 1e6);
-    format!(
-        "{:>4} s  {:>13} received  {rate:>18}  {} missing  {} duplicated  {} reordered  {} corrupted  {} damaged  {} foreign",
-        now.elapsed.as_secs(),
-        grouped(ours(totals)),
-        grouped(totals.missing),
-        grouped(totals.duplicated),
-        grouped(totals.reordered),
-        grouped(totals.corrupted),
-        grouped(totals.damaged),
-        grouped(totals.foreign()),
-    )
+    let more = remarkable(&[
+        (totals.duplicated, "duplicated"),
+        (totals.reordered, "reordered"),
+        (totals.corrupted, "corrupted"),
+        (totals.damaged, "damaged"),
+        (totals.foreign(), "foreign"),
+    ]);
+    let (seconds, received, lost) = (now.elapsed.as_secs(), grouped(ours(totals)), grouped(totals.lost));
+    format!("{seconds:>4} s {received:>13} received {rate:>16} {lost:>9} lost{more}")
 }
 
 fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
     let summary = streams.summary();
-    let rows = view::rows(&summary, &args.streams.of(streams.rows().collect()), |id| id.to_string());
+    let rows = view::rows(&summary, &args.rows.of(streams.rows().collect()), |id| id.to_string());
     ledger::run(
         &report.run,
         &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),

@@ -4,7 +4,7 @@ use super::rows::{Gain, Looks, Place, Subject};
 use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
 use crate::view::terminal::show_line;
-use linerate_engine::count::{Counted, Counts, Mix, Sizes};
+use linerate_engine::count::{Busiest, Counted, Counts, Mix, Sizes, Windows};
 use linerate_engine::{Received, Stop, Watch};
 use linerate_generate::rate::FCS;
 use serde::{Serialize, Serializer};
@@ -83,6 +83,28 @@ pub struct CountsJson {
     delivered: u64,
     by_port: Vec<PlacedJson<RowJson>>,
     by_queue: Vec<PlacedJson<RowJson>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bursts: Option<BurstsJson>,
+}
+
+/// The busiest windows.
+#[derive(Serialize)]
+struct BurstsJson {
+    windows: Vec<WindowJson>,
+    /// Frames that came after later ones, and are in no window.
+    late: u64,
+}
+
+/// Those of one span: the one with most frames, and the one with most bytes at layer 1.
+#[derive(Serialize)]
+struct WindowJson {
+    window_ns: u64,
+    frames: u64,
+    mpps: f64,
+    frames_at_ns: u64,
+    l1_bytes: u64,
+    gbps_l1: f64,
+    l1_at_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -206,7 +228,26 @@ impl CountsJson {
             delivered: counts.all.traffic.frames,
             by_port: subject.ports(counts).map(row).collect(),
             by_queue: subject.queues(counts).map(row).collect(),
+            bursts: counts.windows.as_ref().map(BurstsJson::new),
         }
+    }
+}
+
+impl BurstsJson {
+    fn new(windows: &Windows) -> Self {
+        let window = |busiest: Busiest| {
+            let seconds = busiest.span.as_secs_f64();
+            WindowJson {
+                window_ns: busiest.span.as_nanos() as u64,
+                frames: busiest.frames,
+                mpps: busiest.frames as f64 / seconds / 1e6,
+                frames_at_ns: busiest.frames_at.0,
+                l1_bytes: busiest.l1_bytes,
+                gbps_l1: busiest.l1_bytes as f64 * 8.0 / seconds / 1e9,
+                l1_at_ns: busiest.l1_at.0,
+            }
+        };
+        BurstsJson { windows: windows.busiest().map(window).into(), late: windows.late() }
     }
 }
 

@@ -3,12 +3,14 @@
 use super::rows::{Place, Subject, heads};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
-use linerate_engine::count::{Counted, Counts, Sizes, Traffic};
+use linerate_burst::Nanos;
+use linerate_engine::count::{Busiest, Counted, Counts, Sizes, Traffic, Windows};
 use linerate_generate::rate::FCS;
 
 /// What was counted.
 pub fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
     let mut text = totals(subject, counts) + &sizes(subject, counts);
+    text += &counts.windows.as_ref().map(bursts).unwrap_or_default();
     if protocols {
         text += &mix(subject, counts);
     }
@@ -87,6 +89,33 @@ fn sizes(subject: &Subject, counts: &Counts) -> String {
         rows.add_row(subject.known_by(place, counts).chain(frames));
     }
     format!("\n  frames by size (RFC 2819; sizes count the FCS):\n{rows}\n\n")
+}
+
+fn bursts(windows: &Windows) -> String {
+    let mut rows = table(&["within", "most frames", "rate", "at", "most at L1", "at"], 1);
+    for Busiest { span, frames, frames_at, l1_bytes, l1_at } in windows.busiest() {
+        let seconds = span.as_secs_f64();
+        rows.add_row([
+            format!("{} us", span.as_micros()),
+            grouped(frames),
+            frames_per_second(frames as f64 / seconds / 1e6),
+            time_of_day(frames_at),
+            bits_per_second(l1_bytes as f64 * 8.0 / seconds / 1e9),
+            time_of_day(l1_at),
+        ]);
+    }
+    let late = match windows.late() {
+        0 => String::new(),
+        late => format!("  {} frames came after later ones, and are in no window\n", grouped(late)),
+    };
+    format!("  the busiest windows, by the frames' own times (UTC):\n{rows}\n{late}\n")
+}
+
+/// Hour, minute, second and microsecond, in UTC.
+fn time_of_day(time: Nanos) -> String {
+    let seconds = time.seconds() % 86_400;
+    let micros = time.0 % 1_000_000_000 / 1000;
+    format!("{:02}:{:02}:{:02}.{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 fn mix(subject: &Subject, counts: &Counts) -> String {

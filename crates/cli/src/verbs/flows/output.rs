@@ -41,6 +41,11 @@ impl Tee {
         Totals { top, top_packets, ..self.totals.clone() }
     }
 
+    /// Has all that is written completed, and begun anew.
+    pub fn reopen(&self, told: fn(String)) {
+        self.exports.reopen(told);
+    }
+
     /// What was added up, and whether all was written, of which the ledger has the account; `has_failed` says whether the run
     /// did.
     pub fn finish(mut self, has_failed: bool, ledger: &mut Ledger) -> (Totals, anyhow::Result<()>) {

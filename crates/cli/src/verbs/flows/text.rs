@@ -10,7 +10,7 @@ use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
 use linerate_wire::registry;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// What was metered, and what became of the records by the ledger.
 pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
@@ -58,8 +58,7 @@ pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
 
 /// The flows that have ended so far.
 pub fn so_far(records: &Mutex<Tee>) -> String {
-    // The run waits meanwhile: it is what hands the records over.
-    let totals = records.lock().unwrap_or_else(PoisonError::into_inner).so_far();
+    let totals = super::locked(records).so_far();
     format!("  {} flows have ended\n{}", grouped(totals.flows), talkers(&totals.top))
 }
 

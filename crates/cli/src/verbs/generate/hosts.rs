@@ -6,7 +6,7 @@ use linerate_generate::answer::Vlans;
 use linerate_generate::stream::{Stream, StreamSet};
 use linerate_wire::{Layers, Link, MacAddr, Protocol, dissect, ethernet, ipv4, ipv6, vlan};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Frames of each stream that are looked at.
 const LOOKED_AT: u64 = 4096;
@@ -18,13 +18,15 @@ pub struct Hosts {
     pub senders: Vec<Sender>,
     /// Where frames go, outermost packets, each once.
     pub destinations: BTreeSet<IpAddr>,
+    /// Who is sent to: the same addresses, at the MAC address of who is to answer for them.
+    pub receivers: Vec<Sender>,
     /// Whether there may be more than were looked at.
     pub is_part: bool,
 }
 
 impl Hosts {
     /// Those of the first frames of each stream.
-    pub fn of(set: &StreamSet) -> Self {
+    pub fn of(set: &StreamSet, receiver: Option<MacAddr>) -> Self {
         let mut hosts = Hosts::default();
         let (mut seen, mut layers) = (BTreeSet::new(), Layers::new());
         for stream in &set.streams {
@@ -34,7 +36,13 @@ impl Hosts {
             for number in 0..count.min(LOOKED_AT) {
                 let frame = stream.frame(number, 0, &set.key);
                 let Some((sender, destination)) = ends(&frame, &mut layers) else { continue };
-                hosts.destinations.insert(destination);
+                let is_new = hosts.destinations.insert(destination);
+                if let Some(mac) = receiver.filter(|_| is_new && !is_group(destination)) {
+                    // A router may have taken their tags away.
+                    let vlans = [Vlans::NONE, sender.vlans];
+                    let kinds = if vlans[0] == vlans[1] { &vlans[..1] } else { &vlans[..] };
+                    hosts.receivers.extend(kinds.iter().map(|vlans| Sender { mac, ip: destination, vlans: *vlans }));
+                }
                 if seen.insert((sender.ip, sender.vlans)) {
                     hosts.senders.push(sender);
                 }
@@ -60,6 +68,10 @@ pub fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_group(ip: IpAddr) -> bool {
+    ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 fn ends(frame: &[u8], layers: &mut Layers) -> Option<(Sender, IpAddr)> {

@@ -17,6 +17,7 @@ use linerate_generate::{Delays, Rate};
 use linerate_port::{Sent, Spec};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,11 @@ impl Names {
     /// The name of the stream at a place of the set.
     pub fn get(&self, place: usize) -> &str {
         self.0.get(place).map_or("", |(_, name)| name)
+    }
+
+    /// The number of the stream at a place of the set.
+    pub fn number(&self, place: usize) -> Option<u32> {
+        self.0.get(place).map(|(id, _)| *id)
     }
 
     /// The name of a stream by its number.
@@ -101,13 +107,18 @@ pub struct Outcome<'a> {
     pub live: bool,
     /// Whether nobody waited for frames to be due.
     pub at_once: bool,
+    /// Where the first frames went, if to anybody.
+    pub first: Option<IpAddr>,
 }
 
 impl Outcome<'_> {
     /// Prints it, and says how the run ended.
     pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
-        let checked = self.received.take().map(|report| Checked::new(&self, report));
+        let checked = self.received.take().map(|report| {
+            self.sent.ledger.add_all(&report.answers.ledger);
+            Checked::new(&self, report)
+        });
         let is_taken = is_output(self.spec);
         if args.end.json {
             let document = self.json(checked.as_ref());
@@ -117,7 +128,7 @@ impl Outcome<'_> {
                 result_document(&document, is_taken)?;
             }
         } else if !args.end.show.quiet {
-            result(self.text(checked.as_ref(), args.end.show.ledger), is_taken);
+            result(self.text(checked.as_ref(), args), is_taken);
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
@@ -155,7 +166,8 @@ impl Outcome<'_> {
         }
     }
 
-    fn text(&self, checked: Option<&Checked>, is_whole: bool) -> String {
+    fn text(&self, checked: Option<&Checked>, args: &Args) -> String {
+        let is_whole = args.end.show.ledger;
         let mut text = summary(self.sent.sent, self.sent.elapsed, self.asked(), &self.sent.ledger, is_whole);
         if self.is_at_once() {
             text += WRITTEN_AT_ONCE;
@@ -163,7 +175,11 @@ impl Outcome<'_> {
             text += &self.timing();
         }
         match checked {
-            Some(checked) => text += &checked.text(self.names),
+            Some(checked) => {
+                text += &checked.text(self.names);
+                let first = self.first.filter(|_| checked.summary.counts.received == 0 && self.sent.sent.frames > 0);
+                text += &first.map_or_else(String::new, |first| args.answer.advice(first));
+            }
             None if self.names.len() > 1 => text += &self.names.sent(&self.sent.per_stream),
             None => {}
         }

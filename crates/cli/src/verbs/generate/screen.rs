@@ -1,61 +1,145 @@
-//! What is shown while streams are sent: a line a second, or a JSON line an interval.
+//! What is shown while streams are sent: a line a second, or a JSON line an interval. All counts are of the run so far, rates of the
+//! interval; what is said of all streams is the sum of what is said of each.
 
 use super::report::Names;
-use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
+use crate::view::live::Live as Lines;
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, remarkable};
 use crate::view::terminal::{show_line, shown, tell};
-use linerate_engine::check::{CheckWatch, SoFar};
+use linerate_engine::check::{CheckWatch, Sent, SoFar};
 use linerate_engine::streams::Run;
+use linerate_generate::check::{AGE, Live, LiveRow, Totals};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// So many streams have a line of their own.
 const SHOWN: usize = 8;
+/// How often it is noted what was sent.
+const NOTE: Duration = Duration::from_millis(50);
 
-/// Prints what happened since the last time it was called.
-pub fn ticker(run: &Run, names: Names, checked: Option<CheckWatch>, json: bool) -> impl FnMut() + Send + use<> {
-    let (run, started) = (run.clone(), Instant::now());
-    let mut before = (started, 0, 0, vec![0; names.len()]);
-    move || {
-        let now = Instant::now();
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (frames, bytes) = (read(&run.progress.frames), read(&run.progress.bytes));
-        let seconds = now.duration_since(before.0).as_secs_f64();
-        let mut sent = run.watch.sent();
-        sent.resize(names.len(), 0);
-        let tick = Tick {
-            seconds: started.elapsed().as_secs_f64(),
-            span: seconds,
-            frames,
-            rates: Rates::new(frames - before.1, bytes - before.2, seconds),
-            new: sent.iter().zip(&before.3).map(|(now, then)| now.saturating_sub(*then)).collect(),
-            checked: checked.as_ref(),
-        };
-        if json {
-            // A reader that is gone is no reason to end a run. Numbers and names always have a JSON form.
-            let _ = show_line(&tick.json(&names));
-        } else {
-            tell(tick.text(&names));
-        }
-        before = (now, frames, bytes, sent);
-    }
+/// How long it is waited for that the sender tells what it has sent.
+const SENDER_TELLS: Duration = Duration::from_millis(300);
+
+/// What was sent of each stream, by the places in their set, and what had been sent some time ago.
+#[derive(Clone)]
+pub struct Watching {
+    run: Run,
+    names: Names,
+    checked: Option<CheckWatch>,
+    notes: Arc<Mutex<VecDeque<(Instant, Vec<u64>)>>>,
 }
 
-/// What was sent so far, of which streams, and what came of them.
-pub fn so_far(run: &Run, names: &Names, checked: Option<CheckWatch>) -> impl FnMut() -> String + Send + use<> {
-    let (watch, names) = (run.watch.clone(), names.clone());
-    move || {
-        let mut sent = watch.sent();
-        sent.resize(names.len(), 0);
-        match checked.as_ref().and_then(|watch| watch.so_far(Some(names.by_stream(&sent)))) {
-            Some(SoFar { summary, rows }) => names.checked(&summary, rows),
-            None if names.len() > 1 => names.sent(&sent),
+impl Watching {
+    /// Of a run, and of who checks it.
+    pub fn new(run: &Run, names: &Names, checked: Option<CheckWatch>) -> Self {
+        Watching { run: run.clone(), names: names.clone(), checked, notes: Arc::default() }
+    }
+
+    /// Notes what was sent until the result is gone, where somebody checks it, and prints what happens every `interval`.
+    pub fn start(&self, interval: Option<Duration>, json: bool) -> Lines {
+        let mut print = self.ticker(json);
+        match (interval, self.checked.is_some()) {
+            (None, false) => Lines::none(),
+            (Some(interval), false) => Lines::every(interval, print),
+            (interval, true) => {
+                let (watching, mut printed) = (self.clone(), Instant::now());
+                Lines::every(interval.unwrap_or(NOTE).min(NOTE), move || {
+                    watching.note();
+                    if let Some(interval) = interval.filter(|interval| printed.elapsed() >= *interval) {
+                        printed += interval;
+                        print();
+                    }
+                })
+            }
+        }
+    }
+
+    /// Notes what was sent by now.
+    fn note(&self) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        notes.push_back((now, self.sent()));
+        while notes.get(1).is_some_and(|(then, _)| now.duration_since(*then) >= AGE) {
+            notes.pop_front();
+        }
+    }
+
+    /// What was sent, and what came of it so far.
+    pub fn so_far(&self) -> String {
+        let sent = self.sent();
+        let asked = || Sent { now: self.names.by_stream(&sent), aged: self.aged() };
+        match self.checked.as_ref().and_then(|watch| watch.so_far(Some(asked()))) {
+            Some(SoFar { summary, rows }) => self.names.checked(&summary, rows),
+            None if self.names.len() > 1 => self.names.sent(&sent),
             None => String::new(),
         }
     }
+
+    /// Prints what happened since the last time it was called.
+    fn ticker(&self, json: bool) -> impl FnMut() + Send + use<> {
+        let (watching, started) = (self.clone(), Instant::now());
+        let mut before = (started, 0, vec![0; self.names.len()]);
+        move || {
+            let live = watching.checked.as_ref().and_then(|watch| watch.live(Some(watching.aged())));
+            if watching.checked.is_some() && live.is_none() {
+                // The check is over, and its report comes.
+                return;
+            }
+            let sent = watching.sent_by_now(live.as_ref());
+            let now = Instant::now();
+            let bytes = watching.run.progress.bytes.load(Ordering::Relaxed);
+            let span = now.duration_since(before.0).as_secs_f64();
+            let new: Vec<u64> = sent.iter().zip(&before.2).map(|(now, then)| now.saturating_sub(*then)).collect();
+            let tick = Tick {
+                seconds: started.elapsed().as_secs_f64(),
+                span,
+                frames: sent.iter().sum(),
+                rates: Rates::new(new.iter().sum(), bytes - before.1, span),
+                new,
+                live,
+            };
+            if json {
+                // A reader that is gone is no reason to end a run. Numbers and names always have a JSON form.
+                let _ = show_line(&tick.json(&watching.names, &sent));
+            } else {
+                tell(tick.text(&watching.names));
+            }
+            before = (now, bytes, sent);
+        }
+    }
+
+    fn sent(&self) -> Vec<u64> {
+        let mut sent = self.run.watch.sent();
+        sent.resize(self.names.len(), 0);
+        sent
+    }
+
+    /// What was sent when all that has come had been: the sender tells now and then.
+    fn sent_by_now(&self, live: Option<&Live>) -> Vec<u64> {
+        let came = live.map_or(0, |Live { totals, .. }| {
+            (totals.received + totals.counted + totals.lost).saturating_sub(totals.duplicated + totals.stale)
+        });
+        let started = Instant::now();
+        loop {
+            let sent = self.sent();
+            if sent.iter().sum::<u64>() >= came || started.elapsed() >= SENDER_TELLS {
+                return sent;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What had been sent of each stream some time ago, by its number.
+    fn aged(&self) -> Vec<u64> {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let aged = notes.iter().rev().find(|(then, _)| then.elapsed() >= AGE);
+        aged.map_or_else(Vec::new, |(_, sent)| self.names.by_stream(sent))
+    }
 }
 
-struct Tick<'a> {
+struct Tick {
     seconds: f64,
     /// How long the interval was.
     span: f64,
@@ -63,55 +147,67 @@ struct Tick<'a> {
     rates: Rates,
     /// Frames of each stream in the interval.
     new: Vec<u64>,
-    checked: Option<&'a CheckWatch>,
+    live: Option<Live>,
 }
 
-impl Tick<'_> {
+impl Tick {
     fn text(&self, names: &Names) -> String {
-        let mut text = format!(
-            "{:>4.0} s  {:>13} sent  {:>18}  {:>11} L1",
-            self.seconds,
-            grouped(self.frames),
-            frames_per_second(self.rates.mpps),
-            bits_per_second(self.rates.gbps_l1),
-        );
-        if let Some(watch) = self.checked {
-            let totals = watch.look().totals;
-            text += &format!(
-                "\n        {:>13} received  {} missing  {} repeated  {} reordered  {} corrupted",
-                grouped(totals.received + totals.counted),
-                grouped(totals.missing),
-                grouped(totals.duplicated),
-                grouped(totals.reordered),
-                grouped(totals.corrupted),
-            );
-        }
+        let (seconds, sent) = (self.seconds, grouped(self.frames));
+        let rate = frames_per_second(self.rates.mpps);
+        let mut text = match &self.live {
+            None => {
+                format!("{seconds:>4.0} s  {sent:>13} sent  {rate:>18}  {:>11} L1", bits_per_second(self.rates.gbps_l1))
+            }
+            Some(Live { totals, .. }) => {
+                let (received, lost) = (grouped(totals.received + totals.counted), grouped(totals.lost));
+                let more = remarkable(&[
+                    (totals.duplicated, "repeated"),
+                    (totals.reordered, "reordered"),
+                    (totals.corrupted, "corrupted"),
+                ]);
+                format!("{seconds:>4.0} s {sent:>11} sent {rate:>16} {received:>11} received {lost:>7} lost{more}")
+            }
+        };
         text += "\n";
         if (2..=SHOWN).contains(&names.len()) {
             for (place, frames) in self.new.iter().enumerate() {
                 let rate = frames_per_second(*frames as f64 / self.span / 1e6);
-                text += &format!("        {:<24} {rate:>18}\n", shown(names.get(place)));
+                let came = self.came(names, place).map_or_else(String::new, |row| {
+                    format!(" {:>11} received {:>7} lost", grouped(row.received), grouped(row.lost))
+                });
+                text += &format!("       {:<16} {rate:>16}{came}\n", shown(names.get(place)));
             }
         }
         text
     }
 
-    fn json<'a>(&self, names: &'a Names) -> TickJson<'a> {
-        let look = self.checked.map(|watch| watch.look());
+    /// What came of the stream at a place of the set.
+    fn came(&self, names: &Names, place: usize) -> Option<LiveRow> {
+        let live = self.live.as_ref()?;
+        let stream = names.number(place)?;
+        let found = live.rows.binary_search_by_key(&stream, |row| row.stream);
+        Some(found.map_or(LiveRow { stream, received: 0, lost: 0 }, |found| live.rows[found]))
+    }
+
+    fn json<'a>(&self, names: &'a Names, sent: &[u64]) -> TickJson<'a> {
+        let totals: Option<&Totals> = self.live.as_ref().map(|live| &live.totals);
+        let streams = sent.iter().enumerate().map(|(place, sent)| {
+            let came = self.came(names, place);
+            let (received, lost) = (came.map(|row| row.received), came.map(|row| row.lost));
+            StreamTick { name: names.get(place), sent: *sent, received, lost }
+        });
         TickJson {
             schema: "linerate/generate/1",
             record: "interval",
             seconds: self.seconds,
             frames: self.frames,
             rates: self.rates,
-            streams: (0..names.len())
-                .map(|place| StreamTick { name: names.get(place), sent: self.new[place] })
-                .collect(),
-            received: look.map(|look| look.totals.received + look.totals.counted),
-            missing: look.map(|look| look.totals.missing),
-            duplicated: look.map(|look| look.totals.duplicated),
-            reordered: look.map(|look| look.totals.reordered),
-            corrupted: look.map(|look| look.totals.corrupted),
+            streams: streams.collect(),
+            received: totals.map(|totals| totals.received + totals.counted),
+            lost: totals.map(|totals| totals.lost),
+            duplicated: totals.map(|totals| totals.duplicated),
+            reordered: totals.map(|totals| totals.reordered),
+            corrupted: totals.map(|totals| totals.corrupted),
         }
     }
 }
@@ -126,7 +222,7 @@ struct TickJson<'a> {
     rates: Rates,
     streams: Vec<StreamTick<'a>>,
     received: Option<u64>,
-    missing: Option<u64>,
+    lost: Option<u64>,
     duplicated: Option<u64>,
     reordered: Option<u64>,
     corrupted: Option<u64>,
@@ -136,4 +232,8 @@ struct TickJson<'a> {
 struct StreamTick<'a> {
     name: &'a str,
     sent: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
 }

@@ -1,12 +1,13 @@
 //! `linerate generate` of streams: who makes the frames, who answers, who checks them.
 
 use super::hosts::{self, Hosts};
+use super::screen::Watching;
 use super::what::Around;
-use super::{Args, answer, guard, has_no_reader, report, screen};
+use super::{Args, answer, guard, has_no_reader, report};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
 use crate::verbs::inputs::{check_take, is_file};
-use crate::view::live::{Live, answer as answer_requests};
+use crate::view::live::answer as answer_requests;
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
@@ -19,6 +20,7 @@ use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::{Check, Part, Timeline, describe};
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_wire::Link;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A check ends when so long nothing has come any more.
@@ -46,7 +48,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
     check_take(args.take, &check_from)?;
     let identity = args.identity(check_from.iter().chain([spec]))?;
-    let answering = answer(args, spec, &mut set)?;
+    args.answer.check(spec, check_from.as_ref())?;
+    let Routed { answering, answering_check, first } = route(args, spec, check_from.as_ref(), &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
     let link = LinkType(set.streams[0].link.linktype());
@@ -71,44 +74,55 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
 
     let answering = answering.map(Answering::start).transpose()?;
     let checker = receiving
-        .map(|port| Checker::start(Checking::new(check(&set), Selection::default()), Receive::all(vec![port])))
+        .map(|port| {
+            let checking = Checking::new(check(&set), Selection::default()).answer(answering_check);
+            Checker::start(checking, Receive::all(vec![port]))
+        })
         .transpose()?;
     let at_once = !REGISTRY.leaves_when_sent(spec, &options);
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set);
-    let live = match args.end.interval()? {
-        Some(interval) => {
-            let watch = checker.as_ref().map(|checker| checker.watch().clone());
-            Live::every(interval, screen::ticker(&run, names.clone(), watch, args.end.json))
-        }
-        None => Live::none(),
-    };
-    let watch = checker.as_ref().map(|checker| checker.watch().clone());
-    let answers = answer_requests(&run.progress, "sent", screen::so_far(&run, &names, watch))?;
+    let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
+    let live = watching.start(args.end.interval()?, args.end.json);
+    let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let live_made = streams.is_live();
     let mut sent = streams.run(&run);
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
     let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop));
     drop((live, answers));
     let answers = answer::finish(answering);
-    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live: live_made, at_once };
+    received.iter().for_each(|report| answer::tell_failure(&report.answers));
+    let live = live_made;
+    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first };
     outcome.tell(args)
 }
 
+/// Who answers, and where the first frames go.
+#[derive(Default)]
+struct Routed {
+    answering: Option<Answering>,
+    /// On the interface that is checked.
+    answering_check: Option<Answering>,
+    first: Option<IpAddr>,
+}
+
 /// Gets ready to answer and to ask, asks for the next hop, and has the frames go there.
-fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Option<Answering>> {
+fn route(args: &Args, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) -> anyhow::Result<Routed> {
+    let is_ethernet = set.streams[0].link == Link::Ethernet;
+    let receiver = check.and_then(guard::interface).and_then(|found| found.address.parse().ok());
+    let hosts = if is_ethernet { Hosts::of(set, receiver) } else { Hosts::default() };
+    let first = hosts.destinations.first().copied();
     if !args.answer.is_wanted() {
-        return Ok(None);
+        return Ok(Routed { first, ..Routed::default() });
     }
-    if set.streams[0].link != Link::Ethernet {
+    if !is_ethernet {
         return Err(usage("--answer and its like are for frames that begin with an ethernet header"));
     }
-    let hosts = Hosts::of(set);
     if hosts.is_part {
         tell("addresses of the first frames of each stream are answered for alone: name others by --answer-for\n");
     }
     let mut answering = args.answer.open(spec, &hosts.senders)?;
-    let (Some(sender), Some(destination)) = (hosts.senders.first(), hosts.destinations.first()) else {
+    let (Some(sender), Some(destination)) = (hosts.senders.first(), first) else {
         return Err(usage("no IP packet is sent: there is nobody to answer for, and nobody to ask"));
     };
     if args.answer.resolves_destination() && hosts.destinations.len() > 1 {
@@ -117,10 +131,11 @@ fn answer(args: &Args, spec: &Spec, set: &mut StreamSet) -> anyhow::Result<Optio
             hosts.destinations.len()
         )));
     }
-    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, *destination)? {
+    let answering_check = check.map_or(Ok(None), |check| args.answer.open_check(spec, check, &hosts.receivers))?;
+    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, destination)? {
         hosts::send_to(set, mac)?;
     }
-    Ok(answering)
+    Ok(Routed { answering, answering_check, first })
 }
 
 /// Opens a port to send to; where that is a pipe its reader is waited for.

@@ -1,0 +1,66 @@
+//! What a run costs while nothing comes.
+
+use linerate_tests::support::program::{Running, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, judge, may_make_labs};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+/// What a run may take beside the ring that was asked for.
+const MOST: u64 = 32 * MIB;
+/// How long its processor time is looked at, behind the time in which it gets ready and quiet.
+const LOOK: Duration = Duration::from_secs(4);
+
+/// Resident bytes: all, and those of rings that the kernel shares with it.
+fn resident(running: &Running) -> (u64, u64) {
+    let maps = std::fs::read_to_string(format!("/proc/{}/smaps", running.pid())).unwrap();
+    let (mut all, mut rings, mut is_ring) = (0, 0, false);
+    for line in maps.lines() {
+        if let Some(size) = line.strip_prefix("Rss:") {
+            let bytes = size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
+            all += bytes;
+            rings += if is_ring { bytes } else { 0 };
+        } else if line.split(' ').next().is_some_and(|range| range.contains('-')) {
+            is_ring = line.contains("socket:") || line.contains("bpf-map");
+        }
+    }
+    (all, rings)
+}
+
+/// Processor time, in ticks of 10 ms.
+fn ticks(running: &Running) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_run_that_nothing_comes_to_takes_little_memory_and_hardly_a_processor() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::new(), Scratch::new());
+    let file = scratch.file("out.pcapng");
+    let packet = wire.port("b", "eth0", "");
+    let (small, xdp) = (wire.port("b", "eth0", "&ring=8MiB"), packet.replace("packet:", "xdp:"));
+    for arguments in [
+        &["capture", &packet][..],
+        // A ring of 8 MiB is in it.
+        &["capture", &small, "-w", &file],
+        &["capture", &xdp, "-w", &file],
+        &["count", &packet],
+        &["count", &xdp],
+        &["count", &packet, "--check"],
+    ] {
+        let running = start(arguments);
+        std::thread::sleep(Duration::from_secs(2));
+        let before = ticks(&running);
+        std::thread::sleep(LOOK);
+        let share = (ticks(&running) - before) as f64 / 100.0 / LOOK.as_secs_f64();
+        let (all, rings) = resident(&running);
+        running.interrupt().good();
+        let beside = all - if arguments[1] == small { 0 } else { rings };
+        assert!(beside < MOST, "{arguments:?}: {all} bytes resident, {rings} of them in rings");
+        judge(share <= 0.005, &format!("{arguments:?}: {:.2} % of a processor", share * 100.0));
+    }
+}

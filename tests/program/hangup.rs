@@ -1,0 +1,222 @@
+//! SIGHUP: files are completed and begun anew; whoever lost its terminal, or writes no files, ends.
+
+use linerate_tests::support::program::{Running, linerate, program, run, spawn};
+use linerate_tests::support::{Scratch, files, frames, has_tools, records, tool, wait_until};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Starts a run that reads frames from its standard input without end, some thousands a second.
+fn endless(mut command: Command) -> Running {
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut to = running.take_input().unwrap();
+    std::thread::spawn(move || {
+        let (mut result, mut frames) = (to.write_all(&records::header()), frames::sample());
+        while result.is_ok() {
+            // Time goes on, so that flows end.
+            frames.iter_mut().for_each(|frame| frame.time += 10_000_000_000);
+            result = to.write_all(&records::body(&frames));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    running.wait_until_open();
+    running
+}
+
+fn has_more_than(path: &str, bytes: u64) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.len() > bytes)
+}
+
+/// Frames of a file that is whole, as others see it too.
+fn frames_in(path: &str) -> u64 {
+    let json = run(&["capture", "-r", path, "--json"]).good().json();
+    assert_eq!(json["failure"], Value::Null, "{path}");
+    let frames = json["frames"].as_u64().unwrap();
+    if has_tools(&["tshark"]) {
+        assert_eq!(tool("tshark", &["-r", path]).lines().count() as u64, frames, "{path}");
+    }
+    frames
+}
+
+#[test]
+fn a_capture_that_was_moved_is_whole_there_and_goes_on_in_a_new_one() {
+    let scratch = Scratch::new();
+    for ending in ["pcapng", "pcap", "pcapng.zst", "pcap.gz"] {
+        let [out, first, second, numbered] =
+            ["out", "moved1", "moved2", "out.2"].map(|name| scratch.file(&format!("{name}.{ending}")));
+        let running = endless(linerate(&["capture", "-r", "-", "-w", &out, "--json"]));
+        let turn = || {
+            running.signal(Signal::HUP);
+            wait_until("a new file is there", || has_more_than(&out, 1000));
+        };
+        wait_until("frames are written", || has_more_than(&out, 1000));
+        std::fs::rename(&out, &first).unwrap();
+        turn();
+        // logrotate makes an empty one itself.
+        std::fs::rename(&out, &second).unwrap();
+        std::fs::write(&out, "").unwrap();
+        turn();
+        // Nobody moved it.
+        running.signal(Signal::HUP);
+        wait_until("one with a number is there", || has_more_than(&numbered, 1000));
+        let ended = running.interrupt().good();
+        let parts = [&first, &second, &out, &numbered].map(|path| frames_in(path));
+        let json = ended.json();
+        assert_eq!(json["frames"], parts.iter().sum::<u64>(), "{ending} {parts:?}");
+        assert!(parts.iter().all(|frames| *frames > 0) && json["balanced"] == true, "{parts:?} {json}");
+        assert_eq!(ended.errors.matches("frames are complete").count(), 3, "{}", ended.errors);
+        assert!(ended.errors.contains(&format!("out.2.{ending} is open for the next")), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn records_so_far_are_complete_and_the_next_go_to_another_file() {
+    let scratch = Scratch::new();
+    let count = |path: &str| match path.rsplit_once('.').unwrap().1 {
+        "zst" => tool("zstd", &["-dcq", path]).lines().count() as u64,
+        "jsonl" => std::fs::read_to_string(path).unwrap().lines().count() as u64,
+        _ => {
+            let file = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+            file.metadata().file_metadata().num_rows() as u64
+        }
+    };
+    for ending in ["jsonl", "jsonl.zst", "parquet"] {
+        if ending.ends_with("zst") && !has_tools(&["zstd"]) {
+            continue;
+        }
+        let [out, moved, numbered] = ["f", "moved", "f.2"].map(|name| scratch.file(&format!("{name}.{ending}")));
+        // Flows that end, and begin again.
+        let running = endless(linerate(&["flows", "-r", "-", "-w", &out, "--idle", "1", "--json"]));
+        std::thread::sleep(Duration::from_millis(300));
+        running.signal(Signal::HUP);
+        wait_until("the first is complete", || has_more_than(&out, 10));
+        std::thread::sleep(Duration::from_millis(300));
+        running.signal(Signal::HUP);
+        wait_until("the second is complete", || has_more_than(&numbered, 10));
+        let part = format!("{out}.part");
+        wait_until("the third has begun", || Path::new(&part).exists());
+        std::thread::sleep(Duration::from_millis(300));
+        // It is moved while it is written.
+        std::fs::rename(&part, &moved).unwrap();
+        running.signal(Signal::HUP);
+        wait_until("the fourth has begun", || Path::new(&part).exists());
+        let ended = running.interrupt().good();
+        let third = scratch.file(&format!("f.3.{ending}"));
+        let parts = [&out, &numbered, &moved, &third].map(|path| count(path));
+        let json = ended.json();
+        assert_eq!((&json["records_written"], &json["records_lost"]), (&parts.iter().sum::<u64>().into(), &0.into()));
+        assert_eq!(ended.errors.matches("records are complete").count(), 3, "{}", ended.errors);
+        assert!(!Path::new(&part).exists());
+    }
+}
+
+#[test]
+fn a_folder_of_records_gets_what_there_is() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("flows/");
+    let running = endless(linerate(&["flows", "-r", "-", "-w", &folder, "--idle", "1", "--json"]));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(files(Path::new(&folder)).is_empty(), "they gather for a minute");
+    running.signal(Signal::HUP);
+    wait_until("files are there", || {
+        files(Path::new(&folder)).iter().any(|file| file.extension().is_some_and(|e| e == "parquet"))
+    });
+    let json = running.interrupt().good().json();
+    assert_eq!((json["records_lost"].as_u64(), json["failure"].as_str()), (Some(0), None), "{json}");
+}
+
+#[test]
+fn frames_and_records_of_one_run_are_begun_anew_together() {
+    let scratch = Scratch::new();
+    let [out, flows] = ["out.pcapng", "f.jsonl"].map(|name| scratch.file(name));
+    let running = endless(linerate(&["capture", "-r", "-", "-w", &out, "--flows", &flows, "--json"]));
+    wait_until("frames are written", || has_more_than(&out, 1000));
+    running.signal(Signal::HUP);
+    wait_until("both are complete", || {
+        Path::new(&flows).exists() && has_more_than(&scratch.file("out.2.pcapng"), 1000)
+    });
+    let json = running.interrupt().good().json();
+    let parts = ["out.pcapng", "out.2.pcapng"].map(|name| frames_in(&scratch.file(name)));
+    assert_eq!(json["frames"], parts.iter().sum::<u64>());
+}
+
+#[test]
+fn what_writes_no_files_ends_in_order() {
+    let cases: [&[&str]; 4] = [
+        &["count", "-r", "-", "--json"],
+        &["capture", "-r", "-", "-w", "-", "--flows", "/dev/null"],
+        &["flows", "-r", "-", "-w", "-"],
+        &["capture", "-r", "-", "-w", "-", "--json"],
+    ];
+    for arguments in cases {
+        let mut running = endless(linerate(arguments));
+        let output = running.take_output().unwrap();
+        let reader = std::thread::spawn(move || std::io::copy(&mut { output }, &mut std::io::sink()));
+        std::thread::sleep(Duration::from_millis(100));
+        running.signal(Signal::HUP);
+        running.end().good();
+        reader.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn who_was_told_to_ignore_it_does() {
+    let scratch = Scratch::new();
+    let out = scratch.file("out.pcapng");
+    let mut command = Command::new("nohup");
+    command.arg(program()).args(["capture", "-r", "-", "-w", &out, "--json"]);
+    let running = endless(command);
+    wait_until("frames are written", || has_more_than(&out, 1000));
+    running.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    let json = running.interrupt().good().json();
+    assert_eq!(json["frames"], frames_in(&out), "{:?}", scratch.names());
+}
+
+/// Once it may be asked for new files there, and again once the terminal has gone.
+#[test]
+fn a_run_at_a_terminal_begins_anew_when_asked_and_ends_with_the_terminal() {
+    if !has_tools(&["script"]) {
+        return;
+    }
+    // The first is the leader of its session, the other one of its programs.
+    for line in ["exec PROGRAM", "PROGRAM; true"] {
+        let scratch = Scratch::new();
+        let [out, numbered, pid, feed] = ["out.pcapng", "out.2.pcapng", "pid", "feed"].map(|name| scratch.file(name));
+        std::fs::write(&feed, [records::header(), records::body(&frames::sample())].concat()).unwrap();
+        // What feeds it outlives the terminal.
+        let program = format!("{} capture -q -r - -w {out}", program().display());
+        let fed = format!("sh -c 'echo $$ > {pid}; exec {program}' < {feed}.fifo");
+        tool("mkfifo", &[&format!("{feed}.fifo")]);
+        let line = line.replace("exec PROGRAM", &format!("exec {fed}")).replace("PROGRAM", &fed);
+        let mut terminal = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut to = std::fs::OpenOptions::new().write(true).open(format!("{feed}.fifo")).unwrap();
+        to.write_all(&std::fs::read(&feed).unwrap()).unwrap();
+        wait_until("frames are written", || has_more_than(&out, 1000));
+        let number = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+        let process = rustix::process::Pid::from_raw(number).unwrap();
+        rustix::process::kill_process(process, Signal::HUP).unwrap();
+        wait_until("a new one is there", || Path::new(&numbered).exists());
+        std::thread::sleep(Duration::from_millis(1200));
+        let is_alive = || {
+            let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+            status.contains("linerate") && !status.contains("zombie")
+        };
+        assert!(is_alive(), "its terminal is there still: {line}");
+        terminal.kill().unwrap();
+        terminal.wait().unwrap();
+        wait_until("it ends with its terminal", || !is_alive());
+        assert!(frames_in(&out) > 0);
+        frames_in(&numbered);
+    }
+}
