@@ -42,8 +42,7 @@ Examples:
   linerate lab up --file topology.toml
   # a port of one of them
   linerate capture 'packet:p0?netns=lab-sensor'
-Host HOST of lab LAB is the network namespace LAB-HOST, and its ports are
-'packet:eth0?netns=LAB-HOST'.
+Host HOST of lab LAB is the network namespace LAB-HOST: its ports are 'packet:eth0?netns=LAB-HOST'.
 offloads=off makes the frames of both hosts fit a wire (linerate wire).
 Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
     Up {
