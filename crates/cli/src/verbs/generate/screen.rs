@@ -28,8 +28,11 @@ pub struct Watching {
     run: Run,
     names: Names,
     checked: Option<CheckWatch>,
-    notes: Arc<Mutex<VecDeque<(Instant, Vec<u64>)>>>,
+    notes: Arc<Mutex<Notes>>,
 }
+
+/// What had been sent of each stream, and when.
+type Notes = VecDeque<(Instant, Vec<u64>)>;
 
 impl Watching {
     /// Of a run, and of who checks it.
