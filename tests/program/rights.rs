@@ -192,7 +192,7 @@ fn a_socket_belongs_to_whoever_the_program_becomes() {
     let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()));
     running.wait_until_open();
     let data = fs::symlink_metadata(&ring).unwrap();
-    assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (NOBODY, NOBODY, 0o666));
+    assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (NOBODY, NOBODY, 0o600));
     drop(running.take_input());
     let _ = running.end();
     assert!(fs::symlink_metadata(&ring).is_err(), "the socket goes with the run");

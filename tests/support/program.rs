@@ -29,12 +29,27 @@ pub fn program() -> &'static Path {
 
 /// The program with these arguments, in an environment that a sudo of the tester does not change.
 pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(program());
+    let mut command = match hang_ups_are_ignored() {
+        false => Command::new(program()),
+        // Whoever started the tests by nohup did not mean the program.
+        true => {
+            let mut env = Command::new("env");
+            env.arg("--default-signal=HUP").arg(program());
+            env
+        }
+    };
     command.args(arguments).stdin(Stdio::null());
     for name in ["SUDO_UID", "SUDO_GID", "DOAS_USER", "PKEXEC_UID"] {
         command.env_remove(name);
     }
     command
+}
+
+/// By proc(5), `SigIgn`: SIGHUP is the first bit.
+fn hang_ups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 != 0)
 }
 
 /// Runs the program to its end.

@@ -1,9 +1,9 @@
-//! `xdp:interface`: AF_XDP, which takes frames from the driver before the kernel makes packets of them.
+//! `xdp:interface`: frames taken from the driver by an XDP program, before the kernel makes packets of them.
 //!
 //! What it takes, the host does not see; so it is used when it is asked for, and on an interface that the host
-//! uses itself only with `--take`. One socket and one memory a queue, all queues by default; a program made at
-//! run time stamps each frame and hands it to its queue's socket. The program is attached by a link, which the
-//! kernel removes with the process however that ends, and never takes the place of another program.
+//! uses itself only with `--take`. A program made at run time stamps each frame and writes it into this process's
+//! memory, or hands it to its queue's socket (AF_XDP). The program is attached by a link, which the kernel removes
+//! with the process however that ends, and never takes the place of another program.
 
 mod attach;
 mod btf;
@@ -52,8 +52,8 @@ const BUSY_NAP: Duration = Duration::from_millis(20);
 pub const BACKEND: Backend = Backend {
     scheme: "xdp",
     placeholder: "interface",
-    sentence: "AF_XDP: takes frames from the driver, away from the host; the fastest way in",
-    target: Target::Interface(on_interface),
+    sentence: "XDP: takes frames from the driver, away from the host; the fastest way in",
+    target: Target::Interface { works: on_interface, takes_away: true },
     rx_options: wanted::OPTIONS,
     tx_options: wanted::OPTIONS,
     open_rx,
@@ -206,8 +206,9 @@ fn open_lane(
         return Ok((lane(Frames::Segment(attachment.segment(area, queue)?)), note));
     }
     let chunks = ring + SPARE_CHUNKS;
+    // The kernel says what it has taken from the fill ring only when it looks for more, so as many chunks may have come back meanwhile.
     let sizes =
-        RingSizes { receive: ring, fill: chunks.next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
+        RingSizes { receive: ring, fill: (2 * chunks).next_power_of_two(), send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Chunks { chunk: chunk_bytes(found), receive: chunks, sizes };
     // What is copied or not depends on where the program has come to run.
     let mut wanted = *wanted;

@@ -46,7 +46,7 @@ pub const BACKEND: Backend = Backend {
     scheme: "xdp-live",
     placeholder: "interface",
     sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
-    target: Target::Interface(on_interface),
+    target: Target::Interface { works: on_interface, takes_away: false },
     rx_options: OPTIONS,
     tx_options: OPTIONS,
     open_rx,

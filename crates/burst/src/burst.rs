@@ -1,6 +1,6 @@
 //! A burst: a run of frames with their descs in one memory.
 //!
-//! This is the one unsafe file of the crate. The memory of a burst may belong to a kernel ring or to
+//! The memory of a burst may belong to a kernel ring or to
 //! another process, which write elsewhere in it at the same time; a plain `&[u8]` over all of it would
 //! be undefined behaviour. So base and length are private and only the bytes of frames that the reader
 //! owns become slices.

@@ -151,7 +151,7 @@ impl Lanes {
     }
 
     /// Gives the first frames of a lane back.
-    pub fn consume(&mut self, lane: usize, frames: usize) {
+    fn consume(&mut self, lane: usize, frames: usize) {
         if frames > 0 {
             self.queues[lane].queue.consume(frames);
         }
@@ -162,12 +162,18 @@ impl Lanes {
         self.queues.get_mut(lane)?.queue.holding()
     }
 
-    /// Gives the first frames of a lane back, but for those that are held; how many of them could be.
-    pub fn hold(&mut self, lane: usize, frames: usize, indices: &[u32], held: &mut Vec<Held>) -> usize {
+    /// Gives the first frames of a lane back, but for those that are `wanted`, as far as its queue can spare them: these go to `held`.
+    /// How many it is done with.
+    pub fn give_back(&mut self, lane: usize, frames: usize, wanted: &mut Vec<u32>, held: &mut Vec<Held>) -> usize {
+        if wanted.is_empty() {
+            self.consume(lane, frames);
+            return frames;
+        }
         let before = held.len();
         let queue = self.holding(lane).expect("frames are held of queues that can");
-        let done = queue.hold(frames, indices, held);
+        let done = queue.hold(frames, wanted, held);
         held[before..].iter_mut().for_each(|held| held.lane = lane as u32);
+        wanted.clear();
         done
     }
 

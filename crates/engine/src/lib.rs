@@ -1,4 +1,4 @@
-//! The only threads: ports on one side, whoever takes or makes frames on the other.
+//! Runs, and their threads: ports on one side, whoever takes or makes frames on the other.
 //!
 //! Receiving is one loop with consumers:
 //!
@@ -77,11 +77,10 @@
 //! [`check`] takes a port with one queue as it shows its frames. Several queues are merged by time first: the frames of a stream may
 //! come over all of them, and looking at one queue after the other would be reordering, and soon beyond any window.
 //!
-//! A wire is two [`forward`]s, each in a thread: what a queue shows is handed to the other port as it lies, no merge, no second copy. (A
-//! merge would hold frames back by the lag; one lane keeps their order without it.) Frames for a port that is down are lost by
-//! name, as on a cable that leads nowhere. Super-frames cannot be sent on, since they are longer than the MTU; they are counted, and
-//! the user is told what to switch off. Measured on two busy cores: as many frames as `generate` sends (0.23 to 0.34 M frames/s of 64
-//! bytes), 1.3 us of CPU a frame, most of it `sendmmsg`.
+//! A wire is two [`forward`]s, each in a thread: what a queue shows is handed to the other port as it lies, no merge, no second copy; where
+//! both ports can, frames are held and sent from where they lie. (A merge would hold frames back by the lag; one lane keeps their order
+//! without it.) Frames for a port that is down are lost by name, as on a cable that leads nowhere. Super-frames cannot be sent on, since they
+//! are longer than the MTU; they are counted, and the user is told what to switch off.
 //!
 //! [`answer`] has a port of its own beside whatever sends: `packet`, with a kernel filter, so that every send path has it and nothing
 //! is taken from the host. Next hops are asked for in the calling thread, before there is a frame; the thread that answers starts when

@@ -201,17 +201,7 @@ impl Receiver {
             wanted,
             is_busy: false,
         };
-        for (consumer, died) in consumers.iter_mut().zip(died.iter_mut()) {
-            if died.is_none() {
-                let result = survive(|| consumer.take(&mut round)).unwrap_or_else(|dead| {
-                    *died = Some(dead.clone());
-                    Err(dead.into())
-                });
-                if let Err(error) = result {
-                    failure.get_or_insert(error);
-                }
-            }
-        }
+        offer(&mut round, consumers, died, failure);
         let mut is_busy = round.is_busy;
         let is_over = shown.iter().all(Shown::is_over);
         let is_held = shown.iter().any(|lane| !lane.burst.is_empty());
@@ -220,14 +210,7 @@ impl Receiver {
         kept.shown = recycle(shown);
         let mut frames = 0;
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
-            let wanted = &mut wanted[lane];
-            if wanted.is_empty() {
-                lanes.consume(lane, *taken - *left);
-                frames += *taken - *left;
-            } else {
-                frames += lanes.hold(lane, *taken - *left, wanted, held);
-                wanted.clear();
-            }
+            frames += lanes.give_back(lane, *taken - *left, &mut wanted[lane], held);
         }
         if let ([consumer], [None]) = (consumers, &died[..]) {
             let mut holds = Holds { lanes, held, now, draining: pace.draining(), is_busy: false };
@@ -290,6 +273,24 @@ impl Receiver {
             elapsed,
             events,
             failure: failure.or(self.lanes.failure.take().map(ReceiveError::Port)),
+        }
+    }
+}
+
+/// Shows a round to each consumer that has not died.
+fn offer(
+    round: &mut Round<'_>,
+    consumers: &mut [&mut dyn Consumer],
+    died: &mut [Option<Died>],
+    failure: &mut Option<ReceiveError>,
+) {
+    for (consumer, died) in consumers.iter_mut().zip(died).filter(|(_, died)| died.is_none()) {
+        let result = survive(|| consumer.take(round)).unwrap_or_else(|dead| {
+            *died = Some(dead.clone());
+            Err(dead.into())
+        });
+        if let Err(error) = result {
+            failure.get_or_insert(error);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From bursts to flows.
 //!
-//! Each packet takes three steps, and others take theirs between them (`pipeline`), so that the processor fetches what many
+//! Each packet takes four steps, and others take theirs between them (`pipeline`), so that the processor fetches what many
 //! packets need at the same time instead of waiting for each.
 
 mod unusual;

@@ -29,8 +29,13 @@ pub struct Backend {
 /// What the target of a backend is.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// An interface of this machine; whether the backend works on one, and if not, why.
-    Interface(Judge),
+    /// An interface of this machine.
+    Interface {
+        /// Says whether the backend works on one, or why not.
+        works: Works,
+        /// Whether the host does not see the frames that it receives.
+        takes_away: bool,
+    },
     /// A way in and out that is no interface of this machine: what is sent there does not come in again.
     Device,
     /// The path of a file, which may hold any character. It is opened with the rights of whoever the program becomes, and
@@ -45,7 +50,7 @@ pub enum Target {
 }
 
 /// Says whether a backend works on an interface, or why not.
-pub type Judge = fn(&Found) -> Result<(), String>;
+pub type Works = fn(&Found) -> Result<(), String>;
 
 /// One interface as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

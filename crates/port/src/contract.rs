@@ -196,7 +196,7 @@ pub enum PortError {
         /// What happened.
         reason: String,
     },
-    /// The port is down and may come back: go on calling.
+    /// The port is down and may come back: go on calling. Said once for each time it goes down.
     #[error("{port}: the interface is down")]
     Down {
         /// Which port.

@@ -49,7 +49,7 @@ pub mod options;
 pub mod registry;
 pub mod spec;
 
-pub use backend::{Backend, Found, Judge, Target};
+pub use backend::{Backend, Found, Target, Works};
 pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
 pub use held::{Held, Holding, Region, Room, Submitting};
 pub use live::{LiveControl, LiveProgress, LiveSender, Unable};

@@ -22,7 +22,8 @@ pub struct RxOptions {
     /// Take frames away from the host even on an interface that it uses itself.
     pub take: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
-    /// to the frames handed out. See [`crate::contract::RxQueue`]; whoever reads the port applies it again.
+    /// to the frames handed out, but those whose VLAN tag was put back. The port says whether it does ([`RxPort::filtered`](crate::RxPort::filtered));
+    /// whoever reads it applies it where it does not.
     pub filter: String,
 }
 

@@ -120,7 +120,7 @@ impl Registry {
     /// with a port shows when it is opened.
     pub fn interface(&self, spec: &Spec) -> Option<Spec> {
         let (backend, spec) = self.innermost(spec).ok()?;
-        matches!(backend.target, Target::Interface(_)).then_some(spec)
+        matches!(backend.target, Target::Interface { .. }).then_some(spec)
     }
 
     /// The path of the file that frames come from or go to; `None` where there is none.
@@ -146,7 +146,7 @@ impl Registry {
     /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
     pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<(), String>)> {
         let judged = self.backends.iter().filter_map(|backend| match backend.target {
-            Target::Interface(judge) => Some((backend.scheme, judge(found))),
+            Target::Interface { works, .. } => Some((backend.scheme, works(found))),
             _ => None,
         });
         judged.collect()
@@ -186,7 +186,7 @@ mod tests {
 
     const WRAPPER: Target = Target::Port(|spec| Ok(spec.wrapped(spec.options.clone())));
     const ROWS: &[Backend] = &[
-        row("packet", Target::Interface(|_| Ok(()))),
+        row("packet", Target::Interface { works: |_| Ok(()), takes_away: false }),
         row("device", Target::Device),
         row("file", Target::File),
         row("wrapper", WRAPPER),

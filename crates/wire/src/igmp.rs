@@ -11,12 +11,8 @@ pub const LEN: usize = 8;
 
 /// Type of a query of any version.
 pub const QUERY: u8 = 0x11;
-/// Type of a report of version 1.
-pub const REPORT_1: u8 = 0x12;
 /// Type of a report of version 2.
 pub const REPORT_2: u8 = 0x16;
-/// Type of the message that leaves a group, of version 2.
-pub const LEAVE: u8 = 0x17;
 /// Type of a report of version 3.
 pub const REPORT_3: u8 = 0x22;
 

@@ -16,14 +16,8 @@ pub const SESSION: u16 = 0x8864;
 pub const SESSION_DATA: u8 = 0x00;
 /// Discovery: is there an access concentrator?
 pub const INITIATION: u8 = 0x09;
-/// Discovery: one offers itself.
-pub const OFFER: u8 = 0x07;
 /// Discovery: a session is asked for.
 pub const REQUEST: u8 = 0x19;
-/// Discovery: here is the session.
-pub const CONFIRMATION: u8 = 0x65;
-/// Discovery: a session ends.
-pub const TERMINATE: u8 = 0xa7;
 
 /// Version and type, the only ones there are.
 const VERSION_TYPE: u8 = 0x11;

@@ -14,8 +14,6 @@ pub const MAX_ADDRESS: usize = 8;
 pub const NETLINK: u16 = 824;
 /// Hardware type of a GRE tunnel over IPv4.
 pub const GRE: u16 = 778;
-/// Hardware type of a GRE tunnel over IPv6.
-pub const GRE_IPV6: u16 = 823;
 /// Hardware types whose frames begin with an 802.11 header: bare, with a Prism header, with radiotap.
 pub const WIRELESS: std::ops::RangeInclusive<u16> = 801..=803;
 

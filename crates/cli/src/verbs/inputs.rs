@@ -9,7 +9,7 @@ use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
-use linerate_port::{RxOptions, RxPort, Spec};
+use linerate_port::{RxOptions, RxPort, Spec, Target};
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -244,7 +244,7 @@ pub(super) fn is_file(spec: &Spec) -> bool {
 /// Refuses to take frames away where no port does.
 pub(super) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
     let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
-    if take && !ports.any(|(backend, _)| backend.scheme == "xdp") {
+    if take && !ports.any(|(backend, _)| matches!(backend.target, Target::Interface { takes_away: true, .. })) {
         return Err(usage("--take means nothing here: no xdp: port is received from, and others take nothing away"));
     }
     Ok(())

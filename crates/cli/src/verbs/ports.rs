@@ -79,7 +79,7 @@ fn print(found: &[Found]) {
         }
     }
     show("\n");
-    for backend in BACKENDS.iter().filter(|backend| !matches!(backend.target, Target::Interface(_))) {
+    for backend in BACKENDS.iter().filter(|backend| !matches!(backend.target, Target::Interface { .. })) {
         show(format_args!("  {}:{}  {}\n", backend.scheme, backend.placeholder.to_uppercase(), backend.sentence));
     }
 }

@@ -158,7 +158,7 @@ impl Args {
             let (backend, at) = REGISTRY.innermost(spec)?;
             let target = &at.target;
             let on_host = match backend.target {
-                Target::Interface(_) => at.option("netns").is_none(),
+                Target::Interface { .. } => at.option("netns").is_none(),
                 Target::Device => false,
                 _ => return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files"))),
             };

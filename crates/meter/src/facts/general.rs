@@ -125,41 +125,8 @@ impl General {
         let extensions = behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension).count();
         let extensions = &behind[..extensions];
         let start = extensions.last().unwrap_or(header).end();
-        let bytes = frame.get(header.offset as usize..)?;
-        let last = extensions.last().and_then(|layer| frame.get(layer.offset as usize)).copied();
         let room = desc.wire.max(desc.captured) - header.offset.min(desc.captured);
-        let ip = if header.protocol == Protocol::Ipv4 {
-            let view = ipv4::View::parse(bytes).ok()?;
-            let identification = view.identification().into();
-            let is_first = view.fragment_offset() == 0;
-            Ip {
-                version: 4,
-                ends: [u32::from(view.source()).into(), u32::from(view.destination()).into()],
-                length: Some(view.total_len().into()).filter(|length| *length > 0),
-                ttl: view.ttl(),
-                tos: view.traffic_class(),
-                flags: bytes[6] >> 5,
-                protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
-                identification: view.identification(),
-                fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
-                is_damaged: self.checksums && !view.is_checksum_right(),
-            }
-        } else {
-            let view = ipv6::View::parse(bytes).ok()?;
-            Ip {
-                version: 6,
-                ends: [view.source().into(), view.destination().into()],
-                length: Some(ipv6::LEN as u32 + u32::from(view.payload_len()))
-                    .filter(|length| *length > ipv6::LEN as u32),
-                ttl: view.hop_limit(),
-                tos: view.traffic_class(),
-                flags: 0,
-                protocol: last.unwrap_or(view.next_header()),
-                identification: 0,
-                fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
-                is_damaged: false,
-            }
-        };
+        let ip = self.ip(frame, header, extensions)?;
         let length = ip.length.unwrap_or(room).min(room);
         let message = Message {
             bytes: frame.get(start as usize..frame.len().min((header.offset + length) as usize)).unwrap_or_default(),
@@ -191,6 +158,44 @@ impl General {
             }
         }
         Some(packet)
+    }
+
+    /// What the IP header says, and the extension headers behind it.
+    fn ip(&self, frame: &[u8], header: &Layer, extensions: &[Layer]) -> Option<Ip> {
+        let bytes = frame.get(header.offset as usize..)?;
+        let last = extensions.last().and_then(|layer| frame.get(layer.offset as usize)).copied();
+        Some(if header.protocol == Protocol::Ipv4 {
+            let view = ipv4::View::parse(bytes).ok()?;
+            let identification = view.identification().into();
+            let is_first = view.fragment_offset() == 0;
+            Ip {
+                version: 4,
+                ends: [u32::from(view.source()).into(), u32::from(view.destination()).into()],
+                length: Some(view.total_len().into()).filter(|length| *length > 0),
+                ttl: view.ttl(),
+                tos: view.traffic_class(),
+                flags: bytes[6] >> 5,
+                protocol: last.filter(|_| is_first).unwrap_or(view.protocol()),
+                identification: view.identification(),
+                fragment: view.is_fragment().then_some(Fragment { identification, is_first }),
+                is_damaged: self.checksums && !view.is_checksum_right(),
+            }
+        } else {
+            let view = ipv6::View::parse(bytes).ok()?;
+            Ip {
+                version: 6,
+                ends: [view.source().into(), view.destination().into()],
+                length: Some(ipv6::LEN as u32 + u32::from(view.payload_len()))
+                    .filter(|length| *length > ipv6::LEN as u32),
+                ttl: view.hop_limit(),
+                tos: view.traffic_class(),
+                flags: 0,
+                protocol: last.unwrap_or(view.next_header()),
+                identification: 0,
+                fragment: extensions.iter().find_map(|layer| fragment(frame, layer)),
+                is_damaged: false,
+            }
+        })
     }
 
     /// The extension header at which taking apart came to its end, if it is the layer of this number: it is cut off, or longer

@@ -8,8 +8,9 @@ use linerate_burst::{Desc, Flags};
 use linerate_filter::Program as Filter;
 use std::mem::offset_of;
 
-/// Frames that are written; a longer one comes in two pieces, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
+/// The shortest frame that is written: one with a header.
 pub const SHORTEST: i32 = 14;
+/// The longest; what is longer than a piece comes in two, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
 const PIECE: i32 = 0x8000;
 const LONGEST: i32 = PIECE + 0xffff;
 const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
@@ -80,15 +81,7 @@ pub fn writing(
         Some(_) => copy_with_tag(&mut asm, bad),
     }
     publish(&mut asm);
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
-    asm.jump_if(When::Eq, Reg::R1, 0, drop);
-    asm.store(Size::B8, Reg::R8, Word::Sleeps.at(), 0);
-    asm.map(Reg::R1, bell);
-    asm.mov(Reg::R2, Reg::Fp);
-    asm.alu(Alu::Add, Reg::R2, i32::from(NUMBER));
-    asm.mov(Reg::R3, 8);
-    asm.mov(Reg::R4, 0);
-    asm.call(helper::RING_OUTPUT);
+    wake(&mut asm, bell, drop);
     leave(&mut asm, drop, XDP_DROP);
     let filtered = filter.map(|_| (refused, Word::Filtered));
     for (label, word) in [(full, Word::Full), (bad, Word::Bad)].into_iter().chain(filtered) {
@@ -98,6 +91,19 @@ pub fn writing(
     }
     leave(&mut asm, pass, XDP_PASS);
     asm.finish()
+}
+
+/// Wakes a reader that sleeps; goes to `drop` where it does not.
+fn wake(asm: &mut Assembler, bell: i32, drop: Label) {
+    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Sleeps.at());
+    asm.jump_if(When::Eq, Reg::R1, 0, drop);
+    asm.store(Size::B8, Reg::R8, Word::Sleeps.at(), 0);
+    asm.map(Reg::R1, bell);
+    asm.mov(Reg::R2, Reg::Fp);
+    asm.alu(Alu::Add, Reg::R2, i32::from(NUMBER));
+    asm.mov(Reg::R3, 8);
+    asm.mov(Reg::R4, 0);
+    asm.call(helper::RING_OUTPUT);
 }
 
 /// Leaves of R9 bytes those that are wanted.
