@@ -101,7 +101,7 @@ impl Output {
         &self.name
     }
 
-    /// The folder that a file is in, where it can be [opened anew](Output::anew).
+    /// The folder that a file is in, where it can be opened anew.
     pub fn folder(&self) -> Option<&OwnedFd> {
         self.place.as_ref().map(|place| &place.folder)
     }
