@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::Duration;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Offsets of the arena.
@@ -280,7 +281,12 @@ impl RawWriter {
 
     pub fn accept(&mut self) {
         let socket = accept_with(&self.listener, SocketFlags::CLOEXEC).unwrap();
-        assert_eq!(hear(&socket).unwrap().0.len(), 128);
+        // A reader in another process says hello when it likes, after it has connected.
+        let hello = (0..10_000).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            hear(&socket)
+        });
+        assert_eq!(hello.unwrap().0.len(), 128);
         self.socket = Some(socket);
     }
 
