@@ -16,6 +16,8 @@
 mod backends;
 #[path = "conformance/checks.rs"]
 mod checks;
+#[path = "conformance/counted.rs"]
+mod counted;
 #[path = "conformance/errors.rs"]
 mod errors;
 #[path = "conformance/faulty.rs"]

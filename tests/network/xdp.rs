@@ -1,5 +1,6 @@
 //! AF_XDP ports of the program: what they leave behind, and what they do to others on the same interface.
 
+use linerate_backends::netns::within;
 use linerate_backends::open_rx;
 use linerate_burst::{Count, Ledger};
 use linerate_engine::clock::now;
@@ -8,6 +9,7 @@ use linerate_tests::support::program::{Running, launch, linerate, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{may_make_labs, wait_until};
 use rustix::process::Signal;
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -77,15 +79,34 @@ fn a_port_that_is_held_takes_nothing_until_it_is_started() {
     }
 }
 
+/// A datagram from host `a` reaches the kernel of host `b`.
+fn talk(wire: &Wire) {
+    let socket = |host: &str, address: &str| {
+        within(Some(&wire.namespace(host)), || UdpSocket::bind((address, 7007))).expect("a free port")
+    };
+    let (from, to) = (socket("a", "192.0.2.1"), socket("b", "192.0.2.2"));
+    to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    from.send_to(b"hello", "192.0.2.2:7007").unwrap();
+    assert_eq!(to.recv(&mut [0; 16]).expect("the host gets its frames"), 5);
+}
+
 #[test]
-fn an_interface_in_use_is_taken_only_with_take() {
+fn an_interface_in_use_is_shared_and_taken_only_with_take() {
     if !may_make_labs() {
         return;
     }
-    let wire = Wire::new();
-    wire.ip("b", &["addr", "add", "192.0.2.2/24", "dev", "eth0"]);
-    let refused = run(&["count", &port(&wire, "b"), "-t", "0.2"]).with_status(1);
+    let wire = Wire::of(&["a:eth0=192.0.2.1/24,b:eth0=192.0.2.2/24"]);
+    for verb in ["count", "capture", "flows"] {
+        let shared = start(&[verb, "-i", &port(&wire, "b"), "--json"]);
+        talk(&wire);
+        let end = shared.interrupt().good();
+        assert!(end.json()["frames"].as_u64().is_none_or(|frames| frames >= 1), "{verb}: {}", end.output);
+    }
+    let refused = run(&["count", &format!("{}&pass=no", port(&wire, "b")), "-t", "0.2"]).with_status(1);
     assert!(refused.errors.contains("has the address 192.0.2.2") && refused.errors.contains("--take"));
+    let refused =
+        run(&["generate", "--to", &port(&wire, "a"), "--udp", "--check", &port(&wire, "b"), "-c", "1"]).with_status(1);
+    assert!(refused.errors.contains("--take takes them"), "{}", refused.errors);
     run(&["count", &port(&wire, "b"), "-t", "0.2", "--take"]).good();
     run(&["capture", "-i", &port(&wire, "b"), "--seconds", "0.2", "--take"]).good();
 }

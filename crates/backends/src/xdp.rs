@@ -12,6 +12,7 @@ mod filtering;
 mod program;
 mod receive;
 mod send;
+mod tally;
 mod wanted;
 
 use self::attach::Attachment;
@@ -54,8 +55,8 @@ pub const BACKEND: Backend = Backend {
     placeholder: "interface",
     sentence: "XDP: takes frames from the driver, away from the host; the fastest way in",
     target: Target::Interface { works: on_interface, takes_away: true },
-    rx_options: wanted::OPTIONS,
-    tx_options: wanted::OPTIONS,
+    rx_options: wanted::RX_OPTIONS,
+    tx_options: wanted::TX_OPTIONS,
     open_rx,
     open_tx,
     leaves_when_sent: |_, _| true,
@@ -84,7 +85,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     let wanted = Wanted::read(spec, options)?;
     within(spec.option("netns"), || {
         let found = find(&spec.target)?;
-        refuse_if_used(&found, options.take)?;
+        let (wanted, shared) = wanted_of(&found, wanted, options)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         // A card that writes into our memory itself leaves nothing for a program to copy.
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
@@ -93,7 +94,8 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
         // Whoever filters wants all of a frame.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
-        let mut notes: Vec<String> = note_if_down(&found).into_iter().chain(attachment.notes.clone()).collect();
+        let notes = note_if_down(&found).into_iter().chain(shared);
+        let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
         let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
@@ -159,18 +161,23 @@ fn hold_promiscuous(found: &Found) -> io::Result<PacketSocket> {
     Ok(socket)
 }
 
-/// Frames that AF_XDP takes are gone for the host: not without its owner's word.
-fn refuse_if_used(found: &Found, take: bool) -> io::Result<()> {
-    let uses = if take { Vec::new() } else { uses(found)? };
+/// Frames that are taken are gone for the host: not without its owner's word. What an interface is opened for that the host uses itself,
+/// and what is said about that.
+fn wanted_of(found: &Found, wanted: Wanted, options: &RxOptions) -> io::Result<(Wanted, Option<String>)> {
+    let uses = if options.take || wanted.passes { Vec::new() } else { uses(found)? };
     if uses.is_empty() {
-        return Ok(());
+        return Ok((wanted, wanted.passes.then(|| "the host gets the frames too".into())));
+    }
+    let uses = uses.join("; ");
+    let passing = wanted.passing();
+    if options.shared && passing.passes {
+        let note = format!("this host uses {} ({uses}): it gets the frames too; --take takes them away", found.name);
+        return Ok((passing, Some(note)));
     }
     let reason = format!(
-        "this host uses {} ({}) and would not see the frames that AF_XDP takes: packet:{} leaves them to it, \
+        "this host uses {} ({uses}) and would not see the frames that are taken: packet:{} leaves them to it, \
          --take takes them",
-        found.name,
-        uses.join("; "),
-        found.name
+        found.name, found.name
     );
     Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
 }
@@ -200,6 +207,10 @@ fn open_lane(
             snap: wanted.snap,
         })
     };
+    if attachment.tallies() {
+        let note = "the program counts the frames, and nobody looks at them".to_owned();
+        return Ok((lane(Frames::Tally(attachment.tally(queue)?)), note));
+    }
     if let Some(area) = attachment.area() {
         let Layout { frames, bytes, .. } = area.layout();
         let note = format!("the program writes frames into our memory: rings of {frames} frames, {} MiB", bytes >> 20);
@@ -212,7 +223,7 @@ fn open_lane(
     let layout = Chunks { chunk: chunk_bytes(found), receive: chunks, sizes };
     // What is copied or not depends on where the program has come to run.
     let mut wanted = *wanted;
-    wanted.mode = Some(attachment.mode);
+    wanted.mode = Some(attachment.mode());
     let Bound { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
     let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
     let sender = XskSender::new(

@@ -99,6 +99,7 @@ pub mod memory;
 pub mod pick;
 pub mod pool;
 pub mod sink;
+pub mod sizes;
 pub mod slot;
 pub mod text;
 mod threads;
@@ -116,6 +117,7 @@ pub use ledger::{Account, Ledger};
 pub use memory::{Memory, prefer_huge_pages, resident};
 pub use pick::Pick;
 pub use sink::{Sink, SinkError};
+pub use sizes::Sizes;
 pub use slot::Layout;
 pub use time::{Horizon, Nanos};
 

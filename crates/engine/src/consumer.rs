@@ -5,7 +5,7 @@ use crate::died::Died;
 use crate::error::ReceiveError;
 use crate::lanes::Lanes;
 use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
-use linerate_port::Held;
+use linerate_port::{Held, Tallied};
 use linerate_wire::Link;
 use std::time::{Duration, Instant};
 
@@ -256,6 +256,11 @@ impl Look<'_> {
 
     pub(crate) fn interfaces(&self) -> &[Interface] {
         self.lanes.interfaces()
+    }
+
+    /// What one lane's queue has counted itself, of frames that it does not show, and at which time of UTC.
+    pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
+        self.lanes.tallied(lane)
     }
 
     /// Counters of one lane's queue.

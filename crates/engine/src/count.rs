@@ -1,14 +1,16 @@
 //! Counts of frames, sizes and protocols.
 //!
-//! Nothing is ordered (unless the busiest windows of several lanes are asked for), and no frame is copied or, without a filter, looked at: one pass over the descs of each
-//! burst as the port shows it.
+//! Nothing is ordered (unless the busiest windows of several lanes are asked for), and no frame is copied or, without a filter, looked
+//! at: one pass over the descs of each burst as the port shows it, or not even that, where a queue counts itself ([`RxQueue::tallied`]).
+//!
+//! [`RxQueue::tallied`]: linerate_port::RxQueue::tallied
 
 mod mix;
 mod traffic;
 mod windows;
 
 pub use self::mix::Mix;
-pub use self::traffic::{Peak, Sizes, Traffic};
+pub use self::traffic::{Peak, Traffic};
 pub use self::windows::{Busiest, Windows};
 
 use self::traffic::Tally;
@@ -17,6 +19,7 @@ use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Desc, Kind, Stage};
+use linerate_port::Tallied;
 use linerate_wire::Layers;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -31,6 +34,8 @@ pub struct Counting {
     counts: Counts,
     finds_bursts: bool,
     progress: Option<Arc<Progress>>,
+    /// What each queue had counted itself when it was looked at last.
+    tallied: Vec<Tallied>,
     /// The descs that were selected of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
     merged: Vec<Desc>,
@@ -124,6 +129,7 @@ impl Counting {
             counts: Counts::default(),
             finds_bursts: false,
             progress: None,
+            tallied: Vec::new(),
             merged: Vec::new(),
             chosen: Vec::new(),
         }
@@ -154,6 +160,15 @@ impl Counting {
 
     /// Brings what the queues themselves count up to date.
     fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
+        for (lane, before) in self.tallied.iter_mut().enumerate() {
+            let Some((now, time)) = look.tallied(lane) else { continue };
+            let Counts { all, ports, queues, places, .. } = &mut self.counts;
+            for sum in [all, &mut ports[places[lane].0], &mut queues[lane]] {
+                sum.traffic.add_tallied(before, now, time);
+            }
+            self.selector.take_all((now.frames - before.frames) as usize);
+            *before = *now;
+        }
         let Counts { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
         *known = elapsed;
         for sum in std::iter::once(&mut *all).chain(ports.iter_mut()) {
@@ -184,6 +199,7 @@ impl Consumer for Counting {
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.counts = Counts::of(start.ports, start.lanes.clone());
         self.counts.windows = self.finds_bursts.then(Windows::default);
+        self.tallied = vec![Tallied::default(); start.lanes.len()];
         self.watch.show(&self.counts);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::clock::{Clock, STEP, Time, said};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
-use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Tallied};
 use linerate_wire::Link;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -220,6 +220,12 @@ impl Lanes {
         account.add(Count::Late, merge.late()).add(Count::Ahead, merge.ahead());
         account.add(Count::Stalls, self.queues.iter().map(|lane| lane.source.stalls()).sum());
         account.add(Count::ClockSteps, self.time.steps());
+    }
+
+    /// What a lane's queue has counted itself, and what time it is.
+    pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
+        let Lane { queue, offset, .. } = &self.queues[lane];
+        queue.tallied().map(|tallied| (tallied, self.time.utc().shifted(*offset)))
     }
 
     /// Counters of one lane's queue alone.

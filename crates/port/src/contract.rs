@@ -8,7 +8,7 @@
 use crate::held::{Holding, Submitting};
 use crate::live::{LiveSender, Unable};
 use crate::options::RxOptions;
-use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos};
+use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos, Sizes};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -64,10 +64,29 @@ pub trait RxQueue: Send {
     /// Adds this queue's counters.
     fn counters(&self, ledger: &mut Ledger);
 
+    /// What the queue has counted itself by the last `fill`, of frames that it does not show: where that was all that was wanted
+    /// ([`RxOptions::tally`]), and is to be had.
+    fn tallied(&self) -> Option<&Tallied> {
+        None
+    }
+
     /// The queue as one whose frames can be held, where they can.
     fn holding(&mut self) -> Option<&mut dyn Holding> {
         None
     }
+}
+
+/// Frames that a queue has counted and does not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tallied {
+    /// How many there were.
+    pub frames: u64,
+    /// The bytes they had on the wire, without FCS.
+    pub bytes: u64,
+    /// The shortest and the longest of them, in bytes on the wire without FCS.
+    pub lengths: Option<(u32, u32)>,
+    /// How many had which size.
+    pub sizes: Sizes,
 }
 
 /// One send path of a port, owned by one thread.

@@ -37,7 +37,7 @@
 //! # Passive by default
 //!
 //! A bare name opens `packet`, which takes nothing away from the host and ignores the frames that the host itself sends
-//! (`?direction=inout` takes them, flagged). What takes frames away wants `--take` where the host uses the interface. Sending into the
+//! (`?direction=inout` takes them, flagged). What takes frames away leaves them to the host too where that uses the interface, or wants `--take`. Sending into the
 //! interface of the default route needs `--yes`.
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ pub mod registry;
 pub mod spec;
 
 pub use backend::{Backend, Found, Target, Works};
-pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, TxPort, TxQueue};
+pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, Tallied, TxPort, TxQueue};
 pub use held::{Held, Holding, Region, Room, Submitting};
 pub use live::{LiveControl, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};

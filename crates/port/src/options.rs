@@ -21,6 +21,12 @@ pub struct RxOptions {
     pub paused: bool,
     /// Take frames away from the host even on an interface that it uses itself.
     pub take: bool,
+    /// Frames may go on to the host as well: who looks at them does not answer, nor send them on. Where the host uses the interface
+    /// itself they do, if the backend can do that.
+    pub shared: bool,
+    /// How many frames come, and of which sizes, is all that is wanted: whoever can may count them where they arrive and show none
+    /// ([`RxQueue::tallied`](crate::RxQueue::tallied)).
+    pub tally: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
     /// to the frames handed out, but those whose VLAN tag was put back. The port says whether it does ([`RxPort::filtered`](crate::RxPort::filtered));
     /// whoever reads it applies it where it does not.

@@ -1,7 +1,8 @@
 //! The program on an interface: one of ours for all queues that this process has opened there.
 
 use super::btf;
-use super::program::{Form, Word, redirecting, words, writing};
+use super::program::{self, Form, Word, redirecting, tallying, words, writing};
+use super::tally::Tally;
 use super::wanted::{Intake, Wanted, chunk_bytes, longest_frame};
 use crate::ebpf::Insn;
 use crate::rtnl::{self, Rtnetlink};
@@ -10,7 +11,7 @@ use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
-use linerate_burst::LinkType;
+use linerate_burst::{LinkType, Sizes};
 use linerate_filter::Filter;
 use linerate_port::Found;
 use std::collections::HashMap;
@@ -28,8 +29,7 @@ pub struct Attachment {
     words: Words,
     /// The filter text that it applies; empty of one that takes all frames.
     pub filter: String,
-    /// Where it runs.
-    pub mode: Mode,
+    form: Form,
     /// How it runs, for the user.
     pub notes: Vec<String>,
     /// Sending sides of sockets that were opened to receive: whoever sends through the same queue gets them,
@@ -43,6 +43,8 @@ enum Feeds {
     Sockets(Map),
     /// Into the segment of each queue; the bell wakes who reads them.
     Area(Arc<Area>, Bell),
+    /// Nowhere: they are counted.
+    Nowhere(Bell),
 }
 
 /// Interfaces by the namespace they are in, and their number there.
@@ -80,7 +82,7 @@ impl Attachment {
         (filter, notes): (String, Vec<String>),
     ) -> Attachment {
         let idle_senders = Mutex::default();
-        Attachment { _link: link, _program: program, feeds, words, filter, mode: form.mode, notes, idle_senders }
+        Attachment { _link: link, _program: program, feeds, words, filter, form, notes, idle_senders }
     }
 
     fn suits(&self, found: &Found, wanted: &Wanted, filter: &str) -> io::Result<()> {
@@ -91,15 +93,21 @@ impl Attachment {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        let intake = if self.area().is_some() { Intake::Area } else { Intake::Socket };
-        if wanted.mode.is_none_or(|mode| mode == self.mode) && wanted.intake.is_none_or(|wanted| wanted == intake) {
+        let (intake, what) = match self.feeds {
+            Feeds::Sockets(_) => (Intake::Socket, ""),
+            Feeds::Area(..) => (Intake::Area, " and writes frames itself"),
+            Feeds::Nowhere(_) => (Intake::Tally, " and only counts frames"),
+        };
+        let is_mode = wanted.mode.is_none_or(|mode| mode == self.form.mode);
+        let is_intake = wanted.intake.map_or(intake != Intake::Tally, |wanted| wanted == intake);
+        if is_mode && is_intake && wanted.passes == self.form.passes {
             return Ok(());
         }
-        let what = if self.area().is_some() { " and writes frames itself" } else { "" };
+        let host = if self.form.passes { ", and leaves frames to the host too" } else { "" };
         let reason = format!(
-            "the program of another port on {} already runs {}{what}: ask for the same mode, or for none",
+            "the program of another port on {} already runs {}{what}{host}: ask for the same, or use another process",
             found.name,
-            name(self.mode)
+            name(self.form.mode)
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
@@ -108,25 +116,37 @@ impl Attachment {
     pub fn area(&self) -> Option<&Arc<Area>> {
         match &self.feeds {
             Feeds::Area(area, _) => Some(area),
-            Feeds::Sockets(_) => None,
+            Feeds::Sockets(_) | Feeds::Nowhere(_) => None,
         }
     }
 
     /// What wakes readers of the area.
     pub fn bell(&self) -> Option<&Bell> {
         match &self.feeds {
-            Feeds::Area(_, bell) => Some(bell),
+            Feeds::Area(_, bell) | Feeds::Nowhere(bell) => Some(bell),
             Feeds::Sockets(_) => None,
         }
     }
 
+    /// Whether frames are counted and none is shown.
+    pub fn tallies(&self) -> bool {
+        matches!(self.feeds, Feeds::Nowhere(_))
+    }
+
+    /// Where the program runs.
+    pub fn mode(&self) -> Mode {
+        self.form.mode
+    }
+
+    /// The counts of a queue. There is one reader at a time.
+    pub fn tally(&self, queue: u32) -> io::Result<Tally> {
+        self.take(queue)?;
+        Ok(Tally::new(self, queue))
+    }
+
     /// The segment of a queue, on from where its last reader was. There is one reader at a time.
     pub fn segment(&self, area: &Arc<Area>, queue: u32) -> io::Result<Segment> {
-        if self.get(Word::Read, queue) != 0 {
-            let reason = format!("queue {queue} is being received from already, by another port of this process");
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
-        }
-        self.set(Word::Read, queue, 1);
+        self.take(queue)?;
         // What its last reader left is not for the next one.
         let (head, written) = (self.get(Word::Head, queue), self.get(Word::Written, queue));
         self.set(Word::Freed, queue, written);
@@ -134,11 +154,20 @@ impl Attachment {
         Ok(Segment::new(area.clone(), queue, (head, written)))
     }
 
+    fn take(&self, queue: u32) -> io::Result<()> {
+        if self.get(Word::Read, queue) != 0 {
+            let reason = format!("queue {queue} is being received from already, by another port of this process");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+        }
+        self.set(Word::Read, queue, 1);
+        Ok(())
+    }
+
     /// Sends a queue's frames to a socket, once they are to be taken.
     pub fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
         match &self.feeds {
             Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
-            Feeds::Area(..) => Ok(()),
+            Feeds::Area(..) | Feeds::Nowhere(_) => Ok(()),
         }
     }
 
@@ -150,6 +179,11 @@ impl Attachment {
     /// What the program says of a queue.
     pub fn get(&self, word: Word, queue: u32) -> u64 {
         word.get(&self.words, queue)
+    }
+
+    /// Frames by size, as a program that counts says.
+    pub fn sizes(&self, queue: u32) -> [u64; Sizes::BUCKETS] {
+        program::sizes(&self.words, queue)
     }
 
     /// Tells the program about a queue.
@@ -172,20 +206,27 @@ fn namespace() -> io::Result<u64> {
 fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
-    let area = match (wanted.intake, wanted.mode) {
-        (Some(Intake::Socket), _) | (_, Some(Mode::Generic)) => None,
-        // What this kernel, or its memory, does not have AF_XDP may do without.
-        (None, _) => make_area(found, wanted, queues).ok(),
-        (Some(Intake::Area), _) => Some(make_area(found, wanted, queues)?),
-    };
-    if let Some(feeds) = area
-        && let Some(attachment) = attach_writing(found, feeds, filter, &mut refused)?
+    if wanted.tallies()
+        && filter.trim().is_empty()
+        && let Some(attachment) = attach_tallying(found, wanted, queues, &mut refused)?
     {
         return Ok(attachment);
     }
-    if wanted.intake != Some(Intake::Area) {
+    refused.clear();
+    let area = match (wanted.intake, wanted.mode) {
+        (Some(Intake::Socket | Intake::Tally), _) | (_, Some(Mode::Generic)) => None,
+        // What this kernel, or its memory, does not have AF_XDP may do without.
+        (None, _) if !wanted.passes => make_area(found, wanted, queues).ok(),
+        (None | Some(Intake::Area), _) => Some(make_area(found, wanted, queues)?),
+    };
+    if let Some(feeds) = area
+        && let Some(attachment) = attach_writing(found, feeds, (filter, wanted.passes), &mut refused)?
+    {
+        return Ok(attachment);
+    }
+    if wanted.intake != Some(Intake::Area) && !wanted.passes {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
-        let forms = forms().into_iter().filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
+        let forms = forms(false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
         let load =
             |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
@@ -198,11 +239,26 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
+/// Has the program count frames.
+fn attach_tallying(
+    found: &Found,
+    wanted: &Wanted,
+    queues: u32,
+    refused: &mut Vec<(Form, String)>,
+) -> io::Result<Option<Attachment>> {
+    let load =
+        |form, words: &Words| tallying(form, queues, words.raw(), longest_frame(found)).map_err(io::Error::other);
+    let forms = forms(wanted.passes).filter(|form| form.mode == Mode::Native);
+    let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? else { return Ok(None) };
+    let notes = vec![describe(form, refused)];
+    Ok(Some(Attachment::new((link, program, words), Feeds::Nowhere(Bell::new()?), form, (String::new(), notes))))
+}
+
 /// Has the program write frames, those that pass the filter where the kernel can apply it.
 fn attach_writing(
     found: &Found,
     (area, bell): (Arc<Area>, Bell),
-    text: &str,
+    (text, passes): (&str, bool),
     refused: &mut Vec<(Form, String)>,
 ) -> io::Result<Option<Attachment>> {
     let (filter, mut note) = in_kernel(text)?;
@@ -214,7 +270,7 @@ fn attach_writing(
             let program = filter.and_then(Filter::program);
             writing(form, maps, area.layout(), longest_frame(found), program).map_err(io::Error::other)
         };
-        let forms = forms().into_iter().filter(|form| form.mode == Mode::Native);
+        let forms = forms(passes).filter(|form| form.mode == Mode::Native);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? {
             let applied = if filter.is_some() { text } else { "" };
             let notes = std::iter::once(describe(form, refused)).chain(note).collect();
@@ -275,13 +331,13 @@ fn attach_one(
 }
 
 /// The forms of the program, best first.
-fn forms() -> Vec<Form> {
+fn forms(passes: bool) -> impl Iterator<Item = Form> {
     let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag");
-    let native = Form { mode: Mode::Native, vlan_tag: None, frags: true };
+    let native = Form { mode: Mode::Native, vlan_tag: None, frags: true, passes };
     let told = vlan_tag.map(|_| Form { vlan_tag, ..native });
     let plain = [native, Form { frags: false, ..native }];
     let generic = plain.map(|form| Form { mode: Mode::Generic, ..form });
-    told.into_iter().chain(plain).chain(generic).collect()
+    told.into_iter().chain(plain).chain(generic)
 }
 
 fn name(mode: Mode) -> &'static str {

@@ -21,22 +21,32 @@
 //! q->written += align(captured);
 //! q->head++;                                                  // last: from here on the process sees it
 //! if (q->sleeps) { q->sleeps = 0; bpf_ringbuf_output(bell); }
-//! return XDP_DROP;
+//! return XDP_DROP;                                            // or XDP_PASS: the host gets it too
+//!
+//! // Counts the frame, where nobody wants more of it:
+//! q->head++; q->bytes += length; q->sizes[bucket(length)]++;  // and the least and the greatest length
+//! return XDP_DROP;                                            // or XDP_PASS
 //! ```
 //!
 //! In the driver a queue's counters need no atomic instruction: one processor at a time serves a queue. In generic
 //! mode several may bring frames that count as of one queue; so nothing is written there, only handed on.
 
+mod tallying;
 mod writing;
 
+pub use self::tallying::tallying;
 pub use self::writing::{SHORTEST, writing};
 
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 use crate::sys::bpf::{Mode, Words};
+use linerate_burst::Sizes;
 use std::sync::atomic::Ordering;
 
-/// Words of a queue: two cache lines.
-const QUEUE_WORDS: usize = 16;
+/// Words of a queue: four cache lines.
+const QUEUE_WORDS: usize = 32;
+/// Among them, frames by size: those of each bucket.
+const SIZES: usize = 24;
+const VLAN_TAG: i32 = 4;
 
 /// A word of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +83,13 @@ pub enum Word {
     Sleeps,
     /// Most bytes of a frame that are written, without a tag that is put back; 0 for all.
     Snap,
+    // Written by a program that counts alone:
+    /// Bytes of its frames.
+    Bytes = 16,
+    /// The length of the shortest.
+    Least,
+    /// The length of the longest.
+    Most,
 }
 
 impl Word {
@@ -90,6 +107,11 @@ impl Word {
     fn at(self) -> i16 {
         8 * self as i16
     }
+}
+
+/// Frames by size, of a queue.
+pub fn sizes(words: &Words, queue: u32) -> [u64; Sizes::BUCKETS] {
+    std::array::from_fn(|bucket| words.word(QUEUE_WORDS * queue as usize + SIZES + bucket).load(Ordering::Acquire))
 }
 
 /// Offsets in `struct xdp_md` (linux/bpf.h).
@@ -118,6 +140,15 @@ pub struct Form {
     pub vlan_tag: Option<u32>,
     /// It is told of frames in several buffers.
     pub frags: bool,
+    /// The host gets the frames too.
+    pub passes: bool,
+}
+
+impl Form {
+    /// What becomes of a frame that was written, counted or refused.
+    fn verdict(self) -> i32 {
+        if self.passes { XDP_PASS } else { XDP_DROP }
+    }
 }
 
 /// The program that hands frames to sockets, for an interface of so many queues, with its words and its sockets by descriptor.

@@ -4,13 +4,14 @@ mod holding;
 
 use super::attach::Attachment;
 use super::program::{SHORTEST, Word};
+use super::tally::Tally;
 use crate::rtnl::{IFF_UP, Rtnetlink};
 use crate::sys::area::Segment;
 use crate::sys::bell::Bell;
 use crate::sys::xsk_frames::{Reading, XskFrames};
 use crate::sys::xsk_socket::XskSocket;
 use linerate_burst::{Burst, Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
-use linerate_port::{Head, Holding, PortError, RxQueue};
+use linerate_port::{Head, Holding, PortError, RxQueue, Tallied};
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,6 +44,8 @@ pub enum Frames {
     Socket(XskFrames, Arc<XskSocket>),
     /// Where the program wrote them.
     Segment(Segment),
+    /// Nowhere: they are counted.
+    Tally(Tally),
 }
 
 /// One lane.
@@ -207,6 +210,10 @@ impl XdpRx {
                 }
                 segment.waiting() == segment.shown().len()
             }
+            Frames::Tally(tally) => {
+                tally.read(&self.attachment, self.queue);
+                true
+            }
         }
     }
 }
@@ -216,13 +223,14 @@ impl Frames {
         match self {
             Frames::Socket(frames, _) => frames.shown(),
             Frames::Segment(segment) => segment.shown(),
+            Frames::Tally(_) => Burst::EMPTY,
         }
     }
 
     fn take_error(&self) -> io::Result<()> {
         match self {
             Frames::Socket(_, socket) => socket.take_error(),
-            Frames::Segment(_) => Ok(()),
+            Frames::Segment(_) | Frames::Tally(_) => Ok(()),
         }
     }
 }
@@ -289,6 +297,7 @@ impl RxQueue for XdpRx {
         match &mut self.frames {
             Frames::Socket(own, _) => own.consume(frames),
             Frames::Segment(segment) => segment.consume(frames),
+            Frames::Tally(_) => assert_eq!(frames, 0, "no frame is shown"),
         }
         self.give_back();
         self.delivered += frames as u64;
@@ -304,6 +313,8 @@ impl RxQueue for XdpRx {
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         match &self.frames {
             Frames::Socket(_, socket) => Some(socket.fd().as_fd()),
+            // Nothing comes that anybody would be woken for.
+            Frames::Tally(_) => self.attachment.bell().map(Bell::fd),
             Frames::Segment(segment) => {
                 self.attachment.set(Word::Sleeps, self.queue, 1);
                 fence(Ordering::SeqCst);
@@ -312,6 +323,13 @@ impl RxQueue for XdpRx {
                 let has_come = segment.seen() != self.attachment.get(Word::Head, self.queue);
                 self.attachment.bell().map(|bell| if has_come { bell.ready() } else { bell.fd() })
             }
+        }
+    }
+
+    fn tallied(&self) -> Option<&Tallied> {
+        match &self.frames {
+            Frames::Tally(tally) => Some(&tally.tallied),
+            Frames::Socket(..) | Frames::Segment(_) => None,
         }
     }
 
@@ -342,6 +360,10 @@ impl RxQueue for XdpRx {
                 account.add(Count::RingFull, counted.full).add(Count::BadRecord, counted.bad);
                 account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
             }
+            Frames::Tally(tally) => {
+                account.add(Count::Received, tally.tallied.frames).add(Count::Delivered, tally.tallied.frames);
+                account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
+            }
         }
     }
 }
@@ -350,7 +372,7 @@ impl Drop for XdpRx {
     fn drop(&mut self) {
         // Whoever sends through this socket keeps it open, and the program would go on to feed it.
         self.attachment.set_open(self.queue, false);
-        if matches!(self.frames, Frames::Segment(_)) {
+        if !matches!(self.frames, Frames::Socket(..)) {
             self.attachment.set(Word::Read, self.queue, 0);
         }
         // The sending side of this socket, if nobody came for it: it would keep the queue occupied.

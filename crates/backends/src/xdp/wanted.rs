@@ -7,8 +7,9 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The options of the backend, for receiving and sending.
-pub const OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
+/// The options of the backend, for receiving and for sending.
+pub const RX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll", "pass"];
+pub const TX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
 
 /// Memory for frames that wait to be read, over all queues of a port.
 const RING_BYTES: u64 = 128 << 20;
@@ -46,6 +47,8 @@ pub enum Intake {
     Area,
     /// AF_XDP.
     Socket,
+    /// Nobody: the program counts them.
+    Tally,
 }
 
 /// What the user asked for.
@@ -67,6 +70,12 @@ pub struct Wanted {
     pub lag: Duration,
     /// Most bytes of a frame that are wanted, 0 for all.
     pub snap: u32,
+    /// Whether the host is to get the frames too, where the user says.
+    pub pass: Option<bool>,
+    /// The host gets the frames too.
+    pub passes: bool,
+    /// Counts are all that is wanted.
+    tally: bool,
 }
 
 impl Wanted {
@@ -101,6 +110,23 @@ impl Wanted {
             None if needs_socket => Some(Intake::Socket),
             intake => intake,
         };
+        let pass = match spec.option("pass") {
+            None => None,
+            Some("yes") if options.take => {
+                return refuse("pass=yes leaves the frames to the host too, --take takes them away".into());
+            }
+            Some("yes") if intake == Some(Intake::Socket) => {
+                return refuse("AF_XDP takes frames away: pass=yes is to be had with mode=ring, or none".into());
+            }
+            Some("yes") if !options.shared => {
+                return refuse(
+                    "frames that are answered or sent on are not for the host too: leave out pass=yes".into(),
+                );
+            }
+            Some("yes") => Some(true),
+            Some("no") => Some(false),
+            Some(other) => return refuse(format!("pass={other}: it is yes or no")),
+        };
         let ring = spec.option("ring").map(|_| spec.number("ring", 0)).transpose()?;
         let busy_poll = spec.option("busy-poll").map(|_| spec.number("busy-poll", 0)).transpose()?;
         Ok(Wanted {
@@ -112,6 +138,9 @@ impl Wanted {
             busy_poll: busy_poll.map(|frames| frames.clamp(1, 1024) as u32),
             lag: options.lag.unwrap_or(LAG),
             snap: options.snap,
+            pass,
+            passes: pass == Some(true),
+            tally: options.tally && intake.is_none() && mode.is_none(),
         })
     }
 
@@ -122,13 +151,26 @@ impl Wanted {
         Wanted { copying, ..self.or_socket() }
     }
 
+    /// The same for an interface that the host uses, if that is to have the frames too.
+    pub fn passing(&self) -> Self {
+        Wanted { passes: self.pass != Some(false) && self.intake != Some(Intake::Socket), ..*self }
+    }
+
+    /// Whether counts are all that is wanted, and the program may count.
+    pub fn tallies(&self) -> bool {
+        self.tally && self.intake.is_none()
+    }
+
     /// The same with whole frames.
     pub fn whole(&self) -> Self {
         Wanted { snap: 0, ..*self }
     }
 
-    /// The same by AF_XDP, unless something else was asked for.
+    /// The same by AF_XDP, unless something else was asked for, or the program is to count or to leave frames to the host too.
     pub fn or_socket(&self) -> Self {
+        if self.passes || self.tallies() {
+            return *self;
+        }
         Wanted { intake: self.intake.or(Some(Intake::Socket)), ..*self }
     }
 

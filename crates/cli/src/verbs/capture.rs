@@ -13,7 +13,7 @@ use self::parts::{Part, PartArgs};
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
-use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span};
+use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
@@ -125,7 +125,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
     let mut beside = Beside::new(&args.beside, args.show.quiet || args.json)?;
-    let (ports, mut notes) = args.receive.open(inputs, args.snap(&asked), asked.lag)?;
+    let (ports, mut notes) =
+        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, tally: false })?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing

@@ -11,7 +11,7 @@ pub(super) use self::rows::Subject;
 pub(super) use self::text::summary;
 
 use self::json::{SoFarJson, SummaryJson};
-use super::inputs::{InputArgs, Inputs, ReceiveArgs};
+use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
@@ -32,6 +32,8 @@ Examples:
   linerate count eth0
   # two ports for ten seconds, some of their frames
   linerate count eth0 eth1 -t 10 udp port 53
+  # at the limit of the driver: the kernel counts, and shows no frame
+  linerate count xdp:eth1
   # bursts that a mean over a second does not show
   linerate count eth0 -t 60 --bursts
   # a file, at the rates of its own time
@@ -93,7 +95,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let interval = args.show.interval(false)?;
     let identity = args.receive.identity(&inputs)?;
     let looks = args.protocols || args.check || !inputs.filter.is_empty();
-    let (ports, mut notes) = args.receive.open(&inputs, if looks { 0 } else { UNSEEN }, None)?;
+    let needs = Needs {
+        snap: if looks { 0 } else { UNSEEN },
+        tally: !looks && !args.bursts && inputs.frames.is_none(),
+        ..Needs::default()
+    };
+    let (ports, mut notes) = args.receive.open(&inputs, needs)?;
     identity.assume()?;
     notes.extend(identity.note());
     notes.extend(confine(&[]));

@@ -16,7 +16,7 @@ pub(super) use self::output::{Tee, Totals};
 pub(super) use self::text::{so_far, summary};
 
 use self::json::SummaryJson;
-use super::inputs::{InputArgs, ReceiveArgs, check_output};
+use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     args.check_places(&inputs.specs, format)?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
-    let (ports, mut notes) = args.receive.open(&inputs, snap, None)?;
+    let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
     identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), format).map_err(|error| identity.explain(error))?;
     let folders = made_in(&exporters)?;

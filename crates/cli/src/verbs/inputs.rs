@@ -48,7 +48,7 @@ pub(super) struct ReceiveArgs {
     /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
     #[arg(long)]
     pub lossless: bool,
-    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    /// Let xdp: ports take frames away from this host even where it uses the interface itself, and would get them too
     #[arg(long)]
     take: bool,
     /// Never sleep while waiting for frames: least delay, a whole core
@@ -61,6 +61,17 @@ pub(super) struct ReceiveArgs {
     /// pkexec; of root at interfaces linerate, or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
+}
+
+/// What a verb needs of the frames.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Needs {
+    /// How many bytes of each; 0 for all.
+    pub snap: u32,
+    /// How late they may be.
+    pub lag: Option<Duration>,
+    /// How many there are, and of which sizes, alone.
+    pub tally: bool,
 }
 
 /// What is read, checked.
@@ -115,22 +126,19 @@ impl ReceiveArgs {
         Identity::choose(self.user.as_deref(), are_live(&inputs.specs))
     }
 
-    /// Opens the ports, of whose frames `snap` bytes are wanted (0: all), as late as `lag`; what was chosen, for people.
-    pub fn open(
-        &self,
-        inputs: &Inputs,
-        snap: u32,
-        lag: Option<Duration>,
-    ) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
+    /// Opens the ports for a verb with these needs; what was chosen, for people.
+    pub fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
+        let Needs { snap, lag, tally } = needs;
         let options = RxOptions {
             snap,
             promiscuous: !self.no_promiscuous,
             lag,
-            lanes: 0,
             lossless: self.lossless,
-            paused: false,
             take: self.take,
+            shared: true,
+            tally,
             filter: inputs.filter.clone(),
+            ..RxOptions::default()
         };
         if self.no_promiscuous && !are_live(&inputs.specs) {
             return Err(usage("--no-promiscuous means nothing here: no interface is received from"));

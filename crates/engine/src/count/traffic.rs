@@ -1,41 +1,8 @@
 //! What is counted of a stream of frames, from their descs alone.
 
-use linerate_burst::{Desc, Nanos};
-use linerate_generate::rate::{FCS, L1_OVERHEAD};
-
-/// Where the buckets of frame sizes begin: those of RFC 2819 section 5 (etherStatsUndersizePkts,
-/// etherStatsPkts64Octets and so on, oversize frames last), with the FCS.
-const BEGINNINGS: [u32; BUCKETS] = [0, 64, 65, 128, 256, 512, 1024, 1519];
-const BUCKETS: usize = 8;
-/// The bucket of each length without FCS; all greater ones are in the bucket of the last.
-static BUCKET_OF: [u8; LENGTHS] = bucket_of();
-const LENGTHS: usize = BEGINNINGS[BUCKETS - 1] as usize - FCS as usize + 1;
-
-/// How many frames had which size. Sizes count the FCS: 64 means 60 bytes here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes([u64; BUCKETS]);
-
-impl Sizes {
-    /// The buckets in order: the least and the greatest size (`None`: any), and the frames.
-    pub fn buckets(&self) -> impl Iterator<Item = (u32, Option<u32>, u64)> + use<> {
-        let mosts = BEGINNINGS.into_iter().skip(1).map(|next| Some(next - 1)).chain([None]);
-        BEGINNINGS.into_iter().zip(mosts).zip(self.0).map(|((least, most), frames)| (least, most, frames))
-    }
-}
-
-const fn bucket_of() -> [u8; LENGTHS] {
-    let mut table = [0; LENGTHS];
-    let mut length = 0;
-    while length < table.len() {
-        let mut bucket = BUCKETS - 1;
-        while BEGINNINGS[bucket] as usize > length + FCS as usize {
-            bucket -= 1;
-        }
-        table[length] = bucket as u8;
-        length += 1;
-    }
-    table
-}
+use linerate_burst::{Desc, Nanos, Sizes};
+use linerate_generate::rate::L1_OVERHEAD;
+use linerate_port::Tallied;
 
 /// What was counted of some frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +22,24 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Takes up frames that a queue has counted itself, `before` and by now; they are taken to have come at `time`.
+    pub(crate) fn add_tallied(&mut self, before: &Tallied, now: &Tallied, time: Nanos) {
+        let (frames, bytes) = (now.frames - before.frames, now.bytes - before.bytes);
+        if frames == 0 {
+            return;
+        }
+        let join = |(a, b): (u32, u32), (c, d): (u32, u32)| (a.min(c), b.max(d));
+        self.frames += frames;
+        self.bytes += bytes;
+        self.lengths = now.lengths.map(|new| self.lengths.map_or(new, |known| join(known, new))).or(self.lengths);
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        for (sum, (now, before)) in self.sizes.0.iter_mut().zip(now.sizes.0.iter().zip(before.sizes.0)) {
+            *sum += now - before;
+        }
+        self.peak.add(time.seconds(), frames, bytes);
+    }
+
     /// Takes up these frames, of which `tally` was taken.
     pub(crate) fn add(&mut self, descs: &[Desc], tally: &Tally) {
         if descs.is_empty() {
@@ -124,7 +109,7 @@ pub(crate) struct Tally {
     bytes: u64,
     least: u32,
     most: u32,
-    sizes: [u32; BUCKETS],
+    sizes: [u32; Sizes::BUCKETS],
     first: Nanos,
     last: Nanos,
 }
@@ -137,7 +122,7 @@ impl Tally {
             bytes: 0,
             least: u32::MAX,
             most: 0,
-            sizes: [0; BUCKETS],
+            sizes: [0; Sizes::BUCKETS],
             first: Nanos::MAX,
             last: Nanos::ZERO,
         };
@@ -147,8 +132,7 @@ impl Tally {
             tally.most = tally.most.max(desc.wire);
             tally.first = tally.first.min(desc.time);
             tally.last = tally.last.max(desc.time);
-            let place = (desc.wire as usize).min(LENGTHS - 1);
-            tally.sizes[usize::from(BUCKET_OF[place])] += 1;
+            tally.sizes[Sizes::bucket(desc.wire)] += 1;
         }
         tally
     }

@@ -1,6 +1,6 @@
 //! The program that writes frames into an area.
 
-use super::{Form, MD_DATA, MD_DATA_END, Word, XDP_DROP, XDP_PASS, begin, call_vlan_tag, count, leave};
+use super::{Form, MD_DATA, MD_DATA_END, VLAN_TAG, Word, XDP_PASS, begin, call_vlan_tag, count, leave};
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 use crate::sys::area::{ALIGN, Layout};
 use crate::xdp::filtering::{self, Around};
@@ -15,7 +15,6 @@ const PIECE: i32 = 0x8000;
 const LONGEST: i32 = PIECE + 0xffff;
 const _: () = assert!(LONGEST as usize + VLAN_TAG as usize <= crate::sys::area::BEHIND);
 const MAC_ADDRESSES: i32 = 12;
-const VLAN_TAG: i32 = 4;
 
 /// Places on the stack, below what [`call_vlan_tag`] uses: bytes that the frame has, then those that are written.
 const LENGTH: i16 = -16;
@@ -24,7 +23,7 @@ const NUMBER: i16 = -32;
 const TAG: i16 = -40;
 
 /// The program that writes frames into an area, with its words, the area and the bell by descriptor; frames longer than
-/// `super_frame` are flagged. With a filter those that do not pass it are counted and dropped.
+/// `super_frame` are flagged. With a filter those that do not pass it are counted alone.
 pub fn writing(
     form: Form,
     (words, area, bell): (i32, i32, i32),
@@ -82,7 +81,7 @@ pub fn writing(
     }
     publish(&mut asm);
     wake(&mut asm, bell, drop);
-    leave(&mut asm, drop, XDP_DROP);
+    leave(&mut asm, drop, form.verdict());
     let filtered = filter.map(|_| (refused, Word::Filtered));
     for (label, word) in [(full, Word::Full), (bad, Word::Bad)].into_iter().chain(filtered) {
         asm.place(label);

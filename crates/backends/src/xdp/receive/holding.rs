@@ -10,6 +10,8 @@ impl Holding for XdpRx {
         match &self.frames {
             Frames::Segment(segment) => Region::new(segment.area().clone()),
             Frames::Socket(_, socket) => Region::new(socket.memory().clone()),
+            // Without a frame.
+            Frames::Tally(_) => Region::new(self.attachment.clone()),
         }
     }
 
@@ -48,7 +50,7 @@ impl Holding for XdpRx {
     fn bytes_mut<'a>(&'a mut self, held: &'a mut Held) -> &'a mut [u8] {
         match &mut self.frames {
             Frames::Segment(segment) => segment.bytes_mut(held.number(), &held.desc),
-            Frames::Socket(..) => &mut [],
+            Frames::Socket(..) | Frames::Tally(_) => &mut [],
         }
     }
 

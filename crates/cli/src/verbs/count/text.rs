@@ -4,7 +4,8 @@ use super::rows::{Place, Subject, heads};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
 use linerate_burst::Nanos;
-use linerate_engine::count::{Busiest, Counted, Counts, Sizes, Traffic, Windows};
+use linerate_burst::Sizes;
+use linerate_engine::count::{Busiest, Counted, Counts, Traffic, Windows};
 use linerate_generate::rate::FCS;
 
 /// What was counted.

@@ -1,0 +1,43 @@
+//! What a program that shows no frames has counted of a queue.
+
+use super::attach::Attachment;
+use super::program::Word;
+use linerate_burst::Sizes;
+use linerate_port::Tallied;
+
+/// The counts of a queue since it was opened.
+pub struct Tally {
+    before: Tallied,
+    /// As they were when they were read last.
+    pub tallied: Tallied,
+}
+
+impl Tally {
+    /// Begins to count. There is one reader at a time.
+    pub fn new(attachment: &Attachment, queue: u32) -> Self {
+        attachment.set(Word::Least, queue, u64::MAX);
+        attachment.set(Word::Most, queue, 0);
+        Tally { before: read(attachment, queue), tallied: Tallied::default() }
+    }
+
+    /// Reads them anew.
+    pub fn read(&mut self, attachment: &Attachment, queue: u32) {
+        let (now, before) = (read(attachment, queue), &self.before);
+        let mut sizes = now.sizes;
+        sizes.0.iter_mut().zip(before.sizes.0).for_each(|(size, before)| *size -= before);
+        self.tallied = Tallied {
+            frames: now.frames - before.frames,
+            bytes: now.bytes - before.bytes,
+            lengths: now.lengths,
+            sizes,
+        };
+    }
+}
+
+/// The program goes on meanwhile: of a frame that it has in hand some counts are there and others not yet.
+fn read(attachment: &Attachment, queue: u32) -> Tallied {
+    let (frames, bytes) = (attachment.get(Word::Head, queue), attachment.get(Word::Bytes, queue));
+    let (least, most) = (attachment.get(Word::Least, queue), attachment.get(Word::Most, queue));
+    let sizes = Sizes(attachment.sizes(queue));
+    Tallied { frames, bytes, lengths: (least <= most).then_some((least as u32, most as u32)), sizes }
+}

@@ -1,0 +1,195 @@
+//! XDP programs that leave frames to the host too, and those that only count them.
+
+use crate::backends::{Harness, Veth, receive, transmit};
+use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
+use crate::wire::{PATIENCE, PAUSE, Receiver, Wire};
+use linerate_backends::open_rx;
+use linerate_burst::{Count, Horizon, Ledger, Sizes};
+use linerate_engine::clock::now;
+use linerate_port::{RxOptions, RxPort, Spec, Tallied};
+use std::thread::sleep;
+use std::time::Instant;
+
+fn tallying() -> RxOptions {
+    RxOptions { shared: true, tally: true, ..RxOptions::default() }
+}
+
+/// Until the port has ended.
+fn drain(port: &mut RxPort) {
+    for queue in &mut port.queues {
+        queue.detach();
+        let deadline = Instant::now() + PATIENCE;
+        while queue.fill(now()).unwrap().horizon != Horizon::Ended {
+            assert!(Instant::now() < deadline, "it never ended");
+            sleep(PAUSE);
+        }
+    }
+}
+
+/// What is to be counted of these frames.
+fn counted(frames: impl Iterator<Item = usize>) -> Tallied {
+    let mut tallied = Tallied::default();
+    for length in frames.map(|length| length as u32) {
+        let (least, most) = tallied.lengths.unwrap_or((length, length));
+        tallied.frames += 1;
+        tallied.bytes += u64::from(length);
+        tallied.lengths = Some((least.min(length), most.max(length)));
+        tallied.sizes.0[Sizes::bucket(length)] += 1;
+    }
+    tallied
+}
+
+#[test]
+fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
+    for queues in [1, 4] {
+        let Some(veth) = Veth::up(queues, None) else { return };
+        let veth = veth.using("packet", "xdp", "");
+        let lengths = [60, 61, 123, 124, 251, 252, 508, 1020, 1514, 1515, 9014];
+        for round in 0..2 {
+            let mut port = receive(&veth.receiver("right", ""), &tallying());
+            assert!(port.notes.iter().any(|note| note.contains("counts")), "{:?}", port.notes);
+            let mut tx = transmit(&veth.sender("left"), queues as usize);
+            let sent: Vec<_> = (0..queues).map(|queue| frames(queue as u8, 1000 + 10 * queue, &lengths)).collect();
+            for (queue, frames) in tx.queues.iter_mut().zip(&sent) {
+                crate::wire::send_all(queue.as_mut(), frames);
+            }
+            drain(&mut port);
+            let mut ledger = Ledger::new();
+            let mut got = Vec::new();
+            for queue in &port.queues {
+                queue.counters(&mut ledger);
+                got.push(*queue.tallied().expect("it counts"));
+            }
+            let all = sent.iter().flatten().map(|frame| frame.bytes.len());
+            let expected = counted(all);
+            assert_eq!(got.iter().map(|one| one.frames).sum::<u64>(), expected.frames, "round {round}");
+            assert_eq!(got.iter().map(|one| one.bytes).sum::<u64>(), expected.bytes);
+            assert_eq!(got.iter().filter_map(|one| one.lengths).map(|(least, _)| least).min(), Some(60));
+            assert_eq!(got.iter().filter_map(|one| one.lengths).map(|(_, most)| most).max(), Some(9014));
+            let bucket = |at: usize| got.iter().map(|one| one.sizes.0[at]).sum::<u64>();
+            assert_eq!(std::array::from_fn(bucket), expected.sizes.0);
+            assert_eq!(
+                (ledger.total(Count::Received), ledger.total(Count::Delivered)),
+                (expected.frames, expected.frames)
+            );
+            assert_eq!((ledger.imbalances(), ledger.lost()), (vec![], 0));
+        }
+    }
+}
+
+/// The tag is no part of what XDP sees, but of the frame.
+#[test]
+fn a_tag_that_the_driver_has_taken_out_counts() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let host = |name: &str| veth.lab().host(name).unwrap().to_owned();
+    for step in [
+        "link add br0 type bridge mcast_snooping 0",
+        "link add eth1 type veth peer name far",
+        "link set eth0 master br0 arp off",
+        "link set eth1 master br0 arp off",
+        "link set br0 arp off addrgenmode none",
+        "link set eth1 addrgenmode none up",
+        "link set far addrgenmode none arp off up",
+        "link set br0 up",
+    ] {
+        veth.ip("right", step);
+    }
+    let stacks: [&[(u16, u16)]; 3] = [&[(CUSTOMER, 42)], &[(SERVICE, 7), (CUSTOMER, 8)], &[]];
+    let sent: Vec<_> = (0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect();
+    let mut port = receive(&format!("xdp:far?netns={}", host("right")), &tallying());
+    if !port.notes.iter().any(|note| note.contains("tells VLAN tags")) {
+        eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
+        return;
+    }
+    let mut tx = transmit(&format!("packet:eth0?netns={}", host("left")), 1);
+    crate::wire::send_all(tx.queues[0].as_mut(), &sent);
+    let deadline = Instant::now() + PATIENCE;
+    let mut frames = || {
+        let _ = port.queues[0].fill(now()).unwrap();
+        port.queues[0].tallied().unwrap().frames
+    };
+    while frames() < 30 && Instant::now() < deadline {
+        sleep(PAUSE);
+    }
+    drain(&mut port);
+    assert_eq!(*port.queues[0].tallied().unwrap(), counted(sent.iter().map(|frame| frame.bytes.len())));
+    let mut ledger = Ledger::new();
+    port.queues[0].counters(&mut ledger);
+    assert_eq!(ledger.total(Count::VlanRestored), 20);
+}
+
+#[test]
+fn frames_that_are_looked_at_are_not_only_counted() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    for (options, more) in [
+        (RxOptions { filter: "udp".into(), ..tallying() }, ""),
+        (tallying(), "&mode=ring"),
+        (tallying(), "&mode=generic"),
+        (RxOptions { tally: false, ..tallying() }, ""),
+    ] {
+        let port = receive(&veth.receiver("right", more), &options);
+        assert!(port.queues[0].tallied().is_none(), "{more}");
+    }
+    let faulty = format!("faulty:{}", veth.receiver("right", ""));
+    assert!(receive(&faulty, &tallying()).queues[0].tallied().is_none());
+}
+
+/// Whole, in order, and with tags; and so are those that the filter refuses, and those that there is no room for.
+#[test]
+fn the_host_gets_what_the_program_leaves_to_it() {
+    for (more, filter, written) in [("", "", 600), ("", "len > 1000", 300), ("&ring=64", "", 64)] {
+        let Some(veth) = Veth::up(1, None) else { return };
+        let veth = veth.using("packet", "xdp", "");
+        let options = RxOptions { shared: true, filter: filter.into(), ..RxOptions::default() };
+        let rx = receive(&veth.receiver("right", &format!("&pass=yes{more}")), &options);
+        assert!(rx.notes.iter().any(|note| note.contains("the host gets the frames too")), "{:?}", rx.notes);
+        let host = receive(&veth.sender("right"), &RxOptions::default());
+        let mut wire = Wire::live(transmit(&veth.sender("left"), 1), rx);
+        let sent = [frames(0, 600, &[60, 1500, 61, 1400])];
+        wire.send(0, &sent[0]);
+        let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+        receiver.run_until(|receiver| receiver.arrived() >= written);
+        wire.hang_up();
+        let outcome = receiver.finish(wire.sent);
+        let total = |count| outcome.ledger.total(count);
+        assert_eq!((outcome.ledger.imbalances(), total(Count::Received)), (vec![], 600), "{filter} {more}");
+        assert_eq!(total(Count::Delivered), written as u64, "{filter} {more}");
+        assert_eq!(total(Count::KernelFiltered) + total(Count::RingFull), 600 - written as u64);
+        let mut receiver = Receiver::new(host.queues);
+        receiver.run_until(|receiver| receiver.arrived() >= 600);
+        assert_all_arrived("the host", &sent, &receiver.finish(Ledger::new()).got);
+    }
+}
+
+#[test]
+fn an_interface_that_the_host_uses_is_shared_with_it() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    veth.ip("right", "addr add 192.0.2.1/24 dev eth0");
+    let open = |more: &str, options: &RxOptions| {
+        open_rx(&Spec::parse(&veth.receiver("right", more)).unwrap(), options).map_err(|error| error.to_string())
+    };
+    let shared = RxOptions { shared: true, ..RxOptions::default() };
+    let port = open("", &shared).unwrap();
+    assert!(port.notes.iter().any(|note| note.contains("192.0.2.1") && note.contains("--take")), "{:?}", port.notes);
+    drop(port);
+    for (more, options, said) in [
+        ("&pass=no", &shared, "--take takes them"),
+        ("&mode=af_xdp", &shared, "--take takes them"),
+        ("&mode=generic", &shared, "--take takes them"),
+        ("", &RxOptions::default(), "--take takes them"),
+        ("&pass=yes", &RxOptions::default(), "answered or sent on"),
+        ("&pass=yes", &RxOptions { take: true, ..shared.clone() }, "--take takes them away"),
+        ("&pass=yes&mode=af_xdp", &shared, "AF_XDP takes frames away"),
+        ("&pass=maybe", &shared, "yes or no"),
+    ] {
+        let refused = open(more, options).err().unwrap_or_default();
+        assert!(refused.contains(said), "{more}: {refused}");
+    }
+    // Two ports on one interface have one program.
+    let _first = open("", &shared).unwrap();
+    let refused = open("&pass=no", &RxOptions { take: true, ..shared.clone() }).err().unwrap();
+    assert!(refused.contains("leaves frames to the host too"), "{refused}");
+}
