@@ -110,7 +110,11 @@ fn the_quick_benchmarks_print_a_row_each() {
     }
     if is_root() && has_tools(&["tcpdump"]) {
         let rows = run(&["bench", "--quick", "--json", "capture"]).good().output;
-        assert!(rows.lines().count() >= 2, "{rows}");
+        assert!(rows.lines().count() >= 9, "{rows}");
+        for row in rows.lines() {
+            let row: Value = serde_json::from_str(row).expect("a JSON document a line");
+            assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["peer_mpps"].as_f64().unwrap() > 0.0, "{row}");
+        }
         let rows = run(&["bench", "--quick", "--json", "generate"]).good().output;
         assert!(rows.lines().count() >= 8, "{rows}");
     }

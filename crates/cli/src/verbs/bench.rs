@@ -49,7 +49,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst, generate, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst, capture, generate, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -96,7 +96,7 @@ enum Bench {
     FlowFiles,
     /// Time from a port to a reader in another process
     HandOver,
-    /// Capturing from a veth pair, beside tcpdump
+    /// Capturing and counting from a veth pair by every path, beside tcpdump and dumpcap
     Capture,
     /// Frames with trailers in memory, accounted for by stream
     Check,
@@ -212,7 +212,11 @@ impl Args {
             return Err(usage("--rounds: at least one"));
         }
         let of: [(&str, bool, &[Bench]); 6] = [
-            ("--size", self.size.is_some(), &[Bench::Burst, Bench::Generate, Bench::Render, Bench::Wire]),
+            (
+                "--size",
+                self.size.is_some(),
+                &[Bench::Burst, Bench::Capture, Bench::Generate, Bench::Render, Bench::Wire],
+            ),
             ("--ports", self.ports.is_some(), &[Bench::Burst]),
             ("--copy-threads", self.copy_threads > 1, &[Bench::Burst]),
             ("--no-reader", self.no_reader, &[Bench::Burst]),

@@ -1,13 +1,18 @@
-//! Capturing from a veth pair at the sender's top speed, beside tcpdump.
+//! Capturing from a veth pair at the sender's top speed, beside tcpdump and dumpcap, by every way the kernel hands frames over.
 //!
 //! Sender and receiver share the cores of this machine, so besides the rate the processor time that the
-//! receiver takes for a frame is compared.
+//! receiver takes for a frame is compared. The way in is one of: the softirq that the frames raise (NAPI as it is), a thread of
+//! the kernel (threaded NAPI, which PF_RING's TNAPI was first to do), or calls of the reader (busy polling).
 
+mod receivers;
+
+use self::receivers::{RECEIVERS, Receiver};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic;
 use crate::view::terminal::tell;
 use anyhow::{Context, bail};
+use linerate_backends::counting::{Counting, Then};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::Spec;
@@ -19,61 +24,84 @@ use std::time::Duration;
 /// Frames a round sends; the fast sender sends several times as many.
 const FRAMES: usize = 1_000_000;
 const FAST: u64 = 8;
+/// Sizes, with FCS.
+const SIZES: [usize; 3] = [64, 512, 1518];
 /// With this status a receiver says that frames were lost, which is counted here.
 const LOSS: i32 = 3;
 /// How long a receiver gets to open its port, and to take what is left.
 const SETTLE: Duration = Duration::from_millis(700);
-
-/// A sender, by its scheme, with the receivers it is measured against.
-const MATCHES: [(&str, &[&str]); 2] = [("packet", &["packet"]), ("xdp-live", &["xdp", "packet"])];
+/// The sender that only a program in the driver keeps up with.
+const FAST_SENDER: &str = "xdp-live";
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     if !rustix::process::geteuid().is_root() {
         tell("bench capture: SKIPPED: test hosts need root\n");
         return Ok(Vec::new());
     }
-    let has_tcpdump = Command::new("tcpdump").arg("--version").output().is_ok();
-    if !has_tcpdump {
-        tell("bench capture: tcpdump is not installed: no peer beside us\n");
-    }
+    let peers: Vec<Receiver> = receivers::PEERS
+        .into_iter()
+        .filter(|peer| {
+            let is_here = Command::new(peer.name).arg("--version").output().is_ok();
+            if !is_here {
+                tell(format_args!("bench capture: {} is not installed: it is missing beside us\n", peer.name));
+            }
+            is_here
+        })
+        .collect();
     let mut rows = Vec::new();
-    for (sender, receivers) in MATCHES {
-        for size in [64, 1518] {
-            rows.extend(measure(effort, (sender, receivers), size, has_tcpdump)?);
+    for sender in ["packet", FAST_SENDER] {
+        let sizes = if effort.quick && effort.size.is_none() { &SIZES[..1] } else { &SIZES };
+        for size in sizes.iter().copied().filter(|size| effort.size.is_none_or(|only| only == *size)) {
+            rows.extend(measure(effort, sender, size, &peers)?);
         }
     }
     Ok(rows)
 }
 
-fn measure(
-    effort: Effort,
-    (sender, receivers): (&str, &[&'static str]),
-    size: usize,
-    has_tcpdump: bool,
-) -> anyhow::Result<Vec<Row>> {
+fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> anyhow::Result<Vec<Row>> {
     let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;
-    if sender == "xdp-live" {
+    let is_fast = sender == FAST_SENDER;
+    if is_fast {
         // Else the veth would take live frames only where an XDP program receives.
         lab.exec("rx", "ethtool")?.args(["-K", "eth0", "gro", "on"]).status().context("ethtool")?;
     }
-    let frames = effort.of(FRAMES) as u64 * if sender == "xdp-live" { FAST } else { 1 };
-    let mut ours: Vec<(&str, Side)> = receivers.iter().map(|scheme| (*scheme, Side::default())).collect();
-    let mut theirs = Side::default();
-    for _ in 0..effort.rounds.min(5) {
-        for (scheme, side) in &mut ours {
-            side.round(&lab, (sender, frames, size), &mut linerate(&lab, scheme)?, count_of_linerate)?;
+    let frames = effort.of(FRAMES) as u64 * if is_fast { FAST } else { 1 };
+    let mut ours: Vec<(Receiver, Side)> = Vec::new();
+    for receiver in RECEIVERS.into_iter().filter(|receiver| is_fast || receiver.is_plain()) {
+        match receiver.handing.prepare(&lab, true) {
+            Ok(()) => ours.push((receiver, Side::default())),
+            Err(error) => tell(format_args!("bench capture: {}: not measured: {error}\n", receiver.name)),
         }
-        if has_tcpdump {
-            theirs.round(&lab, (sender, frames, size), &mut tcpdump(&lab)?, count_of_tcpdump)?;
+        receiver.handing.prepare(&lab, false)?;
+    }
+    let mut theirs: Vec<(Receiver, Side)> = peers.iter().map(|peer| (*peer, Side::default())).collect();
+    let mut limit = Rounds::default();
+    for _ in 0..effort.rounds.min(5) {
+        for (receiver, side) in ours.iter_mut().chain(&mut theirs) {
+            receiver.handing.prepare(&lab, true)?;
+            side.round(&lab, (sender, frames, size), receiver)?;
+            receiver.handing.prepare(&lab, false)?;
+        }
+        if is_fast {
+            let drop = Counting::attach(Some(&lab.plan().namespace("rx")), "eth0", Then::Drop).context("a program")?;
+            let (_, seconds) = send(&lab, sender, frames, size)?;
+            limit.add(drop.frames(), seconds);
         }
     }
-    let row = |(scheme, side): &(&str, Side)| {
-        let mut row = side.rounds.row("capture", format!("{scheme}, sender {sender}"), (size - 4) as f64).sized(size);
+    let row = |(receiver, side): &(Receiver, Side)| {
+        let case = format!("{}, sender {sender}", receiver.name);
+        let mut row = side.rounds.row("capture", case, (size - 4) as f64).sized(size);
         row.cores = 2;
-        row.remark = format!("lost {}, {:.0} ns CPU a frame", side.lost, side.cpu_nanos());
-        if has_tcpdump {
-            row = row.beside("tcpdump", &theirs.rounds);
-            row.remark += &format!("; tcpdump lost {}, {:.0} ns", theirs.lost, theirs.cpu_nanos());
+        row.remark = side.remark();
+        if let Some((peer, side)) = theirs.first() {
+            row = row.beside(peer.name, &side.rounds);
+        }
+        if is_fast {
+            row = row.limited("drop", &limit);
+        }
+        for (at, (peer, side)) in theirs.iter().enumerate() {
+            let rate = if at == 0 { String::new() } else { format!(" {:.2} M/s,", side.rounds.median()) };
+            row.remark += &format!("; {}{rate} {}", peer.name, side.remark());
         }
         row
     };
@@ -90,8 +118,9 @@ struct Side {
 }
 
 impl Side {
-    fn cpu_nanos(&self) -> f64 {
-        self.cpu.as_nanos() as f64 / self.captured.max(1) as f64
+    fn remark(&self) -> String {
+        let cpu = self.cpu.as_nanos() as f64 / self.captured.max(1) as f64;
+        format!("lost {}, {cpu:.0} ns CPU a frame", self.lost)
     }
 
     /// Starts a receiver, sends, ends the receiver, and counts.
@@ -99,11 +128,10 @@ impl Side {
         &mut self,
         lab: &TemporaryLab,
         (scheme, frames, size): (&str, u64, usize),
-        receiver: &mut Command,
-        count: fn(&str) -> Option<u64>,
+        receiver: &Receiver,
     ) -> anyhow::Result<()> {
-        let child = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = child.with_context(|| format!("cannot start {:?}", receiver.get_program()))?;
+        let child = (receiver.start)(lab)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("cannot start {}", receiver.name))?;
         std::thread::sleep(SETTLE);
         let before = cpu_time(&child);
         let sent = send(lab, scheme, frames, size);
@@ -111,7 +139,8 @@ impl Side {
         let cpu = cpu_time(&child).saturating_sub(before);
         let text = end(&mut child)?;
         let (sent, seconds) = sent?;
-        let captured = count(&text).with_context(|| format!("a receiver did not say what it captured: {text}"))?;
+        let captured =
+            (receiver.count)(&text).with_context(|| format!("a receiver did not say what it captured: {text}"))?;
         self.rounds.add(captured, seconds);
         self.lost += sent.saturating_sub(captured);
         self.captured += captured;
@@ -124,30 +153,6 @@ fn send(lab: &TemporaryLab, scheme: &str, frames: u64, size: usize) -> anyhow::R
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
     let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, Mark::None)?, false)?;
     Ok((frames, span.as_secs_f64()))
-}
-
-fn linerate(lab: &TemporaryLab, scheme: &str) -> anyhow::Result<Command> {
-    let port = format!("{scheme}:eth0?netns={}", lab.plan().namespace("rx"));
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["capture", &port, "-w", "/dev/null", "--format", "pcap", "--json", "--lossless"]);
-    Ok(command)
-}
-
-fn tcpdump(lab: &TemporaryLab) -> anyhow::Result<Command> {
-    let mut command = lab.exec("rx", "tcpdump")?;
-    // The same ring memory as ours, in KiB. As another user than root, tcpdump would give /dev/null to that
-    // user.
-    command.args(["-Z", "root", "-i", "eth0", "-n", "-B", "131072", "-w", "/dev/null"]);
-    Ok(command)
-}
-
-fn count_of_linerate(text: &str) -> Option<u64> {
-    let document: serde_json::Value = serde_json::from_str(text).ok()?;
-    document["frames"].as_u64()
-}
-
-fn count_of_tcpdump(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_suffix(" packets captured")?.trim().parse().ok())
 }
 
 /// Processor time that the first thread of a running process has used, from `/proc/PID/schedstat`
