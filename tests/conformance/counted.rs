@@ -1,6 +1,6 @@
 //! XDP programs that leave frames to the host too, and those that only count them.
 
-use crate::backends::{Harness, Veth, receive, transmit};
+use crate::backends::{Veth, receive, transmit};
 use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
 use crate::wire::{PATIENCE, PAUSE, Receiver, Wire};
 use linerate_backends::open_rx;

@@ -60,6 +60,8 @@ fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
         "packet:lo@x",
         "xdp:lo?mode=fast",
         "xdp:lo?copy=never",
+        "xdp:lo?pass=maybe",
+        "xdp:lo?pass=yes&mode=af_xdp",
         "xdp-live:lo",
         "mem:x?blocks=few",
         "mem:x@0-99",

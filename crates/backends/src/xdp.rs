@@ -16,14 +16,13 @@ mod tally;
 mod wanted;
 
 use self::attach::Attachment;
-use self::receive::{Frames, Parts, XdpRx};
+use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
-use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
 use crate::sys::packet_socket::PacketSocket;
 use crate::sys::xsk_frames::XskFrames;
@@ -192,29 +191,20 @@ fn open_lane(
     ring: u32,
 ) -> io::Result<(XdpRx, String)> {
     let netlink = Rtnetlink::new()?;
-    let lane = |frames| {
+    let own = Queue { attachment: attachment.clone(), number: queue };
+    let lane = |queue: Queue, intake| {
         XdpRx::new(Parts {
-            subject: subject(spec, queue),
+            subject: subject(spec, queue.number),
             interface: found.name.clone(),
-            frames,
-            attachment: attachment.clone(),
+            intake,
             queue,
             index: found.index,
             netlink,
             lag: wanted.lag,
-            busy_poll: wanted.busy_poll.is_some(),
-            super_frame: longest_frame(found),
-            snap: wanted.snap,
         })
     };
-    if attachment.tallies() {
-        let note = "the program counts the frames, and nobody looks at them".to_owned();
-        return Ok((lane(Frames::Tally(attachment.tally(queue)?)), note));
-    }
-    if let Some(area) = attachment.area() {
-        let Layout { frames, bytes, .. } = area.layout();
-        let note = format!("the program writes frames into our memory: rings of {frames} frames, {} MiB", bytes >> 20);
-        return Ok((lane(Frames::Segment(attachment.segment(area, queue)?)), note));
+    if let Some((intake, note)) = attachment.intake(&own, wanted.snap)? {
+        return Ok((lane(own, intake), note));
     }
     let chunks = ring + SPARE_CHUNKS;
     // The kernel says what it has taken from the fill ring only when it looks for more, so as many chunks may have come back meanwhile.
@@ -240,7 +230,8 @@ fn open_lane(
     attachment.connect(queue, &socket)?;
     attachment.idle_senders().insert(queue, (socket.clone(), sender));
     let note = describe(&(binding, refused), ring);
-    Ok((lane(Frames::Socket(frames, socket)), note))
+    let intake = SocketIntake::new((frames, socket), longest_frame(found), wanted.busy_poll.is_some());
+    Ok((lane(own, Box::new(intake)), note))
 }
 
 /// Opens a queue to send: the sending side of a lane that is open, or a socket of its own.
@@ -358,6 +349,10 @@ fn explain(spec: &Spec, error: &io::Error) -> PortError {
         Some(libc::EOPNOTSUPP) => "; the driver cannot do that: try ?copy=auto&mode=auto",
         _ => "",
     };
+    // What the kernel calls invalid is no matter of what was written.
+    if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
+        return PortError::wrong(spec.to_string(), error.to_string());
+    }
     PortError::broken(spec.to_string(), format!("{error}{advice}"))
 }
 

@@ -35,8 +35,14 @@ pub trait Consumer {
     /// The run ends; until its lanes are dry there are further rounds, to be taken as before.
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError>;
 
+    /// Whether it is to be the only one of a run: because it [leaves](Round::leave) frames for later, which others would get again, or
+    /// [holds](Round::hold) them.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// The frames that it asked for ([`Round::hold`]) are its own now, and those that it needs no more can be given back. Once every
-    /// round, of a consumer that is alone.
+    /// round, of a consumer that [is alone](Consumer::is_alone).
     fn hold(&mut self, _holds: &mut Holds<'_>) {}
 
     /// Some ten times a second: what the ports have counted.
@@ -121,6 +127,8 @@ pub struct Round<'a> {
     /// For each lane, frames to be held.
     pub(crate) wanted: &'a mut [Vec<u32>],
     pub(crate) is_busy: bool,
+    /// Whether its consumer is the only one, and says so.
+    pub(crate) is_alone: bool,
 }
 
 impl Round<'_> {
@@ -129,16 +137,23 @@ impl Round<'_> {
         self.bursts.iter().map(|burst| burst.len()).sum()
     }
 
-    /// Leaves the last `frames` of a lane for a later round. For a consumer that is alone and needs no order: others would
-    /// get them again.
+    /// Leaves the last `frames` of a lane for a later round. For a consumer that needs no order.
+    ///
+    /// # Panics
+    /// If it does not say that it [is alone](Consumer::is_alone).
     pub fn leave(&mut self, lane: usize, frames: usize) {
+        assert!(self.is_alone, "others would get the frames again");
         self.left[lane] = frames;
     }
 
     /// Asks for frames of a lane, by ascending index and below what is [left](Round::leave): they are not given back, and come to
-    /// [`Consumer::hold`]. Where the queue can spare no more, that one and those behind it are left for a later round. For a consumer
-    /// that is alone, of queues whose frames can be held.
+    /// [`Consumer::hold`]. Where the queue can spare no more, that one and those behind it are left for a later round. Of queues whose
+    /// frames can be held.
+    ///
+    /// # Panics
+    /// If the consumer does not say that it [is alone](Consumer::is_alone).
     pub fn hold(&mut self, lane: usize, indices: impl IntoIterator<Item = u32>) {
+        assert!(self.is_alone, "others would not get the frames");
         self.wanted[lane].extend(indices);
     }
 

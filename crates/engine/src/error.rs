@@ -19,6 +19,12 @@ pub enum ReceiveError {
         /// How many there are.
         found: usize,
     },
+    /// Two in one run that do not bear others.
+    #[error("{name} takes frames away, or in its own time: it is to be the only consumer of a run")]
+    Alone {
+        /// What it is called.
+        name: &'static str,
+    },
     /// The ring.
     #[error("sharing: {0}")]
     Share(#[from] linerate_share::Error),

@@ -204,6 +204,10 @@ impl Consumer for Forward {
         true
     }
 
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn order(&self) -> Order {
         Order::Any
     }

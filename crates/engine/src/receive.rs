@@ -87,6 +87,8 @@ pub(crate) struct Receiver {
     /// Frames of each lane that a consumer wants to hold, and those it got.
     wanted: Vec<Vec<u32>>,
     held: Vec<Held>,
+    /// Whether there is one consumer, which may leave and hold frames.
+    is_alone: bool,
     filtered: Vec<bool>,
     kept: Kept,
 }
@@ -117,6 +119,12 @@ impl Receiver {
             failure = Some(ReceiveError::Lanes { found: lanes.len() });
             lanes.keep(Pick::MAX_LANES);
         }
+        let alone = consumers.iter().find(|consumer| consumer.is_alone());
+        let is_alone = alone.is_some() && consumers.len() == 1;
+        if let Some(name) = alone.filter(|_| !is_alone).map(|consumer| consumer.name()) {
+            failure = Some(ReceiveError::Alone { name });
+            lanes.keep(0);
+        }
         let is_prompt = consumers.iter().any(|consumer| consumer.is_prompt());
         let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
         let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
@@ -132,6 +140,7 @@ impl Receiver {
             left: vec![0; lanes.len()],
             wanted: vec![Vec::new(); lanes.len()],
             held: Vec::new(),
+            is_alone,
             lanes,
             pace: Pace::new(waiting, is_prompt, duration, stop),
             failure,
@@ -167,8 +176,22 @@ impl Receiver {
 
     /// One round of fill, order, take, consume.
     fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Came {
-        let Receiver { lanes, merge, pace, failure, died, picks, taken, left, wanted, held, filtered, kept, given } =
-            self;
+        let Receiver {
+            lanes,
+            merge,
+            pace,
+            failure,
+            died,
+            picks,
+            taken,
+            left,
+            wanted,
+            held,
+            filtered,
+            kept,
+            given,
+            is_alone,
+        } = self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
         let mut bursts = recycle(std::mem::take(&mut kept.bursts));
@@ -200,6 +223,7 @@ impl Receiver {
             left,
             wanted,
             is_busy: false,
+            is_alone: *is_alone,
         };
         offer(&mut round, consumers, died, failure);
         let mut is_busy = round.is_busy;

@@ -204,3 +204,42 @@ fn one_that_dies_ends_the_run_and_the_others_lose_nothing() {
     run(2, &mut [&mut alone]);
     assert!(*kept.0.lock().unwrap() == *expected.0.lock().unwrap() && capture.done().frames == alone.done().frames);
 }
+
+/// Leaves half of what it is shown for later.
+struct Hesitant(u64);
+
+impl Consumer for Hesitant {
+    fn name(&self) -> &'static str {
+        "hesitant"
+    }
+
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        for lane in 0..round.bursts.len() {
+            let left = round.bursts[lane].len() / 2;
+            self.0 += (round.bursts[lane].len() - left) as u64;
+            round.leave(lane, left);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut End<'_>) {}
+}
+
+#[test]
+fn one_that_takes_frames_in_its_own_time_is_alone_or_nothing_is_taken() {
+    let mut hesitant = Hesitant(0);
+    assert!(run(2, &mut [&mut hesitant]).failure.is_none());
+    assert_eq!(hesitant.0, FRAMES as u64);
+    let (mut capture, _) = capture();
+    let report = run(2, &mut [&mut capture, &mut hesitant]);
+    assert!(report.failure.unwrap().to_string().contains("hesitant"), "{:?}", report.ledger);
+    assert_eq!((capture.done().frames, hesitant.0), (0, FRAMES as u64));
+}

@@ -2,11 +2,12 @@
 
 use super::btf;
 use super::program::{self, Form, Word, redirecting, tallying, words, writing};
+use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
-use super::wanted::{Intake, Wanted, chunk_bytes, longest_frame};
+use super::wanted::{Via, Wanted, chunk_bytes, longest_frame};
 use crate::ebpf::Insn;
 use crate::rtnl::{self, Rtnetlink};
-use crate::sys::area::{Area, Segment};
+use crate::sys::area::{Area, Layout, Segment};
 use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
@@ -42,9 +43,9 @@ enum Feeds {
     /// To the socket of each queue.
     Sockets(Map),
     /// Into the segment of each queue; the bell wakes who reads them.
-    Area(Arc<Area>, Bell),
+    Area(Arc<Area>, Arc<Bell>),
     /// Nowhere: they are counted.
-    Nowhere(Bell),
+    Nowhere(Arc<Bell>),
 }
 
 /// Interfaces by the namespace they are in, and their number there.
@@ -94,12 +95,12 @@ impl Attachment {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let (intake, what) = match self.feeds {
-            Feeds::Sockets(_) => (Intake::Socket, ""),
-            Feeds::Area(..) => (Intake::Area, " and writes frames itself"),
-            Feeds::Nowhere(_) => (Intake::Tally, " and only counts frames"),
+            Feeds::Sockets(_) => (Via::Socket, ""),
+            Feeds::Area(..) => (Via::Area, " and writes frames itself"),
+            Feeds::Nowhere(_) => (Via::Tally, " and only counts frames"),
         };
         let is_mode = wanted.mode.is_none_or(|mode| mode == self.form.mode);
-        let is_intake = wanted.intake.map_or(intake != Intake::Tally, |wanted| wanted == intake);
+        let is_intake = wanted.intake.map_or(intake != Via::Tally, |wanted| wanted == intake);
         if is_mode && is_intake && wanted.passes == self.form.passes {
             return Ok(());
         }
@@ -112,46 +113,38 @@ impl Attachment {
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 
-    /// The area that frames are written into, where they are not handed to sockets.
-    pub fn area(&self) -> Option<&Arc<Area>> {
-        match &self.feeds {
-            Feeds::Area(area, _) => Some(area),
-            Feeds::Sockets(_) | Feeds::Nowhere(_) => None,
-        }
-    }
-
-    /// What wakes readers of the area.
-    pub fn bell(&self) -> Option<&Bell> {
-        match &self.feeds {
-            Feeds::Area(_, bell) | Feeds::Nowhere(bell) => Some(bell),
-            Feeds::Sockets(_) => None,
-        }
-    }
-
-    /// Whether frames are counted and none is shown.
-    pub fn tallies(&self) -> bool {
-        matches!(self.feeds, Feeds::Nowhere(_))
-    }
-
     /// Where the program runs.
     pub fn mode(&self) -> Mode {
         self.form.mode
     }
 
-    /// The counts of a queue. There is one reader at a time.
-    pub fn tally(&self, queue: u32) -> io::Result<Tally> {
-        self.take(queue)?;
-        Ok(Tally::new(self, queue))
+    /// Where the frames of a queue come in of which this program leaves none to a socket, most `snap` bytes of each, and what is said of
+    /// it. There is one reader at a time.
+    pub fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
+        Ok(match &self.feeds {
+            Feeds::Sockets(_) => None,
+            Feeds::Area(area, bell) => {
+                self.take(queue.number)?;
+                let Layout { frames, bytes, .. } = area.layout();
+                let note =
+                    format!("the program writes frames into our memory: rings of {frames} frames, {} MiB", bytes >> 20);
+                let intake = AreaIntake::new(self.segment(area, queue.number), bell.clone(), queue, snap);
+                Some((Box::new(intake), note))
+            }
+            Feeds::Nowhere(bell) => {
+                self.take(queue.number)?;
+                let note = "the program counts the frames, and nobody looks at them".to_owned();
+                Some((Box::new(Tally::new(queue, bell.clone())), note))
+            }
+        })
     }
 
-    /// The segment of a queue, on from where its last reader was. There is one reader at a time.
-    pub fn segment(&self, area: &Arc<Area>, queue: u32) -> io::Result<Segment> {
-        self.take(queue)?;
-        // What its last reader left is not for the next one.
+    /// The segment of a queue, on from where its last reader was: what that left is not for the next one.
+    fn segment(&self, area: &Arc<Area>, queue: u32) -> Segment {
         let (head, written) = (self.get(Word::Head, queue), self.get(Word::Written, queue));
         self.set(Word::Freed, queue, written);
         self.set(Word::Tail, queue, head);
-        Ok(Segment::new(area.clone(), queue, (head, written)))
+        Segment::new(area.clone(), queue, (head, written))
     }
 
     fn take(&self, queue: u32) -> io::Result<()> {
@@ -169,11 +162,6 @@ impl Attachment {
             Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
             Feeds::Area(..) | Feeds::Nowhere(_) => Ok(()),
         }
-    }
-
-    /// Lets a queue's frames be taken, or no longer: they go to the host.
-    pub fn set_open(&self, queue: u32, open: bool) {
-        self.set(Word::Open, queue, open.into());
     }
 
     /// What the program says of a queue.
@@ -214,17 +202,17 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
     }
     refused.clear();
     let area = match (wanted.intake, wanted.mode) {
-        (Some(Intake::Socket | Intake::Tally), _) | (_, Some(Mode::Generic)) => None,
+        (Some(Via::Socket | Via::Tally), _) | (_, Some(Mode::Generic)) => None,
         // What this kernel, or its memory, does not have AF_XDP may do without.
         (None, _) if !wanted.passes => make_area(found, wanted, queues).ok(),
-        (None | Some(Intake::Area), _) => Some(make_area(found, wanted, queues)?),
+        (None | Some(Via::Area), _) => Some(make_area(found, wanted, queues)?),
     };
     if let Some(feeds) = area
         && let Some(attachment) = attach_writing(found, feeds, (filter, wanted.passes), &mut refused)?
     {
         return Ok(attachment);
     }
-    if wanted.intake != Some(Intake::Area) && !wanted.passes {
+    if wanted.intake != Some(Via::Area) && !wanted.passes {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
         let forms = forms(false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
         let load =
@@ -251,13 +239,18 @@ fn attach_tallying(
     let forms = forms(wanted.passes).filter(|form| form.mode == Mode::Native);
     let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? else { return Ok(None) };
     let notes = vec![describe(form, refused)];
-    Ok(Some(Attachment::new((link, program, words), Feeds::Nowhere(Bell::new()?), form, (String::new(), notes))))
+    Ok(Some(Attachment::new(
+        (link, program, words),
+        Feeds::Nowhere(Arc::new(Bell::new()?)),
+        form,
+        (String::new(), notes),
+    )))
 }
 
 /// Has the program write frames, those that pass the filter where the kernel can apply it.
 fn attach_writing(
     found: &Found,
-    (area, bell): (Arc<Area>, Bell),
+    (area, bell): (Arc<Area>, Arc<Bell>),
     (text, passes): (&str, bool),
     refused: &mut Vec<(Form, String)>,
 ) -> io::Result<Option<Attachment>> {
@@ -300,8 +293,8 @@ fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
     })
 }
 
-fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Area>, Bell)> {
-    Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Bell::new()?))
+fn make_area(found: &Found, wanted: &Wanted, queues: u32) -> io::Result<(Arc<Area>, Arc<Bell>)> {
+    Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Arc::new(Bell::new()?)))
 }
 
 /// The first form that the driver takes, loaded and attached.

@@ -1,22 +1,16 @@
-//! The receiving side: a lane over one queue's socket, or over its segment of an area.
+//! The receiving side: a lane over one queue of a program.
 
 mod holding;
+mod intake;
 
-use super::attach::Attachment;
-use super::program::{SHORTEST, Word};
-use super::tally::Tally;
+pub use self::intake::{AreaIntake, Intake, Queue, SocketIntake};
+
+use super::program::Word;
 use crate::rtnl::{IFF_UP, Rtnetlink};
-use crate::sys::area::Segment;
-use crate::sys::bell::Bell;
-use crate::sys::xsk_frames::{Reading, XskFrames};
-use crate::sys::xsk_socket::XskSocket;
-use linerate_burst::{Burst, Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_burst::{Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{Head, Holding, PortError, RxQueue, Tallied};
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How often an idle queue asks what has become of its interface.
@@ -27,43 +21,17 @@ const CLOCKS_AFTER: Duration = Duration::from_secs(1);
 /// processor that was taken away meanwhile.
 const DETACH_MARGIN: Duration = Duration::from_millis(10);
 
-/// How often a program that writes frames is asked for more: each look takes a line of memory away from it, which costs it more
-/// than the frame (measured on a veth: 4.0 M frames/s looked at all the time, 11.4 every 100 us).
-const ASK_AFTER: Duration = Duration::from_micros(20);
-
-/// How long a reader that is in no hurry waits meanwhile, instead of looking at the clock: the processor that brings the frames is
-/// often the other half of its own, and is slowed by that too.
-const NAP: Duration = Duration::from_micros(100);
-
-/// Frames of which no more are asked for.
-const ENOUGH: usize = 1024;
-
-/// Where a lane's frames lie.
-pub enum Frames {
-    /// In the memory of a socket.
-    Socket(XskFrames, Arc<XskSocket>),
-    /// Where the program wrote them.
-    Segment(Segment),
-    /// Nowhere: they are counted.
-    Tally(Tally),
-}
-
 /// One lane.
 pub struct XdpRx {
     subject: String,
     interfaces: [Interface; 1],
-    frames: Frames,
-    attachment: Arc<Attachment>,
-    queue: u32,
+    intake: Box<dyn Intake>,
+    queue: Queue,
     interface: u32,
     netlink: Rtnetlink,
     lag: Duration,
-    busy_poll: bool,
-    reading: Reading,
     /// What the program had counted for this queue when it was opened.
     base: Counted,
-    /// When a program that writes frames was asked last.
-    asked: Nanos,
     delivered: u64,
     downs: u64,
     is_down: bool,
@@ -81,51 +49,31 @@ pub struct Parts {
     pub subject: String,
     /// The interface's name.
     pub interface: String,
-    /// Its frames.
-    pub frames: Frames,
-    /// The program that feeds it.
-    pub attachment: Arc<Attachment>,
-    /// Which queue.
-    pub queue: u32,
+    /// Where its frames come in.
+    pub intake: Box<dyn Intake>,
+    /// Which queue, and the program that feeds it.
+    pub queue: Queue,
     /// The interface's number.
     pub index: u32,
     /// To ask about the interface.
     pub netlink: Rtnetlink,
     /// How long after its stamp a frame may show up.
     pub lag: Duration,
-    /// Calls drive the card's queue.
-    pub busy_poll: bool,
-    /// Frames longer than this are super-frames.
-    pub super_frame: u32,
-    /// Most bytes of a frame that are wanted; 0 for all.
-    pub snap: u32,
 }
 
 impl XdpRx {
     /// A lane; frames come once it is started.
     pub fn new(parts: Parts) -> Self {
-        if matches!(parts.frames, Frames::Segment(_)) {
-            let snap = if parts.snap == 0 { 0 } else { parts.snap.max(SHORTEST as u32) };
-            parts.attachment.set(Word::Snap, parts.queue, snap.into());
-        }
+        let Parts { subject, interface, intake, queue, index, netlink, lag } = parts;
         XdpRx {
-            base: Counted::of(&parts.attachment, parts.queue),
-            asked: Nanos::ZERO,
-            interfaces: [Interface::new(&parts.interface, LinkType::ETHERNET, StampSource::Xdp)],
-            subject: parts.subject,
-            frames: parts.frames,
-            attachment: parts.attachment,
-            queue: parts.queue,
-            interface: parts.index,
-            netlink: parts.netlink,
-            lag: parts.lag,
-            busy_poll: parts.busy_poll,
-            reading: Reading {
-                tai_offset: tai_offset(),
-                now: Nanos::ZERO,
-                stamped: true,
-                super_frame: parts.super_frame,
-            },
+            subject,
+            interfaces: [Interface::new(&interface, LinkType::ETHERNET, StampSource::Xdp)],
+            intake,
+            interface: index,
+            netlink,
+            lag,
+            base: Counted::of(&queue),
+            queue,
             delivered: 0,
             downs: 0,
             is_down: false,
@@ -139,7 +87,7 @@ impl XdpRx {
     /// How far the lane is complete. A frame is stamped a little before it can be seen.
     fn horizon(&mut self, now: Nanos, drained: bool) -> Horizon {
         if !drained {
-            let newest = self.frames.shown().descs().last().map_or(Nanos::ZERO, |desc| desc.time);
+            let newest = self.intake.shown().descs().last().map_or(Nanos::ZERO, |desc| desc.time);
             return Horizon::At(newest.min(now).before(self.lag));
         }
         if let Some(since) = &mut self.detached {
@@ -161,7 +109,7 @@ impl XdpRx {
         }
         self.looked = now;
         let flags = self.netlink.flags(self.interface);
-        let (Some(flags), Ok(())) = (flags, self.frames.take_error()) else {
+        let (Some(flags), Ok(())) = (flags, self.intake.take_error()) else {
             self.removed = true;
             self.detached = Some(Nanos::ZERO);
             return Ok(());
@@ -173,71 +121,19 @@ impl XdpRx {
         if went_down { Err(PortError::Down { port: self.subject.clone() }) } else { Ok(()) }
     }
 
-    /// Tells the program what it may write again.
-    fn give_back(&self) {
-        if let Frames::Segment(segment) = &self.frames {
-            let (tail, freed) = segment.position();
-            self.attachment.set(Word::Freed, self.queue, freed);
-            self.attachment.set(Word::Tail, self.queue, tail);
-        }
-    }
-
     /// Shows more frames if there are more; whether that is all there is.
     fn refill(&mut self, now: Nanos) -> bool {
         if now >= self.clocks_read.after(CLOCKS_AFTER) || now < self.clocks_read {
             self.clocks_read = now;
-            self.reading.tai_offset = tai_offset();
-            if matches!(self.frames, Frames::Segment(_)) {
-                self.attachment.set(Word::Ahead, self.queue, self.reading.tai_offset);
-            }
+            self.intake.set_ahead(&self.queue, tai_offset());
         }
-        match &mut self.frames {
-            Frames::Socket(frames, socket) => {
-                self.reading.now = now;
-                self.reading.stamped = self.attachment.get(Word::Unstamped, self.queue) == 0;
-                let drained = frames.refill(&self.reading);
-                if drained && (self.busy_poll || frames.needs_wakeup()) {
-                    socket.kick_receive();
-                }
-                drained
-            }
-            Frames::Segment(segment) => {
-                let is_due = now >= self.asked.after(ASK_AFTER) || now < self.asked || self.detached.is_some();
-                if segment.waiting() < ENOUGH && is_due {
-                    self.asked = now;
-                    self.attachment.bell().into_iter().for_each(Bell::quiet);
-                    segment.set_head(self.attachment.get(Word::Head, self.queue));
-                }
-                segment.waiting() == segment.shown().len()
-            }
-            Frames::Tally(tally) => {
-                tally.read(&self.attachment, self.queue);
-                true
-            }
-        }
-    }
-}
-
-impl Frames {
-    fn shown(&self) -> Burst<'_> {
-        match self {
-            Frames::Socket(frames, _) => frames.shown(),
-            Frames::Segment(segment) => segment.shown(),
-            Frames::Tally(_) => Burst::EMPTY,
-        }
-    }
-
-    fn take_error(&self) -> io::Result<()> {
-        match self {
-            Frames::Socket(_, socket) => socket.take_error(),
-            Frames::Segment(_) | Frames::Tally(_) => Ok(()),
-        }
+        self.intake.refill(&self.queue, now, self.detached.is_some())
     }
 }
 
 /// What the program has counted for a queue.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+pub struct Counted {
     head: u64,
     full: u64,
     bad: u64,
@@ -247,8 +143,8 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(attachment: &Attachment, queue: u32) -> Self {
-        let get = |word| attachment.get(word, queue);
+    fn of(queue: &Queue) -> Self {
+        let get = |word| queue.get(word);
         Counted {
             // Last: what is lost is never more than what is received.
             full: get(Word::Full),
@@ -274,15 +170,13 @@ impl Counted {
 
 impl RxQueue for XdpRx {
     fn start(&mut self) {
-        self.attachment.set_open(self.queue, true);
+        self.queue.set(Word::Open, 1);
     }
 
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
         let drained = self.refill(now);
-        // What was not asked for could still be older than what comes now.
-        let seen = if matches!(self.frames, Frames::Segment(_)) { self.asked.min(now) } else { now };
-        let horizon = self.horizon(seen, drained);
-        let is_empty = self.frames.shown().is_empty();
+        let horizon = self.horizon(self.intake.looked(now), drained);
+        let is_empty = self.intake.shown().is_empty();
         if drained && self.detached.is_none() && is_empty {
             self.look(now)?;
         }
@@ -290,93 +184,53 @@ impl RxQueue for XdpRx {
             self.removed = false;
             return Err(PortError::removed(&self.subject));
         }
-        Ok(Head { burst: self.frames.shown(), horizon, interfaces: &self.interfaces })
+        Ok(Head { burst: self.intake.shown(), horizon, interfaces: &self.interfaces })
     }
 
     fn consume(&mut self, frames: usize) {
-        match &mut self.frames {
-            Frames::Socket(own, _) => own.consume(frames),
-            Frames::Segment(segment) => segment.consume(frames),
-            Frames::Tally(_) => assert_eq!(frames, 0, "no frame is shown"),
-        }
-        self.give_back();
+        self.intake.consume(&self.queue, frames);
         self.delivered += frames as u64;
     }
 
     fn detach(&mut self) {
         if self.detached.is_none() {
-            self.attachment.set_open(self.queue, false);
+            self.queue.set(Word::Open, 0);
             self.detached = Some(Nanos::ZERO);
         }
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
-        match &self.frames {
-            Frames::Socket(_, socket) => Some(socket.fd().as_fd()),
-            // Nothing comes that anybody would be woken for.
-            Frames::Tally(_) => self.attachment.bell().map(Bell::fd),
-            Frames::Segment(segment) => {
-                self.attachment.set(Word::Sleeps, self.queue, 1);
-                fence(Ordering::SeqCst);
-                // What came meanwhile will wake nobody. (That the program has looked whether somebody sleeps, and its frame is
-                // seen here only later, is a matter of nanoseconds; no wait is longer than some milliseconds.)
-                let has_come = segment.seen() != self.attachment.get(Word::Head, self.queue);
-                self.attachment.bell().map(|bell| if has_come { bell.ready() } else { bell.fd() })
-            }
-        }
-    }
-
-    fn tallied(&self) -> Option<&Tallied> {
-        match &self.frames {
-            Frames::Tally(tally) => Some(&tally.tallied),
-            Frames::Socket(..) | Frames::Segment(_) => None,
-        }
+        self.intake.wake(&self.queue)
     }
 
     fn nap(&self) -> Option<Duration> {
-        matches!(self.frames, Frames::Segment(_)).then_some(NAP)
+        self.intake.nap()
+    }
+
+    fn tallied(&self) -> Option<&Tallied> {
+        self.intake.tallied()
     }
 
     fn holding(&mut self) -> Option<&mut dyn Holding> {
-        matches!(self.frames, Frames::Segment(_)).then_some(self as &mut dyn Holding)
+        self.intake.segment().is_some().then_some(self as &mut dyn Holding)
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let counted = Counted::of(&self.attachment, self.queue).since(self.base);
+        let counted = Counted::of(&self.queue).since(self.base);
         let account = ledger.account(Stage::Receive, &self.subject);
-        account.add(Count::Delivered, self.delivered).add(Count::LinkDown, self.downs);
-        match &self.frames {
-            Frames::Socket(frames, socket) => {
-                let (statistics, counts) = (socket.statistics(), frames.counts());
-                account.add(Count::Received, counted.head);
-                account.add(Count::RingFull, statistics.ring_full).add(Count::NoBuffer, statistics.dropped);
-                account.add(Count::FillEmpty, statistics.fill_empty).add(Count::BadRecord, counts.bad);
-                account.add(Count::Joined, counts.joined).add(Count::SuperFrames, counts.super_frames);
-                account.add(Count::VlanRestored, counts.vlan_restored).add(Count::Unstamped, counts.unstamped);
-            }
-            Frames::Segment(_) => {
-                account.add(Count::Received, counted.head + counted.full + counted.bad + counted.filtered);
-                account.add(Count::KernelFiltered, counted.filtered);
-                account.add(Count::RingFull, counted.full).add(Count::BadRecord, counted.bad);
-                account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
-            }
-            Frames::Tally(tally) => {
-                account.add(Count::Received, tally.tallied.frames).add(Count::Delivered, tally.tallied.frames);
-                account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
-            }
-        }
+        let tallied = self.intake.tallied().map_or(0, |tallied| tallied.frames);
+        account.add(Count::Delivered, self.delivered + tallied).add(Count::LinkDown, self.downs);
+        self.intake.counters(&counted, account);
     }
 }
 
 impl Drop for XdpRx {
     fn drop(&mut self) {
         // Whoever sends through this socket keeps it open, and the program would go on to feed it.
-        self.attachment.set_open(self.queue, false);
-        if !matches!(self.frames, Frames::Socket(..)) {
-            self.attachment.set(Word::Read, self.queue, 0);
-        }
+        self.queue.set(Word::Open, 0);
+        self.queue.set(Word::Read, 0);
         // The sending side of this socket, if nobody came for it: it would keep the queue occupied.
-        self.attachment.idle_senders().remove(&self.queue);
+        self.queue.attachment.idle_senders().remove(&self.queue.number);
     }
 }
 

@@ -2,22 +2,27 @@
 
 use super::attach::Attachment;
 use super::program::Word;
+use super::receive::Queue;
+use crate::sys::bell::Bell;
 use linerate_burst::Sizes;
 use linerate_port::Tallied;
+use std::sync::Arc;
 
 /// The counts of a queue since it was opened.
 pub struct Tally {
     before: Tallied,
     /// As they were when they were read last.
     pub tallied: Tallied,
+    /// What to wait on: nothing rings it.
+    pub bell: Arc<Bell>,
 }
 
 impl Tally {
-    /// Begins to count. There is one reader at a time.
-    pub fn new(attachment: &Attachment, queue: u32) -> Self {
-        attachment.set(Word::Least, queue, u64::MAX);
-        attachment.set(Word::Most, queue, 0);
-        Tally { before: read(attachment, queue), tallied: Tallied::default() }
+    /// Begins to count.
+    pub fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
+        queue.set(Word::Least, u64::MAX);
+        queue.set(Word::Most, 0);
+        Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), bell }
     }
 
     /// Reads them anew.

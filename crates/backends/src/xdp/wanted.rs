@@ -42,7 +42,7 @@ pub enum Copying {
 
 /// Who puts frames into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intake {
+pub enum Via {
     /// The XDP program itself, one behind the other.
     Area,
     /// AF_XDP.
@@ -57,7 +57,7 @@ pub struct Wanted {
     /// Where the program runs; `None` for the best there is.
     pub mode: Option<Mode>,
     /// Who puts frames into our memory; `None` for the best there is.
-    pub intake: Option<Intake>,
+    pub intake: Option<Via>,
     /// How frames get into our memory.
     pub copying: Copying,
     /// Frames that a queue's ring holds, where the user says so.
@@ -84,10 +84,10 @@ impl Wanted {
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let (mode, intake) = match spec.option("mode") {
             None | Some("auto") => (None, None),
-            Some("ring") => (Some(Mode::Native), Some(Intake::Area)),
-            Some("af_xdp") => (None, Some(Intake::Socket)),
-            Some("native") => (Some(Mode::Native), Some(Intake::Socket)),
-            Some("generic") => (Some(Mode::Generic), Some(Intake::Socket)),
+            Some("ring") => (Some(Mode::Native), Some(Via::Area)),
+            Some("af_xdp") => (None, Some(Via::Socket)),
+            Some("native") => (Some(Mode::Native), Some(Via::Socket)),
+            Some("generic") => (Some(Mode::Generic), Some(Via::Socket)),
             Some(other) => {
                 return refuse(format!("mode={other}: it is auto, ring, af_xdp, native or generic"));
             }
@@ -104,10 +104,10 @@ impl Wanted {
         // Both are matters of AF_XDP.
         let needs_socket = copying != Copying::Auto || spec.option("busy-poll").is_some();
         let intake = match intake {
-            Some(Intake::Area) if needs_socket => {
+            Some(Via::Area) if needs_socket => {
                 return refuse("mode=ring needs no AF_XDP, so copy= and busy-poll= mean nothing with it".into());
             }
-            None if needs_socket => Some(Intake::Socket),
+            None if needs_socket => Some(Via::Socket),
             intake => intake,
         };
         let pass = match spec.option("pass") {
@@ -115,7 +115,7 @@ impl Wanted {
             Some("yes") if options.take => {
                 return refuse("pass=yes leaves the frames to the host too, --take takes them away".into());
             }
-            Some("yes") if intake == Some(Intake::Socket) => {
+            Some("yes") if intake == Some(Via::Socket) => {
                 return refuse("AF_XDP takes frames away: pass=yes is to be had with mode=ring, or none".into());
             }
             Some("yes") if !options.shared => {
@@ -153,7 +153,7 @@ impl Wanted {
 
     /// The same for an interface that the host uses, if that is to have the frames too.
     pub fn passing(&self) -> Self {
-        Wanted { passes: self.pass != Some(false) && self.intake != Some(Intake::Socket), ..*self }
+        Wanted { passes: self.pass != Some(false) && self.intake != Some(Via::Socket), ..*self }
     }
 
     /// Whether counts are all that is wanted, and the program may count.
@@ -171,7 +171,7 @@ impl Wanted {
         if self.passes || self.tallies() {
             return *self;
         }
-        Wanted { intake: self.intake.or(Some(Intake::Socket)), ..*self }
+        Wanted { intake: self.intake.or(Some(Via::Socket)), ..*self }
     }
 
     /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for (or
