@@ -8,6 +8,14 @@
 //!                          └── hold ──> Held ── release ───────────────────────^ ^
 //!                                        └── submit ──> TxQueue ── completed ────┘
 //! ```
+//!
+//! `mem` and `xdp` can do that. `packet` cannot: it gives memory back to the kernel by the block, of hundreds of frames, and the kernel
+//! copies what is sent from there all the same, so whoever needs single frames copies those at once. Neither can rings of shared
+//! memory (`shm`): others read the same bytes, which are mapped so that nobody changes them.
+//!
+//! A frame whose payload lies in the memory of a device is shown as one that was cut: `captured` bytes, the header part, lie on the
+//! host, `wire` is how long it is. Whoever knows the [`Region`]'s type finds the rest by the frame's number. So filters, meters and
+//! the merge need to know nothing of devices.
 
 use crate::contract::PortError;
 use linerate_burst::Desc;
