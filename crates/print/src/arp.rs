@@ -1,0 +1,58 @@
+//! ARP.
+
+use crate::text::{Text, put};
+use crate::walk::Walk;
+use linerate_wire::{Layer, arp};
+
+const RARP_REQUEST: u16 = 3;
+const RARP_REPLY: u16 = 4;
+
+pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
+    let Ok(view) = arp::View::parse(walk.from(layer)) else { return };
+    let text = &mut walk.text;
+    text.str("ARP, ");
+    match view.operation() {
+        arp::REQUEST => {
+            text.str("Request who-has ");
+            address(text, view.target_protocol());
+            let is_known = view.target_hardware().iter().any(|byte| !matches!(byte, 0 | 0xff));
+            if is_known {
+                text.str(" (");
+                text.mac(view.target_hardware());
+                text.str(")");
+            }
+            text.str(" tell ");
+            address(text, view.sender_protocol());
+        }
+        arp::REPLY => {
+            text.str("Reply ");
+            address(text, view.sender_protocol());
+            text.str(" is-at ");
+            text.mac(view.sender_hardware());
+        }
+        RARP_REQUEST => {
+            text.str("Reverse request who-is ");
+            text.mac(view.target_hardware());
+            text.str(" tell ");
+            text.mac(view.sender_hardware());
+        }
+        RARP_REPLY => {
+            text.str("Reverse reply ");
+            text.mac(view.target_hardware());
+            text.str(" at ");
+            address(text, view.target_protocol());
+        }
+        other => put!(text, "operation {other}"),
+    }
+    text.str(", length ");
+    let length = walk.end.saturating_sub(layer.offset as usize);
+    walk.text.dec(length as u64);
+}
+
+/// An address of the network: of IPv4, or of any other.
+fn address(text: &mut Text<'_>, bytes: &[u8]) {
+    match bytes.try_into() {
+        Ok(address) => text.ipv4(address),
+        Err(_) => text.mac(bytes),
+    }
+}
