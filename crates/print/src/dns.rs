@@ -87,6 +87,7 @@ pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize, is_multi
     } else {
         question(text, flags, questions, counts, &mut reader).is_none()
     };
+    text.gap("");
     text.str(if is_cut { " [|domain] (" } else { " (" });
     text.dec(length as u64);
     text.str(")");
@@ -116,7 +117,8 @@ fn question(text: &mut Text<'_>, flags: u16, questions: u16, counts: [u16; 3], r
         if reader.is_multicast {
             text.str(if class & 0x8000 != 0 { " (QU)" } else { " (QM)" });
         }
-        text.str("? ");
+        text.str("?");
+        text.gap(" ");
         name.write_name(text)?;
     }
     Some(())

@@ -4,7 +4,10 @@ use crate::names;
 use crate::read::u16_at;
 use crate::text::{Text, put};
 use crate::walk::{Packet, Walk};
-use linerate_wire::{Layer, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+use linerate_wire::{Layer, Number, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+
+/// It begins with ports, too.
+const DCCP: u8 = 33;
 
 pub(crate) fn v4(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ipv4::View::parse(walk.from(layer)) else { return };
@@ -114,6 +117,7 @@ fn ports(walk: &Walk<'_, '_>, index: usize, layer: &Layer) -> Option<(u16, u16)>
     let transport = match (walk.layers.as_slice().get(index + 1), walk.layers.stop()) {
         (Some(next), _) => next.protocol,
         (None, Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) => protocol,
+        (None, Stop::Unknown(Number::IpProtocol(DCCP))) => Protocol::Udp,
         _ => return None,
     };
     let bytes = walk.behind(layer);

@@ -51,7 +51,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     let origin = numbers(walk, &view, length as u32);
     walk.text.str(", win ");
     walk.text.dec(view.window());
-    if view.flags().contains(Flags::URG) && view.urgent() > 0 {
+    if view.flags().contains(Flags::URG) {
         walk.text.str(", urg ");
         walk.text.dec(view.urgent());
     }

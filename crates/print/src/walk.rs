@@ -105,6 +105,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             Stop::End => {}
             Stop::Unknown(Number::IpProtocol(number)) => routing::write(self, number),
             Stop::Unknown(Number::Sap(_)) => link::behind_llc(self),
+            // Its header has said it.
+            Stop::Unknown(Number::EtherType(_)) if self.layers.as_slice().len() == 1 && !self.is_named() => {}
             Stop::Unknown(number) => {
                 match names::of(number) {
                     Some(name) => self.text.str(name),
@@ -113,9 +115,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 self.text.str(", length ");
                 self.text.dec(self.length() as u64);
             }
-            // The ports of what is cut may stand beside the addresses.
             Stop::Truncated(protocol) => {
-                self.text.gap(if self.packet.is_some() { ": " } else { "" });
                 self.text.str("[|");
                 self.text.str(protocol.name());
                 self.text.str("]");
@@ -130,6 +130,11 @@ impl<'a, 'o> Walk<'a, 'o> {
             Stop::Fragment => ip::later_fragment(self),
             Stop::TooDeep => self.text.str("[more headers]"),
         }
+    }
+
+    /// Whether what is behind the last header has a name.
+    fn is_named(&self) -> bool {
+        matches!(self.layers.stop(), Stop::Unknown(number) if names::of(number).is_some())
     }
 
     /// Text of ours, and what goes between it and what follows.

@@ -15,6 +15,7 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span};
+use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
@@ -65,6 +66,9 @@ Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
+    /// List interfaces instead, as linerate ports does
+    #[arg(short = 'D', long, exclusive = true)]
+    list_ports: bool,
     /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
     /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
@@ -126,6 +130,9 @@ struct Asked {
 
 /// Captures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.list_ports {
+        return ports::run(&ports::Args::default());
+    }
     let asked = args.check()?;
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
