@@ -256,6 +256,17 @@ counters! {
     /// Frames for an output that had died of a bug of this program, or was about to.
     OutputDied = Write, Lost, "output_died";
 
+    /// Frames that were to be printed.
+    PrintReceived = Print, Received, "received";
+    /// Frames with a line on standard output.
+    Printed = Print, Delivered, "printed";
+    /// Frames without a line, because whoever reads the lines of a live capture with other outputs was too slow.
+    PrintSlow = Print, Lost, "reader_too_slow";
+    /// Frames without a line, because standard output takes no more: its reader has gone, or, which is an error and said, it is a file and the disk is full.
+    PrintUnread = Print, Refused, "reader_gone";
+    /// Frames for a printer that had died of a bug of this program, or was about to.
+    PrintDied = Print, Lost, "printer_died";
+
     /// Records handed to the exporter.
     ExportReceived = Export, Received, "received";
     /// Records in files, or handed to whoever reads a stream.

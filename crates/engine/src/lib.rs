@@ -6,6 +6,7 @@
 //! - [`consumer`]: what a consumer must do;
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): with nothing copied;
 //!   [`check`]: streams with trailers; [`flows`]: flow records; [`forward`]: to another port; [`answer`]: back to whoever asked;
+//!   [`print`](mod@print): to people;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit, of each consumer;
 //! - `worker`: work on blocks in a thread of its own.
 //!
@@ -118,6 +119,7 @@ pub mod flows;
 pub mod forward;
 mod lanes;
 mod live;
+pub mod print;
 pub mod receive;
 pub mod replay;
 pub mod select;
@@ -138,6 +140,7 @@ pub use error::ReceiveError;
 pub use flows::{Load, Metered, Metering, Meters};
 pub use forward::Forward;
 pub use linerate_burst::died::{self, Died, survive};
+pub use print::{Lines, Printing};
 pub use receive::wait::Waiting;
 pub use receive::{Receive, Received};
 pub use replay::{Edits, Memory, Replay, ReplayReport};

@@ -7,7 +7,7 @@
 use crate::died::{Died, survive};
 use linerate_burst::Block;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -118,6 +118,19 @@ impl<W: Work> Worker<W> {
         }
     }
 
+    /// Hands a block over as [`Worker::hand_over`] does, unless that would have to wait: then nothing happens, and it is false.
+    pub fn offer(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) -> bool {
+        match self {
+            Worker::Here(_) => self.hand_over(block, with, make),
+            Worker::Apart(apart) => match apart.empty(make) {
+                Ok(empty) => apart.exchange(block, empty, with),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => apart.give_up(block),
+            },
+        }
+        true
+    }
+
     /// There are no more blocks; the thread may take its time.
     pub fn end(&mut self, last: W::Last) {
         match self {
@@ -160,20 +173,32 @@ impl<W: Work> Guarded<W> {
 
 impl<W: Work> Apart<W> {
     fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
-        let empty = match self.empty.try_recv() {
-            Ok(block) => Some(block),
+        // Where all are on their way the work is slower than the lanes.
+        match self.empty(make).or_else(|_| self.empty.recv()) {
+            Ok(empty) => self.exchange(block, empty, with),
+            Err(_) => self.give_up(block),
+        }
+    }
+
+    /// A block that came back, or a new one, as long as there may be more.
+    fn empty(&mut self, make: impl FnOnce() -> Block) -> Result<Block, TryRecvError> {
+        match self.empty.try_recv() {
             Err(_) if self.made < self.most => {
                 self.made += 1;
-                Some(make())
+                Ok(make())
             }
-            // All are on their way: the work is slower than the lanes.
-            Err(_) => self.empty.recv().ok(),
-        };
-        let Some(empty) = empty else {
-            self.failed.store(true, Ordering::Relaxed);
-            return block.clear();
-        };
+            result => result,
+        }
+    }
+
+    fn exchange(&mut self, block: &mut Block, empty: Block, with: W::With) {
         let full = std::mem::replace(block, empty);
         let _ = self.jobs.send(Job::Block(full, with));
+    }
+
+    /// The thread is gone.
+    fn give_up(&mut self, block: &mut Block) {
+        self.failed.store(true, Ordering::Relaxed);
+        block.clear();
     }
 }

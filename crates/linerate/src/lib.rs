@@ -23,6 +23,7 @@ pub use linerate_filter as filter;
 pub use linerate_generate as generate;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
+pub use linerate_print as print;
 pub use linerate_record as record;
 pub use linerate_records as records;
 pub use linerate_share as share;

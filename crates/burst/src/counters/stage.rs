@@ -25,6 +25,8 @@ pub enum Stage {
     Forward,
     /// A file or other output.
     Write,
+    /// Frames as text.
+    Print,
     /// One exporter of flow records.
     Export,
     /// One queue of a sending port.
@@ -48,6 +50,7 @@ impl Stage {
             Stage::Verdict => "verdict",
             Stage::Forward => "forward",
             Stage::Write => "write",
+            Stage::Print => "print",
             Stage::Export => "export",
             Stage::Send => "send",
             Stage::Answer => "answer",

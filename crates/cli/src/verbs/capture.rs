@@ -1,7 +1,8 @@
-//! `linerate capture`: one or several ports -> one time-ordered stream -> count, file.
+//! `linerate capture`: one or several ports -> one time-ordered stream -> count, file, text.
 
 mod beside;
 mod parts;
+mod print;
 mod report;
 mod selection;
 mod share;
@@ -14,6 +15,7 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
+use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
@@ -44,6 +46,9 @@ Examples:
   # some frames of a file, and another format
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture -r old.pcapng.gz -w new.pcap.zst
+  # to people: a line a frame, as tcpdump prints them
+  linerate capture eth0 --print
+  linerate capture -r trace.pcap --print=link --print-bytes hex,ascii -c 3
   # to another program
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
@@ -61,6 +66,9 @@ Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
+    /// List interfaces instead, as linerate ports does
+    #[arg(short = 'D', long, exclusive = true)]
+    list_ports: bool,
     /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
     /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
@@ -116,11 +124,15 @@ struct Asked {
     share: Selection,
     flows: Selection,
     count: Selection,
+    print: Selection,
     lag: Option<Duration>,
 }
 
 /// Captures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.list_ports {
+        return ports::run(&ports::Args::default());
+    }
     let asked = args.check()?;
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
@@ -149,7 +161,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.announce(&asked, &notes);
     }
     let progress = Progress::new();
-    let live = Live::start_reading(&progress, "captured", args.show.interval(args.json)?, inputs.reading());
+    let is_shown = !args.json && (!args.beside.prints() || args.show.has_interval());
+    let live = Live::start_reading(&progress, "captured", args.show.interval(!is_shown)?, inputs.reading());
     let is_kept = args.write.is_some() || share.is_some();
     beside.start(&asked, &stop, (!is_kept).then_some(&progress)).map_err(|error| identity.explain(error))?;
     let told = reopened(args.show.quiet);
@@ -199,6 +212,7 @@ impl Args {
             (Part::Share, self.share.is_wanted()),
             (Part::Flows, !self.beside.written().is_empty()),
             (Part::Count, self.beside.counts()),
+            (Part::Print, self.beside.prints()),
         ];
         let there: Vec<Part> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
         self.parts.check(&there, &inputs)?;
@@ -206,6 +220,7 @@ impl Args {
             check_output(&inputs.specs, path)?;
         }
         self.write.as_deref().map(|path| self.format(path)).transpose()?;
+        self.beside.check(self.write.as_deref())?;
         let lag = self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?;
         if lag.is_some() && inputs.specs.iter().all(is_file) {
             return Err(usage("--lag means nothing for files: they are merged as they lie"));
@@ -215,7 +230,8 @@ impl Args {
         let is_ring = self.write.is_none() && self.share.is_wanted();
         Ok(Asked {
             write: of(if is_ring { Part::Share } else { Part::Write }, kept.clone()),
-            share: of(Part::Share, kept),
+            share: of(Part::Share, kept.clone()),
+            print: of(Part::Print, kept),
             flows: of(Part::Flows, inputs.selection()),
             count: of(Part::Count, inputs.selection()),
             lag,

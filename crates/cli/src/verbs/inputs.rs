@@ -5,7 +5,7 @@ use crate::privileges::Identity;
 use crate::view::reading::Reading;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
-use linerate_backends::inventory::is_here;
+use linerate_backends::inventory::{interfaces, is_here};
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -21,7 +21,8 @@ pub(super) struct InputArgs {
     /// Ports (comma or blank between several), unless -i or -r is given; then filter text
     #[arg(value_name = "PORT|FILTER")]
     words: Vec<String>,
-    /// A port to receive from, pcap:FILE among them; may be given several times, or with commas
+    /// A port to receive from, pcap:FILE among them; may be given several times, or with commas; any is every interface
+    /// that is up
     #[arg(short = 'i', long = "port", visible_alias = "from", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
     /// A capture file to read instead (- for standard input), also compressed by gzip or zstd; may be given
@@ -81,15 +82,19 @@ pub(super) struct Inputs {
     /// Most frames.
     pub frames: Option<u64>,
     pub duration: Option<Duration>,
+    /// Interfaces that `any` does not mean, and why.
+    left_out: Vec<String>,
 }
 
 impl InputArgs {
     /// Finds ports among the words, and mistakes before anything is opened.
     pub fn check(&self) -> anyhow::Result<Inputs> {
-        let (specs, filter) = ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref())?;
+        let mut left_out = Vec::new();
+        let (specs, filter) =
+            ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref(), &mut left_out)?;
         check_filter(&filter, &specs)?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
-        Ok(Inputs { specs, filter, frames: self.frames, duration })
+        Ok(Inputs { specs, filter, frames: self.frames, duration, left_out })
     }
 
     /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
@@ -146,7 +151,7 @@ impl ReceiveArgs {
         check_take(self.take, &inputs.specs)?;
         let ports = REGISTRY.open_all(&inputs.specs, &options)?;
         let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
-        let notes = notes.collect();
+        let notes = notes.chain(inputs.left_out.iter().cloned()).collect();
         Ok((ports, notes))
     }
 
@@ -189,12 +194,13 @@ pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
 }
 
 /// Ports and filter text, of words that are ports as long as they look like it, ports that were named as such, files, and
-/// filter text that was given as such.
+/// filter text that was given as such. What a port called any does not mean goes to `left_out`.
 fn ports_and_filter(
     words: &[String],
     ports: &[String],
     read: &[String],
     filter: Option<&str>,
+    left_out: &mut Vec<String>,
 ) -> anyhow::Result<(Vec<Spec>, String)> {
     let mut words = words;
     let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
@@ -212,6 +218,10 @@ fn ports_and_filter(
         }
     }
     for name in names {
+        if name == ANY && !is_here(ANY) {
+            specs.extend(all_up(left_out)?);
+            continue;
+        }
         let spec = Spec::parse(name).map_err(usage)?;
         if !name.contains(':') && !is_port(name) && Path::new(name).is_file() {
             return Err(usage(format!("{name} is a file, not a port: read it by -r {name}")));
@@ -226,6 +236,22 @@ fn ports_and_filter(
         (None, words) => words.join(" "),
     };
     Ok((specs, filter))
+}
+
+/// Every interface that is up, as tcpdump calls them.
+const ANY: &str = "any";
+
+/// The ports of all interfaces that are up; those of them that cannot be received from go to `left_out`.
+fn all_up(left_out: &mut Vec<String>) -> anyhow::Result<Vec<Spec>> {
+    let mut specs = Vec::new();
+    for one in interfaces(None)?.iter().filter(|one| one.up) {
+        let spec = Spec::parse(&one.name).map_err(usage)?;
+        match REGISTRY.on_interface(one).into_iter().find(|(scheme, _)| *scheme == spec.scheme) {
+            Some((_, Err(reason))) => left_out.push(format!("{} is left out: {reason}", one.name)),
+            _ => specs.push(spec),
+        }
+    }
+    if specs.is_empty() { Err(usage("no interface is up: linerate ports lists them")) } else { Ok(specs) }
 }
 
 /// Whether a word is a port, not filter text: it begins with the name of a backend, or is an interface here.

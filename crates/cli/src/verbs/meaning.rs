@@ -53,9 +53,10 @@ const RULES: &[Rule] = &[
     rule(
         "capture",
         &["snap", "slice", "shard", "dedup", "copy_threads"],
-        Where(&["flows", "count"], &["write", "share"]),
+        Where(&["flows", "count"], &["write", "share", "print"]),
         "flows and counts are of whole frames, and nothing is kept of these",
     ),
+    rule("capture", &["print_time", "print_bytes"], OneOf(&["print"]), "nothing is printed"),
     rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "all of the traffic is taken"),
     rule("capture", &["count"], Beside::None(&["quiet"]), "what is counted is said at the end alone"),
     rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "nobody is waited for"),

@@ -10,7 +10,7 @@ use linerate_port::{Found, Target};
 use serde::Serialize;
 
 /// Options of `linerate ports`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
   # what is here, which backends work on it, and why not where one does not

@@ -1,4 +1,4 @@
-//! Layers and flows of frames in memory: how many frames a core takes apart, or finds the flow of, in a second.
+//! Layers, flows and lines of frames in memory: how many frames a core takes apart, finds the flow of, or prints, in a second.
 
 use super::Effort;
 use super::folder::Folder;
@@ -7,6 +7,7 @@ use crate::verbs::demo::stage::recording;
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Horizon};
 use linerate_port::{RxOptions, Spec};
+use linerate_print::{Frame, Options, Printer};
 use linerate_wire::flow::locate;
 use linerate_wire::{Layers, Link, MacAddr, Pseudo, dissect, ethernet, ipv4, registry, tcp};
 use std::hint::black_box;
@@ -38,14 +39,17 @@ struct Sides {
     dissect: Rounds,
     /// Offsets and flow hash of each frame.
     locate: Rounds,
+    /// The line of each frame.
+    print: Rounds,
     /// A loop that only reads the headers.
     touch: Rounds,
 }
 
 impl Sides {
     /// A row for each of ours; frames have `bytes` captured bytes on average.
-    fn rows(&self, case: &str, bytes: f64) -> [Row; 2] {
-        [(&self.dissect, case.to_owned()), (&self.locate, format!("flow hash, {case}"))]
+    fn rows(&self, case: &str, bytes: f64) -> [Row; 3] {
+        let (hash, print) = (format!("flow hash, {case}"), format!("print, {case}"));
+        [(&self.dissect, case.to_owned()), (&self.locate, hash), (&self.print, print)]
             .map(|(ours, case)| ours.row("dissect", case, bytes).limited("read headers", &self.touch))
     }
 }
@@ -74,6 +78,20 @@ fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> Sides {
                 }
             }
             black_box(sum);
+            (passes * burst.len()) as u64
+        });
+        sides.print.time(|| {
+            // It is the slow one.
+            let passes = passes.div_ceil(8);
+            let (mut printer, mut lines) = (Printer::new(Options::default()), Vec::new());
+            for _ in 0..passes {
+                for (desc, bytes) in burst.iter() {
+                    lines.clear();
+                    let frame = Frame { time: desc.time.0, interface: "", link: 1, bytes, wire: desc.wire };
+                    printer.line(&frame, &mut lines);
+                }
+            }
+            black_box(lines);
             (passes * burst.len()) as u64
         });
         sides.touch.time(|| {

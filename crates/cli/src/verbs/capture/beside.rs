@@ -1,12 +1,15 @@
-//! What else takes the frames of a capture, in the same pass: flow records, counts.
+//! What else takes the frames of a capture, in the same pass: flow records, counts, lines of text.
 
 use super::super::count::{self, CountsJson, Subject};
 use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
 use super::super::inputs::Inputs;
 use super::Asked;
+use super::print::{PrintArgs, Screen};
+use crate::exit::usage;
+use crate::view::rates::grouped;
 use linerate_burst::Ledger;
 use linerate_engine::{
-    Consumer, Counting, Counts, Metered, Metering, Meters, Progress, Received, Selection, Stop, Watch,
+    Consumer, Counting, Counts, Metered, Metering, Meters, Printing, Progress, Received, Selection, Stop, Watch,
 };
 use linerate_records::{Exporter, Format};
 use serde::Serialize;
@@ -26,6 +29,8 @@ pub(super) struct BesideArgs {
     count: bool,
     #[command(flatten)]
     meter: MeterArgs,
+    #[command(flatten)]
+    print: PrintArgs,
 }
 
 /// What was asked for, and at work.
@@ -36,6 +41,7 @@ pub(super) struct Beside<'a> {
     metering: Option<Metering<Tee>>,
     counting: Option<Counting>,
     watch: Watch,
+    printing: Option<Printing<Screen>>,
 }
 
 /// What came of it.
@@ -43,6 +49,7 @@ pub(super) struct Beside<'a> {
 pub(super) struct Done {
     metered: Option<(Metered, Totals)>,
     counts: Option<Counts>,
+    printed: Option<u64>,
 }
 
 impl BesideArgs {
@@ -56,9 +63,23 @@ impl BesideArgs {
         self.count
     }
 
+    /// Whether they are printed too.
+    pub fn prints(&self) -> bool {
+        self.print.is_wanted()
+    }
+
+    /// Refuses more than one thing on standard output; `write` is where frames go.
+    pub fn check(&self, write: Option<&str>) -> anyhow::Result<()> {
+        let taken = write.into_iter().chain(self.flows.iter().map(String::as_str)).any(|target| target == "-");
+        if self.prints() && taken {
+            return Err(usage("--print means nothing beside -: both go to standard output; write one to a file"));
+        }
+        self.print.check()
+    }
+
     /// Whether that is on standard output.
     pub fn is_on_output(&self) -> bool {
-        self.flows.iter().any(|target| target == "-")
+        self.prints() || self.flows.iter().any(|target| target == "-")
     }
 
     /// Bytes of a frame that are wanted, 0 for all; `None` if nobody asks.
@@ -67,7 +88,9 @@ impl BesideArgs {
         let is_whole = looks(&asked.flows) || !asked.flows.filter.is_empty();
         let flows = (!self.flows.is_empty()).then(|| if is_whole { 0 } else { self.meter.snap() });
         let count = (self.count && looks(&asked.count)).then_some(0);
-        flows.into_iter().chain(count).min()
+        let print = self.prints().then(|| asked.print.snap());
+        let wanted = || [flows, count, print].into_iter().flatten();
+        if wanted().any(|snap| snap == 0) { Some(0) } else { wanted().max() }
     }
 }
 
@@ -78,12 +101,13 @@ impl<'a> Beside<'a> {
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
-        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None, watch: Watch::new() })
+        let watch = Watch::new();
+        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None, watch, printing: None })
     }
 
     /// Whether nothing was asked for.
     pub fn is_empty(&self) -> bool {
-        self.args.flows.is_empty() && !self.args.count
+        self.args.flows.is_empty() && !self.args.count && !self.args.prints()
     }
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
@@ -109,6 +133,14 @@ impl<'a> Beside<'a> {
                 None => counting,
             }
         });
+        self.printing = self.args.prints().then(|| {
+            let has_others = progress.is_none() || !self.args.flows.is_empty();
+            let printing = self.args.print.printing(asked, has_others);
+            match progress.filter(|_| self.metering.is_none() && self.counting.is_none()) {
+                Some(progress) => printing.progress(Arc::clone(progress)),
+                None => printing,
+            }
+        });
         Ok(())
     }
 
@@ -132,18 +164,20 @@ impl<'a> Beside<'a> {
     /// What takes frames.
     pub fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
         let metering = self.metering.as_mut().map(|metering| metering as &mut dyn Consumer);
-        metering.into_iter().chain(self.counting.as_mut().map(|counting| counting as &mut dyn Consumer))
+        let counting = self.counting.as_mut().map(|counting| counting as &mut dyn Consumer);
+        let printing = self.printing.as_mut().map(|printing| printing as &mut dyn Consumer);
+        metering.into_iter().chain(counting).chain(printing)
     }
 
     /// What came of it, and whether all records could be written.
     pub fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
-        let counts = self.counting.map(Counting::done);
-        let Some(metering) = self.metering else { return (Done { metered: None, counts }, Ok(())) };
+        let (counts, printed) = (self.counting.map(Counting::done), self.printing.map(Printing::done));
+        let Some(metering) = self.metering else { return (Done { metered: None, counts, printed }, Ok(())) };
         let (metered, records) = metering.done();
         run.ledger.set_branch("flows");
         let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
         run.ledger.set_branch("");
-        (Done { metered: Some((metered, totals)), counts }, written)
+        (Done { metered: Some((metered, totals)), counts, printed }, written)
     }
 }
 
@@ -152,7 +186,8 @@ impl Done {
     pub fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
         let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger));
         let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
-        flows.unwrap_or_default() + &counts.unwrap_or_default()
+        let printed = self.printed.map(|frames| format!("printed {} frames\n", grouped(frames)));
+        flows.unwrap_or_default() + &counts.unwrap_or_default() + &printed.unwrap_or_default()
     }
 
     /// For programs.
@@ -160,6 +195,7 @@ impl Done {
         BesideJson {
             flows: self.metered.as_ref().map(|(metered, totals)| FlowsJson::new(metered, totals, ledger)),
             count: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
+            printed: self.printed,
         }
     }
 }
@@ -171,6 +207,9 @@ pub(super) struct BesideJson<'a> {
     flows: Option<FlowsJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<CountsJson>,
+    /// Frames with a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    printed: Option<u64>,
 }
 
 fn is_zeek(path: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What each part of a capture gets of its own: the file, the shared ring, the flow records, the counts.
+//! What each part of a capture gets of its own: the file, the shared ring, the flow records, the counts, the lines.
 
 use super::super::inputs::{Inputs, check_filter};
 use super::selection::SelectionArgs;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 /// Options of single parts.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What single parts of a capture get: write, share, flows, count")]
+#[command(next_help_heading = "What single parts of a capture get: write, share, flows, count, print")]
 pub(super) struct PartArgs {
     /// Let a part have only frames that pass this text too, as in --filter-for 'flows=tcp port 443'; may be given for
     /// each part
@@ -33,6 +33,7 @@ pub(super) enum Part {
     Share,
     Flows,
     Count,
+    Print,
 }
 
 /// A value of one part.
@@ -86,7 +87,8 @@ impl PartArgs {
 
     /// For programs.
     pub fn json(&self) -> Vec<PartJson> {
-        [Part::Write, Part::Share, Part::Flows, Part::Count].into_iter().filter_map(|part| self.of_part(part)).collect()
+        let all = [Part::Write, Part::Share, Part::Flows, Part::Count, Part::Print];
+        all.into_iter().filter_map(|part| self.of_part(part)).collect()
     }
 
     fn of_part(&self, part: Part) -> Option<PartJson> {
@@ -135,7 +137,8 @@ impl FromStr for Part {
             "share" => Part::Share,
             "flows" => Part::Flows,
             "count" => Part::Count,
-            _ => return Err(format!("{text:?} is no part of a capture: write, share, flows or count")),
+            "print" => Part::Print,
+            _ => return Err(format!("{text:?} is no part of a capture: write, share, flows, count or print")),
         })
     }
 }
@@ -147,6 +150,7 @@ impl Display for Part {
             Part::Share => "share",
             Part::Flows => "flows",
             Part::Count => "count",
+            Part::Print => "print",
         })
     }
 }

@@ -1,0 +1,226 @@
+//! Frames for people: in order, to a thread that writes them as text.
+//!
+//! They are copied into blocks; how they look, and where they go, is up to [`Lines`]. A block goes there once it is full, the input
+//! pauses, or it is old: nobody waits for a line. Its writer is waited for, so that nothing is missing, or, where other consumers must
+//! not lose frames because somebody reads slowly, frames that find no room are counted.
+
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Progress;
+use crate::error::ReceiveError;
+use crate::select::{Selection, Selector};
+use crate::worker::{Work, Worker};
+use linerate_burst::{Block, Burst, Count, Desc, Interface, Kind, Pick, Stage};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The thread.
+const NAME: &str = "linerate-print";
+/// Frames are gathered into blocks of this size; so many of these may be on their way.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_FRAMES: usize = 8192;
+const BLOCKS: usize = 16;
+/// After how long a frame is handed on, whether or not others follow it.
+const OLD: Duration = Duration::from_millis(20);
+
+/// Writes frames as text.
+pub trait Lines: Send + 'static {
+    /// Writes these, and has whoever reads it see them. How many have been written: fewer than there are where nothing can be
+    /// written any more, nor ever after.
+    fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize;
+}
+
+/// Has what is selected written as text.
+pub struct Printing<L: Lines> {
+    selector: Selector,
+    lines: Option<L>,
+    is_lossy: bool,
+    worker: Option<Worker<Writing<L>>>,
+    block: Block,
+    interfaces: Arc<[Interface]>,
+    /// When the oldest frame of the block came.
+    since: Duration,
+    slow: u64,
+    frames: u64,
+    bytes: u64,
+    progress: Option<Arc<Progress>>,
+    own: Vec<Pick>,
+    printed: u64,
+}
+
+/// The other thread.
+struct Writing<L> {
+    lines: L,
+    printed: u64,
+    unread: u64,
+}
+
+impl<L: Lines> Printing<L> {
+    /// Writes there; frames that come faster than they are written are waited for, or lost if it `is_lossy`.
+    pub fn new(selection: Selection, lines: L, is_lossy: bool) -> Self {
+        Printing {
+            selector: Selector::new(selection),
+            lines: Some(lines),
+            is_lossy,
+            worker: None,
+            block: new_block(),
+            interfaces: Arc::new([]),
+            since: Duration::ZERO,
+            slow: 0,
+            frames: 0,
+            bytes: 0,
+            progress: None,
+            own: Vec::new(),
+            printed: 0,
+        }
+    }
+
+    /// Says there what was selected so far.
+    pub fn progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// How many frames were written, once the run is over.
+    pub fn done(self) -> u64 {
+        self.printed
+    }
+
+    fn gather(&mut self, round: &Round<'_>) {
+        let mut own = std::mem::take(&mut self.own);
+        let takes_all = self.selector.take_all(round.frames());
+        for pick in round.order(&mut own) {
+            let (lane, burst) = (pick.lane(), &round.bursts[pick.lane()]);
+            let (desc, frame) = (round.placed(lane, &burst.descs()[pick.index()]), burst.frame(pick.index()));
+            let (length, flags) = match takes_all {
+                true => (frame.len(), desc.flags),
+                false => match self.selector.select(&desc, frame, round.filtered[lane]) {
+                    Some(kept) => kept,
+                    None => continue,
+                },
+            };
+            (self.frames, self.bytes) = (self.frames + 1, self.bytes + length as u64);
+            self.push(&Desc { flags, ..desc }, &frame[..length], round);
+        }
+        own.clear();
+        self.own = own;
+    }
+
+    fn push(&mut self, desc: &Desc, frame: &[u8], round: &Round<'_>) {
+        if self.block.is_empty() {
+            self.since = round.elapsed;
+        }
+        if !self.block.push(desc, frame) {
+            self.pass_on(round.interfaces);
+            if !self.block.is_empty() {
+                self.slow += self.block.len() as u64;
+                self.block.clear();
+            }
+            self.since = round.elapsed;
+            assert!(self.block.push(desc, frame), "an empty block takes any frame");
+        }
+    }
+
+    /// Hands on what is in the block, if that can be had without waiting, or may be waited for.
+    fn pass_on(&mut self, interfaces: &[Interface]) {
+        if self.interfaces.len() != interfaces.len() {
+            self.interfaces = interfaces.into();
+        }
+        let (Some(worker), false) = (&mut self.worker, self.block.is_empty()) else { return };
+        let with = Arc::clone(&self.interfaces);
+        if self.is_lossy {
+            worker.offer(&mut self.block, with, new_block);
+        } else {
+            worker.hand_over(&mut self.block, with, new_block);
+        }
+    }
+}
+
+impl<L: Lines> Consumer for Printing<L> {
+    fn name(&self) -> &'static str {
+        "print"
+    }
+
+    fn order(&self) -> Order {
+        Order::Merged
+    }
+
+    fn begin(&mut self, _: &Start) -> Result<(), ReceiveError> {
+        let Some(lines) = self.lines.take() else { return Ok(()) };
+        let writing = Writing { lines, printed: 0, unread: 0 };
+        self.worker = Some(Worker::apart(NAME, writing, BLOCKS).unwrap_or_else(|(work, _)| Worker::here(work)));
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        self.gather(round);
+        if round.frames() == 0 || round.elapsed.saturating_sub(self.since) >= OLD {
+            self.pass_on(round.interfaces);
+        }
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        let Some(progress) = &self.progress else { return };
+        progress.frames.store(self.frames, Ordering::Relaxed);
+        progress.bytes.store(self.bytes, Ordering::Relaxed);
+        progress.wire_bytes.store(self.bytes, Ordering::Relaxed);
+        progress.lost.store(look.queues().lost() + self.slow, Ordering::Relaxed);
+    }
+
+    /// Who read it and has gone had enough.
+    fn demand(&self) -> Demand {
+        let is_over = self.worker.as_ref().is_some_and(Worker::has_failed);
+        if is_over || self.selector.is_full() { Demand::Enough } else { Demand::More }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        let mut died = end.died.take();
+        // Nothing can be lost by waiting any more.
+        self.is_lossy = false;
+        self.pass_on(end.interfaces);
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
+        let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);
+        let account = end.ledger.account(Stage::Print, "");
+        account.add(Count::PrintReceived, selected).add(Count::PrintSlow, self.slow);
+        let mut worker = self.worker.take();
+        worker.iter_mut().for_each(|worker| worker.end(()));
+        match worker.map(Worker::join).transpose() {
+            Ok(None) => {}
+            Ok(Some(done)) => {
+                self.printed = done.work.printed;
+                account.add(Count::Printed, done.work.printed).add(Count::PrintUnread, done.work.unread);
+                died = died.or(done.died);
+            }
+            Err(dead) => died = died.or(Some(dead)),
+        }
+        if let Some(died) = died {
+            let rest = u64::try_from(account.unaccounted()).unwrap_or(0);
+            account.add(Count::PrintDied, rest);
+            end.fail(died);
+        }
+    }
+}
+
+impl<L: Lines> Work for Writing<L> {
+    type With = Arc<[Interface]>;
+    type Last = ();
+
+    fn take(&mut self, block: &Block, interfaces: Self::With) {
+        let frames = block.len();
+        let written = if self.has_failed() { 0 } else { self.lines.write(block.burst(), &interfaces) };
+        self.printed += written as u64;
+        self.unread += (frames - written) as u64;
+    }
+
+    fn end(&mut self, (): ()) {}
+
+    fn has_failed(&self) -> bool {
+        self.unread > 0
+    }
+}
+
+fn new_block() -> Block {
+    Block::new(BLOCK_BYTES, BLOCK_FRAMES)
+}

@@ -1,0 +1,201 @@
+//! IPv4 and IPv6 with what stands between them and the transport.
+
+use crate::names;
+use crate::read::u16_at;
+use crate::text::{Text, put};
+use crate::walk::{Packet, Walk};
+use linerate_wire::{Layer, Number, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+
+/// It begins with ports, too.
+const DCCP: u8 = 33;
+
+pub(crate) fn v4(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+    let Ok(view) = ipv4::View::parse(walk.from(layer)) else { return };
+    let offset = layer.offset as usize;
+    name(walk, "IP ");
+    let end = match view.total_len() {
+        0 => walk.end,
+        length => offset + usize::from(length),
+    };
+    missing(walk, "truncated-ip - ", end);
+    if walk.options.verbose {
+        head_v4(walk, &view);
+    }
+    walk.end = end;
+    let packet = Packet {
+        is_v6: false,
+        source: embedded(view.source().octets()),
+        destination: embedded(view.destination().octets()),
+        is_fragment: view.is_fragment(),
+        has_ports: false,
+    };
+    let ports = if view.fragment_offset() == 0 { ports(walk, index, layer) } else { None };
+    addresses(&mut walk.text, ports, |text, is_source| {
+        let address = if is_source { view.source() } else { view.destination() };
+        text.ipv4(address.octets());
+    });
+    walk.packet = Some(Packet { has_ports: ports.is_some(), ..packet });
+}
+
+pub(crate) fn v6(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+    let Ok(view) = ipv6::View::parse(walk.from(layer)) else { return };
+    let offset = layer.offset as usize;
+    name(walk, "IP6 ");
+    let end = match view.payload_len() {
+        0 => walk.end,
+        length => offset + ipv6::LEN + usize::from(length),
+    };
+    missing(walk, "truncated-ip6 - ", end);
+    if walk.options.verbose {
+        let text = &mut walk.text;
+        text.str("(");
+        if view.traffic_class() > 0 {
+            put!(text, "class {:#04x}, ", view.traffic_class());
+        }
+        if view.flow_label() > 0 {
+            put!(text, "flowlabel {:#07x}, ", view.flow_label());
+        }
+        put!(text, "hlim {}, next-header ", view.hop_limit());
+        protocol(text, view.next_header());
+        put!(text, ", payload length {}) ", view.payload_len());
+    }
+    walk.end = end;
+    let (source, destination) = (view.source().octets(), view.destination().octets());
+    let ports = ports(walk, index, layer);
+    addresses(&mut walk.text, ports, |text, is_source| text.ipv6(if is_source { source } else { destination }));
+    walk.packet = Some(Packet { is_v6: true, source, destination, is_fragment: false, has_ports: ports.is_some() });
+}
+
+/// What is beside the name of the link header, where that has said it.
+fn name(walk: &mut Walk<'_, '_>, name: &str) {
+    let is_said = walk.options.link && walk.packet.is_none() && walk.layers.find(Protocol::Ethernet).is_some();
+    if !is_said {
+        walk.text.str(name);
+    }
+}
+
+/// Says how much of a packet that ends there can have come in no frame of this length.
+fn missing(walk: &mut Walk<'_, '_>, what: &str, end: usize) {
+    if end > walk.end {
+        walk.text.str(what);
+        walk.text.dec((end - walk.end) as u64);
+        walk.text.str(" bytes missing! ");
+    }
+}
+
+fn head_v4(walk: &mut Walk<'_, '_>, view: &ipv4::View<'_>) {
+    let text = &mut walk.text;
+    let flags = match (view.dont_fragment(), view.more_fragments()) {
+        (true, true) => "+, DF",
+        (true, false) => "DF",
+        (false, true) => "+",
+        (false, false) => "none",
+    };
+    put!(text, "(tos {:#x}, ttl {}, ", view.traffic_class(), view.ttl());
+    put!(text, "id {}, offset {}, ", view.identification(), view.fragment_offset());
+    put!(text, "flags [{flags}], proto ");
+    protocol(text, view.protocol());
+    put!(text, ", length {}", view.total_len());
+    if view.header_len() > ipv4::LEN {
+        put!(text, ", options {} bytes", view.header_len() - ipv4::LEN);
+    }
+    if !view.is_checksum_right() {
+        put!(text, ", bad cksum {:#06x}!", view.checksum());
+    }
+    text.str(") ");
+}
+
+fn protocol(text: &mut Text<'_>, number: u8) {
+    match names::any_ip_protocol(number) {
+        Some(name) => put!(text, "{name} ({number})"),
+        None => put!(text, "unknown ({number})"),
+    }
+}
+
+/// Ports of the transport right behind this header, also of one that is cut behind them.
+fn ports(walk: &Walk<'_, '_>, index: usize, layer: &Layer) -> Option<(u16, u16)> {
+    let transport = match (walk.layers.as_slice().get(index + 1), walk.layers.stop()) {
+        (Some(next), _) => next.protocol,
+        (None, Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) => protocol,
+        (None, Stop::Unknown(Number::IpProtocol(DCCP))) => Protocol::Udp,
+        _ => return None,
+    };
+    let bytes = walk.behind(layer);
+    if transport.has_ports() { Some((u16_at(bytes, 0)?, u16_at(bytes, 2)?)) } else { None }
+}
+
+#[inline(always)]
+fn addresses(text: &mut Text<'_>, ports: Option<(u16, u16)>, address: impl Fn(&mut Text<'_>, bool)) {
+    address(text, true);
+    if let Some((source, _)) = ports {
+        text.str(".");
+        text.dec(source);
+    }
+    text.str(" > ");
+    address(text, false);
+    if let Some((_, destination)) = ports {
+        text.str(".");
+        text.dec(destination);
+    }
+    text.gap(": ");
+}
+
+pub(crate) fn embedded([a, b, c, d]: [u8; 4]) -> [u8; 16] {
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+}
+
+/// A header between IP and the transport.
+pub(crate) fn extension(walk: &mut Walk<'_, '_>, layer: &Layer) {
+    let bytes = walk.from(layer);
+    match layer.protocol {
+        Protocol::HopByHop => walk.text.str("HBH"),
+        Protocol::DestinationOptions => walk.text.str("DSTOPT"),
+        Protocol::Routing => {
+            let Ok(view) = ipv6_extension::View::parse(Protocol::Routing, bytes) else { return };
+            put!(walk.text, "srcrt (type={}, segleft={})", view.routing_type(), view.segments_left());
+        }
+        Protocol::Fragment => {
+            let Ok(view) = ipv6_fragment::View::parse(bytes) else { return };
+            let length = walk.length_behind(layer);
+            put!(walk.text, "frag ({}|{length})", view.fragment_offset());
+            if let Some(packet) = &mut walk.packet {
+                packet.is_fragment |= view.more_fragments() || view.fragment_offset() > 0;
+            }
+        }
+        Protocol::Ah => {
+            let Ok(view) = ah::View::parse(bytes) else { return };
+            put!(walk.text, "AH(spi={:#010x},seq={:#x},icv=0x", view.spi(), view.sequence());
+            walk.text.hex(&view.check()[..view.check().len().min(64)]);
+            walk.text.str(")");
+            walk.text.gap(": ");
+            return;
+        }
+        other => walk.text.str(other.name()),
+    }
+    walk.text.gap(" ");
+}
+
+/// What has its header in another packet.
+pub(crate) fn later_fragment(walk: &mut Walk<'_, '_>) {
+    let last = walk.layers.as_slice().last();
+    let Some(last) = last.filter(|last| last.protocol == Protocol::Ipv4) else { return };
+    let Ok(view) = ipv4::View::parse(walk.from(last)) else { return };
+    put!(walk.text, "ip-proto-{}", view.protocol());
+    if walk.options.verbose {
+        put!(walk.text, ", length {}", walk.length());
+    }
+}
+
+/// Ports, where they do not stand beside the addresses.
+pub(crate) fn late_ports(walk: &mut Walk<'_, '_>, source: u16, destination: u16) {
+    if !walk.packet.is_some_and(|packet| packet.has_ports) {
+        walk.text.dec(source);
+        walk.text.str(" > ");
+        walk.text.dec(destination);
+        walk.text.gap(": ");
+    }
+    // Those of a packet in a tunnel are others.
+    if let Some(packet) = &mut walk.packet {
+        packet.has_ports = false;
+    }
+}

@@ -1,0 +1,80 @@
+//! UDP, and what its ports say it carries.
+
+use crate::tcp::pseudo;
+use crate::text::put;
+use crate::walk::Walk;
+use crate::{dhcp, dns, ip, ntp, quic, tunnel};
+use linerate_wire::{Layer, Protocol, udp, udp_lite};
+
+const DNS: u16 = 53;
+const MDNS: u16 = 5353;
+const LLMNR: u16 = 5355;
+const DHCP: [u16; 2] = [67, 68];
+const NTP: u16 = 123;
+const ISAKMP: u16 = 500;
+const ISAKMP_NAT: u16 = 4500;
+
+pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
+    if layer.protocol == Protocol::UdpLite {
+        return lite(walk, layer);
+    }
+    let Ok(view) = udp::View::parse(walk.from(layer)) else { return };
+    let (source, destination) = (view.source_port(), view.destination_port());
+    ip::late_ports(walk, source, destination);
+    let there = walk.length_behind(layer);
+    let said = match usize::from(view.length()) {
+        0 => there,
+        length => length - udp::LEN,
+    };
+    if walk.options.verbose && walk.is_whole(layer.offset as usize) && !view.is_cut() {
+        if let Some(packet) = walk.packet {
+            match (view.checksum(), view.is_checksum_right(&pseudo(&packet))) {
+                (0, true) => walk.text.str("[no cksum] "),
+                (_, true) => walk.text.str("[udp sum ok] "),
+                (sum, false) => put!(walk.text, "[bad udp cksum {sum:#06x}!] "),
+            }
+        }
+    }
+    let is_fragment = walk.packet.is_some_and(|packet| packet.is_fragment);
+    walk.end = walk.end.min((layer.end() as usize).saturating_add(said));
+    // A tunnel follows.
+    if walk.layers.as_slice().len() > index + 1 {
+        return;
+    }
+    if !walk.options.brief && carried(walk, (source, destination), said, view.payload()) {
+        return;
+    }
+    walk.text.str("UDP, ");
+    if said > there && !is_fragment {
+        walk.text.str("bad length ");
+        walk.text.dec(said as u64);
+        walk.text.str(" > ");
+        walk.text.dec(there as u64);
+        return;
+    }
+    walk.text.str("length ");
+    walk.text.dec(said as u64);
+    if !walk.options.brief && !walk.is_quoted {
+        quic::write(&mut walk.text, view.payload());
+    }
+}
+
+/// Says what is carried, if its ports and bytes are those of something known; it has `length` bytes, of which `payload` is there.
+fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &[u8]) -> bool {
+    let is = |port: u16| ports.0 == port || ports.1 == port;
+    let is_multicast = is(MDNS);
+    match () {
+        () if is(DNS) || is_multicast || is(LLMNR) => dns::write(&mut walk.text, payload, length, is_multicast),
+        () if DHCP.contains(&ports.0) && DHCP.contains(&ports.1) => dhcp::write(&mut walk.text, payload, length),
+        () if is(NTP) => ntp::write(&mut walk.text, payload, length),
+        () if is(ISAKMP) => tunnel::isakmp(&mut walk.text, payload, length),
+        () if is(ISAKMP_NAT) => tunnel::esp_in_udp(&mut walk.text, payload, length),
+        () => false,
+    }
+}
+
+fn lite(walk: &mut Walk<'_, '_>, layer: &Layer) {
+    let Ok(view) = udp_lite::View::parse(walk.from(layer)) else { return };
+    ip::late_ports(walk, view.source_port(), view.destination_port());
+    put!(walk.text, "UDPLite, coverage {}, length {}", view.coverage(), walk.length_behind(layer));
+}

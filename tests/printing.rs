@@ -1,0 +1,15 @@
+//! Frames as text.
+//!
+//! - `golden`: lines of packets of each protocol;
+//! - `agreement`: the same lines as tcpdump's, for every frame of the corpus;
+//! - `program`: `capture --print`, its options, and how it ends;
+//! - `live`: of interfaces, as frames come.
+
+#[path = "printing/agreement.rs"]
+mod agreement;
+#[path = "printing/golden.rs"]
+mod golden;
+#[path = "printing/live.rs"]
+mod live;
+#[path = "printing/program.rs"]
+mod program;

@@ -1,0 +1,182 @@
+//! The lines of tcpdump, for every frame of the corpus: time, addresses and ports, what ARP asks, flags, numbers, window, options
+//! and length of TCP, the length of UDP are the same. What tcpdump says of what is carried beyond that is not compared; where it
+//! says that a packet is of a protocol that has no words here, addresses and ports are.
+//!
+//! The corpus is found through `LINERATE_CORPUS`; without it, or without tcpdump, the test says that it is skipped.
+
+use linerate_tests::support::program::linerate;
+use linerate_tests::support::{corpus, files, has_tools};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Frames that are compared, at least.
+const AT_LEAST: usize = 95_000;
+
+/// Captures of which both print other frames, and why.
+const OTHER_FRAMES: &[(&str, &str)] = &[
+    ("atm-oam-loopback-print-overrun", "tcpdump prints a frame of ATM without its time"),
+    ("bgp_vpn_rt-oobr", SHOWN_BEFORE),
+    ("icmp-icmp_print-oobr-2", SHOWN_BEFORE),
+    ("icmp6_mobileprefix_asan", SHOWN_BEFORE),
+    ("olsr-oobr-2", SHOWN_BEFORE),
+    ("pim_header_asan-2", SHOWN_BEFORE),
+    ("rsvp-rsvp_obj_print-oobr", SHOWN_BEFORE),
+    ("rx_serviceid_oobr", SHOWN_BEFORE),
+    ("vtp_asan", SHOWN_BEFORE),
+    ("timestamp_invalid", SHOWN_BEFORE),
+    ("time_20", BEYOND),
+    ("time_2106", BEYOND),
+];
+/// Captures whose times tcpdump cannot show, or shows with more microseconds than a second has.
+const OTHER_TIMES: [&str; 2] = ["time_21", "timestamp_invalid"];
+const SHOWN_BEFORE: &str =
+    "its records claim to be longer than they were on the wire, or their times are none: tcpdump says so instead";
+const BEYOND: &str = "tcpdump prints times from 2038 on as negative, and those from 2106 on without their upper bits";
+
+/// What is on one side, what on the other, and why.
+const DIFFERENCES: &[(&str, &str, &str)] = &[
+    ("bad-len 0", "", "a length of 0 is what segmentation offload leaves: it means all bytes there"),
+    ("[|udp]", "", "the same of IPv6: a jumbogram or offload"),
+    ("[|tcp]", "", "tcpdump says of a header that is cut what is there; we, that it is cut"),
+    ("[|esp]", "", "ESP in UDP is told from its first 8 bytes"),
+    ("bad opt", "", "tcpdump says no length behind a bad option, and looks into options that are none of RFC 9293"),
+    ("Unknown (", "operation ", "ARP of no known operation"),
+    ("(len ", "ARP, hardware type ", "ARP of other networks than Ethernet and IPv4"),
+    ("", "e]", "the flag AE of accurate ECN has a letter here (tcpdump 5 has it too)"),
+    ("", "e], ", "the same"),
+];
+
+#[test]
+fn every_frame_of_the_corpus_has_the_line_that_tcpdump_prints() {
+    let Some(folder) = corpus(".") else { return };
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let mut tally = Tally::default();
+    for path in files(&folder) {
+        if path.extension().is_some_and(|end| end == "pcap" || end == "pcapng" || end == "cap") {
+            tally.compare(&path);
+        }
+    }
+    let Tally { compared, same, wrong, counts } = &tally;
+    println!("{compared} lines compared, {same} of them the same to the last character");
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong[..wrong.len().min(30)].join("\n"));
+    assert!(*compared > AT_LEAST, "only {compared} lines were compared");
+    let idle: Vec<_> = DIFFERENCES.iter().enumerate().filter(|(row, _)| !counts.contains_key(row)).collect();
+    assert!(idle.is_empty(), "rows without a difference: {idle:?}");
+}
+
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    same: usize,
+    wrong: Vec<String>,
+    /// How often each row of [`DIFFERENCES`] was met.
+    counts: BTreeMap<usize, usize>,
+}
+
+impl Tally {
+    fn compare(&mut self, path: &Path) {
+        let name = path.to_string_lossy();
+        let theirs = lines(Command::new("tcpdump").args(["-tt", "-n", "-r", &name]));
+        let ours = lines(&mut linerate(&["capture", "-q", "-r", &name, "--print", "--print-time", "epoch"]));
+        if theirs.len() != ours.len() {
+            if !OTHER_FRAMES.iter().any(|(known, _)| name.contains(known)) {
+                self.wrong.push(format!("{name}: {} lines of tcpdump, {} of ours", theirs.len(), ours.len()));
+            }
+            return;
+        }
+        for (their, our) in theirs.iter().zip(&ours) {
+            self.same += usize::from(their == our);
+            let (Some(theirs), Some(ours)) = (Fields::of(their), Fields::of(our)) else { continue };
+            self.compared += 1;
+            if theirs.agrees(&ours) {
+                continue;
+            }
+            let explains = |(one, other, _): &(&str, &str, &str)| their.contains(one) && our.contains(other);
+            match DIFFERENCES.iter().position(explains) {
+                Some(row) => *self.counts.entry(row).or_default() += 1,
+                None if OTHER_TIMES.iter().any(|known| name.contains(known)) => {}
+                None => self.wrong.push(format!("{name}\n  {their}\n  {our}")),
+            }
+        }
+    }
+}
+
+/// Lines that begin with a time.
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.stdin(Stdio::null()).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let has_time = |line: &&str| {
+        let (second, rest) = line.split_once('.').unwrap_or_default();
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits(second) && rest.get(..6).is_some_and(digits)
+    };
+    text.lines().filter(has_time).map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// What is compared of a line.
+#[derive(Debug, PartialEq)]
+struct Fields<'a> {
+    time: &'a str,
+    network: &'a str,
+    /// Both addresses, or all of a line of ARP.
+    ends: &'a str,
+    /// Of TCP up to the length, of UDP the length.
+    transport: Option<String>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let (time, rest) = line.split_once(' ')?;
+        // An interface may stand between them.
+        let (network, rest) = ["IP ", "IP6 ", "ARP, "].into_iter().find_map(|network| {
+            let inside = format!(" {network}");
+            let rest = rest.strip_prefix(network).or_else(|| {
+                let (interface, rest) = rest.split_once(&inside)?;
+                (!interface.contains(' ')).then_some(rest)
+            })?;
+            Some((network, rest))
+        })?;
+        if network == "ARP, " {
+            return Some(Fields { time, network, ends: rest, transport: None });
+        }
+        let rest = match rest.strip_prefix("truncated-ip").and_then(|rest| rest.split_once(" bytes missing!")) {
+            Some((_, rest)) => rest.trim_start(),
+            None => rest,
+        };
+        let ends = rest.find(": ").map_or(rest, |at| &rest[..at]).trim_end_matches(':');
+        let behind = rest[ends.len()..].trim_start_matches(':').trim();
+        let transport = match () {
+            () if behind.starts_with("Flags [") => Some(tcp(behind)),
+            () if behind.starts_with("UDP, ") => Some(behind.split(':').next().unwrap_or_default().to_owned()),
+            () => None,
+        };
+        Some(Fields { time, network, ends, transport })
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        let heads = |this: &Self| (this.time.to_owned(), this.network.to_owned(), this.ends.to_owned());
+        let transports = match (&self.transport, &other.transport) {
+            (Some(one), Some(other)) => one == other,
+            // One of both has words for what is carried.
+            (one, other) => [one, other].into_iter().flatten().all(|said| said.starts_with("UDP, ")),
+        };
+        heads(self) == heads(other) && transports
+    }
+}
+
+/// Flags, numbers, window, options and length; without options that only tcpdump takes apart.
+fn tcp(text: &str) -> String {
+    let (head, rest) = text.split_once(", options [").unwrap_or((text, ""));
+    let end = |text: &str| {
+        let at = text.find(", length ").map_or(text.len(), |at| at + ", length ".len());
+        let digits = text[at..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |more| at + more);
+        text[..digits].to_owned()
+    };
+    let Some((options, rest)) = rest.split_once("], length ") else { return end(head) };
+    let own = ["mptcp", "exp-", "tfo", "unknown", "tcp-ao", "uto", "md5", "scps"];
+    let options = if own.iter().any(|name| options.contains(name)) { "" } else { options };
+    format!("{head} [{options}]{}", end(&format!(", length {rest}")))
+}

@@ -1,0 +1,87 @@
+//! `capture --print` of interfaces, in namespaces of each test's own.
+
+use linerate_tests::support::program::{linerate, spawn, start};
+use linerate_tests::support::records;
+use linerate_tests::support::wire::{ROOMY, Wire};
+use linerate_tests::support::{Scratch, judge, may_make_labs};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const PACKET: &str = "ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=7,dport=9)/payload(\"hello\")";
+
+#[test]
+fn a_frame_is_seen_when_it_comes() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0"]);
+    let port = wire.port("b", "eth0", "");
+    let mut running = start(&["capture", "-i", &port, "--print", "--filter", "ip"]);
+    let mut lines = BufReader::new(running.take_output().unwrap()).lines();
+    let mut longest = Duration::ZERO;
+    for _ in 0..3 {
+        wire.send(&["-k", PACKET, "-c", "1"]);
+        let sent = Instant::now();
+        let line = lines.next().unwrap().unwrap();
+        longest = longest.max(sent.elapsed());
+        assert!(line.ends_with(" IP 10.0.0.1.7 > 10.0.0.2.9: UDP, length 18"), "{line}");
+    }
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    judge(longest < Duration::from_millis(100), &format!("a line came {longest:?} behind its frame"));
+    // Some at a time, with no pause between them.
+    wire.send(&["-k", PACKET, "-c", "400", "--rate", "2kpps"]);
+    assert!(lines.by_ref().take(400).all(|line| line.unwrap().contains("UDP, length 18")));
+    running.interrupt().good().says("printed 403 frames").says("0 lost");
+}
+
+#[test]
+fn lines_of_several_ports_name_them() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0", "a:eth1,b:eth1"]);
+    let (one, other) = (wire.port("b", "eth0", ""), wire.port("b", "eth1", ""));
+    let mut running = start(&["capture", "-i", &one, "-i", &other, "--print", "--filter", "ip", "-c", "2"]);
+    let output = running.take_output().unwrap();
+    wire.send(&["-k", PACKET, "-c", "1"]);
+    let to = wire.port("a", "eth1", "");
+    spawn(linerate(&["generate", "-q", "--to", &to, "-k", PACKET, "-c", "1"]).stdout(Stdio::null())).end().good();
+    let lines: Vec<String> = BufReader::new(output).lines().map(Result::unwrap).collect();
+    running.end().good();
+    for (line, name) in lines.iter().zip(["eth0", "eth1"]) {
+        let (_, rest) = line.split_once(' ').unwrap();
+        assert_eq!(rest, format!("{name} IP 10.0.0.1.7 > 10.0.0.2.9: UDP, length 18"));
+    }
+    assert_eq!(lines.len(), 2);
+    // All that are up, and which these are.
+    wire.ip("b", &["link", "set", "eth1", "down"]);
+    let ended = wire.inside("b", &["capture", "any", "--print", "-t", "0.1"]).good();
+    assert!(ended.errors.contains("packet:eth0") && !ended.errors.contains("packet:eth1"), "{}", ended.errors);
+}
+
+/// Whoever reads lines slowly costs the file nothing; frames that were not printed are counted.
+#[test]
+fn a_slow_reader_of_lines_costs_the_file_no_frame() {
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch, frames) = (Wire::of(&["a:eth0,b:eth0"]), Scratch::new(), 40_000);
+    let file = scratch.file("all.pcap");
+    let port = wire.port("b", "eth0", ROOMY);
+    let mut running = start(&["capture", "-i", &port, "--filter", "ip", "-w", &file, "--print", "-v"]);
+    let mut output = running.take_output().unwrap();
+    wire.send(&["-k", PACKET, "--size", "1400", "-c", &frames.to_string(), "--rate", "20kpps"]);
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::INT);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let ended = running.end().good();
+    assert_eq!(records::read(&file).len(), frames, "{}", ended.errors);
+    let printed = text.lines().count();
+    assert!(printed < frames, "all {printed} lines found room");
+    let digits: String = ended.errors.chars().filter(|c| *c != ',').collect();
+    assert!(digits.contains(&format!("printed {printed} frames")), "{}", ended.errors);
+    assert!(digits.contains("reader_too_slow") && digits.contains(&(frames - printed).to_string()), "{}", ended.errors);
+}
