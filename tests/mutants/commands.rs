@@ -23,6 +23,8 @@ pub const ALONE: &[Command] = &[
     Command("capture READ -w OUT.pcapng --slice l4+8"),
     Command("capture READ -w OUT.pcap --dedup --shard 2/2 --slice l3 ip"),
     Command("capture --from faulty:pcap:FILE?drop=1%&corrupt=2%x3&truncate=2%&reorder=3%x5&seed=7 -w OUT.pcapng"),
+    Command("capture READ --print"),
+    Command("capture READ --print=link,verbose,absolute --print-bytes hex,ascii,link --print-time date"),
     Command("count READ"),
     Command("count READ --protocols"),
     Command("count READ --json --interval 0.5 not arp"),
@@ -56,6 +58,7 @@ pub const TOGETHER: &[Command] = &[
     Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl"),
     Command("count READ --protocols --json"),
     Command("capture READ -w OUT.pcap --dedup"),
+    Command("capture READ --print=nanos --print-time delta"),
     Command("flows READ --max-flows 4096 --level tcp -w OUT.parquet --workers 2"),
 ];
 
