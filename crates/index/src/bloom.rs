@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn what_is_in_is_found_and_little_else() {
         let mut words = vec![0; crate::layout::ADDRESS_BYTES / 8];
-        (0..5000).for_each(|n| insert(&mut words, of_ipv4(n * 7919)));
-        (0..1000).for_each(|n| insert(&mut words, of_ipv6(u128::from(n) << 70)));
+        (0..5000u32).for_each(|n| insert(&mut words, of_ipv4(n * 7919)));
+        (0..1000u128).for_each(|n| insert(&mut words, of_ipv6(n << 70)));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert!((0..5000).all(|n| may_hold(&bytes, of_ipv4(n * 7919))));
         assert!((0..1000).all(|n| may_hold(&bytes, of_ipv6(n << 70))));

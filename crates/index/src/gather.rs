@@ -4,9 +4,13 @@ mod few;
 mod fields;
 
 use crate::bloom;
-use crate::layout::{ADDRESS_BYTES, Form, Kind, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, PORT_BYTES, SET_HEADER};
+use crate::layout::{
+    ADDRESS_BYTES, CHECKSUM, ENTRY_MAGIC, Form, Kind, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, MARKED,
+    PORT_BYTES, SET_HEADER, checksum,
+};
 use few::Few;
 use linerate_burst::{Burst, Interface, Nanos};
+use std::ops::Range;
 
 /// Flows that are known at a time: what comes of them again is not looked into.
 const KNOWN: usize = 1024;
@@ -119,8 +123,28 @@ impl Gather {
         }
     }
 
+    /// Appends the entry that says all this of a part of a file; `mark` are the 8 bytes where the time of its first record is.
+    pub fn entry(&self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend(ENTRY_MAGIC.to_le_bytes());
+        to.extend([0; 4]);
+        let times = if self.frames == 0 { (Nanos::ZERO, Nanos::ZERO) } else { self.times };
+        for word in [part.start, part.end, self.frames, times.0.0, times.1.0] {
+            to.extend(word.to_le_bytes());
+        }
+        to.extend(mark.unwrap_or_default());
+        to.extend((flags | if mark.is_some() { MARKED } else { 0 }).to_le_bytes());
+        to.extend([0; 4]);
+        let sets = if self.frames == 0 { 0 } else { self.encode(to) };
+        let length = (to.len() - start + CHECKSUM) as u32;
+        to[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+        to[start + 60..start + 64].copy_from_slice(&sets.to_le_bytes());
+        let sum = checksum(&to[start..]);
+        to.extend(sum.to_le_bytes());
+    }
+
     /// Appends the sets, each with its header; how many they are. A set that is not there may hold anything.
-    pub fn encode(&self, to: &mut Vec<u8>) -> u32 {
+    fn encode(&self, to: &mut Vec<u8>) -> u32 {
         let before = to.len();
         let mut sets = 0;
         let mut put = |kind: Kind, form: Form, values: &mut dyn Iterator<Item = u8>| {

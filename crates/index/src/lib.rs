@@ -46,6 +46,9 @@ pub mod plan;
 pub mod search;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use gather::Gather;
 pub use make::{NotMade, make};
 pub use search::Search;

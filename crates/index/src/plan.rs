@@ -13,7 +13,7 @@ mod state;
 use crate::entry::{Entry, Query};
 use crate::link::Link;
 use linerate_filter::interpret::{Jump, Op};
-use linerate_filter::{Filter, FilterError};
+use linerate_filter::{Filter, FilterError, Program};
 use state::{State, Value};
 use std::collections::HashMap;
 
@@ -62,6 +62,14 @@ impl Plan {
             reached: Vec::new(),
             waiting: Vec::new(),
         }
+    }
+
+    /// For a program instead of a text, of frames of one link type; those of others may pass.
+    pub fn of_program(program: &Program, link: u16) -> Self {
+        let mut plan = Plan::new("");
+        let needs = Link::of(link).and_then(|of| plan.follow(program.ops(), of));
+        plan.links.insert(link, needs.map_or(Needs::Anything, Needs::Chains));
+        plan
     }
 
     /// Whether a frame of that part may pass.

@@ -2,9 +2,9 @@
 
 use crate::ENDING;
 use crate::gather::Gather;
-use crate::layout::{CHECKSUM, DESCRIBED, ENTRY_MAGIC, LAST, MARKED, PART, checksum, header};
+use crate::layout::{DESCRIBED, LAST, PART, header};
 use linerate_burst::block::View;
-use linerate_burst::{Burst, Interface, Ledger, Nanos, Sink, SinkError};
+use linerate_burst::{Burst, Interface, Ledger, Sink, SinkError};
 use linerate_record::{Format, Place, Writer};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -33,24 +33,9 @@ impl<W: Write> Entries<W> {
 
     /// Appends an entry in one piece.
     pub fn push(&mut self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, gather: &Gather) -> io::Result<()> {
-        let entry = &mut self.entry;
-        entry.clear();
-        entry.extend(ENTRY_MAGIC.to_le_bytes());
-        entry.extend([0; 4]);
-        let times = if gather.frames == 0 { (Nanos::ZERO, Nanos::ZERO) } else { gather.times };
-        for word in [part.start, part.end, gather.frames, times.0.0, times.1.0] {
-            entry.extend(word.to_le_bytes());
-        }
-        entry.extend(mark.unwrap_or_default());
-        entry.extend((flags | if mark.is_some() { MARKED } else { 0 }).to_le_bytes());
-        entry.extend([0; 4]);
-        let sets = if gather.frames == 0 { 0 } else { gather.encode(entry) };
-        let length = (entry.len() + CHECKSUM) as u32;
-        entry[4..8].copy_from_slice(&length.to_le_bytes());
-        entry[60..64].copy_from_slice(&sets.to_le_bytes());
-        let sum = checksum(entry);
-        entry.extend(sum.to_le_bytes());
-        self.out.write_all(entry)
+        self.entry.clear();
+        gather.entry(part, mark, flags, &mut self.entry);
+        self.out.write_all(&self.entry)
     }
 }
 

@@ -138,6 +138,7 @@ const RULES: &[Rule] = &[
     rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
     rule("find", &["format"], OneOf(&["write"]), "no capture file is written"),
+    rule("find", &["quiet"], OneOf(&["write", "make_index"]), "what is found is said alone"),
     rule(
         "find",
         &["from", "to", "filter", "frames", "write", "format", "count"],
