@@ -135,7 +135,7 @@ fn files_of_a_folder_come_in_order_of_time() {
     let some: Vec<Record> = all.iter().filter(|record| record.bytes.starts_with(&[2; 12])).cloned().collect();
     assert!(found(&scratch, &[&scratch.file("day/hour"), &day, "net", "172.16.0.0/16"]) == some);
     let both = run(&["export", &day, "-w", &scratch.file("all.pcapng")]).good();
-    both.says("z.pcap: no index, read in full").says("1 files are not called as captures are");
+    both.says("z.pcap: no index, read in full").says("1 file not called as a capture is: left out");
     let again = scratch.file("again.pcap");
     run(&["capture", "-q", "-r", &scratch.file("all.pcapng"), "-w", &again]).good();
     assert!(records::read(&again) == all);

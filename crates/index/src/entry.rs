@@ -151,11 +151,23 @@ fn holds(kind: Kind, form: Form, values: &[u8]) -> bool {
 }
 
 fn any_half(values: &[u8], mask: u32, least: u32, greatest: u32) -> bool {
-    values.chunks_exact(2).any(|value| (least..=greatest).contains(&(u32::from(u16_at(value, 0)) & mask)))
+    let is_in = |value: &[u8; 2]| is_between(u32::from(u16::from_le_bytes(*value)) & mask, least, greatest);
+    any(values.as_chunks().0, is_in)
 }
 
 fn any_word(values: &[u8], mask: u32, least: u32, greatest: u32) -> bool {
-    values.chunks_exact(4).any(|value| (least..=greatest).contains(&(u32_at(value, 0) & mask)))
+    any(values.as_chunks().0, |value| is_between(u32::from_le_bytes(*value) & mask, least, greatest))
+}
+
+#[inline]
+fn is_between(value: u32, least: u32, greatest: u32) -> bool {
+    value.wrapping_sub(least) <= greatest - least
+}
+
+/// Looks at some at a time, without a way out in between: so the compiler can look at several at once.
+#[inline]
+fn any<const N: usize>(values: &[[u8; N]], is_it: impl Fn(&[u8; N]) -> bool) -> bool {
+    values.chunks(256).any(|some| some.iter().fold(false, |found, value| found | is_it(value)))
 }
 
 fn any_bit(bits: &[u8], mask: u32, least: u32, greatest: u32) -> bool {

@@ -13,7 +13,7 @@ use linerate_burst::{Burst, Interface, Nanos};
 use std::ops::Range;
 
 /// Flows that are known at a time: what comes of them again is not looked into.
-const KNOWN: usize = 1024;
+const KNOWN: usize = 4096;
 
 /// The sets of a part, as they grow.
 pub struct Gather {

@@ -24,9 +24,9 @@
 //! # What is believed
 //!
 //! Neither index nor file is. Lengths are bounded before memory is taken (64 KiB an entry), entries are checked, in order, and
-//! inside of the file. For each part that would be left out the file is asked whether the time of its first record is the one that
-//! the index knows; if not, the index is of another file, is not used, and that is said. Of compressed files
-//! the first parts and one of 64 are looked into, which takes decompressing their first block.
+//! inside of the file. Of the parts that would be left out, the first and one of 16 are looked at (of compressed files one of 64):
+//! the time of their first record, in nanoseconds, is in the index. Where the file has something else there, the index is of
+//! another file, is not used, and that is said.
 //!
 //! # What it costs
 //!

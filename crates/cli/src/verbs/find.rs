@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let lacking = confine(&folder.into_iter().collect::<Vec<_>>());
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let mut say = report::Notes::new(args.quiet || args.count);
+    let mut say = report::Notes::new(args.quiet);
     say.others(&asked.found);
     lacking.into_iter().for_each(|what| say.line(&what));
 

@@ -46,7 +46,7 @@ impl Notes {
         if found.files.is_empty() {
             self.line("no file there is called as captures are (.pcap, .pcapng, .cap)");
         } else if found.others > 0 {
-            self.line(&format!("{} files are not called as captures are, and were left out", grouped(found.others)));
+            self.line(&format!("{} not called as a capture is: left out", counted(found.others, "file")));
         }
     }
 
@@ -75,6 +75,11 @@ impl Notes {
     pub fn has_failed(&self) -> bool {
         self.failures > 0
     }
+}
+
+/// So many of them.
+fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// In which class it is, and the line.
@@ -178,7 +183,7 @@ impl<'a> FindJson<'a> {
     pub fn text(&self) -> String {
         let found = match (self.frames, self.bytes) {
             (0, _) => "nothing found: no frame there is asked for".to_owned(),
-            (frames, bytes) => format!("{} frames, {} bytes found", grouped(frames), grouped(bytes)),
+            (frames, bytes) => format!("{}, {} found", counted(frames, "frame"), counted(bytes, "byte")),
         };
         let without = match self.files_without_index {
             0 => String::new(),
@@ -186,13 +191,13 @@ impl<'a> FindJson<'a> {
         };
         let stopped = if self.stopped { "; stopped before the end" } else { "" };
         format!(
-            "{found}; {:.3} s{stopped}\n  {} files{without}; {} of {} parts, {} of {} bytes read\n",
+            "{found}; {:.3} s{stopped}\n  {}{without}; {} of {} and {} of {} read\n",
             self.seconds,
-            grouped(self.files),
+            counted(self.files, "file"),
             grouped(self.parts_read),
-            grouped(self.parts),
+            counted(self.parts, "part"),
             grouped(self.read_bytes),
-            grouped(self.file_bytes),
+            counted(self.file_bytes, "byte"),
         )
     }
 }
