@@ -67,7 +67,8 @@ fn index(bytes: &[u8]) {
         entry[..4].copy_from_slice(b"part");
         let length = entry.len();
         entry[4..8].copy_from_slice(&(length as u32).to_le_bytes());
-        entry[60..64].copy_from_slice(&u32::from(entry[60] % 4).to_le_bytes());
+        let sets = u32::from(entry[60] % 4);
+        entry[60..64].copy_from_slice(&sets.to_le_bytes());
         let sum = layout::checksum(&entry[..length - 8]);
         entry[length - 8..].copy_from_slice(&sum.to_le_bytes());
         index.extend(entry);

@@ -30,7 +30,12 @@ impl Output {
         let Some(place) = &self.place else { return Ok(None) };
         let name = format!("{}{ending}", self.called.as_ref().unwrap_or(&place.name));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&place.folder, &*name, flags | OFlags::NOCTTY, Mode::from_raw_mode(MODE))?;
-        Ok(Some((file.into(), name)))
+        // A FIFO of that name would wait for its reader.
+        let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let file = File::from(openat(&place.folder, &*name, flags, Mode::from_raw_mode(MODE))?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is there, and no regular file"));
+        }
+        Ok(Some((file, name)))
     }
 }

@@ -4,6 +4,7 @@ use crate::exit::usage;
 use linerate_record::Compression;
 use std::collections::BTreeSet;
 use std::fs::read_dir;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Endings of capture files; numbers may follow, as tcpdump -C has them.
@@ -36,7 +37,12 @@ pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
             return Err(usage(format!("{word}: neither a file nor a folder: what is searched lies on a disk")));
         }
     }
+    let mut known = BTreeSet::new();
     for path in seen {
+        // By whatever names it is found, it is searched once.
+        if path.metadata().is_ok_and(|data| !known.insert((data.dev(), data.ino()))) {
+            continue;
+        }
         match path.into_os_string().into_string() {
             Ok(path) => found.files.push(path),
             Err(path) => found.unread.push(format!("{}: its name is no text", path.display())),
