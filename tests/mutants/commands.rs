@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Arguments of the program. `READ` stands for `-r FILE` of each file, `FILE` for the first one, `OUT` for where it writes.
+/// Arguments of the program. `READ` stands for `-r FILE` of each file, `FILES` for all, `FILE` for the first one, `OUT` for where it writes.
 pub struct Command(&'static str);
 
 /// Those that take one file.
@@ -25,6 +25,9 @@ pub const ALONE: &[Command] = &[
     Command("capture --from faulty:pcap:FILE?drop=1%&corrupt=2%x3&truncate=2%&reorder=3%x5&seed=7 -w OUT.pcapng"),
     Command("capture READ --print"),
     Command("capture READ --print=link,verbose,absolute --print-bytes hex,ascii,link --print-time date"),
+    Command("capture READ -w OUT.pcapng.zst --index"),
+    Command("find FILE -w OUT.pcapng tcp or vlan or (ip6 and udp port 53)"),
+    Command("find FILE -w OUT.pcap --from 2001-01-01 --to 2100-01-01 --json"),
     Command("count READ"),
     Command("count READ --protocols"),
     Command("count READ --json --interval 0.5 not arp"),
@@ -56,6 +59,7 @@ pub const ALONE: &[Command] = &[
 pub const TOGETHER: &[Command] = &[
     Command("capture READ -w OUT.pcapng.zst"),
     Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl"),
+    Command("find FILES -w OUT.pcapng.gz"),
     Command("count READ --protocols --json"),
     Command("capture READ -w OUT.pcap --dedup"),
     Command("capture READ --print=nanos --print-time delta"),
@@ -68,6 +72,7 @@ impl Command {
         let names: Vec<&str> = files.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
         let words = self.0.split_whitespace().flat_map(|word| match word {
             "READ" => names.iter().flat_map(|name| ["-r".to_owned(), (*name).to_owned()]).collect(),
+            "FILES" => names.iter().map(|name| (*name).to_owned()).collect(),
             word => vec![word.replace("FILE", names[0]).replace("OUT", out)],
         });
         words.collect()

@@ -15,6 +15,9 @@ const VALUES: &[(&str, &[&str])] = &[
     ("duration", &["--duration", "0.15"]),
     ("format", &["--format", "pcap-micros"]),
     ("comment", &["--comment", "hello"]),
+    ("index", &["--index"]),
+    ("from", &["--from", "1700000000.01"]),
+    ("find to", &["--to", "1700000000.15"]),
     ("snap", &["--snap", "40"]),
     ("slice", &["--slice", "l3"]),
     ("filter-for", &["--filter-for", "write=not tcp"]),
@@ -130,6 +133,7 @@ const APART: &[(&str, &str)] = &[
     ("memory", "it stands in every line"),
     ("quick", "the same"),
     ("netns", "the same"),
+    ("make-index", "others would find what it made"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.
@@ -166,6 +170,8 @@ const UNSEEN: &[(&str, &str)] = &[
 const IMPLIED: &[(&str, &str)] = &[
     // It is over before the second one.
     ("duration", "loops"),
+    // The first frames are before that.
+    ("frames", "to"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),
@@ -179,6 +185,8 @@ const BASES: &[(&str, &[&str])] = &[
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),
     ("generate", &["--to", "pcap:out.pcap", "--udp", "--src-ports", "4"]),
     ("generate", &["--to", "pcap:out.pcap", "--replay", "IN"]),
+    ("find", &["IN", "-w", "out.cap"]),
+    ("find", &["IN"]),
     ("wire", &["ONE", "OTHER", "-t", "0.1"]),
     ("demo", &["--memory", "--replay", "IN"]),
     ("ports", &["--netns", "NETNS"]),

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod capture;
 pub mod count;
 pub mod demo;
+pub mod find;
 pub mod flows;
 pub mod generate;
 mod habits;
@@ -54,6 +55,9 @@ pub enum Verb {
     Count(count::Args),
     /// Record every conversation: who, when, how much, how it ended
     Flows(flows::Args),
+    /// Find frames of recorded captures by time and filter text, reading only where they can be
+    #[command(visible_alias = "export")]
+    Find(find::Args),
     /// Join two ports as a wire would, which may lose, damage and delay by plan
     Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
@@ -104,6 +108,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Flows(args) => flows::run(&args),
+        Verb::Find(args) => find::run(&args),
         Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Man(args) => pages::man(&args),

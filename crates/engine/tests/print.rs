@@ -1,6 +1,8 @@
 //! Frames for people: none is missing while they are waited for, each is accounted for where they are not, have gone, or died.
 
-use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_burst::{
+    Block, Burst, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Stage, StampSource,
+};
 use linerate_engine::{Counting, Lines, Printing, Receive, Received, Selection};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;

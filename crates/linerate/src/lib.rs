@@ -21,6 +21,7 @@ pub use linerate_burst as burst;
 pub use linerate_engine as engine;
 pub use linerate_filter as filter;
 pub use linerate_generate as generate;
+pub use linerate_index as index;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
 pub use linerate_print as print;

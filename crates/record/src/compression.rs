@@ -6,10 +6,10 @@
 mod decode;
 mod encode;
 
-pub(crate) use decode::{Broken, Decoder};
+pub(crate) use decode::{Broken, CUT_OFF, Decoder};
 pub(crate) use encode::Encoder;
 
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 
 /// Endings of what is compressed in ways that are not written here.
 const OTHERS: [&str; 9] = ["lz4", "xz", "bz2", "lzma", "lz", "br", "zip", "7z", "z"];
@@ -64,6 +64,19 @@ impl Compression {
             Compression::Zstd => "zstd",
         }
     }
+}
+
+/// What is inside of a compressed source, in bounded memory; one that is not compressed as it is.
+///
+/// # Errors
+/// Those of reading its first bytes; no memory for a decompressor.
+pub fn plain(mut source: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
+    let mut begin = Vec::new();
+    source.by_ref().take(4).read_to_end(&mut begin)?;
+    Ok(match Compression::of_magic(&begin) {
+        Some(compression) => Box::new(Decoder::new(compression, &begin, source)?),
+        None => Box::new(std::io::Cursor::new(begin).chain(source)),
+    })
 }
 
 /// Compresses whatever is written, each piece whole in itself: a reader finds all of it up to the last one.

@@ -1,5 +1,6 @@
 //! Why a capture file cannot be read, or not to its end.
 
+use crate::compression::CUT_OFF;
 use linerate_burst::MAX_FRAME;
 use std::io;
 
@@ -89,6 +90,17 @@ pub enum ReadError {
         #[source]
         reason: io::Error,
     },
+}
+
+impl ReadError {
+    /// Whether the file ends in the middle of something, as one does that is being written; what there is of it is sound.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            ReadError::CutOff { .. } => true,
+            ReadError::Decompression { what, .. } => what == CUT_OFF,
+            _ => false,
+        }
+    }
 }
 
 /// What a parser found wrong with the record under its cursor.

@@ -7,6 +7,8 @@
 //! A regular file can be opened anew under its name, in the folder that it was opened in: whoever moved it away finds it
 //! complete there. Nothing is written over then: where the name is still taken the new file has a number.
 
+mod parts;
+
 use crate::compression::{Compression, Encoder};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -46,6 +48,10 @@ pub struct Output {
     torn: usize,
     /// Where a regular file is.
     place: Option<Arc<Place>>,
+    /// What it is called there, where that is not the name it was opened by.
+    called: Option<String>,
+    /// Bytes in it, as far as all went well.
+    written: u64,
 }
 
 /// Where a file is: the folder, whatever its path leads to later, and its name there.
@@ -113,8 +119,11 @@ impl Output {
     pub(crate) fn anew(&self) -> io::Result<Option<(Self, String)>> {
         let Some(place) = &self.place else { return Ok(None) };
         let (file, name) = place.open()?;
-        let mut output =
-            Output { place: Some(Arc::clone(place)), ..Output::over(Box::new(Opened::new(file)?), &*self.name) };
+        let mut output = Output {
+            place: Some(Arc::clone(place)),
+            called: Some(name.clone()),
+            ..Output::over(Box::new(Opened::new(file)?), &*self.name)
+        };
         if let Some(encoder) = &self.encoder {
             output = output.compressed(encoder.compression())?;
         }
@@ -122,20 +131,24 @@ impl Output {
     }
 
     pub(crate) fn over(target: Box<dyn Target>, name: impl Into<String>) -> Self {
-        Output { name: name.into(), target, encoder: None, torn: 0, place: None }
+        Output { name: name.into(), target, encoder: None, torn: 0, place: None, called: None, written: 0 }
     }
 
     /// Writes all of `bytes`, however few the target takes at a time. What is compressed is written as one
     /// piece, which readers can decompress to its end at once; if that fails, none of it counts as written.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Partial> {
         let Some(encoder) = &mut self.encoder else {
-            return write_all(&mut *self.target, bytes);
+            write_all(&mut *self.target, bytes)?;
+            self.written += bytes.len() as u64;
+            return Ok(());
         };
         let piece = encoder.compress(bytes).map_err(|reason| Partial { written: 0, reason })?;
         write_all(&mut *self.target, piece).map_err(|partial| {
             self.torn = partial.written;
             Partial { written: 0, ..partial }
-        })
+        })?;
+        self.written += piece.len() as u64;
+        Ok(())
     }
 
     /// Takes the last `bytes` written back, and what there is of a torn piece, where the output is a regular
@@ -156,6 +169,7 @@ impl Output {
     pub(crate) fn finish(&mut self) -> Result<(), Partial> {
         if let Some(encoder) = &self.encoder {
             write_all(&mut *self.target, encoder.tail())?;
+            self.written += encoder.tail().len() as u64;
         }
         if self.target.is_removed() {
             return Err(Partial { written: 0, reason: ErrorKind::NotFound.into() });

@@ -58,8 +58,8 @@ pub mod reader;
 mod statistics;
 pub mod writer;
 
-pub use compression::{Compressed, Compression};
+pub use compression::{Compressed, Compression, plain};
 pub use error::ReadError;
 pub use file::{Output, numbered};
 pub use reader::Reader;
-pub use writer::{Format, Writer};
+pub use writer::{Format, Place, Writer};

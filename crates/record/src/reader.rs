@@ -249,6 +249,26 @@ impl Reader {
         }
     }
 
+    /// Where the first record lies of which no frame was shown yet, in bytes from the beginning of the file; of what is
+    /// inside where it is compressed.
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// How many records were read so far that frames behind them need to be understood: sections, interfaces, names,
+    /// secrets, and frames without a time of their own.
+    pub fn described(&self) -> u64 {
+        match &self.format {
+            Format::Pcapng(section) => section.described,
+            _ => 0,
+        }
+    }
+
+    /// How the file is compressed.
+    pub fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
     /// Whether all was read, told and consumed.
     pub fn ended(&self) -> bool {
         self.held() == 0 && matches!(self.over, Some(None))

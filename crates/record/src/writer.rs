@@ -1,7 +1,10 @@
 //! Writing a capture file: a sink that accounts for every frame.
 
 mod blocks;
+mod place;
 mod records;
+
+pub use place::Place;
 
 use crate::compression::Compression;
 use crate::file::{Output, Partial};
@@ -74,6 +77,8 @@ pub struct Writer {
     before: Ledger,
     /// The frames in it are those behind so many.
     written_before: u64,
+    /// How many files were begun before it.
+    files_before: u64,
 }
 
 enum Encoding {
@@ -117,6 +122,7 @@ impl Writer {
             finished: false,
             before: Ledger::new(),
             written_before: 0,
+            files_before: 0,
         }
     }
 
@@ -244,6 +250,7 @@ impl Sink for Writer {
         self.guard(|writer| writer.end_file(run))?;
         self.output = output;
         self.encoding = self.encoding.anew();
+        self.files_before += 1;
         self.before = run.clone();
         let frames = self.counts.written - std::mem::replace(&mut self.written_before, self.counts.written);
         self.guard(|writer| match &mut writer.encoding {

@@ -28,6 +28,7 @@ use linerate_burst::{LinkType, Sink};
 use linerate_engine::{
     Capture, Captured, Consumer, Progress, ReceiveError, Received, Reopen, Selection, Sharing, Stop,
 };
+use linerate_index::Indexed;
 use linerate_record::{Compression, Format, Output, Writer};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -49,6 +50,8 @@ Examples:
   # to people: a line a frame, as tcpdump prints them
   linerate capture eth0 --print
   linerate capture -r trace.pcap --print=link --print-bytes hex,ascii -c 3
+  # with an index, for linerate find
+  linerate capture eth0 -w all.pcapng --index
   # to another program
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
@@ -79,6 +82,9 @@ pub struct Args {
     /// A comment on the whole file, for pcapng; may be given several times
     #[arg(long = "comment", value_name = "TEXT")]
     comments: Vec<String>,
+    /// Keep an index beside the file, FILE.idx, by which linerate find finds frames without reading all of it
+    #[arg(long)]
+    index: bool,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
@@ -107,13 +113,25 @@ pub struct Args {
 
 /// Formats that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum FileFormat {
+pub(super) enum FileFormat {
     /// Classic pcap with nanosecond times; one link type
     Pcap,
     /// Classic pcap with microsecond times, for programs that know no other
     PcapMicros,
     /// pcapng: several interfaces, comments, drop counters
     Pcapng,
+}
+
+impl FileFormat {
+    /// What a file of that name is written as.
+    pub fn of(self, path: &str) -> anyhow::Result<Format> {
+        Compression::to_write(path).map_err(usage)?;
+        Ok(match self {
+            FileFormat::Pcap => Format::Pcap,
+            FileFormat::PcapMicros => Format::PcapMicros,
+            FileFormat::Pcapng => Format::Pcapng,
+        })
+    }
 }
 
 /// What was asked for, checked.
@@ -147,7 +165,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
     if let Some(path) = &args.write {
         let (writer, folder) = args.open_writer(&asked, path, &identity)?;
-        sinks.push(Box::new(writer));
+        sinks.push(self::write(writer, args.index)?);
         folders.extend(folder);
     }
     folders.extend(beside.open().map_err(|error| identity.explain(error))?);
@@ -272,13 +290,10 @@ impl Args {
 
     /// What a file is written as.
     fn format(&self, path: &str) -> anyhow::Result<Format> {
-        Compression::to_write(path).map_err(usage)?;
-        Ok(match self.format {
-            Some(FileFormat::Pcap) => Format::Pcap,
-            Some(FileFormat::PcapMicros) => Format::PcapMicros,
-            Some(FileFormat::Pcapng) => Format::Pcapng,
-            None => Format::of_path(path).map_err(|error| usage(format!("{error}, or say --format")))?,
-        })
+        match self.format {
+            Some(format) => format.of(path),
+            None => Format::of_path(path).map_err(|error| usage(format!("{error}, or say --format"))),
+        }
     }
 
     /// The file that frames go to, and the folder it is in, where it can be begun anew.
@@ -322,6 +337,11 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// What writes the file, with an index beside it if that is wanted.
+fn write(writer: Writer, is_indexed: bool) -> anyhow::Result<Box<dyn Sink>> {
+    Ok(if is_indexed { Box::new(Indexed::new(writer)?) } else { Box::new(writer) })
 }
 
 fn has_no_reader(failure: &ReceiveError) -> bool {

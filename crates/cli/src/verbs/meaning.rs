@@ -49,7 +49,7 @@ const METER: &[&str] = &[
 /// All rules, a row each.
 const RULES: &[Rule] = &[
     rule("capture", METER, OneOf(&["flows"]), "nothing is metered"),
-    rule("capture", &["format", "comments"], OneOf(&["write"]), "no capture file is written"),
+    rule("capture", &["format", "comments", "index"], OneOf(&["write"]), "no capture file is written"),
     rule(
         "capture",
         &["snap", "slice", "shard", "dedup", "copy_threads"],
@@ -138,6 +138,14 @@ const RULES: &[Rule] = &[
     rule("wire", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
+    rule("find", &["format"], OneOf(&["write"]), "no capture file is written"),
+    rule("find", &["quiet"], OneOf(&["write", "make_index"]), "what is found is said alone"),
+    rule(
+        "find",
+        &["from", "to", "filter", "frames", "write", "format", "count"],
+        Beside::None(&["make_index"]),
+        "--make-index searches nothing",
+    ),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];
 

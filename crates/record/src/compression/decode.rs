@@ -26,6 +26,9 @@ const FRAME_START: usize = 5;
 /// Bytes of the header of a zstd block.
 const BLOCK_HEADER: usize = 3;
 
+/// What is wrong with a stream that goes on behind the end of its file.
+pub(crate) const CUT_OFF: &str = "the file is cut off here";
+
 /// A compressed source, read decompressed. All bytes that can be had come before an error about the data;
 /// that error is a [`Broken`]. Errors of the source itself are passed on, and reading goes on after them; so it does
 /// after `Interrupted`, which says that a lot was gone through that holds no byte.
@@ -116,7 +119,7 @@ impl Read for Decoder {
                     if !self.codec.is_inside() {
                         return Ok(0);
                     }
-                    self.broken = Some(self.breaks("the file is cut off here".into()));
+                    self.broken = Some(self.breaks(CUT_OFF.into()));
                 }
             }
         }

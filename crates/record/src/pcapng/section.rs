@@ -54,6 +54,8 @@ pub(crate) struct Section {
     pub fcs: Vec<u8>,
     /// What else the file says of each interface.
     pub origins: Vec<Arc<Origin>>,
+    /// Blocks that others need to be understood.
+    pub described: u64,
     options: Arc<Vec<u8>>,
     notes: Arc<Notes>,
     budget: Budget,
@@ -86,6 +88,7 @@ impl Section {
             interfaces: Vec::new(),
             fcs: Vec::new(),
             origins: Vec::new(),
+            described: 0,
             options: Arc::default(),
             notes: Arc::default(),
             budget: Budget::default(),
@@ -172,7 +175,10 @@ impl Section {
         let mut desc = match kind {
             block::ENHANCED_PACKET => packet::enhanced(body, at, order, &self.lanes)?,
             block::PACKET => packet::obsolete(body, at, order, &self.lanes)?,
-            _ => packet::simple(body, at, order, &self.lanes, self.last)?,
+            _ => {
+                self.described += 1;
+                packet::simple(body, at, order, &self.lanes, self.last)?
+            }
         };
         if desc.note != 0 {
             self.budget.leave_out(packet::keep_note(&mut desc, body, order, &self.notes));
@@ -187,6 +193,7 @@ impl Section {
         if kind == block::STATISTICS {
             return self.statistics(body, order);
         }
+        self.described += 1;
         let (block, senseless) = tables::copy(kind, body, order);
         self.budget.leave_out(senseless);
         if let Some(block) = block.filter(|block| self.budget.take(block.len())) {
@@ -224,6 +231,7 @@ impl Section {
         // Behind magic, version and length of the section.
         self.options = Arc::new(self.keep(body.get(16..).unwrap_or_default(), order, &KEPT_OF_SECTION));
         self.order = order;
+        self.described += 1;
         self.lanes.clear();
         Ok(Ok(length))
     }
@@ -254,6 +262,7 @@ impl Section {
                 _ => {}
             }
         }
+        self.described += 1;
         self.budget.charge(EACH_INTERFACE);
         let letters = name.len() + description.len();
         if letters > 0 && self.budget.take(COPIES_OF_NAMES * letters) {

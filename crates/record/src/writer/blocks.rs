@@ -67,6 +67,12 @@ impl Blocks {
         Blocks { comments: self.comments.clone(), ..Blocks::new() }
     }
 
+    /// How many blocks without frames are written.
+    pub fn described(&self) -> u64 {
+        let tables: usize = self.files.iter().map(|(_, written)| written).sum();
+        u64::from(self.begun) + (self.seen.len() + tables) as u64
+    }
+
     /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
     /// header says what that of its first section said; from several, it has the comments of all of those.
     pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, interfaces: &[Interface]) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Writing the classic format: the records of a block as they lie, which have nanoseconds, or copied with
 //! microseconds.
 
-use super::{Counts, Failure, put};
+use super::{Counts, Failure, Format, put};
 use crate::file::Output;
 use crate::pcap;
 use linerate_burst::block::{RECORD_HEADER, View};
@@ -30,6 +30,15 @@ impl Records {
     /// The same for a new file, which has the same link type.
     pub fn anew(&self) -> Self {
         Records { link: self.link, ..Records::new(self.micros) }
+    }
+
+    /// How many headers are written.
+    pub fn described(&self) -> u64 {
+        u64::from(self.begun)
+    }
+
+    pub fn format(&self) -> Format {
+        if self.micros { Format::PcapMicros } else { Format::Pcap }
     }
 
     /// Writes the header, unless that was done.

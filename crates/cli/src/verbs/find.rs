@@ -1,0 +1,216 @@
+//! `linerate find`: frames of recorded captures, by time and filter text, reading only where they can be.
+
+mod files;
+mod index;
+mod report;
+mod when;
+
+use self::files::{Found, files};
+use self::report::FindJson;
+use super::capture::FileFormat;
+use super::inputs::{check_filter, check_output};
+use crate::exit::{Exit, usage};
+use crate::privileges::confine;
+use crate::signals::{opening, stop_on_signals};
+use crate::view::terminal::{fail, result, result_document, show, shown, tell};
+use anyhow::Context;
+use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
+use linerate_engine::Stop;
+use linerate_index::Search;
+use linerate_port::Spec;
+use linerate_record::{Format, Output, Writer};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+/// Frames on their way to the output: as a capture has them.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_FRAMES: usize = 8192;
+
+/// Options of `linerate find`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # record with an index, and look for one connection in it
+  linerate capture eth0 -w /captures/all.pcapng --index
+  linerate find /captures 'host 10.1.2.3 and port 443' -w one.pcapng
+  # the last ten minutes of everything, and one day of DNS, to tshark
+  linerate find /captures --from -10m -w last.pcapng
+  linerate find /captures --from 2026-11-22 --to 2026-11-23 -w - udp port 53 |
+    tshark -r -
+  # a whole folder into one file, ordered by time
+  linerate export /captures -w all.pcapng.zst
+  # how many there are; indexes for files that were recorded without
+  linerate find /captures --count net 192.0.2.0/24
+  linerate find /captures --make-index
+A folder is searched with all below it: files called .pcap, .pcapng or .cap, with or without .gz or .zst
+behind. Times are UTC: 2026-11-22, 2026-11-22T10:00:00.5, ...Z, ...+02:00, seconds since 1970, now, or a
+time ago: -90s, -10m, -2h, -1d. Nothing found is no error: the status is 0, and --count says 0.
+linerate export is the same verb: a search for everything")]
+pub struct Args {
+    /// Capture files, and folders of them; then filter text
+    #[arg(value_name = "DIR|FILE|FILTER", required = true)]
+    words: Vec<String>,
+    /// Frames of this time and later ones
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// Frames before this time
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// Filter text as tcpdump takes it, instead of trailing arguments
+    #[arg(short = 'f', long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Stop after this many frames
+    #[arg(short = 'c', long, value_name = "N")]
+    frames: Option<u64>,
+    /// Write frames to a file (- for standard output): pcap for *.pcap and -, else pcapng; compressed if .gz or .zst
+    /// follows
+    #[arg(short = 'w', long, value_name = "FILE")]
+    write: Option<String>,
+    /// The format to write, whatever the file is called
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<FileFormat>,
+    /// Print how many frames there are, and nothing else
+    #[arg(long, conflicts_with_all = ["json", "quiet", "write"])]
+    count: bool,
+    /// Make the index of each file that has none that fits, and search nothing
+    #[arg(long)]
+    make_index: bool,
+    /// Print one JSON document at the end (schema linerate/find/1)
+    #[arg(long)]
+    json: bool,
+    /// Say nothing but errors
+    #[arg(short = 'q', long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+/// What is looked for, checked.
+struct Asked {
+    found: Found,
+    filter: String,
+    from: Nanos,
+    /// Behind the last one.
+    to: Nanos,
+    format: Format,
+}
+
+/// Searches.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let asked = args.check()?;
+    if args.make_index {
+        return index::make_all(&asked.found, args.quiet, args.json);
+    }
+    let began = Instant::now();
+    let (mut writer, folder) = args.open_writer(&asked)?;
+    let lacking = confine(&folder.into_iter().collect::<Vec<_>>());
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let mut say = report::Notes::new(args.quiet);
+    say.others(&asked.found);
+    lacking.into_iter().for_each(|what| say.line(&what));
+
+    let mut search = Search::new(&asked.filter, asked.from..=Nanos(asked.to.0 - 1));
+    for path in &asked.found.files {
+        search.add(path);
+        if stop.is_requested() {
+            break;
+        }
+    }
+    let mut block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
+    let mut failure = None;
+    let mut taken = 0;
+    while failure.is_none() && !stop.is_requested() && args.frames.is_none_or(|most| taken < most) {
+        block.clear();
+        let most = args.frames.map_or(u64::MAX, |most| most - taken);
+        if !search.fill(&mut block, most)? {
+            break;
+        }
+        say.all(search.notes());
+        taken += block.len() as u64;
+        if let Some(writer) = writer.as_mut().filter(|_| !block.is_empty()) {
+            failure = writer.accept(block.view(0, search.interfaces())).err();
+        }
+    }
+    say.all(search.notes());
+    let mut ledger = Ledger::new();
+    if let Some(writer) = &mut writer {
+        failure = failure.or(writer.finish(&Ledger::new()).err());
+        writer.counters(&mut ledger);
+    }
+    // Who read it has what was wanted.
+    let is_output = args.write.as_deref() == Some("-");
+    failure.take_if(|error: &mut SinkError| is_output && error.reason.kind() == ErrorKind::BrokenPipe);
+    let report = FindJson::new(&asked, &search, &say, &ledger, began.elapsed(), stop.is_requested());
+    args.conclude(&report, is_output)?;
+    if let Some(failure) = &failure {
+        fail(failure);
+    }
+    Ok(if failure.is_some() || say.has_failed() { Exit::Failed } else { Exit::Done })
+}
+
+impl Args {
+    fn check(&self) -> anyhow::Result<Asked> {
+        let is_there = |word: &&String| Path::new(word).symlink_metadata().is_ok();
+        let places = self.words.iter().take_while(is_there).count();
+        let (places, words) = self.words.split_at(places);
+        if places.is_empty() {
+            let word = self.words.first().map_or("", String::as_str);
+            return Err(usage(format!("{word}: there is no such file or folder; they come first, then filter text")));
+        }
+        let filter = match (&self.filter, words) {
+            (Some(_), [word, ..]) => {
+                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+            }
+            (Some(text), []) => text.clone(),
+            (None, words) => words.join(" "),
+        };
+        check_filter(&filter, &[Spec::file("a file")])?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = Nanos::ZERO.after(now);
+        let time = |option: &str, text: &Option<String>| {
+            let parse =
+                |text: &String| when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")));
+            text.as_ref().map(parse).transpose()
+        };
+        let from = time("--from", &self.from)?.unwrap_or(Nanos::ZERO);
+        let to = time("--to", &self.to)?.unwrap_or(Nanos::MAX);
+        if to <= from {
+            return Err(usage("--to is not behind --from: nothing is between them"));
+        }
+        let path = self.write.as_deref().unwrap_or("-");
+        let format = match self.format {
+            Some(format) => format.of(path)?,
+            None => Format::of_path(path).map_err(|error| usage(format!("{error}, or say --format")))?,
+        };
+        let found = files(places)?;
+        let specs: Vec<Spec> = found.files.iter().map(|path| Spec::file(path)).collect();
+        self.write.iter().try_for_each(|path| check_output(&specs, path))?;
+        if self.make_index && !filter.is_empty() {
+            return Err(usage("--make-index searches nothing: leave the filter text out"));
+        }
+        Ok(Asked { found, filter, from, to, format })
+    }
+
+    /// What frames go to, and its folder.
+    fn open_writer(&self, asked: &Asked) -> anyhow::Result<(Option<Writer>, Option<OwnedFd>)> {
+        let Some(path) = &self.write else { return Ok((None, None)) };
+        let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"))?;
+        let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
+        Ok((Some(Writer::new(output, asked.format)), folder))
+    }
+
+    fn conclude(&self, report: &FindJson<'_>, is_output: bool) -> anyhow::Result<()> {
+        if self.json {
+            result_document(report, is_output)?;
+        } else if self.count {
+            show(format_args!("{}\n", report.frames()));
+        } else if !self.quiet {
+            result(report.text(), is_output);
+        }
+        for hint in report.left_out() {
+            tell(format_args!("{}\n", shown(&hint)));
+        }
+        Ok(())
+    }
+}

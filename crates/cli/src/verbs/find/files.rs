@@ -1,0 +1,100 @@
+//! Which files are searched: those that are named, and capture files of folders.
+
+use crate::exit::usage;
+use linerate_record::Compression;
+use std::collections::BTreeSet;
+use std::fs::read_dir;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Endings of capture files; numbers may follow, as tcpdump -C has them.
+const ENDINGS: [&str; 3] = ["pcap", "pcapng", "cap"];
+
+/// Folders in folders that are looked into.
+const DEEPEST: usize = 32;
+
+/// Files to search.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// In order of their names.
+    pub files: Vec<String>,
+    /// Files of folders that are not called as captures are, their indexes aside.
+    pub others: u64,
+    /// What could not be looked into, and why.
+    pub unread: Vec<String>,
+}
+
+/// What these words name.
+pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
+    let (mut found, mut seen) = (Found::default(), BTreeSet::new());
+    for word in words {
+        let path = Path::new(word);
+        if path.is_dir() {
+            found.folder(path, 0, &mut seen);
+        } else if path.is_file() {
+            seen.insert(path.to_owned());
+        } else {
+            return Err(usage(format!("{word}: neither a file nor a folder: what is searched lies on a disk")));
+        }
+    }
+    let mut known = BTreeSet::new();
+    for path in seen {
+        // By whatever names it is found, it is searched once.
+        if path.metadata().is_ok_and(|data| !known.insert((data.dev(), data.ino()))) {
+            continue;
+        }
+        match path.into_os_string().into_string() {
+            Ok(path) => found.files.push(path),
+            Err(path) => found.unread.push(format!("{}: its name is no text", path.display())),
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn folder(&mut self, folder: &Path, depth: usize, seen: &mut BTreeSet<PathBuf>) {
+        let entries = match read_dir(folder) {
+            Ok(entries) if depth < DEEPEST => entries,
+            Ok(_) => return self.unread.push(format!("{}: too many folders in folders", folder.display())),
+            Err(error) => return self.unread.push(format!("{}: {error}", folder.display())),
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.folder(&path, depth + 1, seen),
+                // Links to files are followed, to folders not: they may lead in a circle.
+                Ok(_) if path.is_file() => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    if is_capture(&name) {
+                        seen.insert(path);
+                    } else if !name.ends_with(linerate_index::ENDING) {
+                        self.others += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_capture(name: &str) -> bool {
+    let (_, plain) = Compression::of_path(name);
+    let plain = plain.trim_end_matches(|c: char| c.is_ascii_digit());
+    let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+    ENDINGS.contains(&ending.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_are_known_by_their_names() {
+        for name in ["a.pcap", "a.2.pcapng", "b.PCAP.gz", "c.cap.zst", "d.pcap12", "e.pcap00.gz"] {
+            assert!(is_capture(name), "{name}");
+        }
+        for name in ["a.pcap.idx", "pcap", "a.txt", "a.pcap.part", "a.gz", "12"] {
+            assert!(!is_capture(name), "{name}");
+        }
+    }
+}

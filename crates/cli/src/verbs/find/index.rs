@@ -1,0 +1,107 @@
+//! `--make-index`: indexes of files that were recorded without.
+
+use super::files::Found;
+use super::report::Notes;
+use crate::exit::Exit;
+use crate::privileges::confine;
+use crate::view::rates::grouped;
+use crate::view::terminal::{fail, result_line, shown, tell};
+use linerate_index::parts::choose;
+use linerate_index::{ENDING, NotMade, make};
+use linerate_record::ReadError;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions, remove_file, rename};
+use std::io::{BufReader, BufWriter, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A line of `linerate/find-index/1`.
+#[derive(Serialize)]
+struct MadeJson<'a> {
+    schema: &'static str,
+    file: &'a str,
+    made: bool,
+    frames: Option<u64>,
+    failure: Option<String>,
+}
+
+/// What became of one.
+enum Made {
+    /// With so many frames, and why the file could not be read to its end.
+    Now(u64, Option<ReadError>),
+    /// It was there.
+    Before,
+}
+
+/// Makes what is not there.
+pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::Result<Exit> {
+    let folders: BTreeSet<&Path> = found.files.iter().filter_map(|file| Path::new(file).parent()).collect();
+    let open = |folder: &&Path| -> Option<OwnedFd> {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+    };
+    let mut say = Notes::new(is_quiet || is_json);
+    confine(&folders.iter().filter_map(open).collect::<Vec<_>>()).iter().for_each(|what| say.line(what));
+    say.others(found);
+    let mut has_failed = say.has_failed();
+    for file in &found.files {
+        let result = make_one(file);
+        has_failed |= result.is_err();
+        if is_json {
+            let (made, frames, failure) = match &result {
+                Ok(Made::Now(frames, failure)) => (true, Some(*frames), failure.as_ref().map(ToString::to_string)),
+                Ok(Made::Before) => (false, None, None),
+                Err(error) => (false, None, Some(error.to_string())),
+            };
+            result_line(&MadeJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
+            continue;
+        }
+        match result {
+            Ok(Made::Now(frames, failure)) if !is_quiet => {
+                let end = failure.map_or_else(String::new, |failure| format!("; {failure}"));
+                tell(format_args!(
+                    "{}: {} frames{}\n",
+                    shown(&format!("{file}{ENDING}")),
+                    grouped(frames),
+                    shown(&end)
+                ));
+            }
+            Ok(Made::Before) if !is_quiet => tell(format_args!("{}: it has an index that fits\n", shown(file))),
+            Ok(_) => {}
+            Err(error) => fail(format_args!("{file}: no index was made: {error}")),
+        }
+    }
+    Ok(if has_failed { Exit::Failed } else { Exit::Done })
+}
+
+/// Makes one beside its file, which has its name when it is whole.
+fn make_one(path: &str) -> Result<Made, NotMade> {
+    let file = Arc::new(File::open(path)?);
+    let name = format!("{path}{ENDING}");
+    if let Ok(index) = File::open(&name)
+        && choose(BufReader::new(index), &file, |_| Ok(false)).is_ok()
+    {
+        return Ok(Made::Before);
+    }
+    let part = format!("{name}.part");
+    let out = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part) {
+        // A run that was killed left it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            remove_file(&part)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?
+        }
+        out => out?,
+    };
+    let made = make(&file, path, BufWriter::new(out)).and_then(|made| Ok((made, rename(&part, &name)?)));
+    match made {
+        Ok(((frames, failure), ())) => Ok(Made::Now(frames, failure)),
+        Err(error) => {
+            let _ = remove_file(&part);
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a search says: of files, while it goes on, and at its end.
+
+use super::Asked;
+use super::files::Found;
+use crate::view::rates::grouped;
+use crate::view::terminal::{fail, shown, tell};
+use linerate_burst::{Count, Kind, Ledger, Stage};
+use linerate_index::Search;
+use linerate_index::search::{Note, Totals, What};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Files that are named of those of which the same is said.
+const NAMED: u64 = 3;
+
+/// What is said of files.
+pub(super) struct Notes {
+    is_quiet: bool,
+    /// How often each was said.
+    said: BTreeMap<&'static str, u64>,
+    failures: u64,
+    all: Vec<String>,
+}
+
+impl Notes {
+    pub fn new(is_quiet: bool) -> Self {
+        Notes { is_quiet, said: BTreeMap::new(), failures: 0, all: Vec::new() }
+    }
+
+    /// Says a line.
+    pub fn line(&mut self, text: &str) {
+        if !self.is_quiet {
+            tell(format_args!("{}\n", shown(text)));
+        }
+        self.all.push(text.to_owned());
+    }
+
+    /// What of folders is not searched.
+    pub fn others(&mut self, found: &Found) {
+        for unread in &found.unread {
+            fail(format_args!("{unread}: what is in it was not searched"));
+            self.failures += 1;
+            self.all.push(unread.clone());
+        }
+        if found.files.is_empty() {
+            self.line("no file there is called as captures are (.pcap, .pcapng, .cap)");
+        } else if found.others > 0 {
+            self.line(&format!("{} not called as a capture is: left out", counted(found.others, "file")));
+        }
+    }
+
+    /// Says what a search has to say; of many files the same is said of some.
+    pub fn all(&mut self, notes: Vec<Note>) {
+        for Note { path, what } in notes {
+            let is_failure = what.is_failure();
+            let (kind, text) = told(&path, what);
+            if is_failure {
+                self.failures += 1;
+                fail(&text);
+                self.all.push(text);
+                continue;
+            }
+            let said = self.said.entry(kind).or_default();
+            *said += 1;
+            match *said {
+                1..=NAMED => self.line(&text),
+                next if next == NAMED + 1 => self.line(&format!("... and so on: {kind} of more files")),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether frames may be missing.
+    pub fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+}
+
+/// So many of them.
+fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// In which class it is, and the line.
+fn told(path: &str, what: What) -> (&'static str, String) {
+    match what {
+        What::NoIndex => {
+            ("no index", format!("{path}: no index, read in full (linerate find FILE --make-index makes one)"))
+        }
+        What::Unused(why) => {
+            ("no index that fits", format!("{path}: its index is not used, it is read in full: {why}"))
+        }
+        What::Gone => ("no file", format!("{path}: it went away before it was read")),
+        What::CutOff(error) => ("no end", format!("{error}: it is being written, or was cut off")),
+        What::Unread(error) => ("unread", error.to_string()),
+        What::Unopened(error) => ("unread", format!("{path}: {error}")),
+        What::Unfit(link, error) => (
+            "no such link type",
+            format!("{path}: frames of {link} are left out, the filter does not fit them: {error}"),
+        ),
+    }
+}
+
+/// `linerate/find/1`.
+#[derive(Serialize)]
+pub(super) struct FindJson<'a> {
+    schema: &'static str,
+    filter: &'a str,
+    files: u64,
+    files_without_index: u64,
+    parts: u64,
+    parts_read: u64,
+    file_bytes: u64,
+    read_bytes: u64,
+    looked_at: u64,
+    frames: u64,
+    bytes: u64,
+    first_time_ns: Option<u64>,
+    last_time_ns: Option<u64>,
+    seconds: f64,
+    /// Whether it was asked to stop before its end.
+    stopped: bool,
+    /// Frames that were found and are not in the output, by reason.
+    drops: BTreeMap<&'static str, u64>,
+    events: &'a [String],
+}
+
+impl<'a> FindJson<'a> {
+    pub fn new(
+        asked: &'a Asked,
+        search: &Search,
+        notes: &'a Notes,
+        ledger: &Ledger,
+        elapsed: Duration,
+        stopped: bool,
+    ) -> Self {
+        let Totals { files, without_index, file_bytes, read_bytes, parts, parts_read, looked_at, frames, bytes, span } =
+            *search.totals();
+        let accounts = ledger.accounts().iter().filter(|account| account.stage == Stage::Write);
+        let dropped = |count: &Count| matches!(count.kind(), Kind::Lost | Kind::Refused);
+        let drops = accounts.flat_map(|account| {
+            let counts = Count::ALL.iter().filter(|count| count.stage() == Stage::Write && dropped(count));
+            counts.map(|count| (count.name(), account.get(*count))).filter(|(_, frames)| *frames > 0)
+        });
+        FindJson {
+            schema: "linerate/find/1",
+            filter: &asked.filter,
+            files,
+            files_without_index: without_index,
+            parts,
+            parts_read,
+            file_bytes,
+            read_bytes,
+            looked_at,
+            frames,
+            bytes,
+            first_time_ns: span.map(|(first, _)| first.0),
+            last_time_ns: span.map(|(_, last)| last.0),
+            seconds: elapsed.as_secs_f64(),
+            stopped,
+            drops: drops.collect(),
+            events: &notes.all,
+        }
+    }
+
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Why frames that were found are not in the output.
+    pub fn left_out(&self) -> Vec<String> {
+        let told = |(reason, frames): (&&str, &u64)| match *reason {
+            "link_type_mixed" => {
+                format!("{} frames left out: pcap holds one link type; write pcapng", grouped(*frames))
+            }
+            reason => format!("{} frames that were found are not in the output: {reason}", grouped(*frames)),
+        };
+        self.drops.iter().map(told).collect()
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let found = match (self.frames, self.bytes) {
+            (0, _) => "nothing found: no frame there is asked for".to_owned(),
+            (frames, bytes) => format!("{}, {} found", counted(frames, "frame"), counted(bytes, "byte")),
+        };
+        let without = match self.files_without_index {
+            0 => String::new(),
+            files => format!(", {} without an index", grouped(files)),
+        };
+        let stopped = if self.stopped { "; stopped before the end" } else { "" };
+        format!(
+            "{found}; {:.3} s{stopped}\n  {}{without}; {} of {} and {} of {} read\n",
+            self.seconds,
+            counted(self.files, "file"),
+            grouped(self.parts_read),
+            counted(self.parts, "part"),
+            grouped(self.read_bytes),
+            counted(self.file_bytes, "byte"),
+        )
+    }
+}

@@ -1,0 +1,245 @@
+//! Gathering what the frames of a part have, in memory that is used again for each part.
+
+mod few;
+mod fields;
+
+use crate::bloom;
+use crate::layout::{
+    ADDRESS_BYTES, CHECKSUM, ENTRY_MAGIC, Form, Kind, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, MARKED,
+    PORT_BYTES, SET_HEADER, checksum,
+};
+use few::Few;
+use linerate_burst::{Burst, Interface, Nanos};
+use std::ops::Range;
+
+/// Flows that are known at a time: what comes of them again is not looked into.
+const KNOWN: usize = 4096;
+
+/// The sets of a part, as they grow.
+pub struct Gather {
+    known: Box<[(u64, u64); KNOWN]>,
+    links: Vec<u16>,
+    ethertypes: Vec<u16>,
+    vlans: Bits<64>,
+    protocols: [u64; 4],
+    ports: Bits<1024>,
+    addresses: Addresses,
+    /// How many there were.
+    pub frames: u64,
+    /// The least and the greatest time.
+    pub times: (Nanos, Nanos),
+}
+
+/// Addresses: all of them, or a filter.
+struct Addresses {
+    ipv4: Few<u32>,
+    ipv6: Few<u128>,
+    bloom: Box<[u64; ADDRESS_BYTES / 8]>,
+    is_bloom: bool,
+    /// One of them could not be told.
+    is_any: bool,
+}
+
+/// A bit for each of `64 * N` values, and those that are set, in the order they came.
+struct Bits<const N: usize> {
+    words: Box<[u64; N]>,
+    set: Vec<u16>,
+}
+
+impl Gather {
+    /// Nothing.
+    pub fn new() -> Self {
+        let mut gather = Gather {
+            known: Box::new([(0, 0); KNOWN]),
+            links: Vec::new(),
+            ethertypes: Vec::new(),
+            vlans: Bits::new(),
+            protocols: [0; 4],
+            ports: Bits::new(),
+            addresses: Addresses {
+                ipv4: Few::new(ADDRESS_BYTES / 4),
+                ipv6: Few::new(ADDRESS_BYTES / 16),
+                bloom: Box::new([0; ADDRESS_BYTES / 8]),
+                is_bloom: false,
+                is_any: false,
+            },
+            frames: 0,
+            times: (Nanos::MAX, Nanos::ZERO),
+        };
+        gather.clear();
+        gather
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.known.fill((0, 0));
+        self.links.clear();
+        self.ethertypes.clear();
+        self.vlans.clear();
+        self.protocols = [0; 4];
+        self.ports.clear();
+        let Addresses { ipv4, ipv6, bloom, is_bloom, is_any } = &mut self.addresses;
+        ipv4.clear();
+        ipv6.clear();
+        if std::mem::take(is_bloom) {
+            bloom.fill(0);
+        }
+        *is_any = false;
+        self.frames = 0;
+        self.times = (Nanos::MAX, Nanos::ZERO);
+    }
+
+    /// Takes up the frames of a burst.
+    pub fn add(&mut self, burst: Burst<'_>, interfaces: &[Interface]) {
+        let (mut least, mut greatest) = self.times;
+        // Frames of one interface come in a row.
+        let (mut interface, mut link) = (None, None);
+        for (desc, frame) in burst.iter() {
+            least = least.min(desc.time);
+            greatest = greatest.max(desc.time);
+            if interface != Some(desc.interface) {
+                interface = Some(desc.interface);
+                let of = interfaces.get(usize::from(desc.interface)).map_or(1, |interface| interface.link.0);
+                link = crate::link::Link::of(of);
+                self.link(of);
+            }
+            if let Some(link) = link {
+                self.frame(link, frame);
+            }
+        }
+        self.times = (least, greatest);
+        self.frames += burst.len() as u64;
+    }
+
+    fn link(&mut self, link: u16) {
+        if !self.links.contains(&link) && self.links.len() <= LISTED_LINKS {
+            self.links.push(link);
+        }
+    }
+
+    fn ethertype(&mut self, ethertype: u16) {
+        if !self.ethertypes.contains(&ethertype) && self.ethertypes.len() <= LISTED_ETHERTYPES {
+            self.ethertypes.push(ethertype);
+        }
+    }
+
+    /// Appends the entry that says all this of a part of a file; `mark` are the 8 bytes where the time of its first record is.
+    pub fn entry(&self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend(ENTRY_MAGIC.to_le_bytes());
+        to.extend([0; 4]);
+        let times = if self.frames == 0 { (Nanos::ZERO, Nanos::ZERO) } else { self.times };
+        for word in [part.start, part.end, self.frames, times.0.0, times.1.0] {
+            to.extend(word.to_le_bytes());
+        }
+        to.extend(mark.unwrap_or_default());
+        to.extend((flags | if mark.is_some() { MARKED } else { 0 }).to_le_bytes());
+        to.extend([0; 4]);
+        let sets = if self.frames == 0 { 0 } else { self.encode(to) };
+        let length = (to.len() - start + CHECKSUM) as u32;
+        to[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+        to[start + 60..start + 64].copy_from_slice(&sets.to_le_bytes());
+        let sum = checksum(&to[start..]);
+        to.extend(sum.to_le_bytes());
+    }
+
+    /// Appends the sets, each with its header; how many they are. A set that is not there may hold anything.
+    fn encode(&self, to: &mut Vec<u8>) -> u32 {
+        let before = to.len();
+        let mut sets = 0;
+        let mut put = |kind: Kind, form: Form, values: &mut dyn Iterator<Item = u8>| {
+            let start = to.len();
+            to.extend([kind as u8, form as u8, 0, 0, 0, 0, 0, 0]);
+            to.extend(values);
+            let bytes = (to.len() - start - SET_HEADER) as u32;
+            to[start + 4..start + 8].copy_from_slice(&bytes.to_le_bytes());
+            to.resize(to.len().next_multiple_of(8), 0);
+            sets += 1;
+        };
+        let small = |values: &[u16]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let large = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        if self.links.len() <= LISTED_LINKS {
+            put(Kind::Links, Form::List, &mut small(&self.links).into_iter());
+        }
+        if self.ethertypes.len() <= LISTED_ETHERTYPES {
+            put(Kind::EtherTypes, Form::List, &mut small(&self.ethertypes).into_iter());
+        }
+        if self.vlans.set.len() <= LISTED_VLANS {
+            put(Kind::Vlans, Form::List, &mut small(&self.vlans.set).into_iter());
+        } else {
+            put(Kind::Vlans, Form::Bits, &mut large(&*self.vlans.words).into_iter());
+        }
+        put(Kind::Protocols, Form::Bits, &mut large(&self.protocols).into_iter());
+        if self.ports.set.len() * 2 <= PORT_BYTES {
+            put(Kind::Ports, Form::List, &mut small(&self.ports.set).into_iter());
+        } else {
+            put(Kind::Ports, Form::Bits, &mut large(&*self.ports.words).into_iter());
+        }
+        let Addresses { ipv4, ipv6, bloom, is_bloom, is_any } = &self.addresses;
+        if *is_bloom && !is_any {
+            put(Kind::Addresses, Form::Bloom, &mut large(&**bloom).into_iter());
+        } else if !is_any {
+            put(Kind::Ipv4, Form::List, &mut ipv4.values().iter().flat_map(|value| value.to_le_bytes()));
+            put(Kind::Ipv6, Form::List, &mut ipv6.values().iter().flat_map(|value| value.to_le_bytes()));
+        }
+        debug_assert!(to.len() - before < 22_000, "{} bytes", to.len() - before);
+        sets
+    }
+}
+
+impl Addresses {
+    #[inline]
+    fn add_ipv4(&mut self, address: u32) {
+        if self.is_bloom {
+            bloom::insert(&mut *self.bloom, bloom::of_ipv4(address));
+        } else if self.has_room(4) {
+            self.ipv4.insert(address);
+        } else {
+            self.become_bloom();
+            self.add_ipv4(address);
+        }
+    }
+
+    #[inline]
+    fn add_ipv6(&mut self, address: u128) {
+        if self.is_bloom {
+            bloom::insert(&mut *self.bloom, bloom::of_ipv6(address));
+        } else if self.has_room(16) {
+            self.ipv6.insert(address);
+        } else {
+            self.become_bloom();
+            self.add_ipv6(address);
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.ipv4.values().len() * 4 + self.ipv6.values().len() * 16 + bytes <= ADDRESS_BYTES
+    }
+
+    #[cold]
+    fn become_bloom(&mut self) {
+        self.is_bloom = true;
+        self.ipv4.values().iter().for_each(|address| bloom::insert(&mut *self.bloom, bloom::of_ipv4(*address)));
+        self.ipv6.values().iter().for_each(|address| bloom::insert(&mut *self.bloom, bloom::of_ipv6(*address)));
+    }
+}
+
+impl<const N: usize> Bits<N> {
+    fn new() -> Self {
+        Bits { words: Box::new([0; N]), set: Vec::with_capacity(N) }
+    }
+
+    fn clear(&mut self) {
+        self.words.fill(0);
+        self.set.clear();
+    }
+
+    #[inline]
+    fn insert(&mut self, value: u16) {
+        let (word, bit) = (usize::from(value) / 64 % N, 1 << (value % 64));
+        if self.words[word] & bit == 0 {
+            self.words[word] |= bit;
+            self.set.push(value);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Some different values, in the order they came.
+
+/// A value that can be hashed to a place.
+pub(super) trait Value: Copy + Eq {
+    fn hash(self) -> u64;
+}
+
+impl Value for u32 {
+    #[inline]
+    fn hash(self) -> u64 {
+        u64::from(self).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Value for u128 {
+    #[inline]
+    fn hash(self) -> u64 {
+        let folded = (self >> 64) as u64 ^ (self as u64).rotate_left(29);
+        folded.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Values, and where each is among them.
+pub(super) struct Few<T> {
+    values: Vec<T>,
+    /// By hash, the next free one behind: number of the value, and one more.
+    slots: Vec<u16>,
+    shift: u32,
+}
+
+impl<T: Value> Few<T> {
+    /// Room for so many, less than 32,768.
+    pub fn new(most: usize) -> Self {
+        let slots = (most * 2).next_power_of_two();
+        assert!(slots < 1 << 16, "a slot holds the number of a value");
+        Few { values: Vec::with_capacity(most), slots: vec![0; slots], shift: 64 - slots.trailing_zeros() }
+    }
+
+    pub fn clear(&mut self) {
+        if !self.values.is_empty() {
+            self.values.clear();
+            self.slots.fill(0);
+        }
+    }
+
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Puts a value in, of which there are no more than there is room for.
+    #[inline]
+    pub fn insert(&mut self, value: T) {
+        let mask = self.slots.len() - 1;
+        let mut at = (value.hash() >> self.shift) as usize;
+        loop {
+            match self.slots[at & mask] {
+                0 => {
+                    self.values.push(value);
+                    self.slots[at & mask] = self.values.len() as u16;
+                    return;
+                }
+                number if self.values[usize::from(number) - 1] == value => return,
+                _ => at += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_is_there_once() {
+        let mut few = Few::new(100);
+        (0..300u32).for_each(|n| few.insert(n % 100 * 65_536));
+        assert_eq!(few.values(), (0..100).map(|n| n * 65_536).collect::<Vec<u32>>());
+        few.clear();
+        few.insert(5);
+        assert_eq!(few.values(), [5]);
+    }
+}

@@ -1,0 +1,206 @@
+//! What frames must have to pass a filter, found by following its program.
+//!
+//! libpcap compiles filter text into a program that loads fields from fixed places of a frame and compares them. Followed here
+//! without a frame, every way through it that ends with yes is a chain of such comparisons, and a frame that passes
+//! meets all of one chain. Where a place is one that an index has a set for ([`link`](crate::link)), a comparison becomes a
+//! [`Query`]; any other may go either way. A part can be left out if on each chain there is a query that it answers with no.
+//!
+//! So all that libpcap understands is understood here, names of hosts and services among it, and what is not means
+//! "may be": `ether host`, `len`, what lies behind MPLS, a comparison that was not foreseen.
+
+mod state;
+
+use crate::entry::{Entry, Query};
+use crate::link::Link;
+use linerate_filter::interpret::{Jump, Op};
+use linerate_filter::{Filter, FilterError, Program};
+use state::{State, Value};
+use std::collections::HashMap;
+
+/// Places in a program, with what is known there, that are followed; a program that has more may pass anything.
+const MOST_NODES: usize = 20_000;
+
+/// What the frames of one link type must have.
+#[derive(Clone, Debug)]
+enum Needs {
+    /// Anything may pass.
+    Anything,
+    /// No frame passes: the text does not fit the link type.
+    Nothing,
+    /// The first place is where it begins.
+    Chains(Vec<Node>),
+}
+
+/// A place in a program from which it goes on by what a frame has.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    passes: bool,
+    ways: Vec<(Option<usize>, usize)>,
+}
+
+/// What frames must have to pass a filter, for each link type.
+pub struct Plan {
+    text: String,
+    links: HashMap<u16, Needs>,
+    queries: Vec<Query>,
+    numbers: HashMap<Query, usize>,
+    /// What the entry at hand answered.
+    answers: Vec<Option<bool>>,
+    reached: Vec<bool>,
+    waiting: Vec<usize>,
+}
+
+impl Plan {
+    /// For filter text that libpcap takes for some link type; blank text passes everything.
+    pub fn new(text: &str) -> Self {
+        Plan {
+            text: text.to_owned(),
+            links: HashMap::new(),
+            queries: Vec::new(),
+            numbers: HashMap::new(),
+            answers: Vec::new(),
+            reached: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// For a program instead of a text, of frames of one link type; those of others may pass.
+    pub fn of_program(program: &Program, link: u16) -> Self {
+        let mut plan = Plan::new("");
+        let needs = Link::of(link).and_then(|of| plan.follow(program.ops(), of));
+        plan.links.insert(link, needs.map_or(Needs::Anything, Needs::Chains));
+        plan
+    }
+
+    /// Whether a frame of that part may pass.
+    ///
+    /// # Errors
+    /// There is no libpcap, or it made no program that can be read.
+    pub fn may_pass(&mut self, entry: &Entry<'_>) -> Result<bool, FilterError> {
+        if entry.frames == 0 {
+            return Ok(false);
+        }
+        let Some(links) = entry.links() else { return Ok(true) };
+        self.answers.clear();
+        for link in links {
+            if !self.links.contains_key(&link) {
+                let needs = self.needs(link)?;
+                self.links.insert(link, needs);
+            }
+            self.answers.resize(self.queries.len(), None);
+            if self.may_pass_as(link, entry) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn may_pass_as(&mut self, link: u16, entry: &Entry<'_>) -> bool {
+        let Plan { links, queries, answers, reached, waiting, .. } = self;
+        let nodes = match links.get(&link) {
+            Some(Needs::Chains(nodes)) => nodes,
+            Some(Needs::Nothing) => return false,
+            Some(Needs::Anything) | None => return true,
+        };
+        reached.clear();
+        reached.resize(nodes.len(), false);
+        waiting.clear();
+        waiting.push(0);
+        while let Some(at) = waiting.pop() {
+            if std::mem::replace(&mut reached[at], true) {
+                continue;
+            }
+            if nodes[at].passes {
+                return true;
+            }
+            for (query, to) in &nodes[at].ways {
+                let may =
+                    query.is_none_or(|query| *answers[query].get_or_insert_with(|| entry.may_have(queries[query])));
+                if may && !reached[*to] {
+                    waiting.push(*to);
+                }
+            }
+        }
+        false
+    }
+
+    fn needs(&mut self, link: u16) -> Result<Needs, FilterError> {
+        let program = match Filter::compile(&self.text, link) {
+            Ok(filter) => filter,
+            // It fits other link types, as was found before: no frame of this one passes.
+            Err(FilterError::Refused { .. }) => return Ok(Needs::Nothing),
+            Err(other) => return Err(other),
+        };
+        let (Some(program), Some(of)) = (program.program(), Link::of(link)) else { return Ok(Needs::Anything) };
+        Ok(self.follow(program.ops(), of).map_or(Needs::Anything, Needs::Chains))
+    }
+
+    /// All ways through a program; `None` where they cannot be followed.
+    fn follow(&mut self, ops: &[Op], link: Link) -> Option<Vec<Node>> {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut numbers: HashMap<State, usize> = HashMap::new();
+        let mut waiting = vec![(State::new(link), 0)];
+        numbers.insert(State::new(link), 0);
+        nodes.push(Node::default());
+        while let Some((mut state, number)) = waiting.pop() {
+            let (passes, ways) = match end(&mut state, ops)? {
+                End::Returns(passes) => (passes, Vec::new()),
+                End::Jumps(jump, op) => (false, state.ways(op, jump)),
+            };
+            let mut found = Vec::new();
+            for (query, next) in ways {
+                let query = query.map(|query| self.number(query));
+                let to = *numbers.entry(next.clone()).or_insert_with(|| {
+                    nodes.push(Node::default());
+                    waiting.push((next, nodes.len() - 1));
+                    nodes.len() - 1
+                });
+                found.push((query, to));
+            }
+            nodes[number] = Node { passes, ways: found };
+            if nodes.len() > MOST_NODES {
+                return None;
+            }
+        }
+        Some(nodes)
+    }
+
+    fn number(&mut self, query: Query) -> usize {
+        let next = self.queries.len();
+        let number = *self.numbers.entry(query).or_insert(next);
+        if number == next {
+            self.queries.push(query);
+        }
+        number
+    }
+}
+
+/// How a stretch of a program without alternatives ends.
+enum End {
+    /// Whether a frame passes.
+    Returns(bool),
+    /// By the comparison at hand.
+    Jumps(Jump, Op),
+}
+
+/// Follows a program up to the next alternative; `None` where it cannot be followed.
+fn end(state: &mut State, ops: &[Op]) -> Option<End> {
+    loop {
+        let at = usize::from(state.at);
+        // What runs out of its end refuses.
+        let Some(op) = ops.get(at) else { return Some(End::Returns(false)) };
+        state.at += 1;
+        match *op {
+            Op::JumpK(_, _, jump) | Op::JumpX(_, jump) => {
+                // Programs jump forwards; what jumps back walks chains of headers.
+                let is_forward = usize::from(jump.yes.min(jump.no)) > at;
+                return is_forward.then_some(End::Jumps(jump, *op));
+            }
+            Op::Ja(target) if target as usize > at => state.at = u16::try_from(target).ok()?,
+            Op::Ja(_) => return None,
+            Op::RetK(keep) => return Some(End::Returns(keep != 0)),
+            Op::RetA => return Some(End::Returns(state.a != Value::Known(0))),
+            op => state.step(op),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One file of a search.
+
+use super::{Note, Search, Totals, What};
+use crate::ENDING;
+use crate::parts::{Excerpt, Parts, choose};
+use crate::plan::Plan;
+use linerate_burst::{Block, Desc, Interface, Nanos};
+use linerate_filter::FilterError;
+use linerate_record::Reader;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, ErrorKind};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+/// Of an index, read at a time.
+const PIECE: usize = 256 << 10;
+
+/// `O_NONBLOCK`: opening a FIFO does not wait.
+const NONBLOCK: i32 = 0o4000;
+
+/// A file in which something may be found.
+pub(super) struct Source {
+    path: String,
+    parts: Parts,
+    /// No frame that is asked for is older.
+    begin: Nanos,
+    open: Option<Box<Open>>,
+}
+
+/// A file that is being read.
+struct Open {
+    reader: Reader,
+    /// Frames of what it shows that are done with.
+    done: usize,
+    /// The greatest time so far.
+    time: Nanos,
+    known: Vec<Known>,
+}
+
+/// Of an interface of a file: its filter, and its numbers among those of the search, for frames without notes and with.
+type Known = (usize, [Option<u16>; 2]);
+
+/// Where a source is.
+pub(super) enum Next {
+    /// Its next frame counts as of this time.
+    At(Nanos),
+    /// So it is, and there is no more room, or it was read for long enough.
+    Full(Nanos),
+    Ended,
+}
+
+impl Source {
+    /// What may be found in a file; `None` if nothing.
+    pub fn find(
+        path: &str,
+        span: &RangeInclusive<Nanos>,
+        plan: &mut Plan,
+        totals: &mut Totals,
+        notes: &mut Vec<Note>,
+    ) -> Option<Source> {
+        let mut note = |what| notes.push(Note { path: path.to_owned(), what });
+        let file = match open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                note(What::Gone);
+                return None;
+            }
+            Err(error) => {
+                note(What::Unopened(error));
+                return None;
+            }
+        };
+        let length = file.metadata().map_or(0, |data| data.len());
+        totals.files += 1;
+        totals.file_bytes += length;
+        let chosen = open(&format!("{path}{ENDING}")).map(|index| {
+            choose(BufReader::with_capacity(PIECE, &*index), &file, |entry| {
+                let is_then = entry.times.0 <= *span.end() && entry.times.1 >= *span.start();
+                Ok(is_then && plan.may_pass(entry)?)
+            })
+        });
+        let parts = match chosen {
+            Ok(Ok(parts)) => parts,
+            other => {
+                totals.without_index += 1;
+                match other {
+                    Ok(Err(unusable)) => note(What::Unused(unusable)),
+                    Err(error) if error.kind() != ErrorKind::NotFound => note(What::Unused(error.into())),
+                    _ => note(What::NoIndex),
+                }
+                Parts::all(length)
+            }
+        };
+        totals.parts += parts.entries;
+        totals.parts_read += parts.chosen;
+        if parts.is_empty() {
+            return None;
+        }
+        totals.read_bytes += parts.bytes();
+        let mut source = Source { path: path.to_owned(), begin: Nanos::ZERO, parts, open: None };
+        source.begin = match source.parts.earliest {
+            Some(earliest) => earliest,
+            // The first frame says when; most files are then not needed for long.
+            None => {
+                let mut reader = source.reader(&file);
+                match reader.fill() {
+                    Ok(burst) => burst.descs().first()?.time,
+                    // It is told when it is read.
+                    Err(_) => Nanos::ZERO,
+                }
+            }
+        };
+        Some(source)
+    }
+
+    /// No frame that is asked for counts as older.
+    pub fn begin(&self) -> Nanos {
+        self.begin
+    }
+
+    fn reader(&self, file: &Arc<File>) -> Reader {
+        Reader::lazy(Box::new(Excerpt::new(file, self.parts.ranges.clone())), &*self.path)
+    }
+
+    fn open(&mut self) -> io::Result<&mut Open> {
+        if self.open.is_none() {
+            let reader = self.reader(&open(&self.path)?);
+            self.open = Some(Box::new(Open { reader, done: 0, time: Nanos::ZERO, known: Vec::new() }));
+        }
+        self.open.as_deref_mut().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+}
+
+impl Search {
+    /// Reads a source as long as its frames come before those of the one at `limit`.
+    pub(super) fn read(
+        &mut self,
+        number: usize,
+        limit: Option<(Nanos, usize)>,
+        block: &mut Block,
+    ) -> Result<Next, FilterError> {
+        let path = self.sources[number].path.clone();
+        let mut open = match self.sources[number].open() {
+            Ok(_) => self.sources[number].open.take(),
+            Err(error) => {
+                let what = if error.kind() == ErrorKind::NotFound { What::Gone } else { What::Unopened(error) };
+                self.notes.push(Note { path, what });
+                return Ok(Next::Ended);
+            }
+        };
+        let Some(source) = open.as_deref_mut() else { return Ok(Next::Ended) };
+        let next = self.read_open(source, (number, &path), limit, block)?;
+        if !matches!(next, Next::Ended) {
+            self.sources[number].open = open;
+        }
+        Ok(next)
+    }
+
+    fn read_open(
+        &mut self,
+        source: &mut Open,
+        (number, path): (usize, &str),
+        limit: Option<(Nanos, usize)>,
+        block: &mut Block,
+    ) -> Result<Next, FilterError> {
+        loop {
+            let Open { reader, done, time, known } = source;
+            let shown = reader.shown();
+            for (desc, frame) in shown.slice(*done..shown.len()).iter() {
+                let next = (*time).max(desc.time);
+                if limit.is_some_and(|limit| (next, number) > limit) {
+                    return Ok(Next::At(next));
+                }
+                if !self.frame((reader, known), desc, frame, path, block)? {
+                    return Ok(Next::Full(next));
+                }
+                *time = next;
+                *done += 1;
+            }
+            reader.consume(std::mem::take(done));
+            let result = reader.look().map(|burst| burst.is_empty());
+            match result {
+                Ok(true) if reader.is_at_work() => return Ok(Next::Full(*time)),
+                Ok(true) => return Ok(Next::Ended),
+                Ok(false) => {}
+                Err(error) => {
+                    let what = if error.is_cut_off() { What::CutOff(error) } else { What::Unread(error) };
+                    self.notes.push(Note { path: path.to_owned(), what });
+                    return Ok(Next::Ended);
+                }
+            }
+        }
+    }
+
+    /// Takes a frame if it is asked for; false where there is no room for it.
+    #[inline]
+    fn frame(
+        &mut self,
+        (reader, known): (&Reader, &mut Vec<Known>),
+        desc: &Desc,
+        frame: &[u8],
+        path: &str,
+        block: &mut Block,
+    ) -> Result<bool, FilterError> {
+        let index = usize::from(desc.interface);
+        while known.len() <= index {
+            let link = reader.interfaces()[known.len()].link;
+            known.push((self.filter(link, path)?, [None; 2]));
+        }
+        let (filter, numbers) = &mut known[index];
+        let filter = self.filters[*filter].1.as_ref();
+        let passes = self.span.contains(&desc.time) && filter.is_some_and(|filter| filter.matches(frame, desc.wire));
+        if passes {
+            let has_note = desc.note != 0;
+            let number = &mut numbers[usize::from(has_note)];
+            let interface = *number.get_or_insert_with(|| self.interface(&reader.interfaces()[index], has_note));
+            if self.totals.frames == self.wanted || !block.push(&Desc { interface, ..*desc }, frame) {
+                return Ok(false);
+            }
+            let totals = &mut self.totals;
+            totals.frames += 1;
+            totals.bytes += u64::from(desc.captured);
+            let (first, last) = totals.span.unwrap_or((desc.time, desc.time));
+            totals.span = Some((first.min(desc.time), last.max(desc.time)));
+        }
+        self.totals.looked_at += 1;
+        Ok(true)
+    }
+
+    /// The number of an interface. Of several files those that are alike are one, which has nothing of what single files say of
+    /// it; but frames with notes need the one that their notes belong to.
+    fn interface(&mut self, interface: &Interface, has_notes: bool) -> u16 {
+        let keeps_origin = has_notes || self.is_of_one();
+        let alike = |known: &Interface| known.origin.is_none() && known == interface;
+        let number = match self.interfaces.iter().position(alike).filter(|_| !keeps_origin) {
+            Some(number) => number,
+            None => {
+                let origin = interface.origin.clone().filter(|_| keeps_origin);
+                self.interfaces.push(Interface { origin, ..interface.clone() });
+                self.interfaces.len() - 1
+            }
+        };
+        // Only comments make so many: what belongs to one is then told of another interface.
+        u16::try_from(number).unwrap_or(u16::MAX)
+    }
+}
+
+/// Opens a regular file.
+fn open(path: &str) -> io::Result<Arc<File>> {
+    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(Arc::new(file))
+}

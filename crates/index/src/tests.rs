@@ -1,0 +1,308 @@
+//! A search misses nothing: whatever the frames, the filter, and the index.
+
+use crate::Gather;
+use crate::entry::Entry;
+use crate::layout::{ADDRESS_BYTES, DESCRIBED, LONGEST_ENTRY, header};
+use crate::parts::{Unusable, choose};
+use crate::plan::Plan;
+use linerate_burst::{Block, Desc, Interface, LinkType, Nanos, StampSource};
+use linerate_filter::program::code;
+use linerate_filter::{Filter, Insn, Program};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::fs::File;
+use std::sync::Arc;
+
+const ETHERNET: u16 = 1;
+const LINKS: [u16; 4] = [ETHERNET, 101, 113, 276];
+
+/// An entry about frames of one link type.
+fn entry(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut block = Block::new(8 << 20, frames.len() + 1);
+    for (number, frame) in frames.iter().enumerate() {
+        assert!(block.push(&Desc::new(Nanos(number as u64), 0, frame.len() as u32), frame));
+    }
+    let (mut gather, mut bytes) = (Gather::new(), Vec::new());
+    gather.add(block.burst(), &[Interface::new("", LinkType(link), StampSource::File)]);
+    gather.entry(0..1 << 20, None, 0, &mut bytes);
+    bytes
+}
+
+/// Headers in front of an EtherType, and that.
+fn link_header(link: u16, tags: &[(u16, u16)], ethertype: u16) -> Vec<u8> {
+    let mut bytes = match link {
+        113 => vec![0; 14],
+        101 => return Vec::new(),
+        276 => vec![0; 20],
+        _ => vec![2; 12],
+    };
+    for (tag, id) in tags {
+        bytes.extend(tag.to_be_bytes());
+        bytes.extend(id.to_be_bytes());
+    }
+    bytes.extend(ethertype.to_be_bytes());
+    bytes
+}
+
+fn address() -> impl Strategy<Value = [u8; 4]> {
+    (select(vec![10u8, 192, 172]), 0u8..3, 0u8..3, 0u8..4).prop_map(|(a, b, c, d)| [a, b, c, d])
+}
+
+fn port() -> impl Strategy<Value = u16> {
+    prop_oneof![select(vec![53u16, 80, 443, 8000, 8005, 8010, 8011]), any::<u16>()]
+}
+
+/// Frames of a few hosts, whole or cut, and some that are nonsense.
+fn frame(link: u16) -> impl Strategy<Value = Vec<u8>> {
+    let tags = vec((select(vec![0x8100u16, 0x88a8, 0x9100]), 0u16..8), 0..5);
+    let protocol = select(vec![6u8, 17, 132, 1, 58, 44]);
+    let packet = (0..5u8, address(), address(), protocol, port(), port(), 5u8..8, any::<bool>());
+    (tags, packet, 0..120usize, vec((0..90usize, any::<u8>()), 0..2)).prop_map(
+        move |(tags, (kind, from, to, protocol, source, target, words, is_fragment), cut, changes)| {
+            let (ethertype, packet) = match kind {
+                0 | 1 => {
+                    let mut packet = vec![0x40 | words, 0, 0, 60, 0, 0, 0, 0, 64, protocol, 0, 0];
+                    packet[7] = u8::from(is_fragment);
+                    packet.extend(from.into_iter().chain(to));
+                    packet.resize(usize::from(words) * 4, 0);
+                    (0x0800, packet)
+                }
+                2 => {
+                    let mut packet = vec![0x60, 0, 0, 0, 0, 20, protocol, 64];
+                    for host in [from, to] {
+                        packet.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]);
+                        packet.extend(host);
+                    }
+                    (0x86dd, packet)
+                }
+                3 => {
+                    let mut packet = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 2, 2, 2, 2, 2];
+                    packet.extend(from);
+                    packet.extend([0; 6]);
+                    packet.extend(to);
+                    (0x0806, packet)
+                }
+                _ => (40 + u16::from(words), vec![0x42, 0x42, 3]),
+            };
+            let mut bytes = link_header(link, &tags, ethertype);
+            bytes.extend(packet);
+            bytes.extend(source.to_be_bytes().into_iter().chain(target.to_be_bytes()));
+            bytes.resize(bytes.len() + 20, 7);
+            for (at, byte) in changes {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            // Most are whole.
+            if cut < bytes.len() && cut % 3 == 0 {
+                bytes.truncate(cut);
+            }
+            bytes
+        },
+    )
+}
+
+/// Filter texts, as people write them and worse.
+fn text() -> impl Strategy<Value = String> {
+    let host = address().prop_map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
+    let side = select(vec!["", "src ", "dst "]);
+    let leaf = prop_oneof![
+        (side.clone(), host).prop_map(|(side, host)| format!("{side}host {host}")),
+        (side.clone(), address(), 8..33u8).prop_map(|(side, [a, b, c, d], length)| {
+            let address = u32::from_be_bytes([a, b, c, d]) & (u32::MAX << (32 - length));
+            let [a, b, c, d] = address.to_be_bytes();
+            format!("{side}net {a}.{b}.{c}.{d}/{length}")
+        }),
+        (side.clone(), port()).prop_map(|(side, port)| format!("{side}port {port}")),
+        (side, port(), port()).prop_map(|(side, a, b)| format!("{side}portrange {}-{}", a.min(b), a.max(b))),
+        address().prop_map(|[a, b, c, d]| format!("ip6 host 2001:db8::{a:02x}{b:02x}:{c:02x}{d:02x}")),
+        select(vec!["ip6 net 2001:db8::/32", "ip6 net 2001:db8::/96", "ip6 net 2001:db8:0:1::/64"])
+            .prop_map(Into::into),
+        select(vec!["tcp", "udp", "sctp", "icmp", "icmp6", "ip", "ip6", "arp", "ip proto 44", "ip6 proto 17"])
+            .prop_map(Into::into),
+        select(vec!["tcp port 80", "udp dst port 53", "tcp[0:2] = 443", "icmp[0:2] = 443", "ip[16:4] = 0x0a000001"])
+            .prop_map(Into::into),
+        select(vec!["len > 60", "less 50", "ether host 02:02:02:02:02:02", "ip[8] = 64", "ip6 protochain 17"])
+            .prop_map(Into::into),
+        select(vec!["vlan", "vlan 3", "vlan 3 and vlan", "vlan and ip", "vlan 5 and port 443", "mpls", "pppoes"])
+            .prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) and ({b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) or ({b})")),
+            inner.prop_map(|a| format!("not ({a})")),
+        ]
+    })
+}
+
+fn link_and_frames(most: usize) -> impl Strategy<Value = (u16, Vec<Vec<u8>>)> {
+    select(LINKS.to_vec()).prop_flat_map(move |link| (Just(link), vec(frame(link), 1..most)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6000))]
+
+    #[test]
+    fn a_part_with_a_frame_that_passes_is_not_left_out((link, frames) in link_and_frames(4), text in text()) {
+        let Ok(filter) = Filter::compile(&text, link) else { return Ok(()) };
+        let bytes = entry(link, &frames);
+        let entry = Entry::parse(&bytes).expect("as it was written");
+        let passes = frames.iter().any(|frame| filter.matches(frame, frame.len() as u32));
+        prop_assert!(!passes || Plan::new(&text).may_pass(&entry).unwrap(), "{text} of link type {link}");
+    }
+
+    #[test]
+    fn so_it_is_with_programs_that_nobody_would_write(
+        (link, frames) in link_and_frames(3),
+        words in vec((0..14usize, 0..30usize, 0..4u8, 0..4u8), 1..24),
+    ) {
+        let insns = program(&words);
+        let Ok(program) = Program::new(insns) else { return Ok(()) };
+        let bytes = entry(link, &frames);
+        let entry = Entry::parse(&bytes).expect("as it was written");
+        let passes = frames.iter().any(|frame| program.run(frame, frame.len() as u32) != 0);
+        prop_assert!(!passes || Plan::of_program(&program, link).may_pass(&entry).unwrap());
+    }
+
+    #[test]
+    fn no_bytes_of_an_index_are_believed(changes in vec((0..400usize, any::<u8>()), 1..6), cut in 0..2000usize) {
+        let mut index = header().to_vec();
+        let frames = [vec![8; 60], vec![9; 60]];
+        index.extend(entry(ETHERNET, &frames));
+        for (at, byte) in changes {
+            let length = index.len();
+            index[at % length] = byte;
+        }
+        index.truncate(cut);
+        let file = Arc::new(File::open("/proc/self/exe").unwrap());
+        let length = file.metadata().unwrap().len();
+        if let Ok(parts) = choose(&index[..], &file, |_| Ok(false)) {
+            // What was changed is found out: nothing is left out.
+            prop_assert!(parts.bytes() == length, "{parts:?} of {length}");
+        }
+    }
+}
+
+/// Instructions over places and values that mean something, in any order.
+fn program(words: &[(usize, usize, u8, u8)]) -> Vec<Insn> {
+    const PLACES: [u32; 15] = [0, 2, 6, 9, 12, 14, 16, 18, 20, 22, 23, 26, 30, 38, 54];
+    const VALUES: [u32; 15] =
+        [0x800, 0x86dd, 0x806, 0x8100, 6, 17, 443, 53, 0x0a00_0001, 0x2001_0db8, 0, 0xfff, 0xff00_0000, 0x40, 0xf0];
+    let mut insns: Vec<Insn> = Vec::new();
+    for (number, (kind, value, yes, no)) in words.iter().enumerate() {
+        let (place, k) = (PLACES[value % 15], VALUES[value % 15]);
+        // No further than to the last one.
+        let room = (words.len() - number).min(3) as u8;
+        let (yes, no) = (yes % room.max(1), no % room.max(1));
+        insns.push(match kind {
+            0 | 1 => Insn::new(code::LD_H_ABS, place),
+            2 => Insn::new(code::LD_W_ABS, place),
+            3 => Insn::new(code::LD_B_ABS, place),
+            4 => Insn::new(code::LDX_MSH, place),
+            5 => Insn::new(code::LD_H_IND, place),
+            6 => Insn::new(code::AND_K, k),
+            7 => Insn::jump(code::JGT_K, k, yes, no),
+            8 => Insn::jump(code::JGE_K, k, yes, no),
+            9 => Insn::jump(code::JSET_K, k, yes, no),
+            10 => Insn::new(if value % 2 == 0 { code::TAX } else { code::TXA }, 0),
+            _ => Insn::jump(code::JEQ_K, k, yes, no),
+        });
+    }
+    insns.push(Insn::ret(1));
+    insns.push(Insn::ret(0));
+    insns
+}
+
+/// What is left out, so that the rest proves something.
+#[test]
+fn parts_without_what_is_asked_for_are_left_out() {
+    let host = |last: u8, port: u16| {
+        let mut bytes = link_header(ETHERNET, &[], 0x0800);
+        bytes.extend([0x45, 0, 0, 60, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, last]);
+        bytes.extend(port.to_be_bytes().into_iter().chain([0x9c, 0x40]).chain([0; 20]));
+        bytes
+    };
+    let frames: Vec<Vec<u8>> = (2..50).map(|last| host(last, 443)).collect();
+    let bytes = entry(ETHERNET, &frames);
+    let entry = Entry::parse(&bytes).unwrap();
+    for (text, may) in [
+        ("host 10.0.0.2", true),
+        ("host 10.0.0.51", false),
+        ("src host 10.0.0.2", true),
+        ("host 10.0.0.2 and port 80", false),
+        ("host 10.0.0.2 and port 443", true),
+        ("net 10.0.0.0/8", true),
+        ("net 10.0.0.64/26", false),
+        ("tcp portrange 400-500", true),
+        ("portrange 444-500", false),
+        ("udp", false),
+        ("not udp", true),
+        ("ip6", false),
+        ("ip6 host 2001:db8::1", false),
+        ("arp", false),
+        ("vlan", false),
+        ("host 10.0.0.51 or port 80", false),
+        ("host 10.0.0.51 or port 443", true),
+        ("not (host 10.0.0.2 or port 443)", true),
+        ("len > 1500", true),
+        ("", true),
+    ] {
+        assert_eq!(Plan::new(text).may_pass(&entry).unwrap(), may, "{text}");
+    }
+}
+
+/// Whatever comes, an entry stays small, and knows what it was told.
+#[test]
+fn random_addresses_do_not_make_entries_grow() {
+    let random = |n: u64, salt: u64| ((n * 2 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+    let frames: Vec<Vec<u8>> = (0..16_384u64)
+        .map(|n| {
+            let tags = [(0x8100, (n % 4096) as u16)];
+            let mut bytes = link_header(ETHERNET, &tags[..(n % 5 / 4) as usize], 0x0800);
+            bytes.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+            bytes.extend(random(n, 0).to_be_bytes().into_iter().chain(random(n, 1).to_be_bytes()));
+            bytes.extend(random(n, 2).to_be_bytes());
+            bytes.resize(60, 0);
+            bytes
+        })
+        .collect();
+    let bytes = entry(ETHERNET, &frames);
+    let data: usize = frames.iter().map(|frame| frame.len() + 16).sum();
+    assert!(bytes.len() * 50 < data, "{} bytes of {data}: more than 2 %", bytes.len());
+    assert!(bytes.len() < LONGEST_ENTRY && bytes.len() > ADDRESS_BYTES);
+    let entry = Entry::parse(&bytes).unwrap();
+    let may = |text: &str| Plan::new(text).may_pass(&entry).unwrap();
+    for n in (0..16_384).step_by(500) {
+        let address = std::net::Ipv4Addr::from(random(n, 1));
+        assert!(may(&format!("host {address} or (vlan and host {address})")), "{address}");
+    }
+    let wrong =
+        (0..300).filter(|n| may(&format!("host {}", std::net::Ipv4Addr::from(random(*n + 1_000_000, 7))))).count();
+    assert!(wrong < 150, "{wrong} of 300 that are not there");
+}
+
+#[test]
+fn an_index_of_another_file_is_not_used() {
+    let file = Arc::new(File::open("/proc/self/exe").unwrap());
+    let mut gather = Gather::new();
+    gather.frames = 1;
+    let with = |mark: Option<[u8; 8]>, flags: u32, end: u64| {
+        let mut index = header().to_vec();
+        gather.entry(1000..end, mark, flags, &mut index);
+        choose(&index[..], &file, |_| Ok(false))
+    };
+    let mut there = [0; 8];
+    std::os::unix::fs::FileExt::read_exact_at(&*file, &mut there, 1000).unwrap();
+    let length = file.metadata().unwrap().len();
+    assert_eq!(with(Some(there), 0, 9000).unwrap().ranges, [0..1000, 9000..length]);
+    // What tells of interfaces is read, and so is what cannot be checked.
+    assert_eq!(with(Some(there), DESCRIBED, 9000).unwrap().ranges, [0..length]);
+    assert_eq!(with(None, 0, 9000).unwrap().ranges, [0..length]);
+    let mut other = there;
+    other[3] ^= 1;
+    assert!(matches!(with(Some(other), 0, 9000), Err(Unusable::Changed(1000))));
+    assert!(matches!(with(Some(there), 0, length + 1), Err(Unusable::Changed(1000))));
+    assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(Unusable::Damaged)));
+}

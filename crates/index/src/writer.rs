@@ -1,0 +1,225 @@
+//! A capture file that is indexed while it is written.
+
+use crate::ENDING;
+use crate::gather::Gather;
+use crate::layout::{DESCRIBED, LAST, PART, header};
+use linerate_burst::block::View;
+use linerate_burst::{Burst, Interface, Ledger, Sink, SinkError};
+use linerate_record::{Format, Place, Writer};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+
+/// Bytes that a record takes beside its frame, about.
+const RECORD: u64 = 16;
+
+/// Writes the entries of an index, in memory that is used again.
+pub(crate) struct Entries<W> {
+    out: W,
+    entry: Vec<u8>,
+}
+
+impl<W: Write> Entries<W> {
+    /// Begins an index.
+    pub fn begin(mut out: W) -> io::Result<Self> {
+        out.write_all(&header())?;
+        Ok(Entries { out, entry: Vec::new() })
+    }
+
+    /// What it writes to.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    /// Appends an entry in one piece.
+    pub fn push(&mut self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, gather: &Gather) -> io::Result<()> {
+        self.entry.clear();
+        gather.entry(part, mark, flags, &mut self.entry);
+        self.out.write_all(&self.entry)
+    }
+}
+
+/// A [`Writer`] with an index beside its file, `FILE.idx`: an entry for each MiB, appended when that is written, so that
+/// whatever is in the index is in the file. It opens a new index where the writer begins a new file. Where the index cannot be
+/// written the file goes on without, and [`finish`](Sink::finish) says so.
+pub struct Indexed {
+    writer: Writer,
+    keeping: Option<Entries<File>>,
+    /// What the index is called, for people.
+    name: String,
+    gather: Gather,
+    /// Where the part under way begins.
+    start: Place,
+    mark: Option<[u8; 8]>,
+    bytes: u64,
+    failure: Option<(ErrorKind, Option<i32>)>,
+    is_finished: bool,
+}
+
+impl Indexed {
+    /// Begins an index beside what `writer` writes.
+    ///
+    /// # Errors
+    /// It is no regular file; the index cannot be created.
+    pub fn new(mut writer: Writer) -> Result<Self, SinkError> {
+        writer.part()?;
+        let start = writer.place();
+        let (gather, name) = (Gather::new(), ENDING.to_owned());
+        let mut indexed = Indexed {
+            writer,
+            keeping: None,
+            name,
+            gather,
+            start,
+            mark: None,
+            bytes: 0,
+            failure: None,
+            is_finished: false,
+        };
+        indexed.open();
+        match indexed.failure {
+            Some(_) => Err(indexed.error("nothing was written")),
+            None => Ok(indexed),
+        }
+    }
+
+    /// Begins an index for the file that is written now.
+    fn open(&mut self) {
+        let opened = match self.writer.beside(ENDING) {
+            Ok(Some((file, name))) => {
+                self.name = name;
+                Entries::begin(file)
+            }
+            Ok(None) => Err(ErrorKind::Unsupported.into()),
+            Err(error) => Err(error),
+        };
+        self.keeping = None;
+        match opened {
+            Ok(entries) => self.keeping = Some(entries),
+            Err(error) => self.fail(&error),
+        }
+        self.begin_part();
+    }
+
+    fn begin_part(&mut self) {
+        self.start = self.writer.place();
+        self.gather.clear();
+        (self.mark, self.bytes) = (None, 0);
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.keeping = None;
+        self.failure.get_or_insert((error.kind(), error.raw_os_error()));
+    }
+
+    fn error(&self, frames: &str) -> SinkError {
+        let (kind, code) = self.failure.unwrap_or((ErrorKind::Other, None));
+        let reason = code.map_or_else(|| kind.into(), io::Error::from_raw_os_error);
+        let advice = match kind {
+            ErrorKind::Unsupported => {
+                "an index lies beside a regular file: leave --index out, or write to a file".into()
+            }
+            _ => format!("{frames}; linerate find --make-index makes the index later"),
+        };
+        SinkError { target: self.name.clone(), reason, advice }
+    }
+
+    /// Takes up frames that were written from `before` on.
+    fn take(&mut self, view: View<'_>, before: Place) -> Result<(), SinkError> {
+        let after = self.writer.place();
+        if after.file != self.start.file {
+            // Nobody knows which of these frames went where: both files are read in full there.
+            self.open();
+            return Ok(());
+        }
+        if self.gather.frames == 0 {
+            self.start = before;
+            let is_plain = before.described == after.described;
+            self.mark = if is_plain { mark(self.writer.format(), view) } else { None };
+        }
+        let burst = view.burst();
+        self.gather.add(burst, view.interfaces);
+        self.bytes += burst.bytes() + RECORD * burst.len() as u64;
+        if self.bytes >= PART { self.end_part() } else { Ok(()) }
+    }
+
+    /// Writes the entry of the part under way.
+    fn end_part(&mut self) -> Result<(), SinkError> {
+        if self.gather.frames == 0 {
+            return Ok(());
+        }
+        self.writer.part()?;
+        self.push(0);
+        Ok(())
+    }
+
+    fn push(&mut self, flags: u32) {
+        let end = self.writer.place();
+        let described = if end.described == self.start.described { 0 } else { DESCRIBED };
+        if let Some(entries) = &mut self.keeping
+            && let Err(error) = entries.push(self.start.offset..end.offset, self.mark, flags | described, &self.gather)
+        {
+            self.fail(&error);
+        }
+        self.begin_part();
+    }
+}
+
+impl Sink for Indexed {
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
+        let before = self.writer.place();
+        self.writer.accept(view)?;
+        if view.burst().is_empty() || self.failure.is_some() { Ok(()) } else { self.take(view, before) }
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.writer.flush()
+    }
+
+    fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
+        self.end_part()?;
+        let became = self.writer.reopen(run)?;
+        if self.writer.place().file != self.start.file {
+            self.writer.part()?;
+            self.open();
+        }
+        Ok(became)
+    }
+
+    fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return self.writer.finish(run);
+        }
+        let ended = self.end_part();
+        self.writer.finish(run)?;
+        ended?;
+        if self.failure.is_none() {
+            self.push(LAST);
+        }
+        match self.failure {
+            Some(_) => Err(self.error("the capture file is complete, its index is not")),
+            None => Ok(()),
+        }
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.writer.counters(ledger);
+    }
+}
+
+/// The 8 bytes that a file has where the time of its next record lies, if the first of these frames is in it.
+fn mark(format: Format, view: View<'_>) -> Option<[u8; 8]> {
+    let burst: Burst<'_> = view.burst();
+    let time = burst.descs().first()?.time;
+    let is_mixed = |interfaces: &[Interface]| interfaces.windows(2).any(|pair| pair[0].link != pair[1].link);
+    let words = match format {
+        Format::Pcapng => [(time.0 >> 32) as u32, time.0 as u32],
+        _ if is_mixed(view.interfaces) => return None,
+        Format::Pcap => [u32::try_from(time.seconds()).ok()?, time.subsec()],
+        Format::PcapMicros => [u32::try_from(time.seconds()).ok()?, time.subsec() / 1000],
+    };
+    let mut mark = [0; 8];
+    mark[..4].copy_from_slice(&words[0].to_ne_bytes());
+    mark[4..].copy_from_slice(&words[1].to_ne_bytes());
+    Some(mark)
+}

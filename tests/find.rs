@@ -1,0 +1,315 @@
+//! `linerate find`: the frames that tcpdump selects, whatever is read of the files; files that grow, go, change, break.
+
+use linerate_tests::support::filters::{FILTERS, select};
+use linerate_tests::support::program::{launch, run, start};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, corpus, frames, has_tools, wait_until};
+use rustix::fs::{CWD, FileType, mknodat};
+use rustix::process::Signal;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Parts of the recording: each has a MiB and its own hosts and ports.
+const ERAS: u64 = 8;
+const SECOND: u64 = 1_000_000_000;
+
+/// Some MiB of frames, in order of time.
+fn recording() -> Vec<Record> {
+    let sample = frames::sample();
+    let start = sample[0].time;
+    let mut all = Vec::new();
+    for era in 0..ERAS {
+        let begin = start + era * 10 * SECOND;
+        for n in 0..1500u64 {
+            let mut bytes = [&[2; 12][..], &[8, 0, 0x45, 0, 2, 178, 0, 0, 0, 0, 64, 6, 0, 0]].concat();
+            bytes.extend([172, 16, era as u8, (n % 40) as u8, 10, 99, era as u8, 1]);
+            bytes.extend((20_000 + era * 1000 + n % 300).to_be_bytes()[6..].iter().chain(&[1, 187]));
+            bytes.resize(704, n as u8);
+            all.push(Record { time: begin + n * 1_000_000, wire: bytes.len() as u32, bytes });
+        }
+        if era % 3 == 1 {
+            let later = |one: &Record| Record { time: begin + 5 * SECOND + (one.time - start), ..one.clone() };
+            all.extend(sample.iter().map(later));
+        }
+    }
+    all
+}
+
+/// The recording in a file, and with an index in others.
+fn recorded(scratch: &Scratch, names: &[&str]) -> (String, Vec<Record>) {
+    let (plain, all) = (scratch.file("plain.pcap"), recording());
+    records::write(&plain, &all);
+    for name in names {
+        run(&["capture", "-q", "-r", &plain, "-w", &scratch.file(name), "--index"]).good();
+    }
+    (plain, all)
+}
+
+/// What is found.
+fn found(scratch: &Scratch, words: &[&str]) -> Vec<Record> {
+    let output = scratch.file("found.pcap");
+    run(&[&["find"], words, &["-w", &output]].concat()).good();
+    records::read(&output)
+}
+
+#[test]
+fn what_tcpdump_selects_is_found_in_every_format() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let names = ["all.pcapng", "all.pcap", "all.pcapng.zst", "all.pcap.gz"];
+    let (plain, all) = recorded(&scratch, &names);
+    let own = [
+        "host 172.16.3.7",
+        "host 172.16.3.7 and port 23007",
+        "net 172.16.5.0/24 and tcp",
+        "portrange 22000-22010",
+        "src host 10.0.0.2 or dst port 26001",
+        "not net 172.16.0.0/16",
+        "host 192.0.2.1",
+    ];
+    for (number, filter) in own.iter().chain(&FILTERS).enumerate() {
+        let expected = select(&plain, filter);
+        // Each format with each of ours, one with each of the others.
+        let some = if number < own.len() { &names[..] } else { &names[number % 4..][..1] };
+        for name in some {
+            let mut result = found(&scratch, &[&scratch.file(name), "-f", filter]);
+            assert!(result == expected, "{name}: {filter}: {} of {}", result.len(), expected.len());
+            result.sort_by_key(|record| record.time);
+            assert!(result == expected, "{name}: {filter}: not in order of time");
+        }
+    }
+    assert!(found(&scratch, &[&scratch.file("all.pcapng.zst")]) == all);
+}
+
+#[test]
+fn only_the_parts_that_can_hold_it_are_read() {
+    let scratch = Scratch::new();
+    recorded(&scratch, &["all.pcapng", "all.pcap.zst"]);
+    for name in ["all.pcapng", "all.pcap.zst"] {
+        let report = run(&["find", &scratch.file(name), "--json", "host", "172.16.6.7"]).good().json();
+        let number = |field: &str| report[field].as_u64().unwrap();
+        assert!(number("parts") >= ERAS && number("parts_read") <= 2, "{report}");
+        assert!(number("read_bytes") * 2 < number("file_bytes"), "{report}");
+        assert_eq!(number("frames"), 38, "{report}");
+        assert_eq!(number("files_without_index"), 0);
+    }
+    let count = |words: &[&str]| run(&[&["find", &scratch.file("all.pcapng"), "--count"], words].concat()).good();
+    assert_eq!(count(&["host", "192.0.2.77"]).output, "0\n");
+    assert_eq!(
+        count(&["--from", "1700000040", "--to", "2023-11-14T22:14:01Z", "net", "172.16.4.0/24"]).output,
+        "1000\n"
+    );
+    let none = run(&["find", &scratch.file("all.pcapng"), "host", "192.0.2.77"]).good();
+    assert!(none.output.starts_with("nothing found: no frame there is asked for;"), "{}", none.output);
+    run(&["find", &scratch.file("nowhere"), "tcp"]).with_status(2).says("no such file or folder");
+    run(&["find", &scratch.file("all.pcapng"), "--from", "yesterday"]).with_status(2).says("it is no time");
+    run(&["find", &scratch.file("all.pcapng"), "hots", "1.2.3.4"]).with_status(2).says("hots");
+}
+
+#[test]
+fn files_of_a_folder_come_in_order_of_time() {
+    let scratch = Scratch::new();
+    let all = recording();
+    fs::create_dir_all(scratch.file("day/hour")).unwrap();
+    // Alternating frames, two files one behind the other, one without an index, one compressed.
+    let (half, rest) = all.split_at(all.len() / 2);
+    let part = |of: &[Record], odd: usize| of.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
+    let plain = scratch.file("plain");
+    for (name, part, index) in [
+        ("day/a.pcapng", part(half, 0), true),
+        ("day/hour/b.pcap.zst", part(half, 1), true),
+        ("day/z.pcap", part(rest, 0), false),
+        ("day/hour/c.pcapng", part(rest, 1), true),
+    ] {
+        records::write(&plain, &part);
+        let path = scratch.file(name);
+        let words = ["capture", "-q", "-r", &plain, "-w", &path, "--index"];
+        run(&words[..if index { 7 } else { 6 }]).good();
+    }
+    fs::write(scratch.file("day/notes.txt"), "no capture").unwrap();
+    let day = scratch.file("day");
+    assert!(found(&scratch, &[&day]) == all);
+    let some: Vec<Record> = all.iter().filter(|record| record.bytes.starts_with(&[2; 12])).cloned().collect();
+    assert!(found(&scratch, &[&scratch.file("day/hour"), &day, "net", "172.16.0.0/16"]) == some);
+    let both = run(&["export", &day, "-w", &scratch.file("all.pcapng")]).good();
+    both.says("z.pcap: no index, read in full").says("1 file not called as a capture is: left out");
+    let again = scratch.file("again.pcap");
+    run(&["capture", "-q", "-r", &scratch.file("all.pcapng"), "-w", &again]).good();
+    assert!(records::read(&again) == all);
+    run(&["find", &day, "-w", &scratch.file("day/a.pcapng")]).with_status(2).says("both read and written");
+    // As tcpdump -c would.
+    assert!(found(&scratch, &[&day, "-c", "1234"]) == all[..1234]);
+}
+
+#[test]
+fn indexes_are_made_later_and_not_believed_of_another_file() {
+    let scratch = Scratch::new();
+    let (plain, all) = recorded(&scratch, &["all.pcapng", "all.pcapng.gz"]);
+    let folder = scratch.file("");
+    fs::remove_file(scratch.file("all.pcapng.idx")).unwrap();
+    fs::write(scratch.file("plain.pcap.idx"), "nonsense").unwrap();
+    run(&["find", &plain, "--count"]).good();
+    run(&["find", &plain]).good().says("its index is not used, it is read in full: it is damaged");
+    let made = run(&["find", &folder, "--make-index"]).good();
+    assert!(
+        made.errors.contains("plain.pcap.idx: 12,") && made.errors.contains("all.pcapng.gz: it has an index"),
+        "{}",
+        made.errors
+    );
+    let report = |name: &str| run(&["find", &scratch.file(name), "--json", "host", "172.16.6.7"]).good().json();
+    for name in ["plain.pcap", "all.pcapng"] {
+        assert!(report(name)["parts_read"].as_u64().unwrap() <= 2, "{}", report(name));
+        assert_eq!(report(name)["frames"], 38);
+    }
+    // Another recording under the same name.
+    let others: Vec<Record> = all.iter().map(|one| Record { time: one.time + 12_345, ..one.clone() }).rev().collect();
+    records::write(&plain, &others);
+    run(&["find", &plain, "host 172.16.6.7"])
+        .good()
+        .says("it is of another file, or the file was changed since")
+        .shows("38 frames");
+    fs::remove_file(scratch.file("all.pcapng.gz.idx")).unwrap();
+    run(&["find", &scratch.file("all.pcapng.gz"), "--make-index"]).with_status(1).says("compressed");
+    run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("beside a regular file");
+}
+
+#[test]
+fn a_recording_that_was_killed_is_searched_to_its_last_whole_frame() {
+    for name in ["live.pcap", "live.pcapng", "live.pcapng.zst"] {
+        let scratch = Scratch::new();
+        let all = recording();
+        let (fifo, output) = (scratch.file("fifo"), scratch.file(name));
+        mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+        let running = launch(&["capture", "-q", "-r", &fifo, "-w", &output, "--index"]);
+        let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+        pipe.write_all(&records::header()).unwrap();
+        pipe.write_all(&records::body(&all)).unwrap();
+        let index = format!("{output}.idx");
+        let written = |path: &str| fs::metadata(path).map_or(0, |data| data.len());
+        wait_until("most is recorded", || written(&index) > 3000);
+        running.signal(Signal::KILL);
+        running.end();
+        // What a torn entry would be, and a record.
+        let torn = fs::read(&index).unwrap();
+        fs::write(&index, &torn[..torn.len() - 100]).unwrap();
+        let copy = scratch.file("copy.pcap");
+        let whole = run(&["capture", "-q", "-r", &output, "-w", &copy]);
+        assert!(whole.status <= 1, "{}", whole.errors);
+        let whole = records::read(&copy);
+        assert!(whole.len() > 4000 && all.starts_with(&whole), "{name}: {} frames", whole.len());
+        assert!(found(&scratch, &[&output]) == whole, "{name}");
+        let is_one = |record: &&Record| record.bytes.starts_with(&[2; 12]) && record.bytes[26..30] == [172, 16, 2, 7];
+        let some: Vec<Record> = whole.iter().filter(is_one).cloned().collect();
+        assert!(found(&scratch, &[&output, "host", "172.16.2.7"]) == some, "{name}");
+    }
+}
+
+#[test]
+fn a_recording_that_goes_on_is_searched_meanwhile() {
+    let scratch = Scratch::new();
+    let all = recording();
+    let (fifo, output) = (scratch.file("fifo"), scratch.file("live.pcapng"));
+    mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let running = launch(&["capture", "-q", "-r", &fifo, "-w", &output, "--index"]);
+    let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    pipe.write_all(&records::header()).unwrap();
+    let (is_done, body) = (AtomicBool::new(false), records::body(&all));
+    wait_until("the file is there", || fs::metadata(&output).is_ok());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for piece in body.chunks(50_001) {
+                pipe.write_all(piece).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(3));
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        let mut least = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            // In a folder where other files come and go.
+            let other = scratch.file("other.pcap");
+            records::write(&other, &all[..3]);
+            let searching =
+                launch(&["find", &scratch.file(""), "-q", "-w", "-", "--format", "pcap", "net 172.16.0.0/16"]);
+            let _ = fs::remove_file(&other);
+            let ended = searching.end();
+            assert_eq!(ended.status, 0, "{}", ended.errors);
+            let count = run(&["find", &output, "--count", "net 172.16.0.0/16"]).good().output;
+            let count: usize = count.trim().parse().unwrap();
+            assert!(count >= least, "{count} after {least}");
+            least = count;
+        }
+    });
+    drop(pipe);
+    running.end().good();
+    assert!(found(&scratch, &[&output]) == all);
+    let report = run(&["find", &output, "--json", "host 172.16.6.7"]).good().json();
+    assert_eq!((report["frames"].as_u64(), report["files_without_index"].as_u64()), (Some(38), Some(0)));
+}
+
+/// As logrotate has it: what is written after SIGHUP has an index of its own.
+#[test]
+fn files_that_are_begun_anew_have_their_own_index() {
+    let scratch = Scratch::new();
+    let all = recording();
+    let (fifo, output) = (scratch.file("fifo"), scratch.file("live.pcapng"));
+    mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let running = start(&["capture", "-q", "-r", &fifo, "-w", &output, "--index"]);
+    let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    pipe.write_all(&records::header()).unwrap();
+    let (half, rest) = all.split_at(all.len() / 2);
+    pipe.write_all(&records::body(half)).unwrap();
+    wait_until("half is recorded", || fs::metadata(&output).is_ok_and(|data| data.len() > 2_000_000));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal(Signal::HUP);
+    let next = scratch.file("live.2.pcapng");
+    wait_until("a new file is begun", || fs::metadata(format!("{next}.idx")).is_ok());
+    pipe.write_all(&records::body(rest)).unwrap();
+    drop(pipe);
+    running.end().good();
+    assert!(found(&scratch, &[&output, &next]) == all);
+    for path in [&output, &next] {
+        let report = run(&["find", path, "--json", "host 192.0.2.1"]).good().json();
+        assert_eq!((report["files_without_index"].as_u64(), report["parts_read"].as_u64()), (Some(0), Some(0)));
+    }
+}
+
+/// All Ethernet captures of the corpus in one file, and filters for what is in some of them.
+#[test]
+fn real_captures_are_searched_as_tcpdump_does() {
+    let Some(folder) = corpus("ndpi") else { return };
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let all = scratch.file("all.pcap");
+    // Some are of other link types, or end in the middle of a frame.
+    let exported = run(&["export", folder.to_str().unwrap(), "-q", "-w", &all]);
+    assert!(exported.status <= 1, "{}", exported.errors);
+    run(&["find", &all, "--make-index"]).good();
+    let records = records::read(&all);
+    assert!(records.len() > 10_000, "{}", records.len());
+    let mut filters: Vec<String> =
+        ["tcp port 80", "udp port 53", "ip6", "arp", "vlan", "net 10.0.0.0/8", "sctp", "ip[6:2] & 0x1fff != 0"]
+            .map(String::from)
+            .into();
+    for record in records.iter().step_by(records.len() / 24) {
+        if record.bytes.get(12..15) == Some(&[8, 0, 0x45]) && record.bytes.len() > 38 {
+            let [a, b, c, d] = record.bytes[26..30] else { continue };
+            let port = u16::from_be_bytes([record.bytes[34], record.bytes[35]]);
+            filters.push(format!("host {a}.{b}.{c}.{d} and port {port}"));
+            filters.push(format!("dst host {a}.{b}.{c}.{d} or (ip6 and port {port})"));
+        }
+    }
+    let (mut read, mut parts) = (0, 0);
+    for filter in &filters {
+        let expected = select(&all, filter);
+        assert!(found(&scratch, &[&all, "-f", filter]) == expected, "{filter}");
+        let report = run(&["find", &all, "--json", "-f", filter]).good().json();
+        read += report["parts_read"].as_u64().unwrap();
+        parts += report["parts"].as_u64().unwrap();
+    }
+    assert!(read * 10 < parts * 7, "{read} of {parts} parts were read");
+}
