@@ -153,7 +153,7 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in ["capture", "generate", "lab", "ports", "demo", "bench", "wire"] {
+    for verb in ["capture", "generate", "lab", "ports", "doctor", "demo", "bench", "wire"] {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
     }
@@ -223,7 +223,7 @@ fn without_privileges_the_message_says_what_is_missing() {
 /// One to a line, whole, and nothing in it that a shell takes for itself.
 #[test]
 fn examples_of_the_help_can_be_pasted() {
-    let verbs = ["capture", "count", "flows", "generate", "wire", "ports", "demo", "bench", "lab", "lab up"];
+    let verbs = ["capture", "count", "flows", "generate", "wire", "ports", "doctor", "demo", "bench", "lab", "lab up"];
     for verb in verbs {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
         let shown = run(&words).good().output;

@@ -1,7 +1,8 @@
 //! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
 //! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
-//! - [`inventory`]: what interfaces there are and what they can do;
+//! - [`inventory`]: what interfaces there are and what they can do; [`interface`]: all that is known of one;
+//! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`counting`]: a receiver that only counts; [`redirecting`]: a wire that is a program of the kernel.
@@ -142,9 +143,11 @@
 //! reads a stream of `generate` needs no capture between.
 #![deny(unsafe_code)]
 
+pub mod clocks;
 pub mod counting;
 pub mod ebpf;
 pub mod faulty;
+pub mod interface;
 pub mod inventory;
 pub mod mem;
 pub mod netns;

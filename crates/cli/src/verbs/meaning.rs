@@ -136,6 +136,8 @@ const RULES: &[Rule] = &[
     rule("flows", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("wire", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
+    rule("doctor", &["command"], OneOf(&["fix"]), "nothing is mended meanwhile"),
+    rule("doctor", &["yes"], OneOf(&["fix"]), "nothing is changed"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];
