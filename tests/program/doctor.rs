@@ -68,7 +68,7 @@ fn what_cannot_be_looked_at_is_said() {
     run(&["doctor", "--for", "/no/such/folder"]).with_status(1).says("no such folder");
     run(&["doctor", "--fix"]).with_status(2).says("for which port");
     run(&["doctor", "lo", "--", "true"]).with_status(2).says("means nothing without --fix");
-    run(&["doctor", "lo", "--yes"]).with_status(2).says("--yes means nothing without --fix");
+    run(&["doctor", "lo", "--yes"]).with_status(2).says("--yes means nothing without --fix or --self-test");
     run(&["doctor", "lo", "--json", "--verbose"]).with_status(2);
     run(&["doctor", "lo", "--json", "--fix"]).with_status(2);
 }
@@ -167,6 +167,36 @@ fn signals_end_it_with_all_put_back() {
         assert_eq!(ended.status, if command { 128 + 15 } else { 0 }, "{}", ended.errors);
         assert!(joins(&wire, "b"), "{signal:?}: {}", ended.errors);
     }
+}
+
+#[test]
+fn every_byte_of_the_self_test_arrives_or_it_says_so() {
+    if !can_try() {
+        return;
+    }
+    run(&["doctor", "--self-test"]).good().shows("20,000 sent, 20,000 received, 0 lost").shows("with every byte\n");
+    let wire = Wire::new();
+    let (one, other) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
+    let json = run(&["doctor", "--self-test", "--json", &one, &other]).good().json();
+    assert_eq!((&json["self_test"]["good"], &json["self_test"]["received"]), (&true.into(), &20_000.into()), "{json}");
+    assert!(json["self_test"]["latency_min_ns"].as_i64().is_some_and(|ns| ns > 0), "{json}");
+    let xdp = other.replace("packet:", "xdp:");
+    run(&["doctor", "--self-test", &one, &xdp]).good().shows("20,000 sent, 20,000 received");
+    // A wire loops nothing back, and a line that damages frames shows.
+    run(&["doctor", "--self-test", &one]).with_status(1).shows("nothing came back").shows("loopback on");
+    let damaged = other.replace("packet:", "faulty:packet:") + "&drop=1%&corrupt=1%&seed=7";
+    let ended = run(&["doctor", "--self-test", "--json", &one, &damaged]).with_status(1);
+    let tested = &ended.json()["self_test"];
+    assert!(tested["lost"].as_u64() > Some(100) && tested["good"] == false, "{tested}");
+    assert!(tested["corrupted"].as_u64().unwrap() + tested["damaged"].as_u64().unwrap() > 100, "{tested}");
+}
+
+#[test]
+fn a_self_test_into_a_real_port_has_to_be_meant() {
+    run(&["doctor", "--self-test", "lo"]).with_status(2).says("would leave this machine").says("--yes");
+    run(&["doctor", "--self-test", "mem:x"]).with_status(2).says("interfaces of this machine");
+    run(&["doctor", "--self-test", "a", "b", "c"]).with_status(2).says("one port");
+    run(&["doctor", "--self-test", "--fix", "lo"]).with_status(2);
 }
 
 /// In a namespace of its own, where a default route leaves through the port.

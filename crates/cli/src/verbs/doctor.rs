@@ -17,6 +17,7 @@ mod port;
 mod processors;
 mod queues;
 mod report;
+mod self_test;
 mod stack;
 mod time;
 mod tree;
@@ -29,6 +30,7 @@ use self::finding::{Check, Finding, Look, Machine, Severity};
 use self::fix::Step;
 use self::port::Port;
 use self::report::Found;
+use self::self_test::{Tested, Way};
 use self::tree::Tree;
 use super::generate::guard;
 use crate::exit::{Exit, usage};
@@ -47,6 +49,9 @@ Examples:
   linerate doctor 'xdp:eth0?netns=lab-left' --verbose
   # mend what can be put back, as long as a capture lasts
   linerate doctor eth0 --fix -- linerate capture eth0 -w out.pcapng
+  # does every byte arrive? here, and over a cable between two ports
+  linerate doctor --self-test
+  linerate doctor --self-test --yes eth1 eth2
   # commands that mend what is bad or worth a warning
   linerate doctor eth0 --json | jq -r '.findings[].mend[]'
 Commands are for bash and zsh, and want to be root's. --fix changes offloads, receive rings, files of /proc/sys and governors, says
@@ -64,7 +69,11 @@ pub struct Args {
     /// Mend what can be put back, until COMMAND ends or Ctrl-C comes, and put it back then
     #[arg(long, conflicts_with_all = ["json", "verbose"])]
     fix: bool,
-    /// Let --fix change the interface that carries the default route
+    /// Send 20,000 marked frames into the first port, within 2 s, and compare every byte of them where they arrive: at that port or
+    /// the second one; without a port through a pair of interfaces made for it. Status 1 if one does not come, or otherwise
+    #[arg(long, conflicts_with = "fix")]
+    self_test: bool,
+    /// Let --fix change the interface that carries the default route, and --self-test send frames that leave this machine
     #[arg(long)]
     yes: bool,
     /// Print one JSON document (schema linerate/doctor/1)
@@ -103,11 +112,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         specs.iter().try_for_each(|spec| guard::check_changed(spec, args.yes))?;
     }
+    let way = args.self_test.then(|| Way::of(&specs, args.yes)).transpose()?;
     let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone() };
     let ports = if specs.is_empty() { Port::all()? } else { specs.iter().map(Port::look).collect::<Result<_, _>>()? };
     let found = examine(&machine, &ports);
     if args.json {
-        return report::document(&found).map(|()| Exit::Done);
+        let tested = way.map(|way| way.test()).transpose()?;
+        report::document(&found, tested.as_ref())?;
+        return Ok(exit_of(tested.as_ref()));
     }
     // Of interfaces that nobody asked about what is wrong is enough.
     let least = match (args.verbose, specs.is_empty()) {
@@ -116,10 +128,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (false, false) => Severity::Note,
     };
     report::print(&found, least);
+    if let Some(way) = way {
+        let tested = way.test()?;
+        tested.print();
+        return Ok(exit_of(Some(&tested)));
+    }
     if !args.fix {
         return Ok(Exit::Done);
     }
     mended::run(&machine.tree, steps(&found), &args.command)
+}
+
+/// Findings are no failure; frames that do not arrive are.
+fn exit_of(tested: Option<&Tested>) -> Exit {
+    if tested.is_none_or(|tested| tested.good) { Exit::Done } else { Exit::Failed }
 }
 
 /// Makes all checks.

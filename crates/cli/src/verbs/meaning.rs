@@ -137,7 +137,7 @@ const RULES: &[Rule] = &[
     rule("wire", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
     rule("doctor", &["command"], OneOf(&["fix"]), "nothing is mended meanwhile"),
-    rule("doctor", &["yes"], OneOf(&["fix"]), "nothing is changed"),
+    rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed, and nothing sent"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, Severity};
 use super::port::Port;
+use super::self_test::Tested;
 use crate::view::terminal::{show, show_as_is, show_document, shown};
 use serde::Serialize;
 
@@ -72,10 +73,10 @@ fn word(severity: Severity) -> &'static str {
 }
 
 /// Prints all as one document.
-pub fn document(found: &[Found<'_>]) -> anyhow::Result<()> {
+pub fn document(found: &[Found<'_>], self_test: Option<&Tested>) -> anyhow::Result<()> {
     let worst = found.iter().map(|one| one.finding.severity).max().unwrap_or(Severity::Ok);
     let findings = found.iter().map(FindingJson::new).collect();
-    show_document(&DoctorJson { schema: "linerate/doctor/1", worst, findings })?;
+    show_document(&DoctorJson { schema: "linerate/doctor/1", worst, findings, self_test })?;
     Ok(())
 }
 
@@ -84,6 +85,8 @@ struct DoctorJson<'a> {
     schema: &'static str,
     worst: Severity,
     findings: Vec<FindingJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    self_test: Option<&'a Tested>,
 }
 
 #[derive(Serialize)]
