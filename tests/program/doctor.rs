@@ -191,6 +191,27 @@ fn every_byte_of_the_self_test_arrives_or_it_says_so() {
     assert!(tested["corrupted"].as_u64().unwrap() + tested["damaged"].as_u64().unwrap() > 100, "{tested}");
 }
 
+/// The doctor says that a veth has no clock, and so does the port that wants one.
+#[test]
+fn stamps_of_a_card_are_refused_where_there_is_none() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port("b", "eth0", "");
+    let json = run(&["doctor", &port, "--json"]).good().json();
+    assert_eq!(finding(&json, Some(&port), "stamps")["now"], "by the kernel alone");
+    let hardware = format!("{port}&stamp=hardware");
+    let refused = run(&["capture", &hardware, "-t", "0.1"]).with_status(1);
+    assert!(
+        refused.errors.contains("no stamps in hardware") && refused.errors.contains("stamp=hardware"),
+        "{}",
+        refused.errors
+    );
+    let json = run(&["capture", &format!("{port}&stamp=software"), "-t", "0.1", "--json"]).good().json();
+    assert!(!json.to_string().contains("card_clock"), "{json}");
+}
+
 #[test]
 fn a_self_test_into_a_real_port_has_to_be_meant() {
     run(&["doctor", "--self-test", "lo"]).with_status(2).says("would leave this machine").says("--yes");

@@ -55,6 +55,7 @@ fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
         "packet:lo?nope=1",
         "packet:lo?ring=much",
         "packet:lo?direction=up",
+        "packet:lo?stamp=soon",
         "packet:lo?offset=soon",
         "packet:lo@0-1",
         "packet:lo@x",

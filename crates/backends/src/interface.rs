@@ -2,6 +2,7 @@
 
 use crate::inventory::{self, look};
 use crate::nic::names_a_loss;
+use crate::packet::stamping_clock;
 use crate::rtnl::{self, Rtnetlink, XdpFeatures};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
@@ -11,7 +12,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 pub use crate::rtnl::{XDP_SENDS, XDP_ZERO_COPY};
-pub use crate::sys::ethtool::{STAMPS_HARDWARE, STAMPS_RAW};
 
 /// In the XDP features: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
 pub const XDP_BASIC: u64 = 1;
@@ -46,8 +46,8 @@ pub struct Facts {
     pub hashed: Vec<(&'static str, u64)>,
     /// Offloads that can be changed.
     pub changeable: Vec<String>,
-    /// Kinds of time stamps (`SOF_TIMESTAMPING_*`), and the number of its clock.
-    pub stamps: Option<(u32, Option<u32>)>,
+    /// The number of its clock, if it stamps all frames received and the driver says so.
+    pub stamps_by: Option<u32>,
     /// What its driver does with XDP, where the kernel says it.
     pub xdp_features: Option<u64>,
     /// The XDP program that is attached: its number, its name, and whether it runs in the driver.
@@ -131,7 +131,7 @@ impl Facts {
         let fields = |(flow, name)| Some((name, ask.hash_fields(flow).ok()?));
         self.hashed = FLOWS.into_iter().filter_map(fields).collect();
         self.changeable = ask.changeable_features().unwrap_or_default();
-        self.stamps = ask.stamps().ok().map(|(kinds, clock, _)| (kinds, clock));
+        self.stamps_by = stamping_clock(ask.stamps().ok()).ok();
         let counters = ask.statistics().unwrap_or_default();
         self.losses = counters.into_iter().filter(|(name, value)| *value > 0 && names_a_loss(name)).collect();
     }

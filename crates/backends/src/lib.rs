@@ -23,6 +23,10 @@
 //! the timeout plus 1 ms, because the stamp is taken before the frame is stored. Before Linux 6.18 the kernel rounds the timeout up to timer
 //! ticks and adds one (8 ms at 250 Hz); the lag follows.
 //!
+//! With `stamp=hardware` the card stamps frames (SIOCSHWTSTAMP, PACKET_TIMESTAMP), and its times are put onto the host's clock
+//! ([`clocks`]), because the horizon and all other ports have that. The status of each frame says who stamped it. The walk through a block is
+//! compiled twice, so that others pay nothing. No card with a clock was at hand: what is tested is the arithmetic, the status, and who is refused.
+//!
 //! # xdp
 //!
 //! AF_XDP, over `libc` and `bpf(2)`: no libbpf, no compiler, no object file. The program that an interface runs for each frame is made at run

@@ -7,6 +7,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+/// `HWTSTAMP_FILTER_ALL`, as a receive filter and as the bit of one.
+pub const STAMP_ALL: u32 = 1;
 const GSET: u32 = 0x01;
 const GDRVINFO: u32 = 0x03;
 const GRINGPARAM: u32 = 0x10;
@@ -154,6 +158,27 @@ impl<'a> Ethtool<'a> {
         // struct ethtool_ts_info: cmd, so_timestamping, phc_index, tx_types, reserved[3], rx_filters, reserved[3].
         let info: [u32; 10] = self.words(GET_TS_INFO)?;
         Ok((info[0], u32::try_from(info[1] as i32).ok(), info[6]))
+    }
+
+    /// Which frames the card stamps (`HWTSTAMP_FILTER_*`), with flags and those it sends, as it says it.
+    pub fn stamping(&self) -> io::Result<[u32; 3]> {
+        let mut config = [0; 3];
+        self.config(SIOCGHWTSTAMP, &mut config)?;
+        Ok(config)
+    }
+
+    /// Says which frames it is to stamp; it may answer with more.
+    pub fn set_stamping(&self, mut config: [u32; 3]) -> io::Result<[u32; 3]> {
+        self.config(SIOCSHWTSTAMP, &mut config)?;
+        Ok(config)
+    }
+
+    fn config(&self, request: libc::Ioctl, config: &mut [u32; 3]) -> io::Result<()> {
+        let mut ifreq = self.request();
+        ifreq.ifr_ifru.ifru_data = config.as_mut_ptr().cast();
+        // SAFETY: `config` is live and writable, and is the three words of struct hwtstamp_config (linux/net_tstamp.h).
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut ifreq) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Which fields the receive hash takes for a kind of flow (linux/ethtool.h: `TCP_V4_FLOW`, `RXH_*`).

@@ -40,16 +40,13 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
 }
 
 fn stamps(_: &Machine, port: &Port) -> Option<Finding> {
-    let (kinds, clock) = port.facts.stamps?;
-    let needed = linerate_backends::interface::STAMPS_HARDWARE | linerate_backends::interface::STAMPS_RAW;
-    Some(match (kinds & needed == needed, clock) {
-        (true, Some(clock)) => Finding::ok(
-            format!("the card stamps frames (clock ptp{clock})"),
-            format!(
-                "packet:{}?stamp=hardware takes these stamps: no softirq stands between them and the wire",
-                port.interface()
-            ),
+    Some(match port.facts.stamps_by {
+        Some(clock) => Finding::ok(
+            format!("the card can stamp frames (clock ptp{clock})"),
+            "packet:...?stamp=hardware takes these stamps: no softirq stands between them and the wire",
         ),
-        _ => Finding::ok("by the kernel alone", "a stamp is taken when the softirq gets to a frame: late by its wait"),
+        None => {
+            Finding::ok("by the kernel alone", "a stamp is taken when the softirq gets to a frame: late by its wait")
+        }
     })
 }

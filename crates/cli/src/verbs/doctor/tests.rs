@@ -169,7 +169,7 @@ fn an_ixgbe_as_it_comes() {
         }),
         hashed: vec![("tcp4", 0xf0), ("udp4", 0x30)],
         xdp_features: Some(XDP_BASIC | XDP_SENDS | XDP_ZERO_COPY),
-        stamps: Some((0x5f, Some(0))),
+        stamps_by: Some(0),
         losses: vec![("rx_missed".into(), 77), ("rx_dropped".into(), 5), ("rx_no_dma_resources".into(), 12)],
         ..card("eth4", "ixgbe", Some(10_000), &["rx-gro", "rx-lro", "rx-vlan-hw-parse"])
     };
@@ -228,7 +228,7 @@ fn an_ice_that_is_tuned() {
         }),
         hashed: vec![("tcp4", 0xf0), ("udp4", 0xf0)],
         xdp_features: Some(XDP_BASIC | XDP_SENDS | XDP_ZERO_COPY | XDP_BUFFERS),
-        stamps: Some((0x5f, Some(0))),
+        stamps_by: Some(0),
         ..card("ens2f0", "ice", Some(100_000), &["rx-gro"])
     };
     let (machine, ports) = (files.machine(), [files.port("xdp", facts)]);
