@@ -22,6 +22,8 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "capture --help",
         "ports",
         "ports --json",
+        "doctor",
+        "doctor lo --json",
         "lab list",
         "lab list --json",
         "count -r FILE",

@@ -54,6 +54,8 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             &["packet2", "delivered", "lost"],
         ),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
+        (&["doctor"], &["machine", "as it should be"]),
+        (&["doctor", "lo", "--for", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),
     ];
     for (arguments, words) in cases {
         for columns in [80, 200] {
@@ -119,6 +121,9 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
     }
     let wire = Wire::new();
     let (port, other) = (wire.port("b", "eth0", "&lanes=2"), wire.port("a", "eth0", ""));
+    for columns in [80, 200] {
+        assert_fits(&["doctor", &port, "--verbose"], columns, &["xdp: ", "gro: ", "steering: "]);
+    }
     for (arguments, word) in [
         (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
         (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),

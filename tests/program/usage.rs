@@ -55,6 +55,7 @@ fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
         "packet:lo?nope=1",
         "packet:lo?ring=much",
         "packet:lo?direction=up",
+        "packet:lo?stamp=soon",
         "packet:lo?offset=soon",
         "packet:lo@0-1",
         "packet:lo@x",
@@ -155,7 +156,7 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in ["capture", "generate", "lab", "ports", "demo", "bench", "wire", "find"] {
+    for verb in ["capture", "generate", "lab", "ports", "doctor", "demo", "bench", "wire", "find"] {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
     }
@@ -225,7 +226,8 @@ fn without_privileges_the_message_says_what_is_missing() {
 /// One to a line, whole, and nothing in it that a shell takes for itself.
 #[test]
 fn examples_of_the_help_can_be_pasted() {
-    let verbs = ["capture", "count", "flows", "find", "generate", "wire", "ports", "demo", "bench", "lab", "lab up"];
+    let verbs =
+        ["capture", "count", "flows", "find", "generate", "wire", "ports", "doctor", "demo", "bench", "lab", "lab up"];
     for verb in verbs {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
         let shown = run(&words).good().output;

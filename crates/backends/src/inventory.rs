@@ -79,7 +79,7 @@ pub(crate) fn note_if_down(found: &Found) -> Option<String> {
 }
 
 /// What to say of an interface that is not in this thread's network namespace.
-fn missing(name: &str) -> String {
+pub(crate) fn missing(name: &str) -> String {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let names = names(&devices);
     let meant = match nearest(name, &names.iter().map(String::as_str).collect::<Vec<_>>()) {

@@ -1,7 +1,8 @@
 //! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
 //! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
-//! - [`inventory`]: what interfaces there are and what they can do;
+//! - [`inventory`]: what interfaces there are and what they can do; [`interface`]: all that is known of one;
+//! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`counting`]: a receiver that only counts; [`redirecting`]: a wire that is a program of the kernel.
@@ -21,6 +22,10 @@
 //! The block timeout is 1 ms, so a lone frame is seen within about that time. The lane's horizon is `now - lag`, 2 ms by default and at least
 //! the timeout plus 1 ms, because the stamp is taken before the frame is stored. Before Linux 6.18 the kernel rounds the timeout up to timer
 //! ticks and adds one (8 ms at 250 Hz); the lag follows.
+//!
+//! With `stamp=hardware` the card stamps frames (SIOCSHWTSTAMP, PACKET_TIMESTAMP), and its times are put onto the host's clock
+//! ([`clocks`]), because the horizon and all other ports have that. The status of each frame says who stamped it. The walk through a block is
+//! compiled twice, so that others pay nothing. No card with a clock was at hand: what is tested is the arithmetic, the status, and who is refused.
 //!
 //! # xdp
 //!
@@ -142,9 +147,11 @@
 //! reads a stream of `generate` needs no capture between.
 #![deny(unsafe_code)]
 
+pub mod clocks;
 pub mod counting;
 pub mod ebpf;
 pub mod faulty;
+pub mod interface;
 pub mod inventory;
 pub mod mem;
 pub mod netns;

@@ -1,9 +1,10 @@
 //! Doing something inside a network namespace, from a thread of its own.
 
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Where `ip netns add` keeps its namespaces.
 pub(crate) const DIRECTORY: &str = "/run/netns";
@@ -29,4 +30,12 @@ pub fn within<T: Send>(name: Option<&str>, work: impl FnOnce() -> io::Result<T> 
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// A /sys whose `class/net` has the interfaces of this thread's network namespace: the usual one may have those of another.
+/// Nobody else sees it, and it goes with its descriptor.
+pub fn sysfs() -> io::Result<OwnedFd> {
+    let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }

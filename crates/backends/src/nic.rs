@@ -24,13 +24,13 @@ pub struct NicMonitor {
 
 /// What is used of `struct rtnl_link_stats64` (linux/if_link.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LinkCounts {
-    rx_packets: u64,
+pub(crate) struct LinkCounts {
+    pub rx_packets: u64,
     tx_packets: u64,
-    rx_errors: u64,
-    rx_dropped: u64,
+    pub rx_errors: u64,
+    pub rx_dropped: u64,
     tx_dropped: u64,
-    rx_missed: u64,
+    pub rx_missed: u64,
 }
 
 impl NicMonitor {
@@ -88,14 +88,14 @@ impl Monitor for NicMonitor {
 }
 
 /// Whether a driver's counter is about frames that did not get through.
-fn names_a_loss(name: &str) -> bool {
+pub(crate) fn names_a_loss(name: &str) -> bool {
     ["drop", "miss", "err", "discard", "fail", "no_buf", "nobuf", "nodesc", "full", "overrun"]
         .iter()
         .any(|part| name.contains(part))
 }
 
 /// The statistics among the attributes of a link.
-fn parse(attributes: &[u8]) -> Option<LinkCounts> {
+pub(crate) fn parse(attributes: &[u8]) -> Option<LinkCounts> {
     let stats = rtnl::attribute(attributes, rtnl::STATS64)?;
     let word = |index: usize| Some(u64::from_ne_bytes(stats.get(8 * index..8 * index + 8)?.try_into().ok()?));
     Some(LinkCounts {

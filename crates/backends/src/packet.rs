@@ -6,24 +6,28 @@
 
 mod receive;
 mod send;
+mod stamps;
 
 use self::receive::{PacketRx, Timing};
 use self::send::PacketTx;
+pub(crate) use self::stamps::able as stamping_clock;
+use self::stamps::{ClockMonitor, Stamping};
 use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
 use crate::sys::packet_socket::PacketSocket;
-use linerate_burst::LinkType;
+use linerate_burst::{Interface, LinkType, StampSource};
 use linerate_filter::{Filter, Insn};
 use linerate_port::{
     Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
 };
 use rustix::time::{ClockId, clock_getres};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction"];
+const RX_OPTIONS: &[&str] = &["netns", "ring", "block", "timeout", "lanes", "direction", "stamp"];
 const TX_OPTIONS: &[&str] = &["netns"];
 /// Ring memory of a port, over all its lanes.
 const RING_BYTES: u64 = 128 << 20;
@@ -75,24 +79,43 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     let mut wanted = Wanted::read(spec, options)?;
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
+        let stamping = wanted.by_card.then(|| Stamping::start(&spec.target)).transpose()?;
         let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
-        Ok((found, sockets, monitor))
+        Ok((found, stamping, sockets, monitor))
     });
-    let (found, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let (found, stamping, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let interface = interface(spec, stamping.as_ref());
+    let clock = stamping.as_ref().map(|stamping| Arc::clone(&stamping.clock));
     let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
-        Box::new(PacketRx::new(&spec.target, subject(spec, lane), socket, ring, wanted.timing, found.mtu))
+        let (interface, subject) = (interface.clone(), subject(spec, lane));
+        Box::new(PacketRx::new(interface, subject, socket, ring, wanted.timing, found.mtu, clock.clone()))
             as Box<dyn RxQueue>
     });
+    let stamp_notes = stamping.as_ref().map(|stamping| stamping.notes.clone()).unwrap_or_default();
     Ok(RxPort {
         name: spec.to_string(),
         queues: queues.collect(),
         feed: Feed::Clock,
-        monitor: Some(Box::new(monitor)),
+        monitor: Some(match stamping {
+            None => Box::new(monitor),
+            Some(stamping) => Box::new(ClockMonitor::new(monitor, spec.to_string(), stamping)),
+        }),
         filtered: wanted.filter.complete,
         offset_ns: 0,
-        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).collect(),
+        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).chain(stamp_notes).collect(),
     })
+}
+
+/// What is said of the interface: whose stamps its frames have.
+fn interface(spec: &Spec, stamping: Option<&Stamping>) -> Interface {
+    let Some(stamping) = stamping else {
+        return Interface::new(&spec.target, LinkType::ETHERNET, StampSource::Kernel);
+    };
+    Interface {
+        description: format!("{spec}; times of its clock ptp{}, put onto the clock of the host", stamping.number),
+        ..Interface::new(&spec.target, LinkType::ETHERNET, StampSource::Hardware)
+    }
 }
 
 /// Opens an interface to send to.
@@ -120,6 +143,8 @@ struct Wanted {
     timing: Timing,
     filter: FilterPlan,
     outgoing: bool,
+    /// The card is to say when frames came.
+    by_card: bool,
 }
 
 /// What runs in the kernel.
@@ -149,6 +174,14 @@ impl Wanted {
                 return Err(PortError::wrong(spec.to_string(), format!("direction={other}: it is in or inout")));
             }
         };
+        let by_card = match spec.option("stamp") {
+            None | Some("software") => false,
+            Some("hardware") => true,
+            Some(other) => {
+                let reason = format!("stamp={other}: it is software (the kernel's) or hardware (the card's)");
+                return Err(PortError::wrong(spec.to_string(), reason));
+            }
+        };
         if let Some((first, last)) = spec.queues {
             let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
             return Err(PortError::wrong(spec.to_string(), reason));
@@ -166,6 +199,7 @@ impl Wanted {
             },
             filter: plan_filter(spec, options)?,
             outgoing,
+            by_card,
         })
     }
 }
@@ -241,6 +275,9 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
         let ring = PacketRing::new(&socket, wanted.layout)?;
         // Nothing passes until every lane stands: a frame must not be seen by two of them.
         socket.attach(&[Insn::ret(0)])?;
+        if wanted.by_card {
+            socket.set(libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_RAW_HARDWARE)?;
+        }
         if !wanted.outgoing {
             socket.set(libc::PACKET_IGNORE_OUTGOING, 1)?;
         }

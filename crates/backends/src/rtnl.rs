@@ -14,8 +14,14 @@ pub const MASTER: u16 = 10;
 pub const IFF_UP: u32 = 1;
 /// In the flags: it has a carrier.
 pub const IFF_RUNNING: u32 = 0x40;
+/// The interface at the other end of a veth, and the number of its network namespace, if that is another one.
+pub const LINK: u16 = 5;
+/// As said.
+pub const LINK_NETNSID: u16 = 37;
 /// Nested: what XDP program is attached.
 pub const XDP: u16 = 43;
+/// In [`XDP`]: where it runs (`enum` with `XDP_ATTACHED_SKB` = 2).
+pub const XDP_ATTACHED: u16 = 2;
 /// In [`XDP`]: the number of the program.
 pub const XDP_PROGRAM: u16 = 4;
 
@@ -23,7 +29,12 @@ const NLMSG_HEADER: usize = 16;
 const IFINFOMSG: usize = 16;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+const TCMSG: usize = 20;
+const QDISC_KIND: u16 = 1;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -72,6 +83,38 @@ impl Rtnetlink {
             Some(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
             None => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// The kinds of the queueing disciplines of a link: `ingress` and `clsact` are where tc filters hang.
+    pub fn disciplines(&self, index: u32) -> Vec<String> {
+        // struct tcmsg: family, padding, ifindex, handle, parent, info.
+        let mut body = [0; TCMSG];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        let kernel = SocketAddrNetlink::new(0, 0);
+        let request = message(RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, &body);
+        if sendto(&self.0, &request, SendFlags::empty(), &kernel).is_err() {
+            return Vec::new();
+        }
+        let (mut kinds, mut answer) = (Vec::new(), vec![0u8; 64 << 10]);
+        // Some messages to an answer, and the last one says so.
+        while let Ok((length, _)) = recv(&self.0, &mut answer[..], RecvFlags::DONTWAIT) {
+            let mut rest = &answer[..length.min(answer.len())];
+            while let (Some(length), Some(kind)) = (number(rest), half(rest, 4)) {
+                let Some(one) = rest.get(..length as usize).filter(|one| one.len() >= NLMSG_HEADER) else {
+                    return kinds;
+                };
+                if kind != RTM_NEWQDISC {
+                    return kinds;
+                }
+                let is_of_it = number(one.get(NLMSG_HEADER + 4..).unwrap_or_default()) == Some(index);
+                let name = attribute(one.get(NLMSG_HEADER + TCMSG..).unwrap_or_default(), QDISC_KIND);
+                if let Some(name) = name.filter(|_| is_of_it) {
+                    kinds.push(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+                }
+                rest = rest.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        kinds
     }
 
     fn ask(&self, index: u32) -> Option<Vec<u8>> {
@@ -146,6 +189,11 @@ pub fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
         attributes = attributes.get(usize::from(length).next_multiple_of(4)..)?;
     }
     None
+}
+
+/// The name of a link, among its attributes.
+pub fn name(attributes: &[u8]) -> Option<String> {
+    Some(String::from_utf8_lossy(attribute(attributes, IFNAME)?).trim_end_matches('\0').to_owned())
 }
 
 /// An attribute's value as a number of 32 bits.

@@ -4,6 +4,7 @@ pub(crate) mod area;
 pub(crate) mod bell;
 pub(crate) mod bpf;
 pub(crate) mod bpf_live;
+pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod joined;
 pub(crate) mod packet_blocks;

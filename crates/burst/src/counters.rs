@@ -99,6 +99,8 @@ counters! {
     FillEmpty = Receive, Note, "fill_empty";
     /// Frames that came in several buffers and were joined.
     Joined = Receive, Note, "joined";
+    /// Frames that the card was to stamp and did not: they have the kernel's stamp.
+    StampMissing = Receive, Note, "stamp_missing";
     /// Frames without a stamp, which got the time they were read at.
     Unstamped = Receive, Note, "unstamped";
     /// Frames that the interfaces of a capture file had seen when it was made, by its interface statistics.

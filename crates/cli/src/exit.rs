@@ -5,16 +5,17 @@ use std::process::ExitCode;
 
 /// What the program ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Exit {
-    /// Done.
-    Done = 0,
-    /// Failed; what was done before the failure is complete.
-    Failed = 1,
-    /// Wrong usage: nothing was done.
-    Usage = 2,
-    /// Frames were lost although `--lossless` was asked for.
-    Lost = 3,
+    /// 0: done.
+    Done,
+    /// 1: failed; what was done before the failure is complete.
+    Failed,
+    /// 2: wrong usage: nothing was done.
+    Usage,
+    /// 3: frames were lost although `--lossless` was asked for.
+    Lost,
+    /// What a command ended with that was run on behalf of the user.
+    OfCommand(u8),
 }
 
 impl Exit {
@@ -29,7 +30,13 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Lost => 3,
+            Exit::OfCommand(status) => status,
+        })
     }
 }
 

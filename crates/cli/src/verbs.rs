@@ -5,6 +5,7 @@ pub mod capture;
 pub mod count;
 pub mod demo;
 pub mod find;
+pub mod doctor;
 pub mod flows;
 pub mod generate;
 mod habits;
@@ -45,6 +46,8 @@ pub enum Verb {
     Demo(demo::Args),
     /// List interfaces and which backends work on them
     Ports(ports::Args),
+    /// Look for what loses frames on this machine and at a port, and say or do what mends it
+    Doctor(doctor::Args),
     /// Make test hosts: network namespaces joined by veth pairs
     Lab(lab::Args),
     /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
@@ -90,8 +93,8 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
 impl Verb {
     /// Whether it is a run that stops on signals, and has a report then.
     fn is_run(&self) -> bool {
-        use Verb::{Bench, Completions, Lab, Man, Ports};
-        !matches!(self, Ports(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
+        use Verb::{Bench, Completions, Doctor, Lab, Man, Ports};
+        !matches!(self, Ports(_) | Doctor(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
     }
 }
 
@@ -103,6 +106,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
     match verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Ports(args) => ports::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Generate(args) => generate::run(&args),
         Verb::Capture(args) => capture::run(&args),

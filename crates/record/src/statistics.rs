@@ -37,7 +37,7 @@ pub(crate) fn of_interface(run: &Ledger, name: &str) -> Statistics {
     statistics
 }
 
-/// The ledger as lines of text, an account each.
+/// The ledger as lines of text, an account each, then what drivers and clocks say.
 pub(crate) fn text(run: &Ledger) -> String {
     let mut text = String::new();
     for account in run.accounts() {
@@ -46,6 +46,9 @@ pub(crate) fn text(run: &Ledger) -> String {
             let _ = write!(text, "{} {} {frames}", if index == 0 { "" } else { "," }, count.name());
         }
         text.push('\n');
+    }
+    for detail in run.details() {
+        let _ = writeln!(text, "driver {}: {} {}", detail.subject, detail.name, detail.value);
     }
     text.truncate(text.trim_end().len());
     text
@@ -84,5 +87,7 @@ mod tests {
         run.account(Stage::Select, "").add(Count::Filtered, 1);
         assert_eq!(of_interface(&run, "eth0").accepted, None);
         assert!(text(&run).starts_with("nic packet:eth0: received 100, nic_missed 3\nreceive packet:eth0@0: "));
+        run.add_detail("packet:eth0", "card_clock_ahead_ns", 37);
+        assert!(text(&run).ends_with("\ndriver packet:eth0: card_clock_ahead_ns 37"), "{}", text(&run));
     }
 }

@@ -1,13 +1,15 @@
 //! The receiving side: a lane over one socket and its ring.
 
+use crate::clocks::CardClock;
 use crate::sys::packet_blocks::PacketBlocks;
 use crate::sys::packet_ring::PacketRing;
 use crate::sys::packet_socket::{PacketSocket, Statistics};
-use linerate_burst::{Count, Flags, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_burst::{Count, Flags, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_filter::Insn;
 use linerate_port::{Head, PortError, RxQueue};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often an idle queue asks the kernel whether its interface is still there.
@@ -42,6 +44,8 @@ pub(super) struct PacketRx {
     /// The interface is gone, and that is still to be said: what it had brought is shown first.
     removed: bool,
     statistics: Cell<Statistics>,
+    /// Where the card stamps frames.
+    clock: Option<Arc<CardClock>>,
 }
 
 /// Times that belong to a lane.
@@ -56,16 +60,17 @@ pub(super) struct Timing {
 impl PacketRx {
     /// A lane over a bound socket; frames beyond `mtu` are super-frames.
     pub fn new(
-        interface: &str,
+        interface: Interface,
         subject: String,
         socket: PacketSocket,
         ring: PacketRing,
         timing: Timing,
         mtu: u32,
+        clock: Option<Arc<CardClock>>,
     ) -> Self {
         PacketRx {
             subject,
-            interfaces: [Interface::new(interface, LinkType::ETHERNET, StampSource::Kernel)],
+            interfaces: [interface],
             socket,
             blocks: PacketBlocks::new(ring),
             timing,
@@ -77,6 +82,7 @@ impl PacketRx {
             detached: None,
             removed: false,
             statistics: Cell::default(),
+            clock,
         }
     }
 
@@ -146,6 +152,9 @@ impl PacketRx {
 
 impl RxQueue for PacketRx {
     fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
+        if let Some(clock) = &self.clock {
+            self.blocks.set_line(clock.line(now));
+        }
         let (new, drained) = self.blocks.refill(self.super_frame);
         self.count_flags(new);
         let horizon = self.horizon(now, drained);
@@ -181,6 +190,7 @@ impl RxQueue for PacketRx {
         account.add(Count::Received, statistics.received).add(Count::Delivered, self.delivered);
         account.add(Count::RingFull, statistics.dropped).add(Count::Freezes, statistics.freezes);
         account.add(Count::BadRecord, self.blocks.bad()).add(Count::LinkDown, self.downs);
+        account.add(Count::StampMissing, self.blocks.unstamped());
         for (frames, (_, count)) in self.flagged.into_iter().zip(FLAGGED) {
             account.add(count, frames);
         }

@@ -7,16 +7,34 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+/// `HWTSTAMP_FILTER_ALL`, as a receive filter and as the bit of one.
+pub const STAMP_ALL: u32 = 1;
 const GSET: u32 = 0x01;
 const GDRVINFO: u32 = 0x03;
+const GRINGPARAM: u32 = 0x10;
+const SRINGPARAM: u32 = 0x11;
+const GPAUSEPARAM: u32 = 0x12;
 const GSTRINGS: u32 = 0x1b;
 const GSTATS: u32 = 0x1d;
+const GRXFH: u32 = 0x29;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
+const SFEATURES: u32 = 0x3b;
 const GCHANNELS: u32 = 0x3c;
+const GET_TS_INFO: u32 = 0x41;
+const GRSSH: u32 = 0x46;
 const SS_STATS: u32 = 1;
 const SS_FEATURES: u32 = 4;
+/// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE` (linux/net_tstamp.h).
+pub const STAMPS_HARDWARE: u32 = 1 << 2;
+/// As said.
+pub const STAMPS_RAW: u32 = 1 << 6;
 const STRING: usize = 32;
+/// Words of a block of features: which may be changed, which are on.
+const AVAILABLE: usize = 0;
+const ACTIVE: usize = 2;
 /// More counters or features than any driver has. Every answer gets room for so many: kernels before 6.19 write as
 /// many as the driver has at that moment, whatever number was announced (linux/ethtool.h, `n_stats`).
 const MAX_STRINGS: usize = 65_536;
@@ -79,11 +97,17 @@ impl<'a> Ethtool<'a> {
 
     /// The driver's name.
     pub fn driver(&self) -> io::Result<String> {
-        // struct ethtool_drvinfo: cmd, driver[32], ... 196 bytes in all.
+        Ok(self.driver_info()?[0].clone())
+    }
+
+    /// The names of the driver, of its firmware's version, and of the place on the bus.
+    pub fn driver_info(&self) -> io::Result<[String; 3]> {
+        // struct ethtool_drvinfo: cmd, then driver, version, fw_version, bus_info of 32 bytes each, ... 196 bytes in all.
         let mut info = [0u32; 49];
         info[0] = GDRVINFO;
         self.ask(&mut info)?;
-        Ok(text(&bytes_of(&info)[4..4 + STRING]))
+        let bytes = bytes_of(&info);
+        Ok([0, 2, 3].map(|place| text(&bytes[4 + place * STRING..][..STRING])))
     }
 
     /// The speed of the link in Mb/s; `None` where the driver does not know it.
@@ -100,11 +124,88 @@ impl<'a> Ethtool<'a> {
 
     /// Receive and send queues in use: those of their own kind and those that are combined.
     pub fn queues(&self) -> io::Result<(u32, u32)> {
+        let channels = self.channels()?;
+        Ok((channels[4].saturating_add(channels[7]), channels[5].saturating_add(channels[7])))
+    }
+
+    /// Channels: the most for receiving, sending, other things, both; then what there is now.
+    pub fn channels(&self) -> io::Result<[u32; 8]> {
         // struct ethtool_channels: cmd, max_rx, max_tx, max_other, max_combined, rx, tx, other, combined.
-        let mut channels = [0u32; 9];
-        channels[0] = GCHANNELS;
-        self.ask(&mut channels)?;
-        Ok((channels[5].saturating_add(channels[8]), channels[6].saturating_add(channels[8])))
+        self.words(GCHANNELS)
+    }
+
+    /// Descriptors of a ring: the most for receiving, mini, jumbo, sending; then what there is now.
+    pub fn rings(&self) -> io::Result<[u32; 8]> {
+        self.words(GRINGPARAM)
+    }
+
+    /// Gives the receive rings so many descriptors; the rest stays. Most drivers take the link down for it.
+    pub fn set_rx_ring(&self, descriptors: u32) -> io::Result<()> {
+        let mut request = [0; 9];
+        request[0] = SRINGPARAM;
+        request[1..].copy_from_slice(&self.rings()?);
+        request[5] = descriptors;
+        self.ask(&mut request)
+    }
+
+    /// Pause frames: negotiated, obeyed, sent.
+    pub fn pause(&self) -> io::Result<[bool; 3]> {
+        Ok(self.words(GPAUSEPARAM)?.map(|word: u32| word != 0))
+    }
+
+    /// Kinds of time stamps (`SOF_TIMESTAMPING_*`), the number of the clock if it has one, receive filters (bits).
+    pub fn stamps(&self) -> io::Result<(u32, Option<u32>, u32)> {
+        // struct ethtool_ts_info: cmd, so_timestamping, phc_index, tx_types, reserved[3], rx_filters, reserved[3].
+        let info: [u32; 10] = self.words(GET_TS_INFO)?;
+        Ok((info[0], u32::try_from(info[1] as i32).ok(), info[6]))
+    }
+
+    /// Which frames the card stamps (`HWTSTAMP_FILTER_*`), with flags and those it sends, as it says it.
+    pub fn stamping(&self) -> io::Result<[u32; 3]> {
+        let mut config = [0; 3];
+        self.config(SIOCGHWTSTAMP, &mut config)?;
+        Ok(config)
+    }
+
+    /// Says which frames it is to stamp; it may answer with more.
+    pub fn set_stamping(&self, mut config: [u32; 3]) -> io::Result<[u32; 3]> {
+        self.config(SIOCSHWTSTAMP, &mut config)?;
+        Ok(config)
+    }
+
+    fn config(&self, request: libc::Ioctl, config: &mut [u32; 3]) -> io::Result<()> {
+        let mut ifreq = self.request();
+        ifreq.ifr_ifru.ifru_data = config.as_mut_ptr().cast();
+        // SAFETY: `config` is live and writable, and is the three words of struct hwtstamp_config (linux/net_tstamp.h).
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut ifreq) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Which fields the receive hash takes for a kind of flow (linux/ethtool.h: `TCP_V4_FLOW`, `RXH_*`).
+    pub fn hash_fields(&self, flow: u32) -> io::Result<u64> {
+        // struct ethtool_rxnfc: cmd, flow_type, u64 data, ... 192 bytes in all; u64 begins at 8.
+        let mut info = [0u32; 64];
+        (info[0], info[1]) = (GRXFH, flow);
+        self.ask(&mut info)?;
+        Ok(u64::from(info[2]) | u64::from(info[3]) << 32)
+    }
+
+    /// How frames are spread over queues: the table, the key, the function (a bit), what is done to the input (`RXH_XFRM_*`).
+    pub fn spread(&self) -> io::Result<(Vec<u32>, Vec<u8>, u8, u8)> {
+        // struct ethtool_rxfh: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm, 2 bytes, 4 bytes, then the table and the key.
+        let mut sizes = [0u32; 6];
+        sizes[0] = GRSSH;
+        self.ask(&mut sizes)?;
+        let (table, key) = (sizes[2] as usize, sizes[3] as usize);
+        if table > MAX_STRINGS || key > MAX_STRINGS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a larger table than any driver has"));
+        }
+        let mut answer = vec![0u32; 6 + 2 * MAX_STRINGS];
+        (answer[0], answer[2], answer[3]) = (GRSSH, sizes[2], sizes[3]);
+        self.ask(&mut answer)?;
+        let [function, change, ..] = answer[4].to_ne_bytes();
+        let key = bytes_of(&answer[6 + table..])[..key].to_vec();
+        Ok((answer[6..6 + table].to_vec(), key, function, change))
     }
 
     /// The driver's own counters, by name.
@@ -121,6 +222,31 @@ impl<'a> Ethtool<'a> {
 
     /// The offloads that are on.
     pub fn features(&self) -> io::Result<Vec<String>> {
+        self.features_in(ACTIVE)
+    }
+
+    /// The offloads that may be turned on and off.
+    pub fn changeable_features(&self) -> io::Result<Vec<String>> {
+        self.features_in(AVAILABLE)
+    }
+
+    /// Turns an offload on or off. The kernel may do so and still not have it; ask afterwards.
+    pub fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
+        let names = self.strings(SS_FEATURES)?;
+        let Some(index) = names.iter().position(|one| one == name) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("the kernel knows no offload {name}")));
+        };
+        // struct ethtool_sfeatures: cmd, size, then blocks { valid, requested }.
+        let blocks = names.len().div_ceil(32);
+        let mut request = vec![0u32; 2 + 2 * blocks];
+        (request[0], request[1]) = (SFEATURES, blocks as u32);
+        request[2 + 2 * (index / 32)] = 1 << (index % 32);
+        request[2 + 2 * (index / 32) + 1] = u32::from(on) << (index % 32);
+        self.ask(&mut request)
+    }
+
+    /// The features whose bit is set in one word of each block.
+    fn features_in(&self, word: usize) -> io::Result<Vec<String>> {
         let names = self.strings(SS_FEATURES)?;
         // struct ethtool_gfeatures: cmd, size, then blocks { available, requested, active, never_changed }.
         let blocks = names.len().div_ceil(32);
@@ -128,8 +254,16 @@ impl<'a> Ethtool<'a> {
         answer[0] = GFEATURES;
         answer[1] = blocks as u32;
         self.ask(&mut answer)?;
-        let active = |index: usize| answer[2 + 4 * (index / 32) + 2] >> (index % 32) & 1 != 0;
-        Ok(names.into_iter().enumerate().filter(|(index, _)| active(*index)).map(|(_, name)| name).collect())
+        let is_set = |index: usize| answer[2 + 4 * (index / 32) + word] >> (index % 32) & 1 != 0;
+        Ok(names.into_iter().enumerate().filter(|(index, _)| is_set(*index)).map(|(_, name)| name).collect())
+    }
+
+    /// What a command answers behind its own number, where that has one size.
+    fn words<const N: usize>(&self, command: u32) -> io::Result<[u32; N]> {
+        let mut answer = [0u32; 64];
+        answer[0] = command;
+        self.ask(&mut answer)?;
+        Ok(std::array::from_fn(|index| answer[1 + index]))
     }
 
     fn strings(&self, set: u32) -> io::Result<Vec<String>> {

@@ -4,7 +4,8 @@
 //! back, is kept by the private fields here and nowhere else.
 #![allow(unsafe_code)]
 
-use super::packet_ring::{PacketRing, Walk};
+use super::packet_ring::{CardTimes, PacketRing, Walk};
+use crate::clocks::Line;
 use linerate_burst::{Burst, Desc};
 use std::collections::VecDeque;
 
@@ -26,6 +27,8 @@ pub struct PacketBlocks {
     held: VecDeque<(u32, usize)>,
     /// Frames that the kernel described wrongly and that were skipped.
     bad: u64,
+    /// Where a card is to stamp frames.
+    card: Option<CardTimes>,
 }
 
 impl PacketBlocks {
@@ -39,6 +42,7 @@ impl PacketBlocks {
             next: 0,
             held: VecDeque::new(),
             bad: 0,
+            card: None,
         }
     }
 
@@ -56,7 +60,11 @@ impl PacketBlocks {
                 return (self.descs.len() - old, true);
             };
             let before = self.descs.len();
-            let walked = self.ring.walk(&mut walk, &mut self.descs, SHOWN, super_frame);
+            let (ring, descs, card) = (&mut self.ring, &mut self.descs, &mut self.card);
+            let walked = match card {
+                None => ring.walk::<false>(&mut walk, descs, SHOWN, super_frame, card),
+                Some(_) => ring.walk::<true>(&mut walk, descs, SHOWN, super_frame, card),
+            };
             if let Some((_, frames)) = self.held.back_mut() {
                 *frames += self.descs.len() - before;
             }
@@ -101,6 +109,17 @@ impl PacketBlocks {
     /// Frames that were skipped because the kernel described them wrongly.
     pub fn bad(&self) -> u64 {
         self.bad
+    }
+
+    /// From here on frames have times of a card, which become the host's by this line.
+    pub fn set_line(&mut self, line: Line) {
+        let missing = self.unstamped();
+        self.card = Some(CardTimes { line, missing });
+    }
+
+    /// Frames that the card was to stamp and did not.
+    pub fn unstamped(&self) -> u64 {
+        self.card.map_or(0, |card| card.missing)
     }
 
     fn open_next(&mut self) -> Option<Walk> {

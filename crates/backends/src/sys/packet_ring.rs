@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::packet_socket::PacketSocket;
+use crate::clocks::Line;
 use linerate_burst::{Burst, Desc, Flags, MAX_FRAME, Nanos, TAIL};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,6 +35,7 @@ const STATUS_VLAN_VALID: u32 = 1 << 4;
 const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const STATUS_CSUM_VALID: u32 = 1 << 7;
 const STATUS_GSO_TCP: u32 = 1 << 8;
+const STATUS_RAW_HARDWARE: u32 = 1 << 31;
 
 /// How a ring is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,26 @@ pub struct Walk {
     pub left: u32,
     /// What is true of all frames of the block.
     flags: Flags,
+}
+
+/// Times of frames that a card is to stamp.
+#[derive(Clone, Copy, Debug)]
+pub struct CardTimes {
+    /// How its times become the host's.
+    pub line: Line,
+    /// Frames that it did not stamp: they have the kernel's stamp, which is the host's.
+    pub missing: u64,
+}
+
+impl CardTimes {
+    /// The time of a frame, whose status says who took the stamp.
+    fn of(&mut self, status: u32, time: Nanos) -> Nanos {
+        if status & STATUS_RAW_HARDWARE != 0 {
+            return self.line.to_host(time);
+        }
+        self.missing += 1;
+        time
+    }
 }
 
 /// The kernel described a frame that does not lie inside its block.
@@ -142,13 +164,15 @@ impl PacketRing {
     }
 
     /// Appends the descs of the next frames of a walk until there are `limit`, putting VLAN tags back in
-    /// place. Frames wider on the wire than `super_frame` bytes are flagged as such.
-    pub fn walk(
+    /// place. Frames wider on the wire than `super_frame` bytes are flagged as such. `STAMPED` where a card is to stamp them; other walks
+    /// have nothing to do with that.
+    pub fn walk<const STAMPED: bool>(
         &mut self,
         walk: &mut Walk,
         descs: &mut Vec<Desc>,
         limit: usize,
         super_frame: u32,
+        card: &mut Option<CardTimes>,
     ) -> Result<(), BadRecord> {
         while walk.left > 0 && descs.len() < limit {
             let header = self.header(walk).ok_or(BadRecord)?;
@@ -171,7 +195,10 @@ impl PacketRing {
             if header.wire > super_frame {
                 flags |= Flags::SUPER_FRAME;
             }
-            let time = Nanos::from_parts(header.seconds.into(), header.nanos.into());
+            let mut time = Nanos::from_parts(header.seconds.into(), header.nanos.into());
+            if STAMPED && let Some(card) = card {
+                time = card.of(header.status, time);
+            }
             descs.push(Desc { captured, wire, flags, ..Desc::new(time, offset, captured) });
             walk.left -= 1;
             walk.next = walk.next.saturating_add(header.next);
@@ -282,4 +309,21 @@ fn flags_of(status: u32) -> Flags {
     flag(STATUS_CSUM_NOT_READY, Flags::CHECKSUM_PARTIAL)
         | flag(STATUS_CSUM_VALID, Flags::CHECKSUM_VALID)
         | flag(STATUS_GSO_TCP, Flags::SUPER_FRAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clocks::{Pair, Relation};
+
+    /// Words of `tp_status` as kernels write them: stamped by the card, by the kernel, by nobody.
+    #[test]
+    fn the_status_says_whose_stamp_it_is() {
+        let ahead = Pair { card: Nanos(37_000_000_500), host: Nanos(500) };
+        let mut card = CardTimes { line: Relation::new(ahead).line(), missing: 0 };
+        let time = Nanos(37_000_000_777);
+        assert_eq!((card.of(0x8000_0081, time), card.missing), (Nanos(777), 0), "TP_STATUS_TS_RAW_HARDWARE");
+        assert_eq!((card.of(0x2000_0001, Nanos(9)), card.missing), (Nanos(9), 1), "TP_STATUS_TS_SOFTWARE");
+        assert_eq!((card.of(0x0000_0001, Nanos(10)), card.missing), (Nanos(10), 2));
+    }
 }

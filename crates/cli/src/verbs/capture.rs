@@ -65,6 +65,7 @@ Arguments are ports as long as they are scheme:target or name an interface; the 
 Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
   netns=NAME ring=128MiB block=128KiB timeout=MS lanes=N
   direction=in|inout (inout: what this host sends, too)
+  stamp=software|hardware (hardware: the card says when a frame came)
 'faulty:PORT?drop=1%&seed=7' breaks any port by plan: linerate wire --help lists the faults")]
 pub struct Args {
     #[command(flatten)]

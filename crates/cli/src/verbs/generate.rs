@@ -1,7 +1,7 @@
 //! `linerate generate`: streams of frames, or the replay of a capture file.
 
 mod answer;
-mod guard;
+pub(super) mod guard;
 mod hosts;
 pub mod replay;
 mod report;

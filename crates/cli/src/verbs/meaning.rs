@@ -137,6 +137,8 @@ const RULES: &[Rule] = &[
     rule("flows", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("wire", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
+    rule("doctor", &["command"], OneOf(&["fix"]), "nothing is mended meanwhile"),
+    rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed, and nothing sent"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
     rule("find", &["format"], OneOf(&["write"]), "no capture file is written"),
     rule("find", &["quiet"], OneOf(&["write", "make_index"]), "what is found is said alone"),

@@ -1,0 +1,217 @@
+//! All that the kernel and a driver say about one interface, at one moment: what decides whether frames get lost there.
+
+use crate::inventory::{self, look};
+use crate::nic::names_a_loss;
+use crate::packet::stamping_clock;
+use crate::rtnl::{self, Rtnetlink, XdpFeatures};
+use crate::sys::bpf::Program;
+use crate::sys::ethtool::Ethtool;
+use linerate_port::Found;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub use crate::rtnl::{XDP_SENDS, XDP_ZERO_COPY};
+
+/// In the XDP features: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
+pub const XDP_BASIC: u64 = 1;
+/// Frames of several buffers may come to a program (`NETDEV_XDP_ACT_RX_SG`).
+pub const XDP_BUFFERS: u64 = 1 << 5;
+/// `RXH_L4_B_0_1`, `RXH_L4_B_2_3`: the ports.
+pub const HASHES_PORTS: u64 = 1 << 6 | 1 << 7;
+
+/// Kinds of flows (linux/ethtool.h) whose hash is asked for, and what people call them.
+const FLOWS: [(u32, &str); 4] = [(1, "tcp4"), (2, "udp4"), (5, "tcp6"), (6, "udp6")];
+
+/// One interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What `linerate ports` shows.
+    pub found: Found,
+    /// The version of its firmware, as the driver says it.
+    pub firmware: String,
+    /// Where it is, as in `0000:3b:00.0`.
+    pub bus: String,
+    /// How many queues there are and can be.
+    pub channels: Option<Channels>,
+    /// Descriptors of a receive ring: now, and the most there can be.
+    pub rx_ring: Option<(u32, u32)>,
+    /// The same of a send ring.
+    pub tx_ring: Option<(u32, u32)>,
+    /// Pause frames: negotiated, obeyed, sent.
+    pub pause: Option<[bool; 3]>,
+    /// How frames are spread over queues.
+    pub spread: Option<Spread>,
+    /// Kinds of flows, and which fields the hash takes of them.
+    pub hashed: Vec<(&'static str, u64)>,
+    /// Offloads that can be changed.
+    pub changeable: Vec<String>,
+    /// The number of its clock, if it stamps all frames received and the driver says so.
+    pub stamps_by: Option<u32>,
+    /// What its driver does with XDP, where the kernel says it.
+    pub xdp_features: Option<u64>,
+    /// The XDP program that is attached: its number, its name, and whether it runs in the driver.
+    pub xdp_program: Option<(u32, String, bool)>,
+    /// Its queueing disciplines.
+    pub disciplines: Vec<String>,
+    /// The other end of a veth: its number, and its name if it is in this namespace.
+    pub peer: Option<(u32, String)>,
+    /// Counters of frames that did not get through, above zero.
+    pub losses: Vec<(String, u64)>,
+    /// Frames received since it is there.
+    pub received: u64,
+    /// What the host uses it for.
+    pub uses: Vec<String>,
+}
+
+/// Queues, of their own kind and combined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    /// Receive queues.
+    pub rx: u32,
+    /// The most there can be.
+    pub most_rx: u32,
+    /// Whether a queue receives and sends.
+    pub combined: bool,
+}
+
+/// Receive-side scaling.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// The queue of each remainder of the hash.
+    pub table: Vec<u32>,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Whether it is Toeplitz's function.
+    pub toeplitz: bool,
+    /// Whether the input is made symmetric before (`RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`).
+    pub symmetric_input: bool,
+}
+
+impl Spread {
+    /// Whether both directions of a conversation come to one queue: by the input, or by a key that repeats every 16 bits.
+    pub fn is_symmetric(&self) -> bool {
+        let repeats = |key: &[u8]| key.len() > 2 && key.iter().skip(2).zip(key).all(|(one, other)| one == other);
+        self.symmetric_input || self.toeplitz && repeats(&self.key)
+    }
+}
+
+/// Looks at one interface of this thread's network namespace.
+pub fn facts(name: &str) -> io::Result<Facts> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let found = look(name, socket.as_fd());
+    if found.index == 0 {
+        return Err(io::Error::new(io::ErrorKind::NotFound, inventory::missing(name)));
+    }
+    let mut facts = Facts { uses: inventory::uses(&found).unwrap_or_default(), ..Facts::default() };
+    facts.ask_driver(&Ethtool::new(socket.as_fd(), name)?);
+    facts.ask_kernel(&Rtnetlink::new()?, found.index);
+    facts.found = found;
+    Ok(facts)
+}
+
+impl Facts {
+    /// By ethtool; what a driver does not say stays at its default.
+    fn ask_driver(&mut self, ask: &Ethtool<'_>) {
+        if let Ok([_, firmware, bus]) = ask.driver_info() {
+            (self.firmware, self.bus) = (firmware, bus);
+        }
+        self.channels = ask.channels().ok().map(|[most_rx, _, _, most_both, rx, _, _, both]| Channels {
+            rx: rx.saturating_add(both),
+            most_rx: if both > 0 { most_both } else { most_rx.max(most_both) },
+            combined: both > 0,
+        });
+        if let Ok([most_rx, _, _, most_tx, rx, _, _, tx]) = ask.rings() {
+            (self.rx_ring, self.tx_ring) = (Some((rx, most_rx)), Some((tx, most_tx)));
+        }
+        self.pause = ask.pause().ok();
+        self.spread = ask.spread().ok().filter(|(table, ..)| !table.is_empty()).map(|(table, key, function, input)| {
+            Spread { table, key, toeplitz: function & 1 != 0, symmetric_input: input & 0b11 != 0 && input != u8::MAX }
+        });
+        let fields = |(flow, name)| Some((name, ask.hash_fields(flow).ok()?));
+        self.hashed = FLOWS.into_iter().filter_map(fields).collect();
+        self.changeable = ask.changeable_features().unwrap_or_default();
+        self.stamps_by = stamping_clock(ask.stamps().ok()).ok();
+        let counters = ask.statistics().unwrap_or_default();
+        self.losses = counters.into_iter().filter(|(name, value)| *value > 0 && names_a_loss(name)).collect();
+    }
+
+    /// By netlink.
+    fn ask_kernel(&mut self, netlink: &Rtnetlink, index: u32) {
+        let link = netlink.link(index).unwrap_or_default();
+        let number = |within: &[u8], wanted| rtnl::number(rtnl::attribute(within, wanted)?);
+        if let Some(xdp) = rtnl::attribute(&link, rtnl::XDP) {
+            let in_driver = rtnl::attribute(xdp, rtnl::XDP_ATTACHED).is_some_and(|mode| mode != [2]);
+            self.xdp_program =
+                number(xdp, rtnl::XDP_PROGRAM).map(|id| (id, Program::name_of(id).unwrap_or_default(), in_driver));
+        }
+        // Numbers of two namespaces may be the same.
+        let is_here = rtnl::attribute(&link, rtnl::LINK_NETNSID).is_none();
+        self.peer = number(&link, rtnl::LINK).filter(|peer| *peer > 0 && !(is_here && *peer == index)).map(|peer| {
+            let name = netlink.link(peer).filter(|_| is_here).and_then(|link| rtnl::name(&link)).unwrap_or_default();
+            (peer, name)
+        });
+        if let Some(counts) = crate::nic::parse(&link) {
+            self.received = counts.rx_packets;
+            let own =
+                [("rx_errors", counts.rx_errors), ("rx_dropped", counts.rx_dropped), ("rx_missed", counts.rx_missed)];
+            let own = own.into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| (name.to_owned(), value));
+            self.losses.splice(0..0, own);
+        }
+        self.disciplines = netlink.disciplines(index);
+        self.xdp_features = XdpFeatures::new().and_then(|ask| ask.of(index));
+    }
+}
+
+/// Changes an interface; it stays in the network namespace it was made in.
+#[derive(Debug)]
+pub struct Changer {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Changer {
+    /// Of an interface of this thread's network namespace.
+    pub fn new(name: &str) -> io::Result<Self> {
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(Changer { socket, name: name.to_owned() })
+    }
+
+    /// Turns an offload on or off, and says what it was; an error where the driver keeps it as it is.
+    pub fn set_feature(&self, feature: &str, on: bool) -> io::Result<bool> {
+        let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
+        let is_on = || Ok::<bool, io::Error>(ask.features()?.iter().any(|one| one == feature));
+        let was = is_on()?;
+        ask.set_feature(feature, on)?;
+        if is_on()? == on { Ok(was) } else { Err(io::Error::other("the driver keeps it as it is")) }
+    }
+
+    /// Gives the receive rings so many descriptors, and says how many they had.
+    pub fn set_rx_ring(&self, descriptors: u32) -> io::Result<u32> {
+        let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
+        let was = ask.rings()?[4];
+        ask.set_rx_ring(descriptors).map(|()| was)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_has_facts() {
+        let facts = facts("lo").unwrap();
+        assert_eq!((facts.found.index, &facts.peer, &facts.xdp_program), (1, &None, &None));
+        assert!(!facts.changeable.is_empty() && facts.uses.iter().any(|one| one.contains("127.0.0.1")), "{facts:?}");
+        assert!(super::facts("no-such-one").unwrap_err().to_string().contains("no such interface"));
+    }
+
+    #[test]
+    fn a_key_that_repeats_is_symmetric() {
+        let of = |key: &[u8]| Spread { key: key.to_vec(), toeplitz: true, ..Spread::default() };
+        assert!(of(&[0x6d, 0x5a].repeat(20)).is_symmetric());
+        assert!(!of(&[0x6d, 0x5a, 0x6d, 0x5b].repeat(10)).is_symmetric() && !of(&[]).is_symmetric());
+        assert!(!Spread { toeplitz: false, ..of(&[0x6d, 0x5a].repeat(20)) }.is_symmetric());
+        assert!(Spread { symmetric_input: true, ..of(&[1, 2, 3, 4]) }.is_symmetric());
+    }
+}

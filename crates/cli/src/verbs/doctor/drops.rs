@@ -1,0 +1,52 @@
+//! What has got lost at an interface already, since it is there.
+
+use super::finding::{Check, Finding, Machine};
+use super::port::Port;
+
+pub const CHECKS: &[Check] = &[Check::port("drops", drops), Check::port("stamps", stamps)];
+
+/// Counters that are shown; a driver has hundreds.
+const SHOWN: usize = 6;
+/// Words in the names of counters for frames that found no room.
+const NO_ROOM: [&str; 8] = ["miss", "no_buf", "nobuf", "nodesc", "no_desc", "out_of_buffer", "discard", "fifo"];
+
+fn drops(_: &Machine, port: &Port) -> Option<Finding> {
+    let losses = &port.facts.losses;
+    if losses.is_empty() {
+        return Some(Finding::ok(
+            format!("none of {} frames received", port.facts.received),
+            "nothing was lost here so far",
+        ));
+    }
+    let no_room = |name: &str| NO_ROOM.iter().any(|word| name.contains(word));
+    let mut sorted: Vec<&(String, u64)> = losses.iter().collect();
+    sorted.sort_by_key(|(name, value)| (!no_room(name), std::cmp::Reverse(*value)));
+    let shown: Vec<String> = sorted.iter().take(SHOWN).map(|(name, value)| format!("{name} {value}")).collect();
+    let more = losses.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let now = format!("{}{more}, of {} frames received", shown.join(", "), port.facts.received);
+    let name = port.interface();
+    let command = port.command(format_args!("ethtool -S {name} | grep -E 'miss|drop|err|buf|full'"));
+    let is_loss = losses.iter().any(|(name, _)| no_room(name));
+    Some(if is_loss {
+        Finding::warn(
+            now,
+            "frames found no room in the card or its ring: more queues, deeper rings, processors of their own",
+        )
+    } else {
+        Finding::note(now, "rx_dropped are also frames that nobody wanted; errors are damaged ones")
+    })
+    .map(|finding| finding.mend(command))
+}
+
+fn stamps(_: &Machine, port: &Port) -> Option<Finding> {
+    Some(match port.facts.stamps_by {
+        Some(clock) => Finding::ok(
+            format!("the card can stamp frames (clock ptp{clock})"),
+            "packet:...?stamp=hardware takes these stamps: no softirq stands between them and the wire",
+        ),
+        None => {
+            Finding::ok("by the kernel alone", "a stamp is taken when the softirq gets to a frame: late by its wait")
+        }
+    })
+}

@@ -1,0 +1,146 @@
+//! Who serves the card: interrupts, memory nodes, polling, and steering in software.
+
+use super::finding::{Check, Finding, Machine};
+use super::port::Port;
+use super::tree::{list, members};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const CHECKS: &[Check] = &[
+    Check::port("irq", affinity),
+    Check::port("numa", node),
+    Check::port("napi-threaded", threaded),
+    Check::port("napi-defer", deferred),
+    Check::port("steering", steering),
+];
+
+/// So many commands are printed one by one.
+const SHOWN: usize = 16;
+
+/// Interrupts of a port: number, name, how often on which processor.
+fn interrupts(machine: &Machine, port: &Port) -> Vec<(u32, String, Vec<u64>)> {
+    let table = machine.tree.text("proc/interrupts").unwrap_or_default();
+    let processors = table.lines().next().map_or(0, |heads| heads.split_whitespace().count());
+    // A card on PCI names its own; virtio stands between the two.
+    let folders = ["device/msi_irqs", "device/../msi_irqs"];
+    let own: BTreeSet<u32> =
+        folders.iter().flat_map(|folder| port.files(folder)).filter_map(|name| name.parse().ok()).collect();
+    let parse = |line: &str| {
+        let (number, rest) = line.trim().split_once(':')?;
+        let number: u32 = number.parse().ok()?;
+        let mut words = rest.split_whitespace();
+        let counts: Vec<u64> = words.by_ref().take(processors).filter_map(|word| word.parse().ok()).collect();
+        let name = words.next_back()?.to_owned();
+        let is_queue = !["config", "event", "control", "async", "misc"].iter().any(|other| name.contains(other));
+        let named = name.contains(&port.facts.found.name);
+        ((own.contains(&number) || own.is_empty() && named) && is_queue).then_some((number, name, counts))
+    };
+    table.lines().skip(1).filter_map(parse).collect()
+}
+
+fn affinity(machine: &Machine, port: &Port) -> Option<Finding> {
+    let interrupts = interrupts(machine, port);
+    if interrupts.is_empty() {
+        return None;
+    }
+    // Those beside the card, where that is known.
+    let near = node_of(machine, port).map(|(_, near)| near).filter(|near| !near.is_empty());
+    let online = near.unwrap_or_else(|| machine.processors());
+    // Where each may go: the kernel's choice if it tells it.
+    let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (number, ..) in &interrupts {
+        let file = |what: &str| machine.tree.text(&format!("proc/irq/{number}/{what}")).filter(|text| !text.is_empty());
+        let Some(allowed) = file("effective_affinity_list").or_else(|| file("smp_affinity_list")) else { continue };
+        if let [processor] = members(&allowed)[..] {
+            places.entry(processor).or_default().push(*number);
+        }
+    }
+    let busiest = places.iter().max_by_key(|(_, numbers)| numbers.len());
+    let receive = port.facts.channels.map_or(1, |channels| channels.rx as usize);
+    let now =
+        format!("{} interrupts on processors {}", interrupts.len(), list(&places.keys().copied().collect::<Vec<_>>()));
+    let fair = interrupts.len().div_ceil(online.len().max(1));
+    Some(match busiest {
+        Some((processor, numbers)) if receive > 1 && numbers.len() > fair && numbers.len() > 1 => {
+            let why = format!(
+                "processor {processor} serves {} of them, others are idle; irqbalance would undo this",
+                numbers.len()
+            );
+            let spread = interrupts.iter().zip(online.iter().cycle()).take(SHOWN);
+            let commands = spread
+                .map(|((number, ..), processor)| format!("tee /proc/irq/{number}/smp_affinity_list <<< {processor}"));
+            commands.fold(Finding::warn(now, why), Finding::mend)
+        }
+        _ => Finding::ok(now, "each queue has a processor that serves it"),
+    })
+}
+
+/// The memory node of the card, and its processors.
+fn node_of(machine: &Machine, port: &Port) -> Option<(u32, Vec<u32>)> {
+    // Without nodes it is -1.
+    let node = port.file("device/numa_node").and_then(|node| node.parse::<u32>().ok())?;
+    Some((node, members(&machine.tree.text(&format!("sys/devices/system/node/node{node}/cpulist"))?)))
+}
+
+fn node(machine: &Machine, port: &Port) -> Option<Finding> {
+    let (node, near) = node_of(machine, port)?;
+    let status = machine.tree.text("proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(members)?;
+    let far: Vec<u32> = allowed.iter().copied().filter(|one| !near.contains(one)).collect();
+    if far.is_empty() {
+        return Some(Finding::ok(format!("node {node}, as this process"), "frames do not cross between memory nodes"));
+    }
+    let now = format!("node {node} (processors {}), this process may run on {}", list(&near), list(&allowed));
+    let why = "whatever runs on another node reads each frame through the link between them";
+    Some(Finding::warn(now, why).mend(format!("numactl -N {node} -m {node} linerate capture {}", port.name)))
+}
+
+fn threaded(_: &Machine, port: &Port) -> Option<Finding> {
+    Some(match port.file("threaded")?.as_str() {
+        "0" => Finding::ok("polled in softirqs", "frames come in on the processor of the interrupt"),
+        _ => Finding::note(
+            "polled by threads (napi/...)",
+            "the scheduler decides when they run: with a busy machine, give them a processor and a priority",
+        ),
+    })
+}
+
+fn deferred(_: &Machine, port: &Port) -> Option<Finding> {
+    let number = |name: &str| port.file(name).and_then(|text| text.parse::<u64>().ok());
+    let (timeout, times) = (number("gro_flush_timeout")?, number("napi_defer_hard_irqs")?);
+    if timeout == 0 && times == 0 {
+        return Some(Finding::ok("interrupts are not deferred", "frames come in as soon as the card says so"));
+    }
+    let now = format!("gro_flush_timeout {timeout} ns, napi_defer_hard_irqs {times}");
+    let why = "interrupts stay off and frames lie in the card for so long: good with busy polling, otherwise late";
+    let commands = [("gro_flush_timeout", timeout), ("napi_defer_hard_irqs", times)];
+    let commands = commands.into_iter().filter(|(_, value)| *value > 0).map(|(file, _)| port.write(file, "0"));
+    Some(commands.fold(Finding::note(now, why), Finding::mend))
+}
+
+fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
+    let is_set =
+        |file: String| port.file(&file).is_some_and(|mask| mask.chars().any(|c| c.is_ascii_hexdigit() && c != '0'));
+    let queues = port.files("queues");
+    let count = |kind: &str, file: &str| {
+        queues.iter().filter(|queue| queue.starts_with(kind) && is_set(format!("queues/{queue}/{file}"))).count()
+    };
+    let (receive, send) = (count("rx-", "rps_cpus"), count("tx-", "xps_cpus"));
+    if queues.is_empty() {
+        return None;
+    }
+    let now = format!("RPS on {receive} queues, XPS on {send}");
+    if receive > 0 {
+        let why =
+            "frames go to another processor before packet: sees them, which spreads work and costs a wake-up each";
+        return Some(Finding::note(now, why));
+    }
+    let is_one = port.facts.channels.map_or(true, |channels| channels.most_rx < 2);
+    let cores = machine.processors().len();
+    Some(if is_one && cores > 1 && !port.is_xdp && !port.is_veth() {
+        let why = "with one queue one processor takes all; RPS gives the rest of the work to the others";
+        let mask = (1u64 << cores.min(63)) - 1;
+        Finding::note(now, why).mend(port.write("queues/rx-0/rps_cpus", &format!("{mask:x}")))
+    } else {
+        Finding::ok(now, "frames stay on the processor they came in on")
+    })
+}

@@ -1,0 +1,111 @@
+//! Queues of the card: how many, how deep, and which frames come to which.
+
+use super::finding::{Check, Finding, Machine};
+use super::fix::Fix;
+use super::port::Port;
+use super::tree::list;
+use linerate_backends::interface::HASHES_PORTS;
+use std::collections::BTreeSet;
+
+pub const CHECKS: &[Check] = &[
+    Check::port("queues", queues),
+    Check::port("rx-ring", rx_ring),
+    Check::port("rss", table),
+    Check::port("rss-symmetric", symmetric),
+    Check::port("rss-fields", fields),
+];
+
+/// Frames a second that one processor takes in by AF_PACKET, a round figure of our own benchmarks.
+const ONE_PROCESSOR: f64 = 1e6;
+/// A ring that lasts shorter at line rate does not bear a softirq that is late, in microseconds.
+const SHORT_US: f64 = 250.0;
+
+fn queues(machine: &Machine, port: &Port) -> Option<Finding> {
+    let channels = port.facts.channels?;
+    let cores = machine.processors().len() as u32;
+    let now = format!("{} of {} receive queues, {cores} processors", channels.rx, channels.most_rx);
+    let wanted = cores.min(channels.most_rx);
+    if channels.rx >= wanted && channels.rx > cores {
+        return Some(Finding::note(now, "several queues share a processor, which costs a little and orders nothing"));
+    }
+    if channels.rx >= wanted {
+        return Some(Finding::ok(now, "each queue is served by one processor at a time"));
+    }
+    let why = format!("one queue is one processor: some {} M frames/s by packet:", ONE_PROCESSOR / 1e6);
+    // A pair without a wire has a queue for as many processors as bring frames: nothing is gained by more.
+    let finding = if port.is_veth() { Finding::note(now, why) } else { Finding::warn(now, why) };
+    let kind = if channels.combined { "combined" } else { "rx" };
+    Some(finding.mend(port.command(format_args!("ethtool -L {} {kind} {wanted}", port.interface()))))
+}
+
+fn rx_ring(_: &Machine, port: &Port) -> Option<Finding> {
+    let (now, most) = port.facts.rx_ring.filter(|(now, _)| *now > 0)?;
+    let lasts = port.most_frames().map(|rate| f64::from(now) / rate * 1e6);
+    let said = format!("{now} of {most} descriptors in a ring");
+    let why = match lasts {
+        Some(us) => format!("at line rate (64 bytes, one queue) it is full after {us:.0} us without a softirq"),
+        None => "it holds what comes while the softirq is late".to_owned(),
+    };
+    Some(if now < most && lasts.is_none_or(|us| us < SHORT_US) {
+        Finding::warn(said, why).fix(Fix::RxRing(most), Some(port))
+    } else if now < most {
+        Finding::note(said, why).fix(Fix::RxRing(most), Some(port))
+    } else {
+        Finding::ok(said, why)
+    })
+}
+
+fn table(_: &Machine, port: &Port) -> Option<Finding> {
+    let (spread, channels) = (port.facts.spread.as_ref()?, port.facts.channels?);
+    let used: BTreeSet<u32> = spread.table.iter().copied().collect();
+    let idle: Vec<u32> = (0..channels.rx).filter(|queue| !used.contains(queue)).collect();
+    if channels.rx < 2 {
+        return None;
+    }
+    Some(if idle.is_empty() {
+        Finding::ok(format!("{} queues get frames by their hash", used.len()), "flows are spread over all")
+    } else {
+        let now = format!("queues {} get no frames by the hash", list(&idle));
+        Finding::warn(now, "the others, and their processors, take all").mend(port.command(format_args!(
+            "ethtool -X {} equal {}",
+            port.interface(),
+            channels.rx
+        )))
+    })
+}
+
+fn symmetric(_: &Machine, port: &Port) -> Option<Finding> {
+    let (spread, channels) = (port.facts.spread.as_ref()?, port.facts.channels?);
+    if channels.rx < 2 || spread.key.is_empty() {
+        return None;
+    }
+    Some(if spread.is_symmetric() {
+        Finding::ok("the hash is symmetric", "both directions of a conversation come to one queue, in order")
+    } else {
+        let half = spread.key.len() / 2;
+        let key = format!("$(printf ':6d:5a%.0s' {{1..{half}}} | cut -c2-)");
+        let why =
+            "the two directions of a conversation come to two queues, and are put in order by their time stamps alone";
+        Finding::note("the hash is not symmetric", why)
+            .mend(port.command(format_args!("ethtool -X {} hkey {key}", port.interface())))
+    })
+}
+
+fn fields(_: &Machine, port: &Port) -> Option<Finding> {
+    port.facts.channels.filter(|channels| channels.rx > 1)?;
+    let hashed = &port.facts.hashed;
+    let without: Vec<&str> =
+        hashed.iter().filter(|(_, fields)| fields & HASHES_PORTS != HASHES_PORTS).map(|(flow, _)| *flow).collect();
+    Some(match (hashed.is_empty(), without.first()) {
+        (true, _) => return None,
+        (false, None) => Finding::ok("addresses and ports", "conversations of two hosts are spread over queues"),
+        (false, Some(_)) => {
+            let now = format!("no ports are hashed of {}", without.join(", "));
+            let why = "all that two hosts say to each other that way comes to one queue; with ports, fragments come to another";
+            let commands = without
+                .iter()
+                .map(|flow| port.command(format_args!("ethtool -N {} rx-flow-hash {flow} sdfn", port.interface())));
+            commands.fold(Finding::note(now, why), Finding::mend)
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! The files in which the kernel tells of itself: `/proc` and `/sys`, or made ones below any folder.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Where `proc/...` and `sys/...` are read.
+#[derive(Debug)]
+pub struct Tree {
+    proc: PathBuf,
+    sys: PathBuf,
+    /// What `sys` leads through.
+    _held: Option<OwnedFd>,
+}
+
+impl Tree {
+    /// Below a folder, as below `/`.
+    pub fn at(root: impl AsRef<Path>) -> Self {
+        Tree { proc: root.as_ref().join("proc"), sys: root.as_ref().join("sys"), _held: None }
+    }
+
+    /// This machine's, with another `/sys`: that of a network namespace.
+    pub fn with_sys(sys: OwnedFd) -> Self {
+        let path = format!("/proc/self/fd/{}", sys.as_raw_fd()).into();
+        Tree { proc: "/proc".into(), sys: path, _held: Some(sys) }
+    }
+
+    /// Whether it is this machine's.
+    pub fn is_real(&self) -> bool {
+        self.proc == Path::new("/proc")
+    }
+
+    /// Where a file lies: `path` begins with `proc/` or `sys/`.
+    pub fn path(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("sys/") {
+            Some(path) => self.sys.join(path),
+            None => self.proc.join(path.strip_prefix("proc/").unwrap_or(path)),
+        }
+    }
+
+    /// What a file says, without blanks around it; nothing where it is not there.
+    pub fn text(&self, path: &str) -> Option<String> {
+        // Names of strangers may be in it, which need not be UTF-8.
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The number in a file.
+    pub fn number(&self, path: &str) -> Option<i64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The names in a folder, those with numbers in the order of these.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_by_cached_key(|name| {
+            let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+            (name.len() - digits.len(), digits.parse::<u64>().ok(), name.clone())
+        });
+        names
+    }
+
+    /// Writes a value into a file, and says what was there.
+    pub fn replace(&self, path: &str, value: &str) -> io::Result<String> {
+        let was = fs::read_to_string(self.path(path))?.trim().to_owned();
+        // Opened as it is: a file of /proc is never made.
+        let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.path(path))?;
+        io::Write::write_all(&mut file, value.as_bytes())?;
+        Ok(was)
+    }
+}
+
+/// The numbers of a list such as `0-3,8`, as the kernel writes sets of processors.
+pub fn members(list: &str) -> Vec<u32> {
+    /// More processors than Linux can have.
+    const MOST: u32 = 1 << 16;
+    let ranges = list.split(',').filter_map(|range| {
+        let (first, last) = range.trim().split_once('-').unwrap_or((range.trim(), range.trim()));
+        Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?.min(MOST)))
+    });
+    ranges.flat_map(|(first, last)| first..=last).collect()
+}
+
+/// The other way round.
+pub fn list(members: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for one in members {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*one) => *last = *one,
+            _ => ranges.push((*one, *one)),
+        }
+    }
+    let range = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read_and_written() {
+        assert_eq!(members("0-2,5,8-9\n"), [0, 1, 2, 5, 8, 9]);
+        assert_eq!((members(""), members("x,3-1,2")), (vec![], vec![2]));
+        assert!(members("0-4294967295").len() <= 1 << 17, "no memory is taken for a number that no machine has");
+        assert_eq!((list(&[0, 1, 2, 5, 8, 9]), list(&[])), ("0-2,5,8-9".into(), String::new()));
+    }
+}

@@ -1,0 +1,239 @@
+//! `linerate doctor` on ports that the tests have made: what it finds, what it mends, and that it puts that back.
+
+use linerate_tests::support::program::{Ended, linerate, program, run};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+
+/// Findings of a check, of a port or of the machine.
+fn finding<'a>(document: &'a Value, port: Option<&str>, check: &str) -> &'a Value {
+    let findings = document["findings"].as_array().unwrap();
+    let is_it = |one: &&Value| one["check"] == check && one["port"].as_str() == port;
+    findings.iter().find(is_it).unwrap_or_else(|| panic!("no {check}: {document}"))
+}
+
+/// Whether frames are joined at the end of a wire, as ethtool says it.
+fn joins(wire: &Wire, host: &str) -> bool {
+    let said = tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-k", "eth0"]);
+    said.lines().any(|line| line.starts_with("generic-receive-offload: on"))
+}
+
+fn set_gro(wire: &Wire, host: &str, to: &str) {
+    tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-K", "eth0", "gro", to]);
+}
+
+fn can_try() -> bool {
+    may_make_labs() && has_tools(&["ethtool", "tc"])
+}
+
+/// The program while it mends.
+struct Mending(Child);
+
+impl Mending {
+    fn start(arguments: &[&str]) -> Mending {
+        let mut command = linerate(arguments);
+        Mending(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn end_by(self, signal: Signal) -> Ended {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        Ended::of(self.0.wait_with_output().unwrap())
+    }
+}
+
+#[test]
+fn the_machine_is_looked_at_without_a_port() {
+    let json = run(&["doctor", "--json"]).good().json();
+    assert_eq!(json["schema"], "linerate/doctor/1");
+    for check in ["kernel", "processors", "memory", "clock-source", "softirq", "rights"] {
+        let severity = finding(&json, None, check)["severity"].as_str().unwrap();
+        assert!(["ok", "note", "warn", "bad"].contains(&severity), "{check}: {severity}");
+    }
+    let text = run(&["doctor"]).good().output;
+    assert!(text.starts_with("machine\n") && text.trim_end().ends_with("as it should be"), "{text}");
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let json = run(&["doctor", "lo", "--for", &folder, "--json"]).good().json();
+    assert!(finding(&json, None, "folder")["now"].as_str().unwrap().contains("GB are free"), "{json}");
+    assert!(finding(&json, Some("packet:lo"), "uses")["now"].as_str().unwrap().contains("127.0.0.1"), "{json}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said() {
+    run(&["doctor", "no-such-one"]).with_status(1).says("there is no such interface");
+    run(&["doctor", "pcap:x"]).with_status(1).says("no interface of this machine");
+    run(&["doctor", "packet:"]).with_status(2);
+    run(&["doctor", "--for", "/no/such/folder"]).with_status(1).says("no such folder");
+    run(&["doctor", "--fix"]).with_status(2).says("for which port");
+    run(&["doctor", "lo", "--", "true"]).with_status(2).says("means nothing without --fix");
+    run(&["doctor", "lo", "--yes"]).with_status(2).says("--yes means nothing without --fix or --self-test");
+    run(&["doctor", "lo", "--json", "--verbose"]).with_status(2);
+    run(&["doctor", "lo", "--json", "--fix"]).with_status(2);
+}
+
+#[test]
+fn findings_about_a_port_are_named() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0,queues=2"]);
+    set_gro(&wire, "a", "on");
+    let (port, netns) = (wire.port("a", "eth0", ""), wire.namespace("a"));
+    tool("tc", &["-n", &netns, "qdisc", "add", "dev", "eth0", "clsact"]);
+    let json = run(&["doctor", &port, "--json"]).good().json();
+    let of = |check: &str| finding(&json, Some(&port), check).clone();
+    assert_eq!(of("gro")["severity"], "warn");
+    assert_eq!(of("gro")["mend"][0], format!("ip netns exec {netns} ethtool -K eth0 rx-gro off"));
+    assert_eq!(of("gro")["fixed_by_fix"], true);
+    assert!(of("driver")["now"].as_str().unwrap().starts_with("veth"));
+    assert!(of("queues")["now"].as_str().unwrap().starts_with("2 of "));
+    assert!(of("tc")["now"].as_str().unwrap().contains("clsact"));
+    assert!(of("peer")["now"].as_str().unwrap().contains("another namespace"));
+    assert_eq!(of("stamps")["severity"], "ok");
+    // The files are those of the namespace too.
+    assert!(of("steering")["now"].as_str().unwrap().starts_with("RPS on 0 queues"));
+    let rps = format!("ip netns exec {netns} sh -c 'echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus'");
+    tool("sh", &["-c", &rps]);
+    let json = run(&["doctor", &port, "--json"]).good().json();
+    assert!(finding(&json, Some(&port), "steering")["now"].as_str().unwrap().starts_with("RPS on 1 queues"), "{json}");
+    // Frames come to xdp: before they are joined.
+    let xdp = port.replace("packet:", "xdp:");
+    let json = run(&["doctor", &xdp, "--json"]).good().json();
+    assert_eq!(finding(&json, Some(&xdp), "gro")["severity"], "ok");
+    wire.ip("a", &["link", "set", "eth0", "down"]);
+    run(&["doctor", &port]).good().shows("BAD   link: down").shows("link set eth0 up");
+}
+
+#[test]
+fn somebody_elses_program_is_found() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port("b", "eth0", "").replace("packet:", "xdp:");
+    let holder = Mending::start(&["capture", &port, "--quiet"]);
+    let found = || finding(&run(&["doctor", &port, "--json"]).good().json(), Some(&port), "xdp-program").clone();
+    wait_until("the program is attached", || found()["severity"] == "bad");
+    let said = found();
+    assert!(
+        said["now"].as_str().unwrap().starts_with("program ") && said["mend"][0].as_str().unwrap().ends_with("xdp off"),
+        "{said}"
+    );
+    holder.end_by(Signal::INT).good();
+}
+
+#[test]
+fn what_is_mended_for_a_command_is_put_back() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::new();
+    set_gro(&wire, "b", "on");
+    let (port, netns) = (wire.port("b", "eth0", ""), wire.namespace("b"));
+    let inside = format!("ip netns exec {netns} ethtool -k eth0 | grep generic-receive; exit 7");
+    let ended = run(&["doctor", &port, "--fix", "--", "sh", "-c", &inside]).with_status(7);
+    assert!(ended.output.contains("generic-receive-offload: off"), "{}", ended.output);
+    // What it will do stands before what it has done.
+    let places: Vec<usize> = ["put back at the end:", "mended: ", "put back: "]
+        .iter()
+        .map(|text| ended.errors.find(text).unwrap_or_else(|| panic!("{text}: {}", ended.errors)))
+        .collect();
+    assert!(places.is_sorted(), "{}", ended.errors);
+    assert!(joins(&wire, "b"));
+    run(&["doctor", &port, "--fix", "--", "/no/such/command"]).with_status(1).says("cannot run /no/such/command");
+    assert!(joins(&wire, "b"), "it was not put back where the command could not be run");
+    // Nothing to mend is no failure.
+    set_gro(&wire, "b", "off");
+    run(&["doctor", &port, "--fix", "--", "true"]).good();
+    assert!(!joins(&wire, "b"), "what was off before is off");
+}
+
+#[test]
+fn signals_end_it_with_all_put_back() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::new();
+    set_gro(&wire, "b", "on");
+    let port = wire.port("b", "eth0", "");
+    for (signal, command) in [(Signal::INT, false), (Signal::TERM, false), (Signal::HUP, false), (Signal::TERM, true)] {
+        let rest: &[&str] = if command { &["--", "sleep", "60"] } else { &[] };
+        let running = Mending::start(&[&["doctor", &port, "--fix"], rest].concat());
+        wait_until("it is mended", || !joins(&wire, "b"));
+        let ended = running.end_by(signal);
+        // A command that a signal has ended says so as a shell does.
+        assert_eq!(ended.status, if command { 128 + 15 } else { 0 }, "{}", ended.errors);
+        assert!(joins(&wire, "b"), "{signal:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn every_byte_of_the_self_test_arrives_or_it_says_so() {
+    if !can_try() {
+        return;
+    }
+    run(&["doctor", "--self-test"]).good().shows("20,000 sent, 20,000 received, 0 lost").shows("with every byte\n");
+    let wire = Wire::new();
+    let (one, other) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
+    let json = run(&["doctor", "--self-test", "--json", &one, &other]).good().json();
+    assert_eq!((&json["self_test"]["good"], &json["self_test"]["received"]), (&true.into(), &20_000.into()), "{json}");
+    assert!(json["self_test"]["latency_min_ns"].as_i64().is_some_and(|ns| ns > 0), "{json}");
+    let xdp = other.replace("packet:", "xdp:");
+    run(&["doctor", "--self-test", &one, &xdp]).good().shows("20,000 sent, 20,000 received");
+    // A wire loops nothing back, and a line that damages frames shows.
+    run(&["doctor", "--self-test", &one]).with_status(1).shows("nothing came back").shows("loopback on");
+    let damaged = other.replace("packet:", "faulty:packet:") + "&drop=1%&corrupt=1%&seed=7";
+    let ended = run(&["doctor", "--self-test", "--json", &one, &damaged]).with_status(1);
+    let tested = &ended.json()["self_test"];
+    assert!(tested["lost"].as_u64() > Some(100) && tested["good"] == false, "{tested}");
+    assert!(tested["corrupted"].as_u64().unwrap() + tested["damaged"].as_u64().unwrap() > 100, "{tested}");
+}
+
+/// The doctor says that a veth has no clock, and so does the port that wants one.
+#[test]
+fn stamps_of_a_card_are_refused_where_there_is_none() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port("b", "eth0", "");
+    let json = run(&["doctor", &port, "--json"]).good().json();
+    assert_eq!(finding(&json, Some(&port), "stamps")["now"], "by the kernel alone");
+    let hardware = format!("{port}&stamp=hardware");
+    let refused = run(&["capture", &hardware, "-t", "0.1"]).with_status(1);
+    assert!(
+        refused.errors.contains("no stamps in hardware") && refused.errors.contains("stamp=hardware"),
+        "{}",
+        refused.errors
+    );
+    let json = run(&["capture", &format!("{port}&stamp=software"), "-t", "0.1", "--json"]).good().json();
+    assert!(!json.to_string().contains("card_clock"), "{json}");
+}
+
+#[test]
+fn a_self_test_into_a_real_port_has_to_be_meant() {
+    run(&["doctor", "--self-test", "lo"]).with_status(2).says("would leave this machine").says("--yes");
+    run(&["doctor", "--self-test", "mem:x"]).with_status(2).says("interfaces of this machine");
+    run(&["doctor", "--self-test", "a", "b", "c"]).with_status(2).says("one port");
+    run(&["doctor", "--self-test", "--fix", "lo"]).with_status(2);
+}
+
+/// In a namespace of its own, where a default route leaves through the port.
+#[test]
+fn the_default_route_is_not_touched_unless_it_is_meant() {
+    if !can_try() || !has_tools(&["unshare"]) {
+        return;
+    }
+    let script = "ip link add one type veth peer name other && ip link set one up && ip link set other up && \
+                  ethtool -K one gro on && ip addr add 192.0.2.1/24 dev one && ip route add default dev one && \
+                  exec \"$0\" doctor one --fix $1 -- ethtool -k one";
+    let started = |yes: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", script]).arg(program()).arg(yes);
+        Ended::of(command.output().unwrap())
+    };
+    started("").with_status(2).says("carries the default route").says("--yes");
+    started("--yes").good().shows("generic-receive-offload: off").says("put back: ethtool -K one rx-gro on");
+}
