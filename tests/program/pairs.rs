@@ -36,7 +36,12 @@ const VALUES: &[(&str, &[&str])] = &[
     ("lag", &["--lag", "5"]),
     ("flows", &["--flows", "flows.jsonl"]),
     ("count", &["--count"]),
+    ("capture rotate", &["--rotate", "1"]),
     ("rotate", &["--rotate", "5"]),
+    ("rotate-size", &["--rotate-size", "2KiB"]),
+    ("keep-files", &["--keep-files", "2"]),
+    ("keep-size", &["--keep-size", "5KiB"]),
+    ("on-full", &["--on-full", "go-on"]),
     ("append", &["--append"]),
     ("level", &["--level", "stats"]),
     ("first-packets", &["--first-packets", "1"]),
@@ -156,6 +161,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("duration", "a file is read to its end before"),
     ("ledger", "another word of it may say the same"),
     ("no-reader", "how fast it is"),
+    ("on-full", "the disk is not full"),
 ];
 
 /// What one of two is or does anyway.
@@ -170,6 +176,7 @@ const IMPLIED: &[(&str, &str)] = &[
 /// Commands that options are added to.
 const BASES: &[(&str, &[&str])] = &[
     ("capture", &["-r", "IN", "-w", "out.cap"]),
+    ("capture", &["-r", "IN", "-w", "./%s.cap", "-C", "1KiB"]),
     ("count", &["-r", "IN"]),
     ("flows", &["-r", "IN", "-w", "out.jsonl"]),
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),

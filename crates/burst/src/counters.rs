@@ -253,6 +253,10 @@ counters! {
     TimeBeyond = Write, Note, "time_beyond";
     /// Frames whose comments were forgotten before they could be written: more than 65,535 frames with comments, or 64 MiB of these, were on their way.
     CommentsForgotten = Write, Note, "comments_forgotten";
+    /// Files of a recording that were begun.
+    WriteFiles = Write, Note, "files";
+    /// Files of a recording that were removed again, the oldest first, to keep to what was asked for.
+    FilesRemoved = Write, Note, "files_removed";
     /// Frames for an output that had died of a bug of this program, or was about to.
     OutputDied = Write, Lost, "output_died";
 

@@ -41,6 +41,8 @@ pub struct Capture {
     copier: Option<Copier>,
     progress: Arc<Progress>,
     reopen: Option<Reopen>,
+    /// No frame that comes is older than this, but late ones.
+    complete: Nanos,
     done: Captured,
 }
 
@@ -74,6 +76,7 @@ impl Capture {
             copier: None,
             progress,
             reopen: None,
+            complete: Nanos::ZERO,
             done: Captured::default(),
         }
     }
@@ -171,6 +174,7 @@ impl Consumer for Capture {
         self.copy(round);
         self.output.commit(round.interfaces, round.complete);
         self.output.tick(round.now);
+        self.complete = round.complete;
         if round.picks.is_empty() {
             self.output.pass_on(round.interfaces, true);
         }
@@ -186,6 +190,11 @@ impl Consumer for Capture {
             let mut run = look.ports();
             self.selector.counters(run.account(Stage::Select, ""));
             self.output.reopen(look.interfaces(), run, reopen);
+        }
+        if self.output.follow() {
+            let mut run = look.queues();
+            self.selector.counters(run.account(Stage::Select, ""));
+            self.output.look(look.interfaces(), run, self.complete);
         }
     }
 

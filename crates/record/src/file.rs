@@ -121,6 +121,14 @@ impl Output {
         Ok(Some((output, name)))
     }
 
+    /// Writes all of `bytes`, or nothing that counts: as one piece, where it is compressed.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).map_err(|partial| partial.reason)
+    }
+
     pub(crate) fn over(target: Box<dyn Target>, name: impl Into<String>) -> Self {
         Output { name: name.into(), target, encoder: None, torn: 0, place: None }
     }

@@ -12,6 +12,7 @@
 //! - `origin`: what a file says beyond frames, on its way to another file;
 //! - [`error`]: why a file cannot be read, in classes;
 //! - [`writer`]: [`Writer`], which accounts for every frame it is handed;
+//! - [`recording`]: files one after the other, of which the oldest go;
 //! - [`file`](mod@file): what an output may do to the thing the user named;
 //! - `statistics`: the ledger of a run as pcapng interface statistics.
 //!
@@ -48,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod compression;
+mod date;
 pub mod error;
 pub mod file;
 mod input;
@@ -55,11 +57,14 @@ mod origin;
 pub mod pcap;
 mod pcapng;
 pub mod reader;
+pub mod recording;
 mod statistics;
 pub mod writer;
 
 pub use compression::{Compressed, Compression};
+pub use date::date;
 pub use error::ReadError;
 pub use file::{Output, numbered};
 pub use reader::Reader;
+pub use recording::{Limits, OnTrouble, Recording};
 pub use writer::{Format, Writer};

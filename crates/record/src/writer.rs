@@ -120,6 +120,13 @@ impl Writer {
         }
     }
 
+    /// The counters of interfaces in the file are of what came since the ledger was this.
+    #[must_use]
+    pub fn since(mut self, before: Ledger) -> Self {
+        self.before = before;
+        self
+    }
+
     /// Puts a comment on the whole file into its header, which must not be written yet. Returns false where
     /// the format has no room for one.
     pub fn comment(&mut self, text: impl Into<String>) -> bool {

@@ -2,6 +2,7 @@
 
 mod beside;
 mod parts;
+mod recording;
 mod report;
 mod selection;
 mod share;
@@ -10,6 +11,7 @@ pub use self::report::summary;
 
 use self::beside::{Beside, BesideArgs, Done};
 use self::parts::{Part, PartArgs};
+use self::recording::RecordingArgs;
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
@@ -44,6 +46,8 @@ Examples:
   # some frames of a file, and another format
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture -r old.pcapng.gz -w new.pcap.zst
+  # a ring of files: hourly, the last 48, at most 500 GiB
+  linerate capture eth0 -w 'kept/eth0-%Y%m%d-%H%M%S.pcapng.zst' -G 3600 -W 48 --keep-size 500GiB
   # to another program
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
@@ -61,7 +65,7 @@ Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
+    /// Write frames to a file (- for standard output; DIR/ for files called by date and time): nanosecond pcap for *.pcap and -, else pcapng;
     /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
@@ -71,6 +75,8 @@ pub struct Args {
     /// A comment on the whole file, for pcapng; may be given several times
     #[arg(long = "comment", value_name = "TEXT")]
     comments: Vec<String>,
+    #[command(flatten)]
+    recording: RecordingArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
@@ -124,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
-    let mut beside = Beside::new(&args.beside, args.show.quiet || args.json)?;
+    let mut beside = Beside::new(&args.beside, args.write.is_some(), args.show.quiet || args.json)?;
     let (ports, mut notes) = args.receive.open(inputs, args.snap(&asked), asked.lag)?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
@@ -133,8 +139,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     identity.assume()?;
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
     if let Some(path) = &args.write {
-        let (writer, folder) = args.open_writer(&asked, path, &identity)?;
-        sinks.push(Box::new(writer));
+        let (writer, folder) = args.open_output(&asked, path, &identity)?;
+        sinks.push(writer);
         folders.extend(folder);
     }
     folders.extend(beside.open().map_err(|error| identity.explain(error))?);
@@ -205,6 +211,7 @@ impl Args {
             check_output(&inputs.specs, path)?;
         }
         self.write.as_deref().map(|path| self.format(path)).transpose()?;
+        self.recording.check(self.write.as_deref(), self.beside.rotate())?;
         let lag = self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?;
         if lag.is_some() && inputs.specs.iter().all(is_file) {
             return Err(usage("--lag means nothing for files: they are merged as they lie"));
@@ -264,12 +271,35 @@ impl Args {
         })
     }
 
-    /// The file that frames go to, and the folder it is in, where it can be begun anew.
-    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
+    /// The file that frames go to, or the files, and the folder that new ones are made in.
+    fn open_output(
+        &self,
+        asked: &Asked,
+        path: &str,
+        identity: &Identity,
+    ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
         let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
+        if self.recording.is_wanted(path, self.beside.rotate()) {
+            let opened = self.recording.open(path, format, &self.comments, self.beside.rotate());
+            let opened = opened.with_context(|| format!("cannot write {path}"));
+            let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
+            return Ok((Box::new(recording), Some(folder)));
+        }
+        let (writer, folder) = self.open_writer(asked, path, format, identity)?;
+        Ok((Box::new(writer), folder))
+    }
+
+    /// One file, and the folder it is in, where it can be begun anew.
+    fn open_writer(
+        &self,
+        asked: &Asked,
+        path: &str,
+        format: Format,
+        identity: &Identity,
+    ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
         let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;

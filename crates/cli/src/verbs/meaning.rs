@@ -31,7 +31,6 @@ use Beside::{OneOf, Where};
 
 /// Options of how flows are metered.
 const METER: &[&str] = &[
-    "rotate",
     "append",
     "level",
     "first_packets",
@@ -49,6 +48,13 @@ const METER: &[&str] = &[
 /// All rules, a row each.
 const RULES: &[Rule] = &[
     rule("capture", METER, OneOf(&["flows"]), "nothing is metered"),
+    rule("capture", &["rotate"], OneOf(&["write", "flows"]), "no file is written"),
+    rule(
+        "capture",
+        &["rotate_size", "keep_files", "keep_size", "on_full"],
+        OneOf(&["write"]),
+        "no capture file is written",
+    ),
     rule("capture", &["format", "comments"], OneOf(&["write"]), "no capture file is written"),
     rule(
         "capture",
