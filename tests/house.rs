@@ -68,8 +68,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
 ];
 
-/// The one file of a pure crate that reads the clock and has a thread, for all others there.
-const HAS_A_THREAD: &[&str] = &["crates/records/src/queue.rs"];
+/// The files of pure crates that read the clock and have threads, for all others there.
+const HAS_A_THREAD: &[&str] = &["crates/records/src/queue.rs", "crates/record/src/compression/parallel.rs"];
 
 /// Files that hand bytes to standard output which are no text: frames.
 const PRINTS_DATA: &[&str] = &["crates/record/src/file.rs"];

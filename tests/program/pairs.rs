@@ -36,12 +36,20 @@ const VALUES: &[(&str, &[&str])] = &[
     ("lag", &["--lag", "5"]),
     ("flows", &["--flows", "flows.jsonl"]),
     ("count", &["--count"]),
-    ("capture rotate", &["--rotate", "1"]),
+    ("capture rotate", &["--rotate", "0.05"]),
     ("rotate", &["--rotate", "5"]),
     ("rotate-size", &["--rotate-size", "2KiB"]),
     ("keep-files", &["--keep-files", "2"]),
-    ("keep-size", &["--keep-size", "5KiB"]),
+    ("keep-size", &["--keep-size", "3KiB"]),
     ("on-full", &["--on-full", "go-on"]),
+    ("direct", &["--direct"]),
+    ("compress-threads", &["--compress-threads", "2"]),
+    ("before", &["--before", "0.01", "--trigger", "udp"]),
+    ("before-memory", &["--before-memory", "3MiB"]),
+    ("after", &["--after", "0.005"]),
+    ("trigger", &["--trigger", "udp"]),
+    ("trigger-rate", &["--trigger-rate", "300pps"]),
+    ("sync", &["--sync", "file"]),
     ("append", &["--append"]),
     ("level", &["--level", "stats"]),
     ("first-packets", &["--first-packets", "1"]),
@@ -79,6 +87,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("rounds", &["--rounds", "2"]),
     ("ports", &["--ports", "2"]),
     ("no-reader", &["--no-reader"]),
+    ("folder", &["--folder", "."]),
     ("bench size", &["--size", "64"]),
     ("bench flows", &["--flows", "256"]),
     ("size", &["--size", "100"]),
@@ -162,12 +171,19 @@ const UNSEEN: &[(&str, &str)] = &[
     ("ledger", "another word of it may say the same"),
     ("no-reader", "how fast it is"),
     ("on-full", "the disk is not full"),
+    ("direct", "how the same is written"),
+    ("before-memory", "there is more than it takes"),
+    ("sync", "there is no power cut"),
 ];
 
 /// What one of two is or does anyway.
 const IMPLIED: &[(&str, &str)] = &[
     // It is over before the second one.
     ("duration", "loops"),
+    // Two files are smaller.
+    ("keep-files", "keep-size"),
+    // The one comes first, and all that follows is written.
+    ("trigger", "trigger-rate"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),

@@ -253,6 +253,12 @@ counters! {
     TimeBeyond = Write, Note, "time_beyond";
     /// Frames whose comments were forgotten before they could be written: more than 65,535 frames with comments, or 64 MiB of these, were on their way.
     CommentsForgotten = Write, Note, "comments_forgotten";
+    /// Frames that were older than asked for when a trigger came, or for which none came.
+    NotTriggered = Write, Refused, "not_triggered";
+    /// Frames among these that were young enough, but had to go as memory was full.
+    BeforeCrowded = Write, Note, "before_crowded";
+    /// Times that a trigger began to have frames written.
+    Triggers = Write, Note, "triggers";
     /// Files of a recording that were begun.
     WriteFiles = Write, Note, "files";
     /// Files of a recording that were removed again, the oldest first, to keep to what was asked for.

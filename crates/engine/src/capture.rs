@@ -7,13 +7,15 @@
 //! ```
 //!
 //! `complete`: what is done with each desc while its frame is copied; `copier`: a second thread that copies; `output`: the
-//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read.
+//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read;
+//! [`trigger`]: a sink that keeps frames until something happens.
 
 mod complete;
 mod copier;
 mod output;
 pub mod share;
 mod sinks;
+pub mod trigger;
 
 use self::complete::{Complete, Locator, Select};
 use self::copier::Copier;

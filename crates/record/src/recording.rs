@@ -3,8 +3,10 @@
 //! A file ends before the frame of a new span of time (`every`), or behind the frame that it reaches its size with. Each is
 //! complete by itself. It is called `NAME.part` while it is written, and ends with a whole record whenever the program is killed.
 //!
-//! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete; `target`: where bytes go.
+//! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete; `target`,
+//!   `direct`: where bytes go.
 
+mod direct;
 mod fresh;
 mod limits;
 mod names;
@@ -12,9 +14,9 @@ mod shelf;
 mod target;
 
 pub use fresh::Fresh;
-pub use limits::{Limits, OnTrouble, check_place};
+pub use limits::{Limits, OnTrouble, Sync, check_place};
 
-use limits::{BESIDE_FRAME, Writing, end_of_span, most_bytes};
+use limits::{Writing, end_of_span, frames_for, most_bytes};
 use linerate_burst::block::View;
 use linerate_burst::{Account, Count, Desc, Flags, Ledger, Nanos, Sink, SinkError, Stage};
 use names::Pattern;
@@ -40,6 +42,10 @@ pub struct Recording {
     pattern: Pattern,
     limits: Limits,
     on_trouble: OnTrouble,
+    direct: bool,
+    sync: Sync,
+    /// When a file was brought to the disk the last time.
+    synced: Nanos,
     open: Open,
     shelf: Arc<Mutex<Shelf>>,
     current: Option<Current>,
@@ -96,6 +102,9 @@ impl Recording {
             pattern,
             limits,
             on_trouble: OnTrouble::Stop,
+            direct: false,
+            sync: Sync::Never,
+            synced: Nanos::ZERO,
             open,
             shelf: Arc::new(Mutex::new(Shelf::new(open_folder))),
             current: None,
@@ -112,6 +121,21 @@ impl Recording {
     #[must_use]
     pub fn on_trouble(mut self, on_trouble: OnTrouble) -> Self {
         self.on_trouble = on_trouble;
+        self
+    }
+
+    /// Files are written past the page cache, in blocks of 1 MiB, so that a long recording does not fill it. What has not filled
+    /// one is in the file at pauses and at the end; whoever kills the program, or breaks the disk, takes that much away.
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.direct = direct;
+        self
+    }
+
+    /// When what was written is forced to the disk.
+    #[must_use]
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = sync;
         self
     }
 
@@ -151,7 +175,8 @@ impl Recording {
             }
         }
         self.make_room(0);
-        let options = Writing { drop_oldest: self.on_trouble == OnTrouble::DropOldest };
+        let drop_oldest = self.on_trouble == OnTrouble::DropOldest;
+        let options = Writing { drop_oldest, direct: self.direct };
         let failed = |target: String| move |reason: Error| SinkError { target, reason, advice: String::new() };
         let made = Fresh::make(&self.shelf, &mut self.pattern, time, self.run.clone(), options);
         let mut fresh = made.map_err(failed(self.name.clone()))?;
@@ -190,9 +215,16 @@ impl Recording {
             return Ok(());
         }
         let path = current.fresh.path();
-        let result = current.fresh.complete();
-        let advice = "it is complete, and called .part".to_owned();
-        result.map(drop).map_err(|reason| SinkError { target: path, reason, advice })
+        let complete = |fresh: Fresh| {
+            if self.sync == Sync::Never {
+                return fresh.complete();
+            }
+            fresh.sync()?;
+            fresh.complete()?;
+            self.locked().sync()
+        };
+        let advice = "what is in it may be called .part, or not all be on the disk".to_owned();
+        complete(current.fresh).map_err(|reason| SinkError { target: path, reason, advice })
     }
 
     /// Adds what the sink of a file has counted to one account of all of them; the frames it has written.
@@ -223,23 +255,12 @@ impl Recording {
 
     /// How many frames of the view belong to the file that is open: at least the first.
     fn part(&self, view: &View<'_>) -> usize {
-        let burst = view.burst();
-        let descs = burst.descs();
+        let descs = view.burst().descs();
         let most = self.limits.file_bytes.unwrap_or(u64::MAX);
         let size = self.current.as_ref().map_or(0, |current| current.fresh.own_size());
         let room = most.saturating_sub(size).max(if self.is_compressed() { LEAST_PIECE } else { 0 });
         let until = self.current.as_ref().and_then(|current| current.until).unwrap_or(Nanos::MAX);
-        if until == Nanos::MAX && most_bytes(descs) < room {
-            return descs.len();
-        }
-        let mut bytes = 0;
-        let is_for_it = |desc: &&Desc| {
-            let is_later = desc.time >= until && !desc.flags.contains(Flags::LATE);
-            let is_full = bytes >= room;
-            bytes += u64::from(desc.captured) + BESIDE_FRAME;
-            !is_later && !is_full
-        };
-        descs.iter().take_while(is_for_it).count().max(1)
+        frames_for(descs, room, until)
     }
 
     fn is_compressed(&self) -> bool {
@@ -252,6 +273,17 @@ impl Recording {
         let Some(most) = self.limits.bytes else { return };
         let current = self.current.as_ref().map_or(0, |current| current.fresh.size());
         while self.locked().bytes + current + more > most && self.locked().remove_oldest() {}
+    }
+
+    fn sync_now_and_then(&mut self, now: Nanos) -> Result<(), SinkError> {
+        let (Sync::Every(every), Some(current)) = (self.sync, &mut self.current) else { return Ok(()) };
+        if now == Nanos::MAX || now.since(self.synced) < every {
+            return Ok(());
+        }
+        self.synced = now;
+        let failed = |reason| SinkError { target: current.fresh.path(), reason, advice: String::new() };
+        let result = current.sink.flush().and_then(|()| current.fresh.sync().map_err(failed));
+        result.or_else(|error| self.bear(error))
     }
 
     fn write(&mut self, view: View<'_>) -> Result<(), SinkError> {
@@ -315,7 +347,10 @@ impl Sink for Recording {
         self.run = run.clone();
         self.pause = self.pause.saturating_sub(1);
         let is_over = |current: &Current| current.until.is_some_and(|until| complete >= until && complete < Nanos::MAX);
-        if self.current.as_ref().is_some_and(is_over) { self.end_file(run) } else { Ok(()) }
+        if self.current.as_ref().is_some_and(is_over) {
+            return self.end_file(run);
+        }
+        self.sync_now_and_then(complete)
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {

@@ -223,11 +223,14 @@ impl Sink for Writer {
         self.guard(|writer| writer.write_frames(view))
     }
 
-    /// Nothing is held back; a pcapng file at least begins, so that whoever reads it can begin too.
+    /// Nothing is held back here; a pcapng file at least begins, so that whoever reads it can begin too.
     fn flush(&mut self) -> Result<(), SinkError> {
-        self.guard(|writer| match &mut writer.encoding {
-            Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
-            Encoding::Pcap(_) => Ok(()),
+        self.guard(|writer| {
+            if let Encoding::Pcapng(blocks) = &mut writer.encoding {
+                blocks.begin(&mut writer.output, &mut writer.counts, &[])?;
+            }
+            let written = writer.counts.written;
+            writer.output.flush().map_err(|partial| Failure::new(&partial.reason, written, true))
         })
     }
 

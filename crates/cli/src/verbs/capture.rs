@@ -6,15 +6,17 @@ mod recording;
 mod report;
 mod selection;
 mod share;
+mod trigger;
 
 pub use self::report::summary;
 
 use self::beside::{Beside, BesideArgs, Done};
 use self::parts::{Part, PartArgs};
-use self::recording::RecordingArgs;
+use self::recording::{FileOf, RecordingArgs};
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
+use self::trigger::TriggerArgs;
 use super::inputs::{InputArgs, Inputs, ReceiveArgs, check_output, is_file, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -46,8 +48,10 @@ Examples:
   # some frames of a file, and another format
   linerate capture -r trace.pcap udp port 53 -w dns.pcapng
   linerate capture -r old.pcapng.gz -w new.pcap.zst
-  # a ring of files: hourly, the last 48, at most 500 GiB
-  linerate capture eth0 -w 'kept/eth0-%Y%m%d-%H%M%S.pcapng.zst' -G 3600 -W 48 --keep-size 500GiB
+  # a file an hour, the last 48 of them, at most 500 GiB
+  linerate capture eth0 -w kept/ -G 3600 -W 48 --keep-size 500GiB
+  # what is around each question of one host
+  linerate capture eth0 -w events/ --before 10 --trigger 'host 10.0.0.7'
   # to another program
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
@@ -72,11 +76,16 @@ pub struct Args {
     /// The format to write, whatever the file is called
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
+    /// Threads that compress a .zst file, this one among them (1 to 16): each makes a part of what is written at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    compress_threads: u8,
     /// A comment on the whole file, for pcapng; may be given several times
     #[arg(long = "comment", value_name = "TEXT")]
     comments: Vec<String>,
     #[command(flatten)]
     recording: RecordingArgs,
+    #[command(flatten)]
+    trigger: TriggerArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
@@ -211,7 +220,13 @@ impl Args {
             check_output(&inputs.specs, path)?;
         }
         self.write.as_deref().map(|path| self.format(path)).transpose()?;
+        let is_zstd = |path: &str| Compression::of_path(path).0 == Some(Compression::Zstd);
+        if self.compress_threads > 1 && !self.write.as_deref().is_some_and(is_zstd) {
+            return Err(usage("--compress-threads means nothing here: no .zst file is written"));
+        }
         self.recording.check(self.write.as_deref(), self.beside.rotate())?;
+        let is_recording = |path| self.recording.is_wanted(path, self.beside.rotate());
+        self.trigger.check(&inputs, self.write.as_deref().is_some_and(is_recording))?;
         let lag = self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?;
         if lag.is_some() && inputs.specs.iter().all(is_file) {
             return Err(usage("--lag means nothing for files: they are merged as they lie"));
@@ -283,10 +298,11 @@ impl Args {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
         if self.recording.is_wanted(path, self.beside.rotate()) {
-            let opened = self.recording.open(path, format, &self.comments, self.beside.rotate());
+            let of = FileOf { format, comments: self.comments.clone(), threads: self.compress_threads.into() };
+            let opened = self.recording.open(path, of, self.beside.rotate());
             let opened = opened.with_context(|| format!("cannot write {path}"));
             let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
-            return Ok((Box::new(recording), Some(folder)));
+            return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
         }
         let (writer, folder) = self.open_writer(asked, path, format, identity)?;
         Ok((Box::new(writer), folder))
@@ -300,7 +316,8 @@ impl Args {
         format: Format,
         identity: &Identity,
     ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
-        let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
+        let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
+            .with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
         let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));

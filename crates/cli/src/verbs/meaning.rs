@@ -51,11 +51,19 @@ const RULES: &[Rule] = &[
     rule("capture", &["rotate"], OneOf(&["write", "flows"]), "no file is written"),
     rule(
         "capture",
-        &["rotate_size", "keep_files", "keep_size", "on_full"],
+        &["rotate_size", "keep_files", "keep_size", "on_full", "direct", "sync"],
         OneOf(&["write"]),
         "no capture file is written",
     ),
-    rule("capture", &["format", "comments"], OneOf(&["write"]), "no capture file is written"),
+    rule("capture", &["before", "trigger", "trigger_rate"], OneOf(&["write"]), "no capture file is written"),
+    rule(
+        "capture",
+        &["after", "before_memory"],
+        OneOf(&["before", "trigger", "trigger_rate"]),
+        "nothing waits for a trigger",
+    ),
+    rule("capture", &["before_memory"], OneOf(&["before"]), "nothing is kept before a trigger"),
+    rule("capture", &["format", "comments", "compress_threads"], OneOf(&["write"]), "no capture file is written"),
     rule(
         "capture",
         &["snap", "slice", "shard", "dedup", "copy_threads"],

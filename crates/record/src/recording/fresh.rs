@@ -1,5 +1,6 @@
 //! A file of a recording in the making: `NAME.part`, which becomes `NAME` once it is complete.
 
+use super::direct::{self, Direct};
 use super::limits::Writing;
 use super::names::Pattern;
 use super::shelf::{Id, Kept, Shelf};
@@ -113,12 +114,12 @@ impl Fresh {
 
     /// Waits until what was written is on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.parts.iter().try_for_each(|part| part.file.sync_data())
+        self.parts.iter().try_for_each(|part| part.file.sync_all())
     }
 
-    /// Gives it its name, or one with a number where somebody has taken that; says where it is. What somebody has moved or removed
+    /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed
     /// meanwhile is left alone.
-    pub(super) fn complete(mut self) -> io::Result<String> {
+    pub(super) fn complete(mut self) -> io::Result<()> {
         let (mut names, stem) = (Vec::new(), self.name.clone());
         let mut number = 1;
         for part in &self.parts {
@@ -142,7 +143,7 @@ impl Fresh {
         if !names.is_empty() {
             self.locked().push(Kept { names, bytes });
         }
-        Ok(self.path())
+        Ok(())
     }
 
     /// Takes it away, as there is nothing in it.
@@ -162,14 +163,30 @@ impl Fresh {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.locked().folder, name.as_str(), flags, Mode::from_raw_mode(MODE));
         let file = File::from(file?);
+        let direct = if self.options.direct && ending.is_empty() { Some(self.direct(&name, &file)?) } else { None };
         let part = Part { ending, file: file.try_clone()?, id: Id::of(&file)?, size: Arc::default() };
-        let slot = Slot::new(file, Arc::clone(&part.size), Arc::clone(&self.shelf), self.options.drop_oldest);
+        let slot = Slot::new(file, direct, Arc::clone(&part.size), Arc::clone(&self.shelf), self.options.drop_oldest);
         self.parts.push(part);
         let output = Output::over(Box::new(slot), self.folder.join(&name).display().to_string());
         match Compression::of_path(&self.name) {
             (Some(compression), _) if ending.is_empty() => output.compressed(compression),
             _ => Ok(output),
         }
+    }
+
+    /// The same file, opened to be written past the page cache.
+    fn direct(&self, name: &str, file: &File) -> io::Result<Direct> {
+        let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let direct = openat(&self.locked().folder, name, flags, Mode::empty());
+        let direct = direct.map(File::from).map_err(|error| {
+            // Nothing is in it.
+            let _ = unlinkat(&self.locked().folder, name, AtFlags::empty());
+            direct::explain(error)
+        })?;
+        if Id::of(&direct)? != Id::of(file)? {
+            return Err(io::Error::other("somebody put another file in its place"));
+        }
+        Ok(Direct::new(direct, file.try_clone()?))
     }
 
     fn is_free(&self, name: &str) -> bool {

@@ -121,7 +121,8 @@ mod tests {
 
     fn first(path: &str) -> String {
         let mut pattern = Pattern::new(path, ".pcapng").unwrap();
-        format!("{}|{}", pattern.folder.display(), pattern.next(TIME))
+        let name = pattern.next(TIME);
+        format!("{}|{name}", pattern.folder.display())
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Where the bytes of one file of a recording go.
 
+use super::direct::Direct;
 use super::shelf::Shelf;
 use crate::file::Target;
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A file that makes room for itself where it may.
 pub(super) struct Slot {
     file: File,
+    direct: Option<Direct>,
     /// Bytes in it, for the recording to know.
     size: Arc<AtomicU64>,
     shelf: Arc<Mutex<Shelf>>,
@@ -18,8 +20,24 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub fn new(file: File, size: Arc<AtomicU64>, shelf: Arc<Mutex<Shelf>>, drop_oldest: bool) -> Self {
-        Slot { file, size, shelf, drop_oldest }
+    pub fn new(
+        file: File,
+        direct: Option<Direct>,
+        size: Arc<AtomicU64>,
+        shelf: Arc<Mutex<Shelf>>,
+        drop_oldest: bool,
+    ) -> Self {
+        Slot { file, direct, size, shelf, drop_oldest }
+    }
+
+    /// Does what takes room, as often as that can be made.
+    fn with_room<T>(&mut self, mut work: impl FnMut(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match work(self) {
+                Err(error) if is_full(error.kind()) && self.make_room() => {}
+                result => return result,
+            }
+        }
     }
 
     fn make_room(&self) -> bool {
@@ -34,22 +52,31 @@ pub(super) fn is_full(kind: ErrorKind) -> bool {
 
 impl Target for Slot {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.file.write(bytes) {
-                Ok(count) => {
-                    self.size.fetch_add(count as u64, Ordering::Relaxed);
-                    return Ok(count);
-                }
-                Err(error) if is_full(error.kind()) && self.make_room() => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let count = self.with_room(|slot| match &mut slot.direct {
+            Some(direct) => direct.write(bytes),
+            None => slot.file.write(bytes),
+        })?;
+        self.size.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.with_room(|slot| slot.direct.as_mut().map_or(Ok(()), Direct::flush))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.with_room(|slot| slot.direct.as_mut().map_or(Ok(()), Direct::finish))
     }
 
     fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
         let end = self.size.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.file.set_len(end)?;
-        self.file.seek(SeekFrom::Start(end))?;
+        match &mut self.direct {
+            Some(direct) => direct.cut(end)?,
+            None => {
+                self.file.set_len(end)?;
+                self.file.seek(SeekFrom::Start(end))?;
+            }
+        }
         self.size.store(end, Ordering::Relaxed);
         Ok(true)
     }

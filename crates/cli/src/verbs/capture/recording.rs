@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use linerate_burst::Sink;
 use linerate_port::spec::parse_size;
 use linerate_record::recording::{Fresh, check_place};
-use linerate_record::{Format, Limits, OnTrouble, Recording, Writer};
+use linerate_record::{Format, Limits, OnTrouble, Recording, Sync, Writer};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// The least size of a file: a header and some frames.
 const LEAST_FILE: u64 = 1 << 10;
@@ -31,6 +32,22 @@ pub(super) struct RecordingArgs {
     /// of this run from a full disk (and otherwise go on)
     #[arg(long, value_enum, default_value_t = OnFull::Stop)]
     on_full: OnFull,
+    /// Write past the page cache, so that a long recording does not fill it: blocks of 1 MiB, of which the last is in the file at
+    /// pauses and at the end. Where the program is killed that one is missing
+    #[arg(long)]
+    direct: bool,
+    /// Have the disk keep what is written, before a power cut: never (the system does within half a minute), file (each
+    /// once it is complete), or that and so often in seconds meanwhile
+    #[arg(long, value_name = "never|file|S", default_value = "never", value_parser = sync)]
+    sync: Sync,
+}
+
+/// What each file is.
+pub(super) struct FileOf {
+    pub format: Format,
+    pub comments: Vec<String>,
+    /// That compress it.
+    pub threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,6 +70,8 @@ impl RecordingArgs {
             ("--keep-files", self.keep_files.is_some()),
             ("--keep-size", self.keep_size.is_some()),
             ("--on-full", self.on_full != OnFull::Stop),
+            ("--direct", self.direct),
+            ("--sync", self.sync != Sync::Never),
         ];
         if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given && !is_wanted) {
             return Err(usage(format!("{option} means nothing without -C, -G or -w DIR/: there is one file")));
@@ -85,17 +104,11 @@ impl RecordingArgs {
     }
 
     /// Opens what is written, and the folder that it is in.
-    pub fn open(
-        &self,
-        path: &str,
-        format: Format,
-        comments: &[String],
-        rotate: Option<f64>,
-    ) -> anyhow::Result<(Recording, OwnedFd)> {
-        let comments = comments.to_vec();
+    pub fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
+        let FileOf { format, comments, threads } = of;
         // Every file of a recording is opened here, and what goes along with it.
         let open = move |fresh: &mut Fresh| -> std::io::Result<Box<dyn Sink>> {
-            let mut writer = Writer::new(fresh.output(), format).since(fresh.before());
+            let mut writer = Writer::new(fresh.output().threads(threads)?, format).since(fresh.before());
             for comment in &comments {
                 writer.comment(comment);
             }
@@ -107,9 +120,22 @@ impl RecordingArgs {
             OnFull::GoOn => OnTrouble::GoOn,
             OnFull::DropOldest => OnTrouble::DropOldest,
         };
-        let recording = Recording::new(path, ending, self.limits(rotate)?, Box::new(open))?.on_trouble(on_trouble);
+        let recording = Recording::new(path, ending, self.limits(rotate)?, Box::new(open))?;
+        let recording = recording.on_trouble(on_trouble).direct(self.direct).sync(self.sync);
         let folder = recording.folder()?;
         Ok((recording, folder))
+    }
+}
+
+/// When files are brought to the disk.
+fn sync(text: &str) -> Result<Sync, String> {
+    match text {
+        "never" => Ok(Sync::Never),
+        "file" => Ok(Sync::File),
+        seconds => match seconds.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+            Some(every) if !every.is_zero() => Ok(Sync::Every(every)),
+            _ => Err("never, file, or a number of seconds".to_owned()),
+        },
     }
 }
 
