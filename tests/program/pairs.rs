@@ -42,7 +42,20 @@ const VALUES: &[(&str, &[&str])] = &[
     ("print", &["--print=link"]),
     ("print-time", &["--print-time", "epoch"]),
     ("print-bytes", &["--print-bytes", "hex"]),
+    ("capture rotate", &["--rotate", "0.05"]),
     ("rotate", &["--rotate", "5"]),
+    ("rotate-size", &["--rotate-size", "2KiB"]),
+    ("keep-files", &["--keep-files", "2"]),
+    ("keep-size", &["--keep-size", "3KiB"]),
+    ("on-full", &["--on-full", "go-on"]),
+    ("direct", &["--direct"]),
+    ("compress-threads", &["--compress-threads", "2"]),
+    ("before", &["--before", "0.01", "--trigger", "udp"]),
+    ("before-memory", &["--before-memory", "3MiB"]),
+    ("after", &["--after", "0.005"]),
+    ("trigger", &["--trigger", "udp"]),
+    ("trigger-rate", &["--trigger-rate", "300pps"]),
+    ("sync", &["--sync", "file"]),
     ("append", &["--append"]),
     ("level", &["--level", "stats"]),
     ("first-packets", &["--first-packets", "1"]),
@@ -80,6 +93,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("rounds", &["--rounds", "2"]),
     ("ports", &["--ports", "2"]),
     ("no-reader", &["--no-reader"]),
+    ("folder", &["--folder", "."]),
     ("bench size", &["--size", "64"]),
     ("bench flows", &["--flows", "256"]),
     ("size", &["--size", "100"]),
@@ -164,6 +178,10 @@ const UNSEEN: &[(&str, &str)] = &[
     ("duration", "a file is read to its end before"),
     ("ledger", "another word of it may say the same"),
     ("no-reader", "how fast it is"),
+    ("on-full", "the disk is not full"),
+    ("direct", "how the same is written"),
+    ("before-memory", "there is more than it takes"),
+    ("sync", "there is no power cut"),
 ];
 
 /// What one of two is or does anyway.
@@ -172,6 +190,10 @@ const IMPLIED: &[(&str, &str)] = &[
     ("duration", "loops"),
     // The first frames are before that.
     ("frames", "to"),
+    // Two files are smaller.
+    ("keep-files", "keep-size"),
+    // The one comes first, and all that follows is written.
+    ("trigger", "trigger-rate"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),
@@ -180,6 +202,7 @@ const IMPLIED: &[(&str, &str)] = &[
 /// Commands that options are added to.
 const BASES: &[(&str, &[&str])] = &[
     ("capture", &["-r", "IN", "-w", "out.cap"]),
+    ("capture", &["-r", "IN", "-w", "./%s.cap", "-C", "1KiB"]),
     ("count", &["-r", "IN"]),
     ("flows", &["-r", "IN", "-w", "out.jsonl"]),
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),

@@ -22,7 +22,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["capture", "-n", "-r", "x.pcap"], "-n is an option of tcpdump: leave it out"),
         (&["capture", "-nn", "-r", "x.pcap"], "-n is an option of tcpdump: leave it out"),
         (&["count", "-D"], "-D is an option of tcpdump: linerate ports"),
-        (&["flows", "-r", "x.pcap", "-C", "1"], "-C is an option of tcpdump: capture files are not rotated"),
+        (&["flows", "-r", "x.pcap", "-C", "1"], "-C is an option of tcpdump: it is of capture"),
         (&["bench", "dissect", "--size", "64"], "--size means nothing without one of its tables: burst"),
         (&["capture", "nosuch0", "--count", "10", "tcp"], no_number),
         (&["capture", "--count", "10", "nosuch0"], no_number),

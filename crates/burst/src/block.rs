@@ -201,7 +201,7 @@ impl Block {
     /// If there are fewer frames.
     pub fn view<'a>(&'a self, first: usize, interfaces: &'a [Interface]) -> View<'a> {
         assert!(first <= self.frames, "frame {first} of {}", self.frames);
-        View { block: self, first, interfaces }
+        View { block: self, first, end: self.frames, interfaces }
     }
 }
 
@@ -210,6 +210,7 @@ impl Block {
 pub struct View<'a> {
     block: &'a Block,
     first: usize,
+    end: usize,
     /// The interfaces that the descs point to; grows from one view to the next, never changes.
     pub interfaces: &'a [Interface],
 }
@@ -217,7 +218,16 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The frames, as a burst.
     pub fn burst(&self) -> Burst<'a> {
-        self.block.burst().slice(self.first..self.block.frames)
+        self.block.burst().slice(self.first..self.end)
+    }
+
+    /// Some of the frames.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the view.
+    pub fn slice(&self, range: Range<usize>) -> View<'a> {
+        assert!(range.start <= range.end && range.end <= self.end - self.first, "frames {range:?}");
+        View { first: self.first + range.start, end: self.first + range.end, ..*self }
     }
 
     /// The frames of `range` as nanosecond pcap records, back to back, in native byte order.
@@ -225,7 +235,7 @@ impl<'a> View<'a> {
     /// # Panics
     /// If the range reaches beyond the view.
     pub fn records(&self, range: Range<usize>) -> &'a [u8] {
-        let descs = &self.block.descs()[self.first..][range];
+        let descs = &self.block.descs()[self.first..self.end][range];
         match (descs.first(), descs.last()) {
             (Some(first), Some(last)) => {
                 let end = last.offset as usize + last.captured as usize;
@@ -255,6 +265,9 @@ mod tests {
         assert_eq!(block.burst().frame(0), b"hello");
         assert_eq!(block.view(0, &[]).records(1..1), b"");
         assert_eq!((block.view(1, &[]).records(0..1).len(), block.view(1, &[]).burst().len()), (16, 1));
+        let (first, none) = (block.view(0, &[]).slice(0..1), block.view(1, &[]).slice(1..1));
+        assert_eq!((first.burst().frame(0), first.burst().len(), first.records(0..1).len()), (&b"hello"[..], 1, 21));
+        assert_eq!((none.burst().len(), first.slice(1..1).burst().len()), (0, 0));
     }
 
     #[test]

@@ -255,6 +255,16 @@ counters! {
     TimeBeyond = Write, Note, "time_beyond";
     /// Frames whose comments were forgotten before they could be written: more than 65,535 frames with comments, or 64 MiB of these, were on their way.
     CommentsForgotten = Write, Note, "comments_forgotten";
+    /// Frames that were older than asked for when a trigger came, or for which none came.
+    NotTriggered = Write, Refused, "not_triggered";
+    /// Frames among these that were young enough, but had to go as memory was full.
+    BeforeCrowded = Write, Note, "before_crowded";
+    /// Times that a trigger began to have frames written.
+    Triggers = Write, Note, "triggers";
+    /// Files of a recording that were begun.
+    WriteFiles = Write, Note, "files";
+    /// Files of a recording that were removed again, the oldest first, to keep to what was asked for.
+    FilesRemoved = Write, Note, "files_removed";
     /// Frames for an output that had died of a bug of this program, or was about to.
     OutputDied = Write, Lost, "output_died";
 

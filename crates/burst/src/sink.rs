@@ -1,5 +1,6 @@
 //! What takes bursts.
 
+use crate::Nanos;
 use crate::block::View;
 use crate::ledger::Ledger;
 use std::fmt;
@@ -50,6 +51,25 @@ pub trait Sink: Send {
     fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
         let _ = run;
         Ok(None)
+    }
+
+    /// Whether it is to be told how the run goes, by [`look`](Sink::look).
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Some ten times a second: the ledger up to here, and a time that no frame still to come is older than, but late ones.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn look(&mut self, run: &Ledger, complete: Nanos) -> Result<(), SinkError> {
+        let _ = (run, complete);
+        Ok(())
+    }
+
+    /// What people should know of it, once it has finished.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Ends the output; nothing is accepted afterwards. The ledger of the whole run goes in, for sinks

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! `complete`: what is done with each desc while its frame is copied; `copier`: a second thread that copies; `output`: the
-//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read.
+//! block being filled; `sinks`: files and the like that see it; [`share`]: the ring that other processes read;
+//! [`trigger`]: a sink that keeps frames until something happens.
 
 mod complete;
 mod copier;
 mod output;
 pub mod share;
 mod sinks;
+pub mod trigger;
 
 use self::complete::{Complete, Locator, Select};
 use self::copier::Copier;
@@ -41,6 +43,8 @@ pub struct Capture {
     copier: Option<Copier>,
     progress: Arc<Progress>,
     reopen: Option<Reopen>,
+    /// No frame that comes is older than this, but late ones.
+    complete: Nanos,
     done: Captured,
 }
 
@@ -74,6 +78,7 @@ impl Capture {
             copier: None,
             progress,
             reopen: None,
+            complete: Nanos::ZERO,
             done: Captured::default(),
         }
     }
@@ -171,6 +176,7 @@ impl Consumer for Capture {
         self.copy(round);
         self.output.commit(round.interfaces, round.complete);
         self.output.tick(round.now);
+        self.complete = round.complete;
         if round.picks.is_empty() {
             self.output.pass_on(round.interfaces, true);
         }
@@ -186,6 +192,11 @@ impl Consumer for Capture {
             let mut run = look.ports();
             self.selector.counters(run.account(Stage::Select, ""));
             self.output.reopen(look.interfaces(), run, reopen);
+        }
+        if self.output.follow() {
+            let mut run = look.queues();
+            self.selector.counters(run.account(Stage::Select, ""));
+            self.output.look(look.interfaces(), run, self.complete);
         }
     }
 

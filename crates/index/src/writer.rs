@@ -5,8 +5,7 @@ use crate::gather::Gather;
 use crate::layout::{DESCRIBED, LAST, PART, header};
 use linerate_burst::block::View;
 use linerate_burst::{Burst, Interface, Ledger, Sink, SinkError};
-use linerate_record::{Format, Place, Writer};
-use std::fs::File;
+use linerate_record::{Format, Output, Place, Writer};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 
@@ -44,7 +43,7 @@ impl<W: Write> Entries<W> {
 /// written the file goes on without, and [`finish`](Sink::finish) says so.
 pub struct Indexed {
     writer: Writer,
-    keeping: Option<Entries<File>>,
+    keeping: Option<Entries<Box<dyn Write + Send>>>,
     /// What the index is called, for people.
     name: String,
     gather: Gather,
@@ -61,7 +60,22 @@ impl Indexed {
     ///
     /// # Errors
     /// It is no regular file; the index cannot be created.
-    pub fn new(mut writer: Writer) -> Result<Self, SinkError> {
+    pub fn new(writer: Writer) -> Result<Self, SinkError> {
+        Indexed::of(writer, Indexed::open)
+    }
+
+    /// Begins an index in `output`, beside what `writer` writes. Whoever made both sees to it that they stay together.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn with(writer: Writer, output: Output) -> Result<Self, SinkError> {
+        Indexed::of(writer, |indexed| {
+            indexed.name = output.name().to_owned();
+            indexed.begin(Ok(Box::new(output)));
+        })
+    }
+
+    fn of(mut writer: Writer, begin: impl FnOnce(&mut Self)) -> Result<Self, SinkError> {
         writer.part()?;
         let start = writer.place();
         let (gather, name) = (Gather::new(), ENDING.to_owned());
@@ -76,7 +90,7 @@ impl Indexed {
             failure: None,
             is_finished: false,
         };
-        indexed.open();
+        begin(&mut indexed);
         match indexed.failure {
             Some(_) => Err(indexed.error("nothing was written")),
             None => Ok(indexed),
@@ -88,13 +102,17 @@ impl Indexed {
         let opened = match self.writer.beside(ENDING) {
             Ok(Some((file, name))) => {
                 self.name = name;
-                Entries::begin(file)
+                Ok(Box::new(file) as Box<dyn Write + Send>)
             }
             Ok(None) => Err(ErrorKind::Unsupported.into()),
             Err(error) => Err(error),
         };
+        self.begin(opened);
+    }
+
+    fn begin(&mut self, out: io::Result<Box<dyn Write + Send>>) {
         self.keeping = None;
-        match opened {
+        match out.and_then(Entries::begin) {
             Ok(entries) => self.keeping = Some(entries),
             Err(error) => self.fail(&error),
         }

@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod parallel;
 
 pub(crate) use decode::{Broken, CUT_OFF, Decoder};
 pub(crate) use encode::Encoder;

@@ -7,21 +7,22 @@
 //! A regular file can be opened anew under its name, in the folder that it was opened in: whoever moved it away finds it
 //! complete there. Nothing is written over then: where the name is still taken the new file has a number.
 
+mod opened;
 mod parts;
 
 use crate::compression::{Compression, Encoder};
-use rustix::event::{PollFd, PollFlags, poll};
+use opened::{Opened, Stream, open_file};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Times the path is looked at anew when it appears or goes between two looks.
-const LOOKS: usize = 8;
+/// Bytes that are put together before they are written; more where several threads are to have enough of them.
+const PIECE: usize = 256 << 10;
+const PIECE_OF_SEVERAL: usize = 1 << 20;
 /// Of new files.
 const MODE: u32 = 0o600;
 
@@ -29,6 +30,16 @@ const MODE: u32 = 0o600;
 pub(crate) trait Target: Send {
     /// Writes some of `bytes`; waits until it can.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Brings what is held back to where it can be read.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The same at the end.
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
 
     /// Takes the last `bytes` written back; returns false where that cannot be done.
     fn take_back(&mut self, bytes: u64) -> io::Result<bool>;
@@ -46,6 +57,7 @@ pub struct Output {
     encoder: Option<Box<Encoder>>,
     /// Compressed bytes of a piece that could not be written whole.
     torn: usize,
+    piece: usize,
     /// Where a regular file is.
     place: Option<Arc<Place>>,
     /// What it is called there, where that is not the name it was opened by.
@@ -102,6 +114,27 @@ impl Output {
         Ok(Output { encoder: Some(Box::new(Encoder::new(compression)?)), ..self })
     }
 
+    /// The same, compressed by so many threads where it is by zstd: others take one.
+    ///
+    /// # Errors
+    /// No memory for compressors.
+    pub fn threads(self, threads: usize) -> io::Result<Self> {
+        match &self.encoder {
+            Some(encoder) if encoder.threads() != threads => {
+                let encoder = Encoder::with_threads(encoder.compression(), threads)?;
+                let piece = if encoder.threads() > 1 { PIECE_OF_SEVERAL } else { PIECE };
+                Ok(Output { encoder: Some(Box::new(encoder)), piece, ..self })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Bytes that are best written at once.
+    #[inline]
+    pub(crate) fn piece(&self) -> usize {
+        self.piece
+    }
+
     /// As the user named it.
     pub fn name(&self) -> &str {
         &self.name
@@ -125,13 +158,22 @@ impl Output {
             ..Output::over(Box::new(Opened::new(file)?), &*self.name)
         };
         if let Some(encoder) = &self.encoder {
-            output = output.compressed(encoder.compression())?;
+            output = output.compressed(encoder.compression())?.threads(encoder.threads())?;
         }
         Ok(Some((output, name)))
     }
 
     pub(crate) fn over(target: Box<dyn Target>, name: impl Into<String>) -> Self {
-        Output { name: name.into(), target, encoder: None, torn: 0, place: None, called: None, written: 0 }
+        Output {
+            name: name.into(),
+            target,
+            encoder: None,
+            torn: 0,
+            piece: PIECE,
+            place: None,
+            called: None,
+            written: 0,
+        }
     }
 
     /// Writes all of `bytes`, however few the target takes at a time. What is compressed is written as one
@@ -149,6 +191,11 @@ impl Output {
         })?;
         self.written += piece.len() as u64;
         Ok(())
+    }
+
+    /// Brings what is held back to where it can be read.
+    pub(crate) fn flush(&mut self) -> Result<(), Partial> {
+        self.target.flush().map_err(|reason| Partial { written: 0, reason })
     }
 
     /// Takes the last `bytes` written back, and what there is of a torn piece, where the output is a regular
@@ -171,10 +218,22 @@ impl Output {
             write_all(&mut *self.target, encoder.tail())?;
             self.written += encoder.tail().len() as u64;
         }
+        self.target.finish().map_err(|reason| Partial { written: 0, reason })?;
         if self.target.is_removed() {
             return Err(Partial { written: 0, reason: ErrorKind::NotFound.into() });
         }
         Ok(())
+    }
+}
+
+/// All of what is written at once, or nothing that counts: as one piece, where it is compressed.
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Output::write_all(self, bytes).map(|()| bytes.len()).map_err(|partial| partial.reason)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Output::flush(self).map_err(|partial| partial.reason)
     }
 }
 
@@ -233,90 +292,11 @@ fn write_all(target: &mut dyn Target, bytes: &[u8]) -> Result<(), Partial> {
     Ok(())
 }
 
-fn open_file(path: &str) -> io::Result<File> {
-    let no_terminal = rustix::fs::OFlags::NOCTTY.bits() as i32;
-    let mut last = ErrorKind::AlreadyExists.into();
-    for _ in 0..LOOKS {
-        match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
-            Ok(file) => return Ok(file),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        match OpenOptions::new().write(true).custom_flags(no_terminal).open(path) {
-            Ok(file) => {
-                if file.metadata()?.is_file() {
-                    file.set_len(0)?;
-                }
-                return Ok(file);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
-}
-
-/// A file descriptor, and whether it is a regular file.
-struct Opened {
-    file: File,
-    regular: bool,
-    /// Whether it is known by a name: standard output may well be a file without any, and so may what /proc/self/fd leads to.
-    has_name: bool,
-}
-
-impl Opened {
-    fn new(file: File) -> io::Result<Self> {
-        let data = file.metadata()?;
-        Ok(Opened { file, regular: data.is_file(), has_name: data.nlink() > 0 })
-    }
-}
-
-impl Target for Opened {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.file.write(bytes) {
-                // Whoever shares the pipe may have made it non-blocking.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None)?;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
-        let end = if self.regular { self.file.stream_position()? } else { 0 };
-        // Standard output may stand in the middle of somebody's file: what lies behind is not ours.
-        if !self.regular || end < bytes || self.file.metadata()?.len() != end {
-            return Ok(false);
-        }
-        self.file.set_len(end - bytes)?;
-        self.file.seek(SeekFrom::Start(end - bytes))?;
-        Ok(true)
-    }
-
-    fn is_removed(&self) -> bool {
-        self.regular && self.has_name && self.file.metadata().is_ok_and(|data| data.nlink() == 0)
-    }
-}
-
-struct Stream(Box<dyn Write + Send>);
-
-impl Target for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn take_back(&mut self, _bytes: u64) -> io::Result<bool> {
-        Ok(false)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
     use std::path::PathBuf;
 
     fn scratch(name: &str) -> PathBuf {

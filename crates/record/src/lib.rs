@@ -12,6 +12,7 @@
 //! - `origin`: what a file says beyond frames, on its way to another file;
 //! - [`error`]: why a file cannot be read, in classes;
 //! - [`writer`]: [`Writer`], which accounts for every frame it is handed;
+//! - [`recording`]: files one after the other, of which the oldest go;
 //! - [`file`](mod@file): what an output may do to the thing the user named;
 //! - `statistics`: the ledger of a run as pcapng interface statistics.
 //!
@@ -34,6 +35,18 @@
 //! zstd frames carry no checksum: theirs could not be taken back. Levels are the fastest that pay: on real traffic, with a flush
 //! every 256 KiB, zstd -1 makes 0.81 GB/s (level 1: 0.58, for 1 % less), gzip 1 makes 0.16 GB/s (level 2: 0.09, for 6 % less).
 //!
+//! # Recordings
+//!
+//! [`recording`] opens all its files by one function (`Open`), which gets a `Fresh` file: its output, and others beside it that come and go
+//! with it. Sizes are looked at a block at a time; only the block that fills a file is gone through frame by frame. Files are known
+//! by number and the time they were made at: a number alone belongs to another file as soon as one was removed. Statistics in
+//! a file are of the ledger as of the last look (a tenth of a second) before it; those of cards are in the last file.
+//!
+//! `--direct` writes blocks of 1 MiB by `pwrite` with `O_DIRECT`, from the thread of the sinks. There is no io_uring: it has more than
+//! one write on its way, which `bench disk` shows as `direct x4`, by threads. Where this is no faster than `direct` it could bring nothing,
+//! and where it is a recorder is better off with several files. Room is asked for (`fallocate`) in front of a block, so a full disk says so
+//! before frames are taken. There is no lz4: zstd -1 by two threads is as fast as most disks.
+//!
 //! # What a pcapng file says beyond frames
 //!
 //! It travels as `Interface::origin`, which only this crate looks into: options of its section and interfaces, statistics, names and
@@ -47,7 +60,9 @@
 //! are notes in the ledger (`file_seen`, `file_dropped`) and stand again in the file written.
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod compression;
+mod date;
 pub mod error;
 pub mod file;
 mod input;
@@ -55,11 +70,15 @@ mod origin;
 pub mod pcap;
 mod pcapng;
 pub mod reader;
+pub mod recording;
 mod statistics;
 pub mod writer;
 
+pub use aligned::{ALIGNMENT, Aligned};
 pub use compression::{Compressed, Compression, plain};
+pub use date::date;
 pub use error::ReadError;
 pub use file::{Output, numbered};
 pub use reader::Reader;
+pub use recording::{Limits, OnTrouble, Recording, Sync};
 pub use writer::{Format, Place, Writer};

@@ -126,6 +126,13 @@ impl Writer {
         }
     }
 
+    /// The counters of interfaces in the file are of what came since the ledger was this.
+    #[must_use]
+    pub fn since(mut self, before: Ledger) -> Self {
+        self.before = before;
+        self
+    }
+
     /// Puts a comment on the whole file into its header, which must not be written yet. Returns false where
     /// the format has no room for one.
     pub fn comment(&mut self, text: impl Into<String>) -> bool {
@@ -222,11 +229,14 @@ impl Sink for Writer {
         self.guard(|writer| writer.write_frames(view))
     }
 
-    /// Nothing is held back; a pcapng file at least begins, so that whoever reads it can begin too.
+    /// Nothing is held back here; a pcapng file at least begins, so that whoever reads it can begin too.
     fn flush(&mut self) -> Result<(), SinkError> {
-        self.guard(|writer| match &mut writer.encoding {
-            Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
-            Encoding::Pcap(_) => Ok(()),
+        self.guard(|writer| {
+            if let Encoding::Pcapng(blocks) = &mut writer.encoding {
+                blocks.begin(&mut writer.output, &mut writer.counts, &[])?;
+            }
+            let written = writer.counts.written;
+            writer.output.flush().map_err(|partial| Failure::new(&partial.reason, written, true))
         })
     }
 

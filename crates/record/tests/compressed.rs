@@ -255,3 +255,35 @@ fn peak() -> i64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
+
+/// Whatever the threads, the same is in the file, and it opens to the end of any piece.
+#[test]
+fn several_threads_write_what_one_does() {
+    let frames: Vec<Frame> = (0..20_000u32)
+        .map(|number| Frame {
+            time: Nanos(u64::from(number) * 1000),
+            wire: 200,
+            interface: 0,
+            flags: linerate_burst::Flags::NONE,
+            bytes: (0..200).map(|at| (number.wrapping_mul(2_654_435_761) >> (at % 24)) as u8).collect(),
+        })
+        .collect();
+    let interfaces = [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)];
+    for format in [Format::Pcap, Format::Pcapng] {
+        let mut sizes = Vec::new();
+        for threads in [1, 2, 5] {
+            let memory = Memory::default();
+            let output = Output::to(Box::new(memory.clone()), "memory");
+            let output = output.compressed(Compression::Zstd).unwrap().threads(threads).unwrap();
+            write_to(output, &frames, &interfaces, format, 5000);
+            let bytes = memory.0.lock().unwrap().clone();
+            let content = read_bytes(&bytes);
+            assert!(content.error.is_none() && content.frames == frames, "{format:?} {threads}: {:?}", content.error);
+            // A file that was cut off gives all before.
+            let cut = read_bytes(&bytes[..bytes.len() * 2 / 3]).frames;
+            assert!(cut.len() > 5000 && frames.starts_with(&cut), "{format:?} {threads}: {}", cut.len());
+            sizes.push(bytes.len());
+        }
+        assert!(sizes[1] < sizes[0] * 11 / 10 && sizes[1] != sizes[0], "{sizes:?}");
+    }
+}

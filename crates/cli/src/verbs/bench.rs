@@ -3,6 +3,7 @@
 mod burst;
 mod capture;
 mod check;
+mod disk;
 mod dissect;
 mod files;
 mod flows;
@@ -22,6 +23,10 @@ use crate::view::table::table;
 use crate::view::terminal::{show, show_line, tell};
 use clap::ValueEnum;
 use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Rounds unless asked for otherwise.
+const ROUNDS: usize = 9;
 
 /// Options of `linerate bench`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +37,8 @@ Examples:
   # one of them; and only whether it works
   linerate bench render
   linerate bench --quick capture
+  # what a disk takes, and how much memory its stalls want
+  linerate bench disk --folder /data
   # frames of 64 bytes alone, a JSON line a row
   linerate bench burst render --size 64 --json
 Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
@@ -41,7 +48,7 @@ pub struct Args {
     #[arg(value_enum, default_values_t = [Bench::All])]
     benches: Vec<Bench>,
     /// Rounds of each case
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     rounds: usize,
     /// Small inputs and one round: shows that the benchmarks work, not how fast anything is
     #[arg(long)]
@@ -67,6 +74,9 @@ pub struct Args {
     /// Of flows, cases of this level of detail alone
     #[arg(long, value_enum)]
     level: Option<super::flows::Level>,
+    /// Of disk, the folder to write to [default: the one that the program is in]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
@@ -106,6 +116,9 @@ enum Bench {
     Generate,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
     Replay,
+    /// What a disk takes by the writes of a recorder, and how long single ones take: most of a minute, a GiB at a time. Not of
+    /// all: it is to be asked for
+    Disk,
     /// From one veth pair to another, beside the Linux bridge and a redirect in the kernel
     Wire,
 }
@@ -192,6 +205,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             rows.extend(new);
         }
     }
+    if args.benches.contains(&Bench::Disk) {
+        args.disk(effort)?;
+        if args.benches == [Bench::Disk] {
+            return Ok(Exit::Done);
+        }
+    }
     if rows.is_empty() && (args.size, args.ports, args.flows) != (None, None, None) {
         return Err(usage("no case is of that size, or has so many ports or flows: --help lists those there are"));
     }
@@ -206,10 +225,33 @@ impl Args {
         self.benches.contains(&bench) || self.benches.contains(&Bench::All)
     }
 
+    /// The table of a disk, which has columns of its own.
+    fn disk(&self, effort: Effort) -> anyhow::Result<()> {
+        let folder = self.folder.as_deref().unwrap_or(Path::new("."));
+        if !self.json {
+            tell(format_args!("measuring: {}\n", Bench::Disk.name()));
+        }
+        let rows = disk::run(effort, folder)?;
+        if !self.json {
+            show(format_args!("{}", disk::text(&rows, folder)));
+            return Ok(());
+        }
+        for row in &rows {
+            show_line(&Line { schema: "linerate/bench/1", row })?;
+        }
+        Ok(())
+    }
+
     /// Refuses what is of none of the tables asked for.
     fn check(&self) -> anyhow::Result<()> {
         if self.rounds == 0 {
             return Err(usage("--rounds: at least one"));
+        }
+        if self.benches == [Bench::Disk] && self.rounds != ROUNDS {
+            return Err(usage("--rounds means nothing for disk: each case is one round"));
+        }
+        if self.folder.is_some() && !self.benches.contains(&Bench::Disk) {
+            return Err(usage("--folder means nothing without disk: no other table writes there"));
         }
         let of: [(&str, bool, &[Bench]); 6] = [
             (

@@ -3,17 +3,21 @@
 mod beside;
 mod parts;
 mod print;
+mod recording;
 mod report;
 mod selection;
 mod share;
+mod trigger;
 
 pub use self::report::summary;
 
 use self::beside::{Beside, BesideArgs, Done};
 use self::parts::{Part, PartArgs};
+use self::recording::{FileOf, RecordingArgs};
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
+use self::trigger::TriggerArgs;
 use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
 use super::ports;
 use super::show::ShowArgs;
@@ -52,6 +56,10 @@ Examples:
   linerate capture -r trace.pcap --print=link --print-bytes hex,ascii -c 3
   # with an index, for linerate find
   linerate capture eth0 -w all.pcapng --index
+  # a file an hour, the last 48 of them, at most 500 GiB
+  linerate capture eth0 -w kept/ -G 3600 -W 48 --keep-size 500GiB
+  # what is around each question of one host
+  linerate capture eth0 -w events/ --before 10 --trigger 'host 10.0.0.7'
   # to another program
   linerate capture eth0 -w - | tshark -r -
   # a file, flow records, a ring for other processes, counts
@@ -73,19 +81,26 @@ pub struct Args {
     /// List interfaces instead, as linerate ports does
     #[arg(short = 'D', long, exclusive = true)]
     list_ports: bool,
-    /// Write frames to a file (- for standard output): nanosecond pcap for *.pcap and -, else pcapng;
+    /// Write frames to a file (- for standard output; DIR/ for files called by date and time): nanosecond pcap for *.pcap and -, else pcapng;
     /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// The format to write, whatever the file is called
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
+    /// Threads that compress a .zst file, this one among them (1 to 16): each makes a part of what is written at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    compress_threads: u8,
     /// A comment on the whole file, for pcapng; may be given several times
     #[arg(long = "comment", value_name = "TEXT")]
     comments: Vec<String>,
     /// Keep an index beside the file, FILE.idx, by which linerate find finds frames without reading all of it
     #[arg(long)]
     index: bool,
+    #[command(flatten)]
+    recording: RecordingArgs,
+    #[command(flatten)]
+    trigger: TriggerArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
@@ -155,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
-    let mut beside = Beside::new(&args.beside, args.show.quiet || args.json)?;
+    let mut beside = Beside::new(&args.beside, args.write.is_some(), args.show.quiet || args.json)?;
     let (ports, mut notes) =
         args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, tally: false })?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
@@ -165,8 +180,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     identity.assume()?;
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
     if let Some(path) = &args.write {
-        let (writer, folder) = args.open_writer(&asked, path, &identity)?;
-        sinks.push(self::write(writer, args.index)?);
+        let (writer, folder) = args.open_output(&asked, path, &identity)?;
+        sinks.push(writer);
         folders.extend(folder);
     }
     folders.extend(beside.open().map_err(|error| identity.explain(error))?);
@@ -240,6 +255,13 @@ impl Args {
         }
         self.write.as_deref().map(|path| self.format(path)).transpose()?;
         self.beside.check(self.write.as_deref())?;
+        let is_zstd = |path: &str| Compression::of_path(path).0 == Some(Compression::Zstd);
+        if self.compress_threads > 1 && !self.write.as_deref().is_some_and(is_zstd) {
+            return Err(usage("--compress-threads means nothing here: no .zst file is written"));
+        }
+        self.recording.check(self.write.as_deref(), self.beside.rotate())?;
+        let is_recording = |path| self.recording.is_wanted(path, self.beside.rotate());
+        self.trigger.check(&inputs, self.write.as_deref().is_some_and(is_recording))?;
         let lag = self.lag.map(|ms| span("--lag", ms / 1e3)).transpose()?;
         if lag.is_some() && inputs.specs.iter().all(is_file) {
             return Err(usage("--lag means nothing for files: they are merged as they lie"));
@@ -297,13 +319,39 @@ impl Args {
         }
     }
 
-    /// The file that frames go to, and the folder it is in, where it can be begun anew.
-    fn open_writer(&self, asked: &Asked, path: &str, identity: &Identity) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
+    /// The file that frames go to, or the files, and the folder that new ones are made in.
+    fn open_output(
+        &self,
+        asked: &Asked,
+        path: &str,
+        identity: &Identity,
+    ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
         let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
             return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
         }
-        let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"));
+        if self.recording.is_wanted(path, self.beside.rotate()) {
+            let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
+            let of = FileOf { format, comments, threads, is_indexed: self.index };
+            let opened = self.recording.open(path, of, self.beside.rotate());
+            let opened = opened.with_context(|| format!("cannot write {path}"));
+            let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
+            return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
+        }
+        let (writer, folder) = self.open_writer(asked, path, format, identity)?;
+        Ok((self::write(writer, self.index)?, folder))
+    }
+
+    /// One file, and the folder it is in, where it can be begun anew.
+    fn open_writer(
+        &self,
+        asked: &Asked,
+        path: &str,
+        format: Format,
+        identity: &Identity,
+    ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
+        let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
+            .with_context(|| format!("cannot write {path}"));
         let output = output.map_err(|error| identity.explain(error))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
         let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));

@@ -144,7 +144,7 @@ impl Args {
             return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
         }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
-        self.meter.check(targets, format)
+        self.meter.check(targets, format, false)
     }
 }
 

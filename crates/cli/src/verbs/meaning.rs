@@ -31,7 +31,6 @@ use Beside::{OneOf, Where};
 
 /// Options of how flows are metered.
 const METER: &[&str] = &[
-    "rotate",
     "append",
     "level",
     "first_packets",
@@ -49,7 +48,27 @@ const METER: &[&str] = &[
 /// All rules, a row each.
 const RULES: &[Rule] = &[
     rule("capture", METER, OneOf(&["flows"]), "nothing is metered"),
-    rule("capture", &["format", "comments", "index"], OneOf(&["write"]), "no capture file is written"),
+    rule("capture", &["rotate"], OneOf(&["write", "flows"]), "no file is written"),
+    rule(
+        "capture",
+        &["rotate_size", "keep_files", "keep_size", "on_full", "direct", "sync"],
+        OneOf(&["write"]),
+        "no capture file is written",
+    ),
+    rule("capture", &["before", "trigger", "trigger_rate"], OneOf(&["write"]), "no capture file is written"),
+    rule(
+        "capture",
+        &["after", "before_memory"],
+        OneOf(&["before", "trigger", "trigger_rate"]),
+        "nothing waits for a trigger",
+    ),
+    rule("capture", &["before_memory"], OneOf(&["before"]), "nothing is kept before a trigger"),
+    rule(
+        "capture",
+        &["format", "comments", "compress_threads", "index"],
+        OneOf(&["write"]),
+        "no capture file is written",
+    ),
     rule(
         "capture",
         &["snap", "slice", "shard", "dedup", "copy_threads"],

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What a summary says anyway.
-const REPEATED: [Count; 2] = [Count::Late, Count::ExportFiles];
+const REPEATED: [Count; 4] = [Count::Late, Count::ExportFiles, Count::WriteFiles, Count::FilesRemoved];
 
 /// The ledger as JSON; every count is in frames unless its name, or its stage, says otherwise.
 #[derive(Debug, Serialize)]

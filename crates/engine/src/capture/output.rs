@@ -24,6 +24,7 @@ pub(super) struct Output {
     failure: Option<ReceiveError>,
     /// Frames may be missing that were selected.
     is_dead: bool,
+    follow: bool,
 }
 
 /// Where the blocks are.
@@ -38,8 +39,10 @@ enum Store {
 
 impl Output {
     pub fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
-        let store = Store::None(Sinks::new(sinks));
-        Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false }
+        let sinks = Sinks::new(sinks);
+        let follow = sinks.follow();
+        let store = Store::None(sinks);
+        Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false, follow }
     }
 
     /// Says there what was done.
@@ -125,7 +128,7 @@ impl Output {
                     *known = interfaces.into();
                 }
                 if !block.is_empty() {
-                    let along = Along { interfaces: Arc::clone(known), flush, reopen: None };
+                    let along = Along { interfaces: Arc::clone(known), flush, reopen: None, look: None };
                     sinks.hand_over(block, along, new_block);
                 }
             }
@@ -149,11 +152,37 @@ impl Output {
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, interfaces } => {
-                let along =
-                    Along { interfaces: Arc::clone(interfaces), flush: true, reopen: Some((run, reopen.clone())) };
+                let reopen = Some((run, reopen.clone()));
+                let along = Along { interfaces: Arc::clone(interfaces), flush: true, reopen, look: None };
                 sinks.hand_over(block, along, new_block);
             }
             Store::Shared { sinks, .. } => sinks.reopen(&run, reopen),
+        }
+    }
+
+    /// Whether any sink is to be told how the run goes.
+    pub fn follow(&self) -> bool {
+        self.follow
+    }
+
+    /// Tells sinks how the run goes: `run` is the ledger up to here.
+    pub fn look(&mut self, interfaces: &[Interface], run: Ledger, complete: Nanos) {
+        match &mut self.store {
+            Store::None(_) => {}
+            Store::Private { block, sinks, interfaces: known } => {
+                if known.len() != interfaces.len() {
+                    *known = interfaces.into();
+                }
+                let along =
+                    Along { interfaces: Arc::clone(known), flush: false, reopen: None, look: Some((run, complete)) };
+                sinks.hand_over(block, along, new_block);
+            }
+            Store::Shared { .. } => {
+                self.pass_on(interfaces, false);
+                if let Store::Shared { sinks, .. } = &mut self.store {
+                    sinks.look(&run, complete);
+                }
+            }
         }
     }
 
@@ -191,7 +220,7 @@ impl Output {
     pub fn finish(&mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
-        let (sinks, events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
+        let (sinks, mut events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
             Store::None(sinks) => (sinks, Vec::new(), None),
             Store::Private { sinks, .. } => match sinks.join() {
                 Ok(sinks) => (sinks.work, Vec::new(), sinks.died.map(ReceiveError::Died)),
@@ -202,7 +231,7 @@ impl Output {
                 (sinks, events, failure)
             }
         };
-        let sinks = sinks.finish(missing, ledger);
+        let sinks = sinks.finish(missing, ledger, &mut events);
         (events, self.failure.take().or(failure).or(sinks))
     }
 

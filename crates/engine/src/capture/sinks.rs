@@ -7,7 +7,7 @@ use crate::control::Reopen;
 use crate::died::survive;
 use crate::error::ReceiveError;
 use crate::worker::{Work, Worker};
-use linerate_burst::{Block, Count, Interface, Kind, Ledger, Sink, SinkError, Stage};
+use linerate_burst::{Block, Count, Interface, Kind, Ledger, Nanos, Sink, SinkError, Stage};
 use std::sync::Arc;
 
 /// The thread.
@@ -23,6 +23,8 @@ pub(super) struct Along {
     pub flush: bool,
     /// What is behind it goes to new outputs: the ledger up to here.
     pub reopen: Option<(Ledger, Reopen)>,
+    /// How the run goes: the ledger up to here, and a time that no frame behind it is older than.
+    pub look: Option<(Ledger, Nanos)>,
 }
 
 /// Hands blocks to all sinks.
@@ -46,6 +48,21 @@ impl Sinks {
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
         let all = sinks.into_iter().map(|sink| Guarded { sink, is_dead: false, shown: 0 }).collect();
         Sinks { all, failure: None }
+    }
+
+    /// Whether any is to be told how the run goes.
+    pub fn follow(&self) -> bool {
+        self.all.iter().any(|sink| !sink.is_dead && sink.sink.follows())
+    }
+
+    /// Tells those that follow how the run goes.
+    pub fn look(&mut self, run: &Ledger, complete: Nanos) {
+        for sink in &mut self.all {
+            let result = sink.ask(|sink| if sink.follows() { sink.look(run, complete) } else { Ok(()) });
+            if let Err(error) = result {
+                self.failure.get_or_insert(error);
+            }
+        }
     }
 
     /// Shows the frames from `first` on; with `flush`, the sinks pass on what they hold.
@@ -80,8 +97,8 @@ impl Sinks {
     }
 
     /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
-    /// did. What went wrong, if anything.
-    pub fn finish(mut self, missing: u64, ledger: &mut Ledger) -> Option<ReceiveError> {
+    /// did. What is noteworthy goes to `events`. What went wrong, if anything.
+    pub fn finish(mut self, missing: u64, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<ReceiveError> {
         for sink in &mut self.all {
             sink.shown += missing;
             if let Err(error) = sink.ask(|sink| sink.finish(ledger)) {
@@ -90,6 +107,11 @@ impl Sinks {
         }
         for sink in &mut self.all {
             sink.counters(missing > 0, ledger);
+            // One that died has nothing to add to that.
+            let _ = sink.ask(|sink| {
+                events.extend(sink.notes());
+                Ok(())
+            });
         }
         self.failure
     }
@@ -130,10 +152,13 @@ impl Work for Sinks {
     type With = Along;
     type Last = ();
 
-    fn take(&mut self, block: &Block, Along { interfaces, flush, reopen }: Along) {
+    fn take(&mut self, block: &Block, Along { interfaces, flush, reopen, look }: Along) {
         self.accept(block, 0, &interfaces, flush);
         if let Some((run, reopen)) = reopen {
             self.reopen(&run, &reopen);
+        }
+        if let Some((run, complete)) = look {
+            self.look(&run, complete);
         }
     }
 

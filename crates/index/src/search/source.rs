@@ -7,10 +7,12 @@ use crate::plan::Plan;
 use linerate_burst::{Block, Desc, Interface, Nanos};
 use linerate_filter::FilterError;
 use linerate_record::Reader;
+use linerate_record::recording::PART;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Of an index, read at a time.
@@ -59,6 +61,9 @@ impl Source {
         totals: &mut Totals,
         notes: &mut Vec<Note>,
     ) -> Option<Source> {
+        // A recorder may have completed it meanwhile.
+        let complete = path.strip_suffix(PART).filter(|_| !Path::new(path).exists());
+        let path = complete.unwrap_or(path);
         let mut note = |what| notes.push(Note { path: path.to_owned(), what });
         let file = match open(path) {
             Ok(file) => file,

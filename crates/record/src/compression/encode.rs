@@ -7,6 +7,7 @@
 //! be computed anew.
 
 use super::Compression;
+use super::parallel::Parallel;
 use flate2::{Compress, Crc, FlushCompress, Status};
 use std::io::{Error, Result};
 use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
@@ -42,6 +43,7 @@ pub(crate) struct Encoder {
 enum Codec {
     Gzip { deflate: Box<Compress>, crc: Crc },
     Zstd(CCtx<'static>),
+    ZstdParallel(Parallel),
 }
 
 impl Encoder {
@@ -60,11 +62,25 @@ impl Encoder {
         Ok(Encoder { codec, out: Vec::new(), tail: Vec::new(), tail_before: Vec::new() })
     }
 
+    /// The same with so many threads, which zstd alone can use.
+    pub fn with_threads(compression: Compression, threads: usize) -> Result<Self> {
+        let mut encoder = Encoder::new(compression)?;
+        if compression == Compression::Zstd && threads > 1 {
+            encoder.codec = Codec::ZstdParallel(Parallel::new(threads, ZSTD_LEVEL)?);
+        }
+        Ok(encoder)
+    }
+
+    /// How many threads it uses.
+    pub fn threads(&self) -> usize {
+        if let Codec::ZstdParallel(parallel) = &self.codec { parallel.threads() } else { 1 }
+    }
+
     /// What it compresses by.
     pub fn compression(&self) -> Compression {
         match self.codec {
             Codec::Gzip { .. } => Compression::Gzip,
-            Codec::Zstd(_) => Compression::Zstd,
+            Codec::Zstd(_) | Codec::ZstdParallel(_) => Compression::Zstd,
         }
     }
 
@@ -89,6 +105,8 @@ impl Encoder {
                 self.tail.clear();
                 self.tail.extend(LAST_ZSTD_BLOCK);
             }
+            // Each piece is ended in itself.
+            Codec::ZstdParallel(parallel) => parallel.compress(piece, &mut self.out)?,
         }
         Ok(&self.out)
     }
@@ -132,6 +150,6 @@ fn compress_piece(context: &mut CCtx<'static>, piece: &[u8], out: &mut Vec<u8>) 
     }
 }
 
-fn zstd_error(code: usize) -> Error {
+pub(super) fn zstd_error(code: usize) -> Error {
     Error::other(zstd_safe::get_error_name(code))
 }

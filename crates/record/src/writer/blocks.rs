@@ -10,9 +10,6 @@ use linerate_burst::{Desc, Flags, Interface, Ledger, LinkType, Nanos, StampSourc
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Bytes of blocks that are put together before they are written.
-const PIECE: usize = 256 << 10;
-
 /// A pcapng file in the making.
 pub(super) struct Blocks {
     encoder: Encoder,
@@ -243,7 +240,7 @@ impl Blocks {
     /// Writes what there is once it is a piece.
     #[inline]
     fn write_pieces(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {
-        if self.encoder.bytes().len() >= PIECE { self.write_out(output, counts) } else { Ok(()) }
+        if self.encoder.bytes().len() >= output.piece() { self.write_out(output, counts) } else { Ok(()) }
     }
 
     fn write_out(&mut self, output: &mut Output, counts: &mut Counts) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 //! Times in a file are whatever its writer says. A folder for each hour that somebody made up would fill a disk with
 //! folders, at three waits for the disk an hour.
 
+use linerate_record::date;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -42,14 +43,7 @@ pub(super) fn split<'a, T>(flows: &[&'a T], time: fn(&T) -> u64, now: u64) -> Ve
 
 /// The date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
 pub(super) fn date_and_hour(seconds: u64) -> (String, u64) {
-    // Years from March on, in eras of 400 of them: a leap day is then the last of its year.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
+    let [year, month, day] = date(seconds);
     (format!("{year:04}-{month:02}-{day:02}"), seconds / 3600 % 24)
 }
 

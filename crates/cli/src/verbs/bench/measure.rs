@@ -42,6 +42,8 @@ pub(super) struct Row {
     pub p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_us: Option<f64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }

@@ -58,6 +58,11 @@ impl BesideArgs {
         &self.flows
     }
 
+    /// How often files are completed, if that was said.
+    pub fn rotate(&self) -> Option<f64> {
+        self.meter.rotate()
+    }
+
     /// Whether frames are counted too.
     pub fn counts(&self) -> bool {
         self.count
@@ -95,9 +100,9 @@ impl BesideArgs {
 }
 
 impl<'a> Beside<'a> {
-    /// Takes memory for it, before ports open.
-    pub fn new(args: &'a BesideArgs, is_quiet: bool) -> anyhow::Result<Self> {
-        args.meter.check(&args.flows, None)?;
+    /// Takes memory for it (`writes`: capture files are written too), before ports open.
+    pub fn new(args: &'a BesideArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
+        args.meter.check(&args.flows, None, writes)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;

@@ -2,6 +2,7 @@
 
 use crate::exit::usage;
 use linerate_record::Compression;
+use linerate_record::recording::PART;
 use std::collections::BTreeSet;
 use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
@@ -77,8 +78,9 @@ impl Found {
     }
 }
 
+/// Also one that a recorder is still at, or was when it died.
 fn is_capture(name: &str) -> bool {
-    let (_, plain) = Compression::of_path(name);
+    let (_, plain) = Compression::of_path(name.strip_suffix(PART).unwrap_or(name));
     let plain = plain.trim_end_matches(|c: char| c.is_ascii_digit());
     let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
     ENDINGS.contains(&ending.as_str())
@@ -90,10 +92,10 @@ mod tests {
 
     #[test]
     fn captures_are_known_by_their_names() {
-        for name in ["a.pcap", "a.2.pcapng", "b.PCAP.gz", "c.cap.zst", "d.pcap12", "e.pcap00.gz"] {
+        for name in ["a.pcap", "a.2.pcapng", "b.PCAP.gz", "c.cap.zst", "d.pcap12", "e.pcap00.gz", "f.pcapng.part"] {
             assert!(is_capture(name), "{name}");
         }
-        for name in ["a.pcap.idx", "pcap", "a.txt", "a.pcap.part", "a.gz", "12"] {
+        for name in ["a.pcap.idx", "pcap", "a.txt", "a.pcap.part.idx", "a.txt.part", "a.gz", "12"] {
             assert!(!is_capture(name), "{name}");
         }
     }

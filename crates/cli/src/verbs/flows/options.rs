@@ -18,8 +18,9 @@ const FIRST_PACKETS: u8 = 30;
 /// How flows are metered, and how often records are written.
 #[derive(Debug, clap::Args)]
 pub struct MeterArgs {
-    /// Seconds after which records are in a complete file of their folder [default: 60]
-    #[arg(long, value_name = "S")]
+    /// Seconds after which records are in a complete file of their folder [default: 60]; a capture file (-w) ends at each full
+    /// multiple of them, in UTC
+    #[arg(short = 'G', long, value_name = "S")]
     rotate: Option<f64>,
     /// Add to a folder that has records already
     #[arg(long)]
@@ -94,9 +95,9 @@ enum Which {
 }
 
 impl MeterArgs {
-    /// What is written as where, checked before anything is opened.
-    pub fn check(&self, targets: &[String], format: Option<&'static Format>) -> anyhow::Result<()> {
-        for (option, is_given) in [("--rotate", self.rotate.is_some()), ("--append", self.append)] {
+    /// What is written as where, checked before anything is opened; `captures` says that capture files are written too.
+    pub fn check(&self, targets: &[String], format: Option<&'static Format>, captures: bool) -> anyhow::Result<()> {
+        for (option, is_given) in [("--rotate", self.rotate.is_some() && !captures), ("--append", self.append)] {
             if is_given && !targets.iter().any(|target| export::is_folder(target)) {
                 return Err(usage(format!("{option} means nothing here: no folder is written to")));
             }
@@ -125,6 +126,11 @@ impl MeterArgs {
             }
         }
         Ok(exporters)
+    }
+
+    /// How often files are completed, if that was said.
+    pub fn rotate(&self) -> Option<f64> {
+        self.rotate
     }
 
     /// Bytes of a frame that are wanted; 0 for all.

@@ -1,0 +1,314 @@
+//! What is kept in memory until something happens, and written then: before it, and on for a while.
+//!
+//! A sink in front of another one. Frames go into blocks of its own; the oldest are forgotten once they are older than asked for,
+//! or memory is full. A trigger (a frame that passes a filter, a rate, somebody's [`Pull`]) hands what there is to the other sink,
+//! and what comes for a while after the last trigger; then it is armed again.
+
+use linerate_burst::block::View;
+use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
+use linerate_filter::Filter;
+use linerate_generate::rate::Rate;
+use std::collections::VecDeque;
+use std::io::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bytes of frames in a block, frames, and what such a block takes.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_FRAMES: usize = 8192;
+const BLOCK_TAKES: usize = BLOCK_BYTES + BLOCK_FRAMES * size_of::<Desc>();
+/// Rates are of so many nanoseconds, which begin at full multiples.
+const WINDOW: u64 = 100_000_000;
+
+/// A trigger that is pulled by hand: from a signal, say.
+#[derive(Clone, Debug, Default)]
+pub struct Pull(Arc<AtomicBool>);
+
+impl Pull {
+    /// The flag that pulls it.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// When to write, and how much.
+#[derive(Clone, Debug, Default)]
+pub struct Triggers {
+    /// How long frames are kept before a trigger, by their times.
+    pub before: Duration,
+    /// The most memory for that; two blocks at least.
+    pub memory: usize,
+    /// How long frames are written from the last trigger on.
+    pub after: Duration,
+    /// A frame that passes this is a trigger; empty for none.
+    pub filter: String,
+    /// As many frames or bits as this makes in 100 ms are a trigger.
+    pub rate: Option<Rate>,
+    /// So is this.
+    pub pull: Pull,
+}
+
+/// Keeps frames until there is a trigger.
+pub struct Triggered {
+    triggers: Triggers,
+    to: Box<dyn Sink>,
+    /// The oldest first; the last one is filled.
+    blocks: VecDeque<Block>,
+    spare: Vec<Block>,
+    most: usize,
+    /// Frames are written up to this time; `None` where it waits for a trigger.
+    until: Option<Nanos>,
+    newest: Nanos,
+    /// Frames and bytes of the window that began at this time.
+    window: (u64, u64, u64),
+    interfaces: Vec<Interface>,
+    filters: Vec<Filter>,
+    run: Ledger,
+    /// Frames that were forgotten, those of them for want of memory, and triggers.
+    forgotten: u64,
+    crowded: u64,
+    fired: u64,
+    /// What went wrong first since somebody was told; the other sink counts what it does not take.
+    failure: Option<SinkError>,
+}
+
+impl Triggered {
+    /// In front of `to`, of which each trigger gets new outputs.
+    pub fn new(triggers: Triggers, to: Box<dyn Sink>) -> Self {
+        let most = (triggers.memory / BLOCK_TAKES).max(2);
+        Triggered {
+            triggers,
+            to,
+            blocks: VecDeque::new(),
+            spare: Vec::new(),
+            most,
+            until: None,
+            newest: Nanos::ZERO,
+            window: (0, 0, 0),
+            interfaces: Vec::new(),
+            filters: Vec::new(),
+            run: Ledger::new(),
+            forgotten: 0,
+            crowded: 0,
+            fired: 0,
+            failure: None,
+        }
+    }
+
+    fn note(&mut self, result: Result<(), SinkError>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn told(&mut self) -> Result<(), SinkError> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn learn(&mut self, interfaces: &[Interface]) -> Result<(), SinkError> {
+        for interface in &interfaces[self.interfaces.len().min(interfaces.len())..] {
+            self.interfaces.push(interface.clone());
+            if !self.triggers.filter.is_empty() {
+                let filter = Filter::compile(&self.triggers.filter, interface.link.0).map_err(|error| SinkError {
+                    target: format!("--trigger, {}", interface.name),
+                    reason: Error::other(error.to_string()),
+                    advice: String::new(),
+                })?;
+                self.filters.push(filter);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a frame is a trigger; counts it.
+    fn is_trigger(&mut self, desc: &Desc, frame: &[u8]) -> bool {
+        let filter = self.filters.get(usize::from(desc.interface));
+        let passes = filter.is_some_and(|filter| filter.matches(frame, desc.wire));
+        let Some(rate) = &self.triggers.rate else { return passes };
+        if desc.flags.contains(Flags::LATE) {
+            return passes;
+        }
+        let (begin, frames, bytes) = &mut self.window;
+        if desc.time.0 / WINDOW != *begin {
+            (*begin, *frames, *bytes) = (desc.time.0 / WINDOW, 0, 0);
+        }
+        *frames += 1;
+        *bytes += u64::from(desc.wire);
+        passes || rate.nanos(*frames, *bytes) >= WINDOW
+    }
+
+    /// Keeps a frame in memory.
+    fn keep(&mut self, desc: &Desc, frame: &[u8]) {
+        if !self.blocks.back_mut().is_some_and(|block| block.push(desc, frame)) {
+            self.forget(false);
+            if self.blocks.len() >= self.most {
+                self.forget(true);
+            }
+            let mut block = self.spare.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
+            // An empty one takes any frame.
+            block.push(desc, frame);
+            self.blocks.push_back(block);
+        }
+    }
+
+    /// Forgets blocks that are too old as a whole; the oldest in any case, where there must be room.
+    fn forget(&mut self, must: bool) {
+        let oldest = self.newest.before(self.triggers.before);
+        while let Some(block) = self.blocks.front() {
+            let young = block.descs().iter().filter(|desc| desc.time >= oldest).count() as u64;
+            if young > 0 && !must {
+                return;
+            }
+            self.forgotten += block.len() as u64;
+            self.crowded += young;
+            self.spare.extend(self.blocks.pop_front().map(|mut block| {
+                block.clear();
+                block
+            }));
+            if must {
+                return;
+            }
+        }
+    }
+
+    /// A trigger: what is in memory and young enough is written, and what comes from now on.
+    fn fire(&mut self, now: Nanos) {
+        let was_open = self.until.is_some();
+        self.until = Some(now.after(self.triggers.after).max(self.until.unwrap_or(Nanos::ZERO)));
+        if was_open {
+            return;
+        }
+        self.fired += 1;
+        let oldest = now.before(self.triggers.before);
+        while let Some(mut block) = self.blocks.pop_front() {
+            let first = block.descs().iter().take_while(|desc| desc.time < oldest).count();
+            self.forgotten += first as u64;
+            let result = self.to.accept(block.view(first, &self.interfaces));
+            self.note(result);
+            block.clear();
+            self.spare.push(block);
+        }
+    }
+
+    /// Waits for a trigger again, where its time is over.
+    fn arm(&mut self, now: Nanos) {
+        if self.until.is_some_and(|until| now >= until) {
+            self.until = None;
+            let result = self.to.reopen(&self.run).map(drop);
+            self.note(result);
+        }
+    }
+
+    fn pass(&mut self, view: View<'_>) {
+        if !view.burst().is_empty() {
+            let result = self.to.accept(view);
+            self.note(result);
+        }
+    }
+
+    /// Takes frames from `at` on that are written, or kept, up to where that changes; how far it came.
+    fn take(&mut self, view: &View<'_>, at: usize) -> usize {
+        let burst = view.burst();
+        for index in at..burst.len() {
+            let (desc, frame) = (burst.descs()[index], burst.frame(index));
+            let is_late = desc.flags.contains(Flags::LATE);
+            self.newest = if is_late { self.newest } else { self.newest.max(desc.time) };
+            let is_trigger = self.is_trigger(&desc, frame) || self.triggers.pull.take();
+            match self.until {
+                Some(until) if is_trigger => {
+                    self.until = Some(until.max(self.newest.after(self.triggers.after)));
+                }
+                Some(until) if self.newest >= until => {
+                    self.pass(view.slice(at..index));
+                    self.arm(self.newest);
+                    self.keep(&desc, frame);
+                    return index + 1;
+                }
+                None if is_trigger => {
+                    self.fire(self.newest);
+                    // It is the first to be written on.
+                    self.pass(view.slice(index..index + 1));
+                    return index + 1;
+                }
+                None => self.keep(&desc, frame),
+                Some(_) => {}
+            }
+        }
+        if self.until.is_some() {
+            self.pass(view.slice(at..burst.len()));
+        }
+        burst.len()
+    }
+}
+
+impl Sink for Triggered {
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
+        let (mut at, frames) = (0, view.burst().len());
+        let learned = self.learn(view.interfaces);
+        self.note(learned);
+        while at < frames {
+            at = self.take(&view, at);
+        }
+        self.told()
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.to.flush()
+    }
+
+    fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
+        self.to.reopen(run)
+    }
+
+    fn follows(&self) -> bool {
+        true
+    }
+
+    fn look(&mut self, run: &Ledger, complete: Nanos) -> Result<(), SinkError> {
+        self.run = run.clone();
+        if self.triggers.pull.take() {
+            self.fire(if complete == Nanos::MAX { self.newest } else { self.newest.max(complete) });
+        }
+        if complete < Nanos::MAX {
+            self.arm(complete);
+        }
+        let result = self.to.look(run, complete);
+        self.note(result);
+        self.told()
+    }
+
+    fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        self.forgotten += self.blocks.drain(..).map(|block| block.len() as u64).sum::<u64>();
+        self.to.finish(run)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes =
+            vec![format!("triggers: {}; {} frames were not written for want of one", self.fired, self.forgotten)];
+        if self.crowded > 0 {
+            let text = "of these were younger than --before, for which --before-memory had no room";
+            notes.push(format!("{} {text}", self.crowded));
+        }
+        notes.extend(self.to.notes());
+        notes
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let mut own = Ledger::new();
+        self.to.counters(&mut own);
+        let name = own.accounts().iter().find(|account| account.stage == Stage::Write);
+        let name = name.map_or_else(String::new, |account| account.subject.clone());
+        let account = own.account(Stage::Write, &name);
+        account.add(Count::WriteReceived, self.forgotten).add(Count::NotTriggered, self.forgotten);
+        account.add(Count::BeforeCrowded, self.crowded).add(Count::Triggers, self.fired);
+        ledger.add_all(&own);
+    }
+}
+
+#[cfg(test)]
+mod tests;

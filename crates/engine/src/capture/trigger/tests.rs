@@ -1,0 +1,131 @@
+use super::*;
+use linerate_burst::{LinkType, StampSource};
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// Frames by their times in milliseconds, a list for each output.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Vec<u64>>>>);
+
+impl Sink for Kept {
+    fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
+        let mut kept = self.0.lock().unwrap();
+        if kept.is_empty() {
+            kept.push(Vec::new());
+        }
+        kept.last_mut().unwrap().extend(view.burst().descs().iter().map(|desc| desc.time.0 / 1_000_000));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn reopen(&mut self, _: &Ledger) -> Result<Option<String>, SinkError> {
+        self.0.lock().unwrap().push(Vec::new());
+        Ok(None)
+    }
+
+    fn finish(&mut self, _: &Ledger) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let frames = self.0.lock().unwrap().iter().map(Vec::len).sum::<usize>() as u64;
+        ledger.account(Stage::Write, "x").add(Count::WriteReceived, frames).add(Count::Written, frames);
+    }
+}
+
+fn interfaces() -> [Interface; 1] {
+    [Interface::new("eth0", LinkType::ETHERNET, StampSource::User)]
+}
+
+/// A frame at a time in ms; a trigger where its EtherType is that of IP.
+fn push(block: &mut Block, millis: u64, is_trigger: bool) {
+    let mut frame = [0; 60];
+    frame[12] = if is_trigger { 8 } else { 9 };
+    assert!(block.push(&Desc { wire: 60, ..Desc::new(Nanos(millis * 1_000_000), 0, 0) }, &frame));
+}
+
+fn triggers(before: u64, after: u64) -> Triggers {
+    let (before, after) = (Duration::from_millis(before), Duration::from_millis(after));
+    Triggers { before, after, filter: "ip".to_owned(), memory: 64 << 20, ..Triggers::default() }
+}
+
+/// What is written, in the plainest way.
+fn model(frames: &[(u64, bool)], before: u64, after: u64) -> Vec<u64> {
+    let is_kept = |(time, _): &&(u64, bool)| {
+        frames.iter().any(|(at, is)| *is && *time < at + after.max(1) && time + before >= *at)
+    };
+    frames.iter().filter(is_kept).map(|(time, _)| *time).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_is_around_triggers_is_written(
+        steps in prop::collection::vec((1u64..50, prop::bool::weighted(0.1)), 1..200), before in 0u64..300, after in 1u64..300,
+        most in 1usize..40,
+    ) {
+        let frames: Vec<(u64, bool)> = steps.iter().scan(1000, |now, (step, is)| { *now += step; Some((*now, *is)) }).collect();
+        let kept = Kept::default();
+        let mut sink = Triggered::new(triggers(before, after), Box::new(kept.clone()));
+        for frames in frames.chunks(most) {
+            let mut block = Block::new(0, 100);
+            frames.iter().for_each(|(time, is)| push(&mut block, *time, *is));
+            sink.accept(block.view(0, &interfaces())).unwrap();
+        }
+        sink.finish(&Ledger::new()).unwrap();
+        let got = kept.0.lock().unwrap().concat();
+        prop_assert_eq!(&got, &model(&frames, before, after));
+        let mut ledger = Ledger::new();
+        sink.counters(&mut ledger);
+        prop_assert_eq!(ledger.imbalances(), []);
+        prop_assert_eq!(ledger.total(Count::NotTriggered), (frames.len() - got.len()) as u64);
+    }
+}
+
+#[test]
+fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
+    let kept = Kept::default();
+    let rate = Some(Rate::Frames(100.0));
+    let triggers = Triggers { filter: String::new(), rate, ..triggers(50, 100) };
+    let pull = triggers.pull.clone();
+    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    let mut block = Block::new(0, 100);
+    // 50 a second, then ten in 100 ms, then 50 again.
+    let times =
+        (0..10).map(|n| 1000 + n * 20).chain((0..12).map(|n| 1300 + n * 5)).chain((0..20).map(|n| 1400 + n * 20));
+    times.for_each(|time| push(&mut block, time, false));
+    sink.accept(block.view(0, &interfaces())).unwrap();
+    // The tenth comes at 1345.
+    let written: Vec<u64> = (0..12).map(|n| 1300 + n * 5).chain([1400, 1420, 1440]).collect();
+    assert_eq!(kept.0.lock().unwrap()[0], written);
+    pull.flag().store(true, Ordering::Relaxed);
+    sink.look(&Ledger::new(), Nanos(1_790_000_000)).unwrap();
+    assert_eq!(kept.0.lock().unwrap()[1], [1740, 1760, 1780]);
+    // Its time passes though nothing comes.
+    sink.look(&Ledger::new(), Nanos(1_890_000_000)).unwrap();
+    assert_eq!((kept.0.lock().unwrap().len(), sink.fired), (3, 2));
+}
+
+#[test]
+fn memory_is_bounded_and_what_it_costs_is_counted() {
+    let kept = Kept::default();
+    let triggers = Triggers { memory: 0, ..triggers(1_000_000, 1) };
+    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    for number in 0..10 {
+        let mut block = Block::new(1 << 20, 4096);
+        (0..4096).for_each(|at| push(&mut block, number * 4096 + at, number == 9 && at == 4095));
+        sink.accept(block.view(0, &interfaces())).unwrap();
+    }
+    sink.finish(&Ledger::new()).unwrap();
+    let mut ledger = Ledger::new();
+    sink.counters(&mut ledger);
+    assert_eq!(ledger.imbalances(), []);
+    let written = ledger.total(Count::Written);
+    assert!((8192..=2 * 8192).contains(&written), "{written}");
+    assert_eq!(ledger.total(Count::BeforeCrowded), 40_960 - written);
+    assert!(sink.notes()[1].contains("--before-memory had no room"), "{:?}", sink.notes());
+}

@@ -1,0 +1,74 @@
+//! One piece compressed by several threads: each makes a zstd frame of a part of it.
+//!
+//! Frames that follow each other are a zstd file, and each is whole in itself. Threads are started for each piece: that takes some
+//! 30 us each, a piece of 1 MiB some 1,300. A part knows nothing of what stands in front of it, which costs 1 % of size.
+
+use super::encode::zstd_error;
+use std::io::{ErrorKind, Result};
+use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_end;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+/// A part is not smaller than this.
+const LEAST: usize = 128 << 10;
+
+/// Threads that compress together.
+pub(super) struct Parallel {
+    workers: Vec<Worker>,
+}
+
+struct Worker {
+    context: CCtx<'static>,
+    out: Vec<u8>,
+}
+
+impl Parallel {
+    /// So many, this thread among them.
+    pub fn new(threads: usize, level: i32) -> Result<Self> {
+        let worker = |_| {
+            let mut context = CCtx::try_create().ok_or(ErrorKind::OutOfMemory)?;
+            context.set_parameter(CParameter::CompressionLevel(level)).map_err(zstd_error)?;
+            Ok(Worker { context, out: Vec::new() })
+        };
+        Ok(Parallel { workers: (0..threads.max(1)).map(worker).collect::<Result<_>>()? })
+    }
+
+    /// How many.
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Adds what stands for `piece` to `out`.
+    pub fn compress(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let part = piece.len().div_ceil(self.workers.len()).max(LEAST);
+        let mut parts = piece.chunks(part);
+        let (own, others) = (parts.next().unwrap_or_default(), parts);
+        let [first, rest @ ..] = &mut self.workers[..] else { return Ok(()) };
+        let count = others.len();
+        std::thread::scope(|scope| {
+            let work = |(worker, part): (&'_ mut Worker, &'_ [u8])| worker.compress(part);
+            let started: Vec<_> = rest.iter_mut().zip(others).map(|pair| scope.spawn(move || work(pair))).collect();
+            let mut result = first.compress(own);
+            for thread in started {
+                let other = thread.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()));
+                result = result.and(other);
+            }
+            result
+        })?;
+        self.workers.iter().take(1 + count).for_each(|worker| out.extend_from_slice(&worker.out));
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// A frame.
+    fn compress(&mut self, part: &[u8]) -> Result<()> {
+        self.out.clear();
+        self.out.resize(zstd_safe::compress_bound(part.len()), 0);
+        let mut input = InBuffer::around(part);
+        let mut room = OutBuffer::around(&mut self.out[..]);
+        let left = self.context.compress_stream2(&mut room, &mut input, ZSTD_e_end).map_err(zstd_error)?;
+        let written = room.pos();
+        self.out.truncate(written);
+        if left == 0 { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+    }
+}

@@ -1,0 +1,149 @@
+//! Writing past the page cache: whole blocks from aligned memory, and the rest by the usual way.
+//!
+//! What does not fill a block yet is written through the page cache when the input pauses, and at the end; the block then goes
+//! over it as a whole. Room is asked for in front of each block, so that a disk which is full says so before frames are taken.
+
+use crate::aligned::Aligned;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a block.
+const BLOCK: usize = 1 << 20;
+
+/// A file that is written in blocks.
+pub(super) struct Direct {
+    /// By which whole blocks go; none once something was taken back of a block that is gone.
+    direct: Option<File>,
+    plain: File,
+    block: Aligned,
+    /// Bytes in the block, and those of them that are in the file.
+    filled: usize,
+    flushed: usize,
+    /// Where the block will be in the file.
+    at: u64,
+    has_room: bool,
+}
+
+impl Direct {
+    /// `direct` and `plain` are the same file, empty, opened with `O_DIRECT` and without.
+    pub fn new(direct: File, plain: File) -> Self {
+        let block = Aligned::new(BLOCK);
+        Direct { direct: Some(direct), plain, block, filled: 0, flushed: 0, at: 0, has_room: false }
+    }
+
+    /// Takes some of `bytes`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let Some(direct) = &self.direct else {
+            let count = self.plain.write_at(bytes, self.at)?;
+            self.at += count as u64;
+            return Ok(count);
+        };
+        if !self.has_room {
+            match fallocate(&self.plain, FallocateFlags::KEEP_SIZE, self.at, BLOCK as u64) {
+                // Where it cannot be asked for beforehand the block says it.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.has_room = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let count = bytes.len().min(BLOCK - self.filled);
+        self.block[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
+        if self.filled + count == BLOCK {
+            direct.write_all_at(&self.block, self.at)?;
+            (self.at, self.flushed, self.has_room) = (self.at + BLOCK as u64, 0, false);
+        }
+        self.filled = (self.filled + count) % BLOCK;
+        Ok(count)
+    }
+
+    /// Brings what is in the block into the file.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.direct.is_some() && self.flushed < self.filled {
+            self.plain.write_all_at(&self.block[self.flushed..self.filled], self.at + self.flushed as u64)?;
+            self.flushed = self.filled;
+        }
+        Ok(())
+    }
+
+    /// The same, and gives back the room that was asked for and not used.
+    pub fn finish(&mut self) -> Result<()> {
+        self.flush()?;
+        let end = if self.direct.is_some() { self.at + self.filled as u64 } else { self.at };
+        self.plain.set_len(end)
+    }
+
+    /// Makes `end` the end of what was written.
+    pub fn cut(&mut self, end: u64) -> Result<()> {
+        if self.direct.is_some() && end >= self.at {
+            self.filled = (end - self.at) as usize;
+            self.flush()?;
+            self.flushed = self.flushed.min(self.filled);
+        } else {
+            self.direct = None;
+            self.at = end;
+        }
+        self.plain.set_len(end)
+    }
+}
+
+/// Why a file cannot be written so.
+pub(super) fn explain(error: Errno) -> Error {
+    match error {
+        Errno::INVAL => Error::other("this file system takes no direct writes: leave --direct out"),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::fs::{CWD, Mode, OFlags, open, openat};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The same bytes lie in the file, whatever pieces they came in, and however often it was flushed or cut.
+    #[test]
+    fn a_file_is_what_was_written() {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let probe = std::env::temp_dir().join(format!("linerate-direct-{}", std::process::id()));
+        let is_direct =
+            open(&probe, OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT, Mode::from_raw_mode(0o600)).is_ok();
+        let _ = std::fs::remove_file(&probe);
+        if !is_direct {
+            return eprintln!("SKIPPED: {} takes no direct writes", std::env::temp_dir().display());
+        }
+        proptest!(ProptestConfig::with_cases(20), |(steps in prop::collection::vec((0usize..900_000, 0u8..8), 1..12))| {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("linerate-direct-{}-{number}", std::process::id()));
+            let plain = File::create(&path).unwrap();
+            let direct = File::from(openat(CWD, &path, OFlags::WRONLY | OFlags::DIRECT, Mode::empty()).unwrap());
+            let (mut file, mut wanted) = (Direct::new(direct, plain), Vec::new());
+            for (length, what) in steps {
+                match what {
+                    0 => {
+                        wanted.truncate(wanted.len() - length.min(wanted.len()) / 3);
+                        file.cut(wanted.len() as u64).unwrap();
+                    }
+                    1 => {
+                        file.flush().unwrap();
+                        prop_assert_eq!(std::fs::metadata(&path).unwrap().len(), wanted.len() as u64);
+                    }
+                    _ => {
+                        let bytes: Vec<u8> = (0..length).map(|at| (at / 7 + wanted.len()) as u8).collect();
+                        let mut done = 0;
+                        while done < bytes.len() {
+                            done += file.write(&bytes[done..]).unwrap();
+                        }
+                        wanted.extend(bytes);
+                    }
+                }
+            }
+            file.finish().unwrap();
+            let found = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            prop_assert!(found == wanted, "{} of {} bytes", found.len(), wanted.len());
+        });
+    }
+}

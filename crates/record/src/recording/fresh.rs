@@ -1,0 +1,213 @@
+//! A file of a recording in the making: `NAME.part`, which becomes `NAME` once it is complete.
+
+use super::direct::{self, Direct};
+use super::limits::Writing;
+use super::names::Pattern;
+use super::shelf::{Id, Kept, Shelf};
+use super::target::Slot;
+use crate::compression::Compression;
+use crate::file::Output;
+use linerate_burst::{Ledger, Nanos};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a file is called until it is complete; what is beside it has its ending behind that.
+pub const PART: &str = ".part";
+/// Of new files, since captures hold what others said.
+const MODE: u32 = 0o600;
+
+/// A file of a recording that was just made, for whoever opens the sink that writes it.
+pub struct Fresh {
+    shelf: Arc<Mutex<Shelf>>,
+    folder: PathBuf,
+    /// Once it is complete.
+    name: String,
+    /// The file itself first, then what is beside it.
+    parts: Vec<Part>,
+    output: Option<Output>,
+    before: Ledger,
+    options: Writing,
+}
+
+/// One file in the folder.
+struct Part {
+    /// Behind the name of the file: nothing of the file itself.
+    ending: &'static str,
+    file: File,
+    id: Id,
+    size: Arc<AtomicU64>,
+}
+
+impl Fresh {
+    /// Makes a file for what begins at a time, of the first name that is free.
+    pub(super) fn make(
+        shelf: &Arc<Mutex<Shelf>>,
+        pattern: &mut Pattern,
+        time: Nanos,
+        before: Ledger,
+        options: Writing,
+    ) -> io::Result<Self> {
+        loop {
+            let name = pattern.next(time);
+            let mut fresh = Fresh {
+                shelf: Arc::clone(shelf),
+                folder: pattern.folder.clone(),
+                name,
+                parts: Vec::new(),
+                output: None,
+                before: before.clone(),
+                options,
+            };
+            match fresh.part("") {
+                Ok(output) => fresh.output = Some(output),
+                // Another run writes it, or one was cut off.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            if fresh.is_free(&fresh.name) {
+                return Ok(fresh);
+            }
+            fresh.discard();
+        }
+    }
+
+    /// The file itself, to be asked for once; compressed where its name says so.
+    ///
+    /// # Panics
+    /// If it is asked for twice.
+    pub fn output(&mut self) -> Output {
+        self.output.take().expect("a file has one output")
+    }
+
+    /// A file beside it, which has its name and this behind it (`.idx`): complete with it, and removed with it.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`.
+    pub fn beside(&mut self, ending: &'static str) -> io::Result<Output> {
+        self.part(ending)
+    }
+
+    /// Where it is going to be, for people.
+    pub fn path(&self) -> String {
+        self.folder.join(&self.name).display().to_string()
+    }
+
+    /// The ledger when it was begun.
+    pub fn before(&self) -> Ledger {
+        self.before.clone()
+    }
+
+    /// Bytes of it, with what is beside it.
+    pub(super) fn size(&self) -> u64 {
+        self.parts.iter().map(|part| part.size.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes of the file itself.
+    pub(super) fn own_size(&self) -> u64 {
+        self.parts.first().map_or(0, |part| part.size.load(Ordering::Relaxed))
+    }
+
+    /// Waits until what was written is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.parts.iter().try_for_each(|part| part.file.sync_all())
+    }
+
+    /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed
+    /// meanwhile is left alone.
+    pub(super) fn complete(mut self) -> io::Result<()> {
+        let (mut names, stem) = (Vec::new(), self.name.clone());
+        let mut number = 1;
+        for part in &self.parts {
+            let from = format!("{stem}{PART}{}", part.ending);
+            if !self.locked().has(&from, part.id) {
+                continue;
+            }
+            loop {
+                let to = format!("{}{}", self.name, part.ending);
+                match self.rename(&from, &to) {
+                    Ok(()) => break names.push((to, part.id)),
+                    Err(Errno::EXIST) if part.ending.is_empty() => {
+                        number += 1;
+                        self.name = crate::file::numbered(&stem, number);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        let bytes = self.size();
+        if !names.is_empty() {
+            self.locked().push(Kept { names, bytes });
+        }
+        Ok(())
+    }
+
+    /// Takes it away, as there is nothing in it.
+    pub(super) fn discard(self) {
+        for part in &self.parts {
+            let name = format!("{}{PART}{}", self.name, part.ending);
+            let shelf = self.locked();
+            if shelf.has(&name, part.id) {
+                // It was not data; that it stays is told by its name.
+                let _ = unlinkat(&shelf.folder, name.as_str(), AtFlags::empty());
+            }
+        }
+    }
+
+    fn part(&mut self, ending: &'static str) -> io::Result<Output> {
+        let name = format!("{}{PART}{ending}", self.name);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.locked().folder, name.as_str(), flags, Mode::from_raw_mode(MODE));
+        let file = File::from(file?);
+        let direct = if self.options.direct && ending.is_empty() { Some(self.direct(&name, &file)?) } else { None };
+        let part = Part { ending, file: file.try_clone()?, id: Id::of(&file)?, size: Arc::default() };
+        let slot = Slot::new(file, direct, Arc::clone(&part.size), Arc::clone(&self.shelf), self.options.drop_oldest);
+        self.parts.push(part);
+        let output = Output::over(Box::new(slot), self.folder.join(&name).display().to_string());
+        match Compression::of_path(&self.name) {
+            (Some(compression), _) if ending.is_empty() => output.compressed(compression),
+            _ => Ok(output),
+        }
+    }
+
+    /// The same file, opened to be written past the page cache.
+    fn direct(&self, name: &str, file: &File) -> io::Result<Direct> {
+        let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let direct = openat(&self.locked().folder, name, flags, Mode::empty());
+        let direct = direct.map(File::from).map_err(|error| {
+            // Nothing is in it.
+            let _ = unlinkat(&self.locked().folder, name, AtFlags::empty());
+            direct::explain(error)
+        })?;
+        if Id::of(&direct)? != Id::of(file)? {
+            return Err(io::Error::other("somebody put another file in its place"));
+        }
+        Ok(Direct::new(direct, file.try_clone()?))
+    }
+
+    fn is_free(&self, name: &str) -> bool {
+        statat(&self.locked().folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
+    }
+
+    /// In the place of none, as far as the file system can do that at once.
+    fn rename(&self, from: &str, to: &str) -> rustix::io::Result<()> {
+        let shelf = self.locked();
+        match renameat_with(&shelf.folder, from, &shelf.folder, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            done => return done,
+        }
+        match statat(&shelf.folder, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => renameat(&shelf.folder, from, &shelf.folder, to),
+            Err(error) => Err(error),
+            Ok(_) => Err(Errno::EXIST),
+        }
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,87 @@
+//! Where the bytes of one file of a recording go.
+
+use super::direct::Direct;
+use super::shelf::Shelf;
+use crate::file::Target;
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file that makes room for itself where it may.
+pub(super) struct Slot {
+    file: File,
+    direct: Option<Direct>,
+    /// Bytes in it, for the recording to know.
+    size: Arc<AtomicU64>,
+    shelf: Arc<Mutex<Shelf>>,
+    drop_oldest: bool,
+}
+
+impl Slot {
+    pub fn new(
+        file: File,
+        direct: Option<Direct>,
+        size: Arc<AtomicU64>,
+        shelf: Arc<Mutex<Shelf>>,
+        drop_oldest: bool,
+    ) -> Self {
+        Slot { file, direct, size, shelf, drop_oldest }
+    }
+
+    /// Does what takes room, as often as that can be made.
+    fn with_room<T>(&mut self, mut work: impl FnMut(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match work(self) {
+                Err(error) if is_full(error.kind()) && self.make_room() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn make_room(&self) -> bool {
+        self.drop_oldest && self.shelf.lock().unwrap_or_else(PoisonError::into_inner).remove_oldest()
+    }
+}
+
+/// Whether an oldest file that goes would help.
+pub(super) fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+impl Target for Slot {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.with_room(|slot| match &mut slot.direct {
+            Some(direct) => direct.write(bytes),
+            None => slot.file.write(bytes),
+        })?;
+        self.size.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.with_room(|slot| slot.direct.as_mut().map_or(Ok(()), Direct::flush))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.with_room(|slot| slot.direct.as_mut().map_or(Ok(()), Direct::finish))
+    }
+
+    fn take_back(&mut self, bytes: u64) -> io::Result<bool> {
+        let end = self.size.load(Ordering::Relaxed).saturating_sub(bytes);
+        match &mut self.direct {
+            Some(direct) => direct.cut(end)?,
+            None => {
+                self.file.set_len(end)?;
+                self.file.seek(SeekFrom::Start(end))?;
+            }
+        }
+        self.size.store(end, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|data| data.nlink() == 0)
+    }
+}

@@ -1,0 +1,398 @@
+//! Recordings as their user runs them: files one after the other, killed, filled up, beside all else that a capture does.
+//!
+//! `LINERATE_KILLS=500 cargo test --workspace --test recording killed` kills so many; 4 otherwise.
+
+use linerate_tests::support::program::{linerate, program, run, spawn};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, files, has_tools, is_root, judge, may_make_labs, skip, tool, wait_until};
+use rustix::process::Signal;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What files are written as.
+const ENDINGS: [&str; 4] = ["pcap", "pcapng", "pcapng.zst", "pcap.gz"];
+
+/// The files of a recording, in the order of their names.
+fn recorded(folder: &str) -> Vec<PathBuf> {
+    files(Path::new(folder))
+}
+
+/// The frames of files that are whole, one after the other, by our reader.
+fn frames_of(scratch: &Scratch, paths: &[PathBuf]) -> Vec<Record> {
+    let plain = scratch.file("plain.pcap");
+    let frames = paths.iter().flat_map(|path| {
+        let json = run(&["capture", "-r", path.to_str().unwrap(), "-w", &plain, "--json"]).good().json();
+        assert_eq!(json["failure"], serde_json::Value::Null, "{}", path.display());
+        records::read(&plain)
+    });
+    frames.collect()
+}
+
+/// As many frames as others see in files that are whole: capinfos in all of them, tshark in the last.
+fn count_by_others(paths: &[PathBuf]) -> Option<usize> {
+    if paths.is_empty() || !has_tools(&["tshark", "capinfos"]) {
+        return None;
+    }
+    let names: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+    let told = tool("capinfos", &[&["-Mrc", "-T"][..], &names].concat());
+    let count = |line: &str| line.rsplit('\t').next().unwrap().trim().parse().expect("a number");
+    let counts: Vec<usize> = told.lines().filter(|line| line.contains('\t')).map(count).collect();
+    assert_eq!(counts.len(), paths.len(), "{told}");
+    assert_eq!(seen_by_tshark(paths.last()?), *counts.last()?, "{paths:?}");
+    Some(counts.iter().sum())
+}
+
+/// Frames before the end, or before it is cut.
+fn seen_by_tshark(path: &Path) -> usize {
+    let output = Command::new("tshark").args(["-n", "-T", "fields", "-e", "frame.number", "-r"]).arg(path).output();
+    String::from_utf8_lossy(&output.expect("tshark").stdout).lines().count()
+}
+
+/// Many UDP packets of several sizes, 10 ms apart, which compress badly.
+fn many(count: u32) -> Vec<Record> {
+    let mut noise = 7u32;
+    let frame = |number: u32| {
+        let payload = 10 + number as usize * 37 % 900;
+        let length = (28 + payload) as u16;
+        let mut bytes = vec![2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0, 0x45, 0];
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, number as u8 % 9, 10, 0, 0, 53, 0x80, 0, 0x27, 0x0f]);
+        bytes.extend((length - 20).to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend((0..payload).map(|_| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (noise >> 24) as u8
+        }));
+        let time = 1_700_000_000_000_000_000 + u64::from(number) * 10_000_000;
+        Record { time, wire: bytes.len() as u32, bytes }
+    };
+    (0..count).map(frame).collect()
+}
+
+#[test]
+fn files_one_after_the_other_hold_every_frame_and_open_elsewhere() {
+    let (scratch, sent) = (Scratch::new(), many(1200));
+    let input = scratch.file("in.pcap");
+    records::write(&input, &sent);
+    for (number, options) in
+        [&["-C", "130KiB"][..], &["-G", "3"], &["-C", "200KiB", "--rotate", "5"]].iter().enumerate()
+    {
+        for ending in ENDINGS {
+            let folder = scratch.file(&format!("{number}-{ending}"));
+            std::fs::create_dir(&folder).unwrap();
+            let out = format!("{folder}/x-%s.{ending}");
+            let words = [&["capture", "-r", &input, "-w", &out, "--json"][..], options].concat();
+            let json = run(&words).good().json();
+            let paths = recorded(&folder);
+            assert!(paths.len() > 2 && paths.iter().all(|path| path.to_str().unwrap().ends_with(ending)), "{paths:?}");
+            let notes = json["events"].to_string();
+            assert!(notes.contains(&format!("files written {}, removed 0", paths.len())), "{notes}");
+            assert!(json["balanced"] == true && json["frames"] == 1200, "{json}");
+            records::assert_same_frames(&format!("{words:?}"), &frames_of(&scratch, &paths), &sent);
+            let counted = count_by_others(&paths);
+            assert!(counted.is_none_or(|counted| counted == 1200), "{words:?} {counted:?}");
+        }
+    }
+}
+
+#[test]
+fn the_last_files_are_kept_and_tcpdump_reads_them() {
+    let (scratch, sent) = (Scratch::new(), many(3000));
+    let input = scratch.file("in.pcap");
+    records::write(&input, &sent);
+    let keep: [(&[&str], usize); 3] = [(&["-W", "3"], 3), (&["--keep-files", "1"], 1), (&["--keep-size", "400KiB"], 4)];
+    for (number, (options, wanted)) in keep.iter().enumerate() {
+        let folder = scratch.file(&format!("kept{number}/"));
+        let words = ["capture", "-r", &input, "-w", &folder, "--format", "pcap", "-C", "100KiB", "-v"];
+        let ended = run(&[&words[..], options].concat()).good();
+        let paths = recorded(&folder);
+        assert!(paths.len() == *wanted || paths.len() + 1 == *wanted, "{options:?} {paths:?}\n{}", ended.output);
+        let got = frames_of(&scratch, &paths);
+        records::assert_same_frames(&format!("{options:?}"), &got, &sent[sent.len() - got.len()..]);
+        ended.shows("files_removed");
+        if has_tools(&["tcpdump"]) {
+            let lines = |path: &PathBuf| tool("tcpdump", &["-n", "-r", path.to_str().unwrap()]).lines().count();
+            assert_eq!(paths.iter().map(lines).sum::<usize>(), got.len());
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    records::write(&input, &many(3));
+    let out = scratch.file("x.pcap");
+    for (options, wanted) in [
+        (&["-w", &out, "-W", "3"][..], "--keep-files means nothing without -C, -G or -w DIR/"),
+        (&["-w", &out, "--on-full", "go-on"], "--on-full means nothing"),
+        (&["-w", "-", "-C", "1MiB"], "standard output is no recording"),
+        (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null is no file"),
+        (&["-w", &out, "-C", "100"], "say 100MiB, or which unit is meant"),
+        (&["-w", &out, "-C", "5B"], "not a size"),
+        (&["-w", &out, "-C", "2MiB", "--keep-size", "3MiB"], "room for two files"),
+        (&["-w", &out, "-G", "0"], "more than 0 seconds"),
+        (&["-w", &scratch.file("%Q.pcap"), "-G", "5"], "names of files know %Y"),
+        (&["-C", "1MiB"], "--rotate-size means nothing without --write"),
+        (&["-G", "5"], "--rotate means nothing without --write or --flows"),
+    ] {
+        let ended = run(&[&["capture", "-r", &input][..], options].concat());
+        assert!(ended.status != 0 && ended.errors.contains(wanted), "{options:?}: {} {}", ended.status, ended.errors);
+        assert_eq!(scratch.names(), ["in.pcap"], "{options:?}");
+    }
+}
+
+/// Everything at once: a ring, flows, -c, compression, and SIGHUP in between.
+#[test]
+fn a_recording_goes_along_with_all_else() {
+    let scratch = Scratch::new();
+    let (folder, flows) = (scratch.file("kept/"), scratch.file("flows/"));
+    let mut command = linerate(&[
+        "capture",
+        "-r",
+        "-",
+        "-w",
+        &format!("{folder}x-%s.pcapng.zst"),
+        "-C",
+        "70KiB",
+        "-G",
+        "1000",
+        "--flows",
+        &flows,
+        "--share",
+        &scratch.file("ring"),
+        "-c",
+        "4000",
+        "--json",
+        "--comment",
+        "all of it",
+    ]);
+    std::fs::create_dir(&folder).unwrap();
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut to = running.take_input().unwrap();
+    running.wait_until_open();
+    let sent = many(4000);
+    to.write_all(&records::header()).unwrap();
+    to.write_all(&records::body(&sent[..2000])).unwrap();
+    to.flush().unwrap();
+    wait_until("files are there", || recorded(&folder).len() > 2);
+    running.signal(Signal::HUP);
+    wait_until("the last is complete", || !recorded(&folder).iter().any(|path| path.extension().unwrap() == "part"));
+    let before = recorded(&folder).len();
+    let rest = records::body(&sent[2000..]);
+    let writer = std::thread::spawn(move || to.write_all(&rest));
+    let ended = running.end().good();
+    writer.join().unwrap().unwrap();
+    let (json, paths) = (ended.json(), recorded(&folder));
+    assert!(paths.len() > before + 2, "{paths:?}");
+    assert!(json["frames"] == 4000 && json["balanced"] == true && json["flows"]["records"] != 0, "{json}");
+    records::assert_same_frames("all", &frames_of(&scratch, &paths), &sent);
+    assert!(ended.errors.contains("frames are in files that are complete"), "{}", ended.errors);
+    assert!(!recorded(&flows).is_empty());
+    if has_tools(&["capinfos"]) {
+        paths.iter().for_each(|path| {
+            let told = tool("capinfos", &["-M", path.to_str().unwrap()]);
+            assert!(told.contains("all of it") && told.contains("Number of interfaces in file: 1"), "{told}");
+        });
+    }
+}
+
+/// Whenever it is killed, all files open to their ends, and hold what came without a gap.
+#[test]
+fn a_recorder_that_was_killed_leaves_files_that_open() {
+    let kills: u32 = std::env::var("LINERATE_KILLS").map_or(4, |kills| kills.parse().unwrap());
+    for kill in 0..kills {
+        let (scratch, ending) = (Scratch::new(), ENDINGS[kill as usize % ENDINGS.len()]);
+        let folder = scratch.file("kept");
+        std::fs::create_dir(&folder).unwrap();
+        let out = format!("{folder}/x-%s.{ending}");
+        let mut command = linerate(&["capture", "-r", "-", "-w", &out, "-C", "60KiB", "-q"]);
+        let mut running = spawn(command.stdin(Stdio::piped()));
+        let mut to = running.take_input().unwrap();
+        let (sent, from) = (many(8000), records::header());
+        let bodies: Vec<Vec<u8>> = sent.chunks(50).map(records::body).collect();
+        let writer = std::thread::spawn(move || {
+            let _ = to.write_all(&from);
+            for body in bodies {
+                if to.write_all(&body).is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        // From the first file on, at moments that differ.
+        wait_until("a file is there", || !recorded(&folder).is_empty());
+        std::thread::sleep(Duration::from_micros(u64::from(kill) * 7919 % 90_000));
+        running.signal(Signal::KILL);
+        running.end();
+        writer.join().unwrap();
+        let paths = recorded(&folder);
+        let parts = paths.iter().filter(|path| path.extension().unwrap() == "part").count();
+        assert!(parts <= 1, "{paths:?}");
+        let (mut got, mut whole) = (Vec::new(), 0);
+        for path in &paths {
+            let plain = scratch.file("plain.pcap");
+            // One that was just begun has nothing in it yet.
+            if std::fs::metadata(path).unwrap().len() == 0 {
+                continue;
+            }
+            // A reader goes by what is in it, and says where it is cut.
+            let is_part = path.extension().unwrap() == "part";
+            let ended = run(&["capture", "-q", "-r", path.to_str().unwrap(), "-w", &plain]);
+            assert!(is_part || ended.status == 0, "{} {}", path.display(), ended.errors);
+            let frames = records::read(&plain);
+            if is_part && has_tools(&["tshark"]) {
+                assert_eq!(seen_by_tshark(path), frames.len(), "{}", path.display());
+            }
+            got.extend(frames);
+            whole += if is_part { 0 } else { got.len() - whole };
+        }
+        let complete = &paths[..paths.len() - parts];
+        assert!(count_by_others(complete).is_none_or(|count| count == whole), "{complete:?}");
+        records::assert_same_frames(&format!("kill {kill}"), &got, &sent[..got.len()]);
+    }
+}
+
+/// Opening and closing is the work of the thread that writes.
+#[test]
+fn rotation_does_not_hold_a_capture_up() {
+    if !may_make_labs() {
+        return;
+    }
+    let (scratch, wire) = (Scratch::new(), Wire::of(&["a:eth0,b:eth0"]));
+    let folder = scratch.file("kept/");
+    let port = wire.port("b", "eth0", "");
+    let running = linerate_tests::support::program::start(&[
+        "capture", &port, "-w", &folder, "-C", "256KiB", "-W", "5", "--json", "--user", "root", "udp",
+    ]);
+    let to = wire.port("a", "eth0", "");
+    run(&["generate", "--to", &to, "--udp", "-c", "60000", "--rate", "top", "--size", "128", "-q", "--user", "root"])
+        .good();
+    std::thread::sleep(Duration::from_millis(500));
+    let json = running.interrupt().good().json();
+    let (frames, lost) = (json["frames"].as_u64().unwrap(), json["lost"].as_u64().unwrap());
+    assert_eq!((frames + lost, json["balanced"].as_bool()), (60_000, Some(true)), "{json}");
+    judge(lost == 0, &format!("{lost} of 60,000 frames were lost at full speed, with a new file every 256 KiB"));
+    assert_eq!(recorded(&folder).len(), 5);
+}
+
+/// A tmpfs of its own that is smaller than what is recorded.
+#[test]
+fn a_full_disk_ends_the_run_or_costs_what_was_said() {
+    if !is_root() {
+        return skip("a tmpfs can only be mounted by root");
+    }
+    let (scratch, sent) = (Scratch::new(), many(6000));
+    let input = scratch.file("in.pcap");
+    records::write(&input, &sent);
+    for (on_full, status) in [("stop", 1), ("drop-oldest", 0), ("go-on", 0)] {
+        let (folder, copy) = (scratch.file(&format!("tiny-{on_full}")), scratch.file(&format!("copy-{on_full}")));
+        [&folder, &copy].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let script = "mount -t tmpfs -o size=1m,mode=777 none $1 || exit 77; \
+                      $2 capture -r $3 -w $1/x-%s.pcapng -C 200KiB --on-full $4 --json --user root; \
+                      status=$?; cp $1/* $5; exit $status";
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh", &folder])
+            .arg(program())
+            .args([&input, on_full, &copy])
+            .output()
+            .unwrap();
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{on_full}: {text}{errors}");
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let paths = recorded(&copy);
+        let got = frames_of(&scratch, &paths);
+        assert_eq!(json["balanced"], true, "{json}");
+        assert!(paths.iter().all(|path| path.extension().unwrap() == "pcapng"), "{paths:?}");
+        let (lost, events) = (json["lost"].as_u64().unwrap(), json["events"].to_string());
+        match on_full {
+            "drop-oldest" => {
+                assert_eq!(lost, 0, "{json}");
+                records::assert_same_frames(on_full, &got, &sent[6000 - got.len()..]);
+                assert!(!events.contains("removed 0") && got.len() > 1000, "{events}");
+            }
+            _ => {
+                assert!(lost > 0 && got.len() > 1000, "{json}");
+                records::assert_same_frames(on_full, &got, &sent[..got.len()]);
+                assert_eq!(on_full == "go-on", events.contains("writing failed"), "{events}");
+            }
+        }
+        // What is cut at the end has lost nothing but its statistics.
+        assert!(count_by_others(&paths).is_none_or(|count| count == got.len()));
+    }
+}
+
+/// A server that speaks to a trigger is recorded, with what was before.
+#[test]
+fn what_is_around_a_trigger_is_recorded() {
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
+    let sent = many(3000);
+    records::write(&input, &sent);
+    // Each 10 ms a frame; host 10.0.0.4 has every ninth until there are others.
+    let mut some = sent.clone();
+    some.iter_mut()
+        .enumerate()
+        .for_each(|(at, record)| record.bytes[29] = if [1000, 1100, 2000].contains(&at) { 77 } else { 1 });
+    records::write(&input, &some);
+    let options = ["--trigger", "host 10.0.0.77", "--before", "0.495", "--after", "1.995", "--json"];
+    let words = [&["capture", "-r", &input, "-w", &folder, "--format", "pcap"][..], &options].concat();
+    let json = run(&words).good().json();
+    let paths = recorded(&folder);
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    let [first, second] = [0, 1].map(|at| frames_of(&scratch, &paths[at..=at]));
+    records::assert_same_frames("two triggers", &first, &some[951..1300]);
+    records::assert_same_frames("one", &second, &some[1951..2200]);
+    assert_eq!(json["drops"]["not_triggered"], 3000 - 349 - 249, "{json}");
+    assert!(json["balanced"] == true && json["events"].to_string().contains("triggers: 2"), "{json}");
+}
+
+/// By hand, and as asked for.
+#[test]
+fn a_signal_is_a_trigger() {
+    let (scratch, sent) = (Scratch::new(), many(500));
+    let folder = scratch.file("kept/");
+    let mut command = linerate(&["capture", "-r", "-", "-w", &folder, "--before", "2", "--after", "1000", "--json"]);
+    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut to = running.take_input().unwrap();
+    running.wait_until_open();
+    to.write_all(&records::header()).unwrap();
+    to.write_all(&records::body(&sent)).unwrap();
+    to.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(recorded(&folder).is_empty());
+    running.signal(Signal::USR2);
+    wait_until("a file is there", || !recorded(&folder).is_empty());
+    drop(to);
+    let json = running.end().good().json();
+    let got = frames_of(&scratch, &recorded(&folder));
+    assert!((190..=210).contains(&got.len()), "{} {json}", got.len());
+    records::assert_same_frames("the last two seconds", &got, &sent[500 - got.len()..]);
+}
+
+#[test]
+fn a_disk_is_measured_and_nothing_stays() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let words = ["bench", "disk", "--quick", "--folder", &folder];
+    let ended = run(&words).good().shows("page cache").shows("memory that bridges a stall");
+    assert!(ended.output.lines().all(|line| line.chars().count() <= 80), "{}", ended.output);
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    let lines = run(&[&words[..], &["--json"]].concat()).good().output;
+    for line in lines.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(
+            row["bench"] == "disk" && row["gbytes"].as_f64().unwrap() > 0.0 && row["max_us"].as_f64().is_some(),
+            "{row}"
+        );
+    }
+    // The file has no name from the beginning.
+    let running = linerate_tests::support::program::launch(&["bench", "disk", "--folder", &folder]);
+    std::thread::sleep(Duration::from_millis(700));
+    running.signal(Signal::TERM);
+    running.end();
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
