@@ -18,7 +18,7 @@ fn a_frame_is_seen_when_it_comes() {
     }
     let wire = Wire::of(&["a:eth0,b:eth0"]);
     let port = wire.port("b", "eth0", "");
-    let mut running = start(&["capture", "-i", &port, "--print", "--filter", "ip"]);
+    let mut running = start(&["capture", "-i", &port, "--print", "--filter", "ip", "-t", "20"]);
     let mut lines = BufReader::new(running.take_output().unwrap()).lines();
     let mut longest = Duration::ZERO;
     for _ in 0..3 {

@@ -94,4 +94,5 @@ fn a_message_of_thousands_of_answers_ends_with_the_line() {
     let frame = Frame { time: 0, interface: "", link: 101, bytes: &packet, wire: packet.len() as u32 };
     Printer::new(Options::default()).line(&frame, &mut out);
     assert_eq!((out.len(), out.ends_with(b" [...]\n")), (MAX_LINE, true));
+    assert!(out.capacity() < 4 * MAX_LINE, "what is cut was hardly written: {}", out.capacity());
 }
