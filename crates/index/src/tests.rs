@@ -1,10 +1,10 @@
 //! A search misses nothing: whatever the frames, the filter, and the index.
 
-use crate::Gather;
 use crate::entry::Entry;
 use crate::layout::{ADDRESS_BYTES, DESCRIBED, LONGEST_ENTRY, header};
 use crate::parts::{Unusable, choose};
 use crate::plan::Plan;
+use crate::{Gather, Search};
 use linerate_burst::{Block, Desc, Interface, LinkType, Nanos, StampSource};
 use linerate_filter::program::code;
 use linerate_filter::{Filter, Insn, Program};
@@ -305,4 +305,17 @@ fn an_index_of_another_file_is_not_used() {
     assert!(matches!(with(Some(other), 0, 9000), Err(Unusable::Changed(1000))));
     assert!(matches!(with(Some(there), 0, length + 1), Err(Unusable::Changed(1000))));
     assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(Unusable::Damaged)));
+}
+
+/// Files that are rotated away, and what was never one.
+#[test]
+fn what_cannot_be_searched_is_said() {
+    let mut search = Search::new("", Nanos::ZERO..=Nanos::MAX);
+    search.add("/nowhere/gone.pcap");
+    search.add("/proc");
+    search.add("/dev/null");
+    let notes: Vec<bool> = search.notes().iter().map(|note| note.what.is_failure()).collect();
+    assert_eq!(notes, [false, true, true]);
+    assert!(!search.fill(&mut Block::new(1 << 20, 10), u64::MAX).unwrap());
+    assert_eq!(search.totals().files, 0);
 }
