@@ -53,7 +53,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "--ledger"],
             &["packet2", "delivered", "lost"],
         ),
-        (&["find", &input, "udp"], &["no index, read in full", "frames", "without an index", "parts"]),
+        (&["find", &input, "udp"], &["no index", "bytes found", "parts"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
     ];
     for (arguments, words) in cases {
