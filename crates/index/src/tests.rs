@@ -277,6 +277,17 @@ fn parts_without_what_is_asked_for_are_left_out() {
     }
 }
 
+/// A filter for a network needs no more of an address than its first word.
+#[test]
+fn an_address_that_was_cut_off_may_be_any() {
+    let mut frame = link_header(ETHERNET, &[], 0x86dd);
+    frame.extend([0x60, 0, 0, 0, 0, 20, 6, 64, 0x20, 1, 0x0d, 0xb8, 1, 2, 3]);
+    let text = "ip6 net 2001:db8::/32";
+    assert!(Filter::compile(text, ETHERNET).unwrap().matches(&frame, 90));
+    let bytes = entry(ETHERNET, &[frame]);
+    assert!(Plan::new(text).may_pass(&Entry::parse(&bytes).unwrap()).unwrap());
+}
+
 /// Whatever comes, an entry stays small, and knows what it was told.
 #[test]
 fn random_addresses_do_not_make_entries_grow() {
