@@ -53,6 +53,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "--ledger"],
             &["packet2", "delivered", "lost"],
         ),
+        (&["find", &input, "udp"], &["no index", "bytes found", "parts"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
         (&["doctor"], &["machine", "as it should be"]),
         (&["doctor", "lo", "--for", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),

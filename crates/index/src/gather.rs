@@ -30,6 +30,12 @@ pub struct Gather {
     pub times: (Nanos, Nanos),
 }
 
+impl Default for Gather {
+    fn default() -> Self {
+        Gather::new()
+    }
+}
+
 /// Addresses: all of them, or a filter.
 struct Addresses {
     ipv4: Few<u32>,

@@ -7,7 +7,7 @@
 //! - `link`: what both sides agree on: which places of a frame there are;
 //! - `gather`: what the frames of a part have there, as sets;
 //! - [`layout`], `bloom`: how they lie in the file (`docs/index-format.md`);
-//! - [`Indexed`]: a capture file that is indexed while it is written; [`make`]: one that was written without;
+//! - [`Indexed`]: a capture file that is indexed while it is written; [`make()`]: one that was written without;
 //! - [`entry`]: an entry read back, and the questions it answers;
 //! - [`plan`]: which questions a filter asks, found by following its program;
 //! - [`parts`]: which parts of a file are to be read, and the file without the others;

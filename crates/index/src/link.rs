@@ -1,7 +1,7 @@
 //! What a frame of a link type begins with, as libpcap's programs see it: fixed places behind fixed places.
 //!
-//! Both sides go by this file: what is put into an index ([`fields`](crate::fields)), and what is asked of it
-//! ([`plan`](crate::plan)). A place that only one of them knew would make a search miss frames.
+//! Both sides go by this file: what is put into an index (`gather/fields.rs`), and what is asked of it
+//! (`plan/state.rs`). A place that only one of them knew would make a search miss frames.
 
 /// EtherTypes of VLAN tags, as `vlan` takes them.
 pub const VLAN_TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];

@@ -2,7 +2,7 @@
 //!
 //! libpcap compiles filter text into a program that loads fields from fixed places of a frame and compares them. Followed here
 //! without a frame, every way through it that ends with yes is a chain of such comparisons, and a frame that passes
-//! meets all of one chain. Where a place is one that an index has a set for ([`link`](crate::link)), a comparison becomes a
+//! meets all of one chain. Where a place is one that an index has a set for (`link`), a comparison becomes a
 //! [`Query`]; any other may go either way. A part can be left out if on each chain there is a query that it answers with no.
 //!
 //! So all that libpcap understands is understood here, names of hosts and services among it, and what is not means
