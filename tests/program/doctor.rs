@@ -87,6 +87,7 @@ fn findings_about_a_port_are_named() {
     assert_eq!(of("gro")["severity"], "warn");
     assert_eq!(of("gro")["mend"][0], format!("ip netns exec {netns} ethtool -K eth0 rx-gro off"));
     assert_eq!(of("gro")["fixed_by_fix"], true);
+    assert_eq!(of("xdp-program")["severity"], "ok");
     assert!(of("driver")["now"].as_str().unwrap().starts_with("veth"));
     assert!(of("queues")["now"].as_str().unwrap().starts_with("2 of "));
     assert!(of("tc")["now"].as_str().unwrap().contains("clsact"));
@@ -118,7 +119,8 @@ fn somebody_elses_program_is_found() {
     wait_until("the program is attached", || found()["severity"] == "bad");
     let said = found();
     assert!(
-        said["now"].as_str().unwrap().starts_with("program ") && said["mend"][0].as_str().unwrap().ends_with("xdp off"),
+        said["now"].as_str().unwrap().ends_with(" in the driver")
+            && said["mend"][0].as_str().unwrap().ends_with("xdp off"),
         "{said}"
     );
     holder.end_by(Signal::INT).good();

@@ -134,7 +134,7 @@ fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
             "frames go to another processor before packet: sees them, which spreads work and costs a wake-up each";
         return Some(Finding::note(now, why));
     }
-    let is_one = port.facts.channels.map_or(true, |channels| channels.most_rx < 2);
+    let is_one = port.facts.channels.is_none_or(|channels| channels.most_rx < 2);
     let cores = machine.processors().len();
     Some(if is_one && cores > 1 && !port.is_xdp && !port.is_veth() {
         let why = "with one queue one processor takes all; RPS gives the rest of the work to the others";

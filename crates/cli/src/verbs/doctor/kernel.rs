@@ -91,11 +91,12 @@ fn rights(machine: &Machine) -> Option<Finding> {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
     let has = |capability: u32| mask >> capability & 1 != 0;
+    let may_attach = has(ADMIN) && (has(BPF) || has(SYS_ADMIN));
     let program = "$(command -v linerate)";
     Some(if !has(RAW) {
         Finding::bad("this process may open no port (no CAP_NET_RAW)", "nothing can be captured or sent")
             .mend(format!("sudo setcap cap_net_raw,cap_net_admin+ep {program}"))
-    } else if !has(ADMIN) || !(has(BPF) || has(SYS_ADMIN)) {
+    } else if !may_attach {
         Finding::note(
             "packet: may be opened, xdp: not (CAP_NET_ADMIN and CAP_BPF)",
             "XDP programs are loaded and attached with these",
