@@ -36,10 +36,10 @@ const VALUES: &[(&str, &[&str])] = &[
     ("lag", &["--lag", "5"]),
     ("flows", &["--flows", "flows.jsonl"]),
     ("count", &["--count"]),
-    ("capture rotate", &["--rotate", "0.05"]),
+    ("capture rotate", &["--rotate", "0.03"]),
     ("rotate", &["--rotate", "5"]),
     ("rotate-size", &["--rotate-size", "2KiB"]),
-    ("keep-files", &["--keep-files", "2"]),
+    ("keep-files", &["--keep-files", "1"]),
     ("keep-size", &["--keep-size", "3KiB"]),
     ("on-full", &["--on-full", "go-on"]),
     ("direct", &["--direct"]),
@@ -180,10 +180,11 @@ const UNSEEN: &[(&str, &str)] = &[
 const IMPLIED: &[(&str, &str)] = &[
     // It is over before the second one.
     ("duration", "loops"),
-    // Two files are smaller.
+    // One file is smaller.
     ("keep-files", "keep-size"),
     // The one comes first, and all that follows is written.
     ("trigger", "trigger-rate"),
+    ("before", "trigger-rate"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),

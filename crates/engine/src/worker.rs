@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// What is done with blocks.
 pub(crate) trait Work: Send + 'static {
@@ -51,6 +52,9 @@ pub(crate) struct Apart<W: Work> {
     /// Blocks there are, and the most there may be.
     made: usize,
     most: usize,
+    /// How often and how long the work was waited for.
+    waits: u64,
+    waited: Duration,
     failed: Arc<AtomicBool>,
 }
 
@@ -94,7 +98,16 @@ impl<W: Work> Worker<W> {
             guarded
         };
         match Builder::new().name(name.into()).spawn(run) {
-            Ok(thread) => Ok(Worker::Apart(Apart { jobs, empty, thread, made: 1, most, failed })),
+            Ok(thread) => Ok(Worker::Apart(Apart {
+                jobs,
+                empty,
+                thread,
+                made: 1,
+                most,
+                waits: 0,
+                waited: Duration::ZERO,
+                failed,
+            })),
             Err(error) => Err((take(&place).expect("no thread took it"), error)),
         }
     }
@@ -115,6 +128,14 @@ impl<W: Work> Worker<W> {
                 block.clear();
             }
             Worker::Apart(apart) => apart.hand_over(block, with, make),
+        }
+    }
+
+    /// How often whoever hands over has waited for the work, and how long in all.
+    pub fn waited(&self) -> (u64, Duration) {
+        match self {
+            Worker::Here(_) => (0, Duration::ZERO),
+            Worker::Apart(apart) => (apart.waits, apart.waited),
         }
     }
 
@@ -167,7 +188,13 @@ impl<W: Work> Apart<W> {
                 Some(make())
             }
             // All are on their way: the work is slower than the lanes.
-            Err(_) => self.empty.recv().ok(),
+            Err(_) => {
+                let since = Instant::now();
+                let empty = self.empty.recv().ok();
+                self.waits += 1;
+                self.waited += since.elapsed();
+                empty
+            }
         };
         let Some(empty) = empty else {
             self.failed.store(true, Ordering::Relaxed);
