@@ -2,10 +2,15 @@
 //!
 //! `LINERATE_KILLS=500 cargo test --workspace --test recording killed` kills so many; 4 otherwise.
 
-use linerate_tests::support::program::{linerate, program, run, spawn};
+#[path = "recording/disk.rs"]
+mod disk;
+#[path = "recording/trigger.rs"]
+mod trigger;
+
+use linerate_tests::support::program::{linerate, run, spawn};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{Scratch, files, has_tools, is_root, judge, may_make_labs, skip, tool, wait_until};
+use linerate_tests::support::{Scratch, files, has_tools, judge, may_make_labs, tool, wait_until};
 use rustix::process::Signal;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -277,122 +282,4 @@ fn rotation_does_not_hold_a_capture_up() {
     assert_eq!((frames + lost, json["balanced"].as_bool()), (60_000, Some(true)), "{json}");
     judge(lost == 0, &format!("{lost} of 60,000 frames were lost at full speed, with a new file every 256 KiB"));
     assert_eq!(recorded(&folder).len(), 5);
-}
-
-/// A tmpfs of its own that is smaller than what is recorded.
-#[test]
-fn a_full_disk_ends_the_run_or_costs_what_was_said() {
-    if !is_root() {
-        return skip("a tmpfs can only be mounted by root");
-    }
-    let (scratch, sent) = (Scratch::new(), many(6000));
-    let input = scratch.file("in.pcap");
-    records::write(&input, &sent);
-    for (on_full, status) in [("stop", 1), ("drop-oldest", 0), ("go-on", 0)] {
-        let (folder, copy) = (scratch.file(&format!("tiny-{on_full}")), scratch.file(&format!("copy-{on_full}")));
-        [&folder, &copy].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-        let script = "mount -t tmpfs -o size=1m,mode=777 none $1 || exit 77; \
-                      $2 capture -r $3 -w $1/x-%s.pcapng -C 200KiB --on-full $4 --json --user root; \
-                      status=$?; cp $1/* $5; exit $status";
-        let output = Command::new("unshare")
-            .args(["-m", "sh", "-c", script, "sh", &folder])
-            .arg(program())
-            .args([&input, on_full, &copy])
-            .output()
-            .unwrap();
-        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "{on_full}: {text}{errors}");
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let paths = recorded(&copy);
-        let got = frames_of(&scratch, &paths);
-        assert_eq!(json["balanced"], true, "{json}");
-        assert!(paths.iter().all(|path| path.extension().unwrap() == "pcapng"), "{paths:?}");
-        let (lost, events) = (json["lost"].as_u64().unwrap(), json["events"].to_string());
-        match on_full {
-            "drop-oldest" => {
-                assert_eq!(lost, 0, "{json}");
-                records::assert_same_frames(on_full, &got, &sent[6000 - got.len()..]);
-                assert!(!events.contains("removed 0") && got.len() > 1000, "{events}");
-            }
-            _ => {
-                assert!(lost > 0 && got.len() > 1000, "{json}");
-                records::assert_same_frames(on_full, &got, &sent[..got.len()]);
-                assert_eq!(on_full == "go-on", events.contains("writing failed"), "{events}");
-            }
-        }
-        // What is cut at the end has lost nothing but its statistics.
-        assert!(count_by_others(&paths).is_none_or(|count| count == got.len()));
-    }
-}
-
-/// A server that speaks to a trigger is recorded, with what was before.
-#[test]
-fn what_is_around_a_trigger_is_recorded() {
-    let scratch = Scratch::new();
-    let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
-    let sent = many(3000);
-    records::write(&input, &sent);
-    // Each 10 ms a frame; host 10.0.0.4 has every ninth until there are others.
-    let mut some = sent.clone();
-    some.iter_mut()
-        .enumerate()
-        .for_each(|(at, record)| record.bytes[29] = if [1000, 1100, 2000].contains(&at) { 77 } else { 1 });
-    records::write(&input, &some);
-    let options = ["--trigger", "host 10.0.0.77", "--before", "0.495", "--after", "1.995", "--json"];
-    let words = [&["capture", "-r", &input, "-w", &folder, "--format", "pcap"][..], &options].concat();
-    let json = run(&words).good().json();
-    let paths = recorded(&folder);
-    assert_eq!(paths.len(), 2, "{paths:?}");
-    let [first, second] = [0, 1].map(|at| frames_of(&scratch, &paths[at..=at]));
-    records::assert_same_frames("two triggers", &first, &some[951..1300]);
-    records::assert_same_frames("one", &second, &some[1951..2200]);
-    assert_eq!(json["drops"]["not_triggered"], 3000 - 349 - 249, "{json}");
-    assert!(json["balanced"] == true && json["events"].to_string().contains("triggers: 2"), "{json}");
-}
-
-/// By hand, and as asked for.
-#[test]
-fn a_signal_is_a_trigger() {
-    let (scratch, sent) = (Scratch::new(), many(500));
-    let folder = scratch.file("kept/");
-    let mut command = linerate(&["capture", "-r", "-", "-w", &folder, "--before", "2", "--after", "1000", "--json"]);
-    let mut running = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
-    let mut to = running.take_input().unwrap();
-    running.wait_until_open();
-    to.write_all(&records::header()).unwrap();
-    to.write_all(&records::body(&sent)).unwrap();
-    to.flush().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(recorded(&folder).is_empty());
-    running.signal(Signal::USR2);
-    wait_until("a file is there", || !recorded(&folder).is_empty());
-    drop(to);
-    let json = running.end().good().json();
-    let got = frames_of(&scratch, &recorded(&folder));
-    assert!((190..=210).contains(&got.len()), "{} {json}", got.len());
-    records::assert_same_frames("the last two seconds", &got, &sent[500 - got.len()..]);
-}
-
-#[test]
-fn a_disk_is_measured_and_nothing_stays() {
-    let scratch = Scratch::new();
-    let folder = scratch.file("");
-    let words = ["bench", "disk", "--quick", "--folder", &folder];
-    let ended = run(&words).good().shows("page cache").shows("memory that bridges a stall");
-    assert!(ended.output.lines().all(|line| line.chars().count() <= 80), "{}", ended.output);
-    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
-    let lines = run(&[&words[..], &["--json"]].concat()).good().output;
-    for line in lines.lines() {
-        let row: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(
-            row["bench"] == "disk" && row["gbytes"].as_f64().unwrap() > 0.0 && row["max_us"].as_f64().is_some(),
-            "{row}"
-        );
-    }
-    // The file has no name from the beginning.
-    let running = linerate_tests::support::program::launch(&["bench", "disk", "--folder", &folder]);
-    std::thread::sleep(Duration::from_millis(700));
-    running.signal(Signal::TERM);
-    running.end();
-    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
 }

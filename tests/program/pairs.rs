@@ -42,10 +42,10 @@ const VALUES: &[(&str, &[&str])] = &[
     ("print", &["--print=link"]),
     ("print-time", &["--print-time", "epoch"]),
     ("print-bytes", &["--print-bytes", "hex"]),
-    ("capture rotate", &["--rotate", "0.05"]),
+    ("capture rotate", &["--rotate", "0.03"]),
     ("rotate", &["--rotate", "5"]),
     ("rotate-size", &["--rotate-size", "2KiB"]),
-    ("keep-files", &["--keep-files", "2"]),
+    ("keep-files", &["--keep-files", "1"]),
     ("keep-size", &["--keep-size", "3KiB"]),
     ("on-full", &["--on-full", "go-on"]),
     ("direct", &["--direct"]),
@@ -190,10 +190,11 @@ const IMPLIED: &[(&str, &str)] = &[
     ("duration", "loops"),
     // The first frames are before that.
     ("frames", "to"),
-    // Two files are smaller.
+    // One file is smaller.
     ("keep-files", "keep-size"),
     // The one comes first, and all that follows is written.
     ("trigger", "trigger-rate"),
+    ("before", "trigger-rate"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),

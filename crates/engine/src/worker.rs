@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// What is done with blocks.
 pub(crate) trait Work: Send + 'static {
@@ -51,6 +52,9 @@ pub(crate) struct Apart<W: Work> {
     /// Blocks there are, and the most there may be.
     made: usize,
     most: usize,
+    /// How often and how long the work was waited for.
+    waits: u64,
+    waited: Duration,
     failed: Arc<AtomicBool>,
 }
 
@@ -94,7 +98,16 @@ impl<W: Work> Worker<W> {
             guarded
         };
         match Builder::new().name(name.into()).spawn(run) {
-            Ok(thread) => Ok(Worker::Apart(Apart { jobs, empty, thread, made: 1, most, failed })),
+            Ok(thread) => Ok(Worker::Apart(Apart {
+                jobs,
+                empty,
+                thread,
+                made: 1,
+                most,
+                waits: 0,
+                waited: Duration::ZERO,
+                failed,
+            })),
             Err(error) => Err((take(&place).expect("no thread took it"), error)),
         }
     }
@@ -129,6 +142,14 @@ impl<W: Work> Worker<W> {
             },
         }
         true
+    }
+
+    /// How often whoever hands over has waited for the work, and how long in all.
+    pub fn waited(&self) -> (u64, Duration) {
+        match self {
+            Worker::Here(_) => (0, Duration::ZERO),
+            Worker::Apart(apart) => (apart.waits, apart.waited),
+        }
     }
 
     /// There are no more blocks; the thread may take its time.
@@ -173,8 +194,15 @@ impl<W: Work> Guarded<W> {
 
 impl<W: Work> Apart<W> {
     fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
-        // Where all are on their way the work is slower than the lanes.
-        match self.empty(make).or_else(|_| self.empty.recv()) {
+        let empty = self.empty(make).or_else(|_| {
+            // All are on their way: the work is slower than the lanes.
+            let since = Instant::now();
+            let empty = self.empty.recv();
+            self.waits += 1;
+            self.waited += since.elapsed();
+            empty
+        });
+        match empty {
             Ok(empty) => self.exchange(block, empty, with),
             Err(_) => self.give_up(block),
         }

@@ -9,6 +9,7 @@ use crate::error::ReceiveError;
 use crate::worker::Worker;
 use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Frames are gathered into blocks of this size.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -222,10 +223,13 @@ impl Output {
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
         let (sinks, mut events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
             Store::None(sinks) => (sinks, Vec::new(), None),
-            Store::Private { sinks, .. } => match sinks.join() {
-                Ok(sinks) => (sinks.work, Vec::new(), sinks.died.map(ReceiveError::Died)),
-                Err(died) => (Sinks::default(), Vec::new(), Some(died.into())),
-            },
+            Store::Private { sinks, .. } => {
+                let events = held_up(sinks.waited(), ledger.lost());
+                match sinks.join() {
+                    Ok(sinks) => (sinks.work, events, sinks.died.map(ReceiveError::Died)),
+                    Err(died) => (Sinks::default(), events, Some(died.into())),
+                }
+            }
             Store::Shared { ring, sinks, .. } => {
                 let (events, failure) = ring.finish(ledger);
                 (sinks, events, failure)
@@ -246,6 +250,18 @@ impl Output {
             self.failure.get_or_insert(error);
         }
     }
+}
+
+/// Where frames were lost meanwhile it matters that outputs were slower than these came.
+fn held_up((waits, waited): (u64, Duration), lost: u64) -> Vec<String> {
+    let seconds = waited.as_secs_f64();
+    let text = || {
+        format!(
+            "the capture waited {seconds:.2} s in all for its outputs, {waits} times: the disk, compression or a reader \
+             of a pipe was slower than frames came (bench disk measures a disk)"
+        )
+    };
+    (waits > 0 && lost > 0).then(text).into_iter().collect()
 }
 
 /// No frame behind these, which are in order, is older than this, but for late ones; those may be of any time.

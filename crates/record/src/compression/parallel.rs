@@ -1,7 +1,7 @@
 //! One piece compressed by several threads: each makes a zstd frame of a part of it.
 //!
 //! Frames that follow each other are a zstd file, and each is whole in itself. Threads are started for each piece: that takes some
-//! 30 us each, a piece of 1 MiB some 1,300. A part knows nothing of what stands in front of it, which costs 1 % of size.
+//! 30 us each, a piece of 1 MiB some 1,300. A part knows nothing of what stands in front of it, which costs 4 % of size on real traffic.
 
 use super::encode::zstd_error;
 use std::io::{ErrorKind, Result};

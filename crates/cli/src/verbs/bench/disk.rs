@@ -91,7 +91,7 @@ pub(super) fn text(rows: &[Row], folder: &Path) -> String {
         let mebibytes = |seconds: f64| grouped((rate * 1e9 / 8.0 * seconds / f64::from(1 << 20)).ceil() as u64);
         text += &format!("    {rate:>3.0} Gb/s: {:>7} MiB, {:>7} MiB\n", mebibytes(longest), mebibytes(1.0));
     }
-    text + "  a capture has 64 MiB on the way to the disk, and its ring: 'packet:eth0?ring=1GiB'\n"
+    text + "  a capture has 64 MiB for that, and its ring: 'packet:eth0?ring=1GiB'\n"
 }
 
 /// Writes of one size.

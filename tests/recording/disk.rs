@@ -1,0 +1,101 @@
+//! Disks that are full, slow, or only measured.
+
+use super::{count_by_others, frames_of, many, recorded};
+use linerate_tests::support::program::{launch, program, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, is_root, may_make_labs, records, skip};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::Duration;
+
+/// A tmpfs of its own that is smaller than what is recorded.
+#[test]
+fn a_full_disk_ends_the_run_or_costs_what_was_said() {
+    if !is_root() {
+        return skip("a tmpfs can only be mounted by root");
+    }
+    let (scratch, sent) = (Scratch::new(), many(6000));
+    let input = scratch.file("in.pcap");
+    records::write(&input, &sent);
+    for (on_full, status) in [("stop", 1), ("drop-oldest", 0), ("go-on", 0)] {
+        let (folder, copy) = (scratch.file(&format!("tiny-{on_full}")), scratch.file(&format!("copy-{on_full}")));
+        [&folder, &copy].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let script = "mount -t tmpfs -o size=1m,mode=777 none $1 || exit 77; \
+                      $2 capture -r $3 -w $1/x-%s.pcapng -C 200KiB --on-full $4 --json --user root; \
+                      status=$?; cp $1/* $5; exit $status";
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh", &folder])
+            .arg(program())
+            .args([&input, on_full, &copy])
+            .output()
+            .unwrap();
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{on_full}: {text}{errors}");
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let paths = recorded(&copy);
+        let got = frames_of(&scratch, &paths);
+        assert_eq!(json["balanced"], true, "{json}");
+        assert!(paths.iter().all(|path| path.extension().unwrap() == "pcapng"), "{paths:?}");
+        let (lost, events) = (json["lost"].as_u64().unwrap(), json["events"].to_string());
+        match on_full {
+            "drop-oldest" => {
+                assert_eq!(lost, 0, "{json}");
+                records::assert_same_frames(on_full, &got, &sent[6000 - got.len()..]);
+                assert!(!events.contains("removed 0") && got.len() > 1000, "{events}");
+            }
+            _ => {
+                assert!(lost > 0 && got.len() > 1000, "{json}");
+                records::assert_same_frames(on_full, &got, &sent[..got.len()]);
+                assert_eq!(on_full == "go-on", events.contains("writing failed"), "{events}");
+            }
+        }
+        // What is cut at the end has lost nothing but its statistics.
+        assert!(count_by_others(&paths).is_none_or(|count| count == got.len()));
+    }
+}
+
+/// Where frames were lost since an output was slow, that is said.
+#[test]
+fn an_output_that_holds_the_capture_up_is_told() {
+    if !may_make_labs() {
+        return;
+    }
+    let (scratch, wire) = (Scratch::new(), Wire::of(&["a:eth0,b:eth0"]));
+    let pipe = scratch.file("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let reader = Command::new("sh").args(["-c", "exec < $0; sleep 6; cat > /dev/null", &pipe]).spawn();
+    let port = wire.port("b", "eth0", "&ring=1MiB");
+    let running = start(&["capture", &port, "-w", &pipe, "--json", "--user", "root", "udp"]);
+    let to = wire.port("a", "eth0", "");
+    let words =
+        ["generate", "--to", &to, "--udp", "-c", "120000", "--rate", "top", "--size", "1500", "-q", "--user", "root"];
+    run(&words).good();
+    let json = running.interrupt().good().json();
+    reader.unwrap().wait().unwrap();
+    assert!(json["lost"].as_u64().unwrap() > 0 && json["balanced"] == true, "{json}");
+    assert!(json["events"].to_string().contains("the capture waited"), "{json}");
+}
+
+#[test]
+fn a_disk_is_measured_and_nothing_stays() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let words = ["bench", "disk", "--quick", "--folder", &folder];
+    let ended = run(&words).good().shows("page cache").shows("memory that bridges a stall");
+    assert!(ended.output.lines().all(|line| line.chars().count() <= 80), "{}", ended.output);
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    let lines = run(&[&words[..], &["--json"]].concat()).good().output;
+    for line in lines.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(
+            row["bench"] == "disk" && row["gbytes"].as_f64().unwrap() > 0.0 && row["max_us"].as_f64().is_some(),
+            "{row}"
+        );
+    }
+    // The file has no name from the beginning.
+    let running = launch(&["bench", "disk", "--folder", &folder]);
+    std::thread::sleep(Duration::from_millis(700));
+    running.signal(Signal::TERM);
+    running.end();
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
