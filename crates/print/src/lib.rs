@@ -1,7 +1,7 @@
 //! Frames as text, one line each, in the order and the words of tcpdump: for whoever reads it with their eyes, or with grep.
 //!
 //! Headers are those that [`linerate_wire::dissect`] finds; each protocol has a file here that says them, and `walk` goes from one to
-//! the next. What is behind the last header is looked at where its ports or its first bytes say what it is: [`dns`](self), DHCP, NTP,
+//! the next. What is behind the last header is looked at where its ports or its first bytes say what it is: DNS, DHCP, NTP,
 //! TLS hellos, the first line of HTTP, the long header of QUIC, ISAKMP. A name is never looked up.
 //!
 //! # Bounds
