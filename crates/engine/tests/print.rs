@@ -64,11 +64,14 @@ struct Counted {
     written: Arc<Mutex<u64>>,
     most: u64,
     dies: bool,
+    /// How long each block takes.
+    pause: Duration,
 }
 
 impl Lines for Counted {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
         assert_eq!(interfaces[0].name, "again");
+        std::thread::sleep(self.pause);
         let mut written = self.written.lock().unwrap();
         assert!(!self.dies || *written + (burst.len() as u64) < self.most, "the writer has a bug");
         let frames = (burst.len() as u64).min(self.most - *written);
@@ -79,7 +82,7 @@ impl Lines for Counted {
 
 fn printing(most: u64, dies: bool, is_lossy: bool) -> (Printing<Counted>, Arc<Mutex<u64>>) {
     let written = Arc::default();
-    let lines = Counted { written: Arc::clone(&written), most, dies };
+    let lines = Counted { written: Arc::clone(&written), most, dies, pause: Duration::ZERO };
     (Printing::new(Selection::default(), lines, is_lossy), written)
 }
 
@@ -90,7 +93,10 @@ fn count(run: &Received, count: Count) -> u64 {
 
 #[test]
 fn a_writer_is_waited_for_and_gets_every_frame() {
-    let (mut printing, written) = printing(u64::MAX, false, false);
+    let written = Arc::default();
+    let pause = Duration::from_millis(3);
+    let lines = Counted { written: Arc::clone(&written), most: u64::MAX, dies: false, pause };
+    let mut printing = Printing::new(Selection::default(), lines, false);
     let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut printing]);
     assert_eq!((count(&run, Count::Printed), run.ledger.lost(), *written.lock().unwrap()), (MANY, 0, MANY));
     assert_eq!(printing.done(), MANY);

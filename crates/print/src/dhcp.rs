@@ -29,11 +29,12 @@ pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize) -> bool 
     text.str("BOOTP/DHCP, ");
     text.str(operation);
     let hardware = message.get(HARDWARE_LENGTH).copied().map_or(0, usize::from);
-    if operation == "Request" && (1..=16).contains(&hardware) {
-        if let Some(address) = message.get(HARDWARE..HARDWARE + hardware) {
-            text.str(" from ");
-            text.mac(address);
-        }
+    if operation == "Request"
+        && (1..=16).contains(&hardware)
+        && let Some(address) = message.get(HARDWARE..HARDWARE + hardware)
+    {
+        text.str(" from ");
+        text.mac(address);
     }
     put!(text, ", length {length}");
     if part(message, OPTIONS - MAGIC.len()) == Some(MAGIC) {

@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(name(message, 18).unwrap(), ".");
         let long: Vec<u8> = [[63; 64].repeat(5).as_slice(), &[0]].concat();
         assert_eq!(name(&long, 0), None, "names have 255 bytes");
-        let back: Vec<u8> = (0..2000u16).flat_map(|at| (0xc000 | at.saturating_sub(1) * 2).to_be_bytes()).collect();
+        let back: Vec<u8> = (0..2000u16).flat_map(|at| (0xc000 | (at.saturating_sub(1) * 2)).to_be_bytes()).collect();
         assert_eq!(name(&back, 3998), None);
     }
 

@@ -1,7 +1,7 @@
 //! Frames as text, one line each, in the order and the words of tcpdump: for whoever reads it with their eyes, or with grep.
 //!
-//! Headers are those that [`linerate_wire::dissect`] finds; each protocol has a file here that says them, and `walk` goes from one to
-//! the next. What is behind the last header is looked at where its ports or its first bytes say what it is: [`dns`](self), DHCP, NTP,
+//! Headers are those that [`linerate_wire::dissect()`] finds; each protocol has a file here that says them, and `walk` goes from one to
+//! the next. What is behind the last header is looked at where its ports or its first bytes say what it is: DNS, DHCP, NTP,
 //! TLS hellos, the first line of HTTP, the long header of QUIC, ISAKMP. A name is never looked up.
 //!
 //! # Bounds
@@ -12,7 +12,6 @@
 //!
 //! ```
 //! use linerate_print::{Frame, Options, Printer};
-//! use linerate_wire::Link;
 //!
 //! let bytes = [
 //!     0x45, 0, 0, 33, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x10, 0x92, 0, 9, 0, 13, 0, 0, 1, 2, 3, 4, 5,

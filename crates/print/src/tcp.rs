@@ -42,11 +42,12 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.str("Flags [");
     flags(&mut walk.text, view.flags());
     walk.text.str("]");
-    if walk.options.verbose && walk.is_whole(layer.offset as usize) {
-        if let Some(packet) = walk.packet {
-            let verdict = if view.is_checksum_right(&pseudo(&packet)) { "correct" } else { "incorrect" };
-            put!(walk.text, ", cksum {:#06x} ({verdict})", view.checksum());
-        }
+    if walk.options.verbose
+        && walk.is_whole(layer.offset as usize)
+        && let Some(packet) = walk.packet
+    {
+        let verdict = if view.is_checksum_right(&pseudo(&packet)) { "correct" } else { "incorrect" };
+        put!(walk.text, ", cksum {:#06x} ({verdict})", view.checksum());
     }
     let origin = numbers(walk, &view, length as u32);
     walk.text.str(", win ");

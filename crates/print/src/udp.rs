@@ -26,13 +26,15 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
         0 => there,
         length => length - udp::LEN,
     };
-    if walk.options.verbose && walk.is_whole(layer.offset as usize) && !view.is_cut() {
-        if let Some(packet) = walk.packet {
-            match (view.checksum(), view.is_checksum_right(&pseudo(&packet))) {
-                (0, true) => walk.text.str("[no cksum] "),
-                (_, true) => walk.text.str("[udp sum ok] "),
-                (sum, false) => put!(walk.text, "[bad udp cksum {sum:#06x}!] "),
-            }
+    if walk.options.verbose
+        && walk.is_whole(layer.offset as usize)
+        && !view.is_cut()
+        && let Some(packet) = walk.packet
+    {
+        match (view.checksum(), view.is_checksum_right(&pseudo(&packet))) {
+            (0, true) => walk.text.str("[no cksum] "),
+            (_, true) => walk.text.str("[udp sum ok] "),
+            (sum, false) => put!(walk.text, "[bad udp cksum {sum:#06x}!] "),
         }
     }
     let is_fragment = walk.packet.is_some_and(|packet| packet.is_fragment);
