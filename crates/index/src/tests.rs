@@ -277,6 +277,28 @@ fn parts_without_what_is_asked_for_are_left_out() {
     }
 }
 
+#[test]
+fn what_a_register_gives_to_the_other_is_known_there() {
+    let mut frame = link_header(ETHERNET, &[], 0x0800);
+    frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let bytes = entry(ETHERNET, &[frame]);
+    let entry = Entry::parse(&bytes).unwrap();
+    for (ethertype, may) in [(0x0800, true), (0x0806, false)] {
+        let insns = vec![
+            Insn::new(code::LD_H_ABS, 12),
+            Insn::new(code::TAX, 0),
+            Insn::jump(code::JEQ_K, ethertype, 0, 4),
+            Insn::new(code::LD_B_ABS, 23),
+            Insn::new(code::TXA, 0),
+            Insn::jump(code::JEQ_K, ethertype, 0, 1),
+            Insn::ret(1),
+            Insn::ret(0),
+        ];
+        let program = Program::new(insns).unwrap();
+        assert_eq!(Plan::of_program(&program, ETHERNET).may_pass(&entry).unwrap(), may, "{ethertype:#x}");
+    }
+}
+
 /// A filter for a network needs no more of an address than its first word.
 #[test]
 fn an_address_that_was_cut_off_may_be_any() {
