@@ -33,7 +33,7 @@ pub enum NotMade {
 /// There is none: what was written is to be thrown away.
 pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Option<ReadError>), NotMade> {
     let length = file.metadata()?.len();
-    let mut reader = Reader::new(Box::new(Excerpt::new(file, vec![0..length])), name)?;
+    let mut reader = Reader::new(Box::new(Excerpt::new(file, Some(0..length))), name)?;
     if reader.compression().is_some() {
         return Err(NotMade::Compressed);
     }

@@ -58,7 +58,7 @@ pub struct Parts {
 impl Parts {
     /// All of a file.
     pub fn all(length: u64) -> Self {
-        Parts { ranges: vec![0..length], entries: 0, chosen: 0, earliest: None, rest: length }
+        Parts { ranges: std::iter::once(0..length).collect(), entries: 0, chosen: 0, earliest: None, rest: length }
     }
 
     /// Bytes to read.
@@ -182,10 +182,10 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn new(file: &'a Arc<File>) -> io::Result<Self> {
         let (mut outer, mut inner) = ([0; 4], [0; 4]);
-        fill(&mut Excerpt::new(file, vec![0..4]), &mut outer)?;
+        fill(&mut Excerpt::new(file, Some(0..4)), &mut outer)?;
         let length = file.metadata()?.len();
         // What cannot be decompressed is found when it is read.
-        let _ = fill(&mut plain(Box::new(Excerpt::new(file, vec![0..length])))?, &mut inner);
+        let _ = fill(&mut plain(Box::new(Excerpt::new(file, Some(0..length))))?, &mut inner);
         let is_pcapng = inner == [0x0a, 0x0d, 0x0d, 0x0a];
         Ok(Check { file, is_compressed: inner != outer, time: if is_pcapng { 12 } else { 0 } })
     }
@@ -221,8 +221,8 @@ pub struct Excerpt {
 
 impl Excerpt {
     /// Of an open file, whoever else reads it.
-    pub fn new(file: &Arc<File>, ranges: Vec<Range<u64>>) -> Self {
-        Excerpt { file: Arc::clone(file), ranges: ranges.into_iter(), at: 0..0 }
+    pub fn new(file: &Arc<File>, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        Excerpt { file: Arc::clone(file), ranges: ranges.into_iter().collect::<Vec<_>>().into_iter(), at: 0..0 }
     }
 }
 

@@ -49,7 +49,7 @@ fn disk(machine: &Machine) -> Option<Finding> {
     }
     if FAR.contains(&kind.as_str()) {
         return Some(Finding::warn(
-            format!("{kind}"),
+            kind,
             "whoever stands behind it decides how fast it is: try it with the run itself",
         ));
     }
