@@ -1,7 +1,8 @@
 //! One piece compressed by several threads: each makes a zstd frame of a part of it.
 //!
 //! Frames that follow each other are a zstd file, and each is whole in itself. Threads are started for each piece: that takes some
-//! 30 us each, a piece of 1 MiB some 1,300. A part knows nothing of what stands in front of it, which costs 4 % of size on real traffic.
+//! 30 us each, a piece of 1 MiB some 1,300. A part knows nothing of what stands in front of it, which costs 0.4 % of size on real
+//! traffic, and 4 % where it repeats itself. With a reader beside it on two processors, two threads write 6 % more than one.
 
 use super::encode::zstd_error;
 use std::io::{ErrorKind, Result};
