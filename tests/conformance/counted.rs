@@ -77,6 +77,19 @@ fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
     }
 }
 
+#[test]
+fn each_queue_may_be_a_port_that_counts() {
+    let Some(veth) = Veth::up(2, None) else { return };
+    let veth = veth.using("packet", "xdp", "");
+    let port = |queue: u32| veth.receiver("right", "").replace("eth0?", &format!("eth0@{queue}?"));
+    let ports = [receive(&port(0), &tallying()), receive(&port(1), &tallying())];
+    assert!(ports.iter().all(|port| port.queues[0].tallied().is_some()));
+    let again = open_rx(&Spec::parse(&port(1)).unwrap(), &tallying()).err().unwrap().to_string();
+    assert!(again.contains("received from already"), "{again}");
+    let shown = open_rx(&Spec::parse(&port(1)).unwrap(), &RxOptions::default()).err().unwrap().to_string();
+    assert!(shown.contains("only counts frames"), "{shown}");
+}
+
 /// The tag is no part of what XDP sees, but of the frame.
 #[test]
 fn a_tag_that_the_driver_has_taken_out_counts() {

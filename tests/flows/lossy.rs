@@ -46,7 +46,7 @@ fn what_is_sent_again_is_what_the_sockets_count() {
     let [Some(client), Some(server)] = metered else { return };
     let wire = path.wire.interrupt().good().json();
     drop(streams);
-    let (mut sent_again, mut arrived_again) = ([0; 2], [0; 2]);
+    let (mut sent_again, mut arrived_again, mut disordered) = ([0; 2], [0; 2], [0; 2]);
     for near in &sockets[0] {
         let far = sockets[1].iter().find(|far| far.peer_port == near.local_port).expect("the other end");
         let records = [&client, &server].map(|metered| metered.only(TCP, near.local_port, PORT.into()));
@@ -59,6 +59,7 @@ fn what_is_sent_again_is_what_the_sockets_count() {
             check_round_trips(sides(records[side])[side], socket);
             sent_again[side] += socket.retransmissions();
             arrived_again[side] += seen_again(records[1 - side], side);
+            disordered[side] += number(sides(records[1 - side])[side], "out_of_order");
         }
         check_handshake(&records[0].json["tcp"]["syn_to_syn_ack_ns"]);
         check_handshake(&records[1].json["tcp"]["syn_ack_to_ack_ns"]);
@@ -68,8 +69,13 @@ fn what_is_sent_again_is_what_the_sockets_count() {
         let lost = dropped(&wire, side);
         assert!(sent_again[side] > 10, "too few to compare: {sent_again:?}, {lost} lost");
         // What arrives as the first of its bytes, as the one before was lost, nobody there can know to be sent again.
-        assert!(arrived_again[side] <= sent_again[side], "{arrived_again:?} of {sent_again:?}");
-        assert!(sent_again[side] - arrived_again[side] <= lost, "{arrived_again:?} of {sent_again:?}, {lost} lost");
+        // A busy machine changes the order of some that are no copies.
+        let copies = arrived_again[side] - disordered[side];
+        assert!(copies <= sent_again[side], "{arrived_again:?} of {sent_again:?}, {disordered:?} out of order");
+        assert!(
+            sent_again[side].saturating_sub(arrived_again[side]) <= lost,
+            "{arrived_again:?} of {sent_again:?}, {lost} lost"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! `xdp:interface`: frames taken from the driver by an XDP program, before the kernel makes packets of them.
 //!
-//! What it takes, the host does not see; so it is used when it is asked for, and on an interface that the host
-//! uses itself only with `--take`. A program made at run time stamps each frame and writes it into this process's
-//! memory, or hands it to its queue's socket (AF_XDP). The program is attached by a link, which the kernel removes
+//! What it takes, the host does not see; on an interface that the host uses itself it leaves the frames to it too, or
+//! wants `--take`. A program made at run time stamps each frame and writes it into this process's
+//! memory, or hands it to its queue's socket (AF_XDP), or counts it where nobody wants more. The program is attached by a link, which the kernel removes
 //! with the process however that ends, and never takes the place of another program.
 
 mod attach;
@@ -52,7 +52,7 @@ const BUSY_NAP: Duration = Duration::from_millis(20);
 pub const BACKEND: Backend = Backend {
     scheme: "xdp",
     placeholder: "interface",
-    sentence: "XDP: takes frames from the driver, away from the host; the fastest way in",
+    sentence: "XDP: takes frames from the driver, before the host; the fastest way in",
     target: Target::Interface { works: on_interface, takes_away: true },
     rx_options: wanted::RX_OPTIONS,
     tx_options: wanted::TX_OPTIONS,

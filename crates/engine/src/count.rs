@@ -18,7 +18,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Desc, Kind, Stage};
+use linerate_burst::{Count, Desc, Kind, Nanos, Stage};
 use linerate_port::Tallied;
 use linerate_wire::Layers;
 use std::sync::atomic::Ordering;
@@ -34,8 +34,8 @@ pub struct Counting {
     counts: Counts,
     finds_bursts: bool,
     progress: Option<Arc<Progress>>,
-    /// What each queue had counted itself when it was looked at last.
-    tallied: Vec<Tallied>,
+    /// What each queue had counted itself when it was looked at last, and when that was.
+    tallied: Vec<(Tallied, Nanos)>,
     /// The descs that were selected of a burst, and those of several lanes in order.
     chosen: Vec<Desc>,
     merged: Vec<Desc>,
@@ -161,13 +161,14 @@ impl Counting {
     /// Brings what the queues themselves count up to date.
     fn look_at_queues(&mut self, look: &Look<'_>, elapsed: Duration) {
         for (lane, before) in self.tallied.iter_mut().enumerate() {
-            let Some((now, time)) = look.tallied(lane) else { continue };
-            let Counts { all, ports, queues, places, .. } = &mut self.counts;
+            let Some((tallied, time)) = look.tallied(lane) else { continue };
+            let (now, Counts { all, ports, queues, places, .. }) = ((*tallied, time), &mut self.counts);
             for sum in [all, &mut ports[places[lane].0], &mut queues[lane]] {
-                sum.traffic.add_tallied(before, now, time);
+                sum.traffic.add_tallied(before, &now);
             }
-            self.selector.take_all((now.frames - before.frames) as usize);
-            *before = *now;
+            let all_are_wanted = self.selector.take_all((tallied.frames - before.0.frames) as usize);
+            debug_assert!(all_are_wanted, "who selects frames wants to see them");
+            *before = now;
         }
         let Counts { elapsed: known, all, ports, queues, places, .. } = &mut self.counts;
         *known = elapsed;
@@ -199,7 +200,7 @@ impl Consumer for Counting {
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.counts = Counts::of(start.ports, start.lanes.clone());
         self.counts.windows = self.finds_bursts.then(Windows::default);
-        self.tallied = vec![Tallied::default(); start.lanes.len()];
+        self.tallied = vec![(Tallied::default(), Nanos::ZERO); start.lanes.len()];
         self.watch.show(&self.counts);
         Ok(())
     }

@@ -11,8 +11,8 @@ use crate::select::{Selection, Selector};
 use crate::worker::{Work, Worker};
 use linerate_burst::{Block, Burst, Count, Desc, Interface, Kind, Pick, Stage};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The thread.
 const NAME: &str = "linerate-print";
@@ -22,6 +22,9 @@ const BLOCK_FRAMES: usize = 8192;
 const BLOCKS: usize = 16;
 /// After how long a frame is handed on, whether or not others follow it.
 const OLD: Duration = Duration::from_millis(20);
+
+/// How long the last lines are waited for where other consumers are not to wait.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Writes frames as text.
 pub trait Lines: Send + 'static {
@@ -45,13 +48,14 @@ pub struct Printing<L: Lines> {
     bytes: u64,
     progress: Option<Arc<Progress>>,
     own: Vec<Pick>,
-    printed: u64,
+    /// By the other thread.
+    printed: Arc<AtomicU64>,
 }
 
 /// The other thread.
 struct Writing<L> {
     lines: L,
-    printed: u64,
+    printed: Arc<AtomicU64>,
     unread: u64,
 }
 
@@ -71,7 +75,7 @@ impl<L: Lines> Printing<L> {
             bytes: 0,
             progress: None,
             own: Vec::new(),
-            printed: 0,
+            printed: Arc::default(),
         }
     }
 
@@ -83,7 +87,7 @@ impl<L: Lines> Printing<L> {
 
     /// How many frames were written, once the run is over.
     pub fn done(self) -> u64 {
-        self.printed
+        self.printed.load(Ordering::Relaxed)
     }
 
     fn gather(&mut self, round: &Round<'_>) {
@@ -147,7 +151,7 @@ impl<L: Lines> Consumer for Printing<L> {
 
     fn begin(&mut self, _: &Start) -> Result<(), ReceiveError> {
         let Some(lines) = self.lines.take() else { return Ok(()) };
-        let writing = Writing { lines, printed: 0, unread: 0 };
+        let writing = Writing { lines, printed: Arc::clone(&self.printed), unread: 0 };
         self.worker = Some(Worker::apart(NAME, writing, BLOCKS).unwrap_or_else(|(work, _)| Worker::here(work)));
         Ok(())
     }
@@ -177,23 +181,33 @@ impl<L: Lines> Consumer for Printing<L> {
 
     fn finish(&mut self, end: &mut End<'_>) {
         let mut died = end.died.take();
-        // Nothing can be lost by waiting any more.
-        self.is_lossy = false;
+        // A reader that has stopped is not waited for by those who also write files.
+        let (began, limit) = (Instant::now(), if self.is_lossy { LAST_LINES } else { Duration::MAX });
         self.pass_on(end.interfaces);
+        while !self.block.is_empty() && began.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(2));
+            self.pass_on(end.interfaces);
+        }
+        self.slow += self.block.len() as u64;
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let account = end.ledger.account(Stage::Print, "");
         account.add(Count::PrintReceived, selected).add(Count::PrintSlow, self.slow);
         let mut worker = self.worker.take();
         worker.iter_mut().for_each(|worker| worker.end(()));
-        match worker.map(Worker::join).transpose() {
-            Ok(None) => {}
-            Ok(Some(done)) => {
-                self.printed = done.work.printed;
-                account.add(Count::Printed, done.work.printed).add(Count::PrintUnread, done.work.unread);
+        let ended = worker.map(|worker| worker.join_within(limit.saturating_sub(began.elapsed())));
+        account.add(Count::Printed, self.printed.load(Ordering::Relaxed));
+        match ended {
+            None => {}
+            Some(Some(Ok(done))) => {
+                account.add(Count::PrintUnread, done.work.unread);
                 died = died.or(done.died);
             }
-            Err(dead) => died = died.or(Some(dead)),
+            Some(Some(Err(dead))) => died = died.or(Some(dead)),
+            Some(None) => {
+                let rest = u64::try_from(account.unaccounted()).unwrap_or(0);
+                account.add(Count::PrintSlow, rest);
+            }
         }
         if let Some(died) = died {
             let rest = u64::try_from(account.unaccounted()).unwrap_or(0);
@@ -210,7 +224,7 @@ impl<L: Lines> Work for Writing<L> {
     fn take(&mut self, block: &Block, interfaces: Self::With) {
         let frames = block.len();
         let written = if self.has_failed() { 0 } else { self.lines.write(block.burst(), &interfaces) };
-        self.printed += written as u64;
+        self.printed.fetch_add(written as u64, Ordering::Relaxed);
         self.unread += (frames - written) as u64;
     }
 

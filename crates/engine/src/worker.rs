@@ -172,6 +172,20 @@ impl<W: Work> Worker<W> {
             }
         }
     }
+
+    /// Waits so long at most; `None` where that is not enough: then the thread is left to itself.
+    pub fn join_within(self, limit: Duration) -> Option<Result<Guarded<W>, Died>> {
+        let began = Instant::now();
+        while let Worker::Apart(apart) = &self
+            && !apart.thread.is_finished()
+        {
+            if began.elapsed() >= limit {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Some(self.join())
+    }
 }
 
 impl<W: Work> Guarded<W> {

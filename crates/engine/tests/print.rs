@@ -121,6 +121,18 @@ fn who_may_not_be_waited_for_misses_what_finds_no_room() {
     assert_eq!(counting.done().all.traffic.frames, MANY);
 }
 
+/// Files are complete all the same, and soon.
+#[test]
+fn who_stands_still_holds_up_no_end_but_of_those_that_wait() {
+    let (mut printing, written) = printing(u64::MAX, false, true);
+    let mut counting = Counting::new(Selection::default(), false);
+    let blocked = written.lock().unwrap();
+    let run = Receive::all(vec![Again::port(100)]).run(&mut [&mut printing, &mut counting]);
+    assert_eq!((count(&run, Count::Printed), count(&run, Count::PrintSlow)), (0, MANY));
+    assert_eq!(counting.done().all.traffic.frames, MANY);
+    drop(blocked);
+}
+
 #[test]
 fn a_reader_that_has_gone_had_enough_and_ends_nothing_else() {
     let (mut alone, _) = printing(5000, false, false);

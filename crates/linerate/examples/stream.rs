@@ -30,7 +30,8 @@ pub fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
     let sent = Streams::new(&set, to)?.run(&Run { duration: None, stop: Stop::new(), progress, watch, at_once: false });
     let sent = sent.sent.frames;
     let report = checker.finish(Some(sent), Duration::from_millis(300), Duration::from_secs(5), &Stop::new());
-    let summary = report.check.report(Some(&[sent])).summary();
+    // Streams are numbered from 1.
+    let summary = report.check.report(Some(&[0, sent])).summary();
     println!("{sent} sent, {} received, {} lost", summary.counts.received, summary.counts.lost);
     println!("latency p99: {:?} ns", summary.delay.latency_p99_ns);
     Ok(summary.counts.received)

@@ -4,6 +4,8 @@ use crate::read::{part, take, u16_at};
 use crate::text::{Text, put};
 
 const HEADER: usize = 12;
+/// A name has at most so many labels, and needs no more pointers.
+const MOST_POINTERS: u32 = 127;
 /// The most bytes of a name, and of a text in an answer.
 const LONGEST_NAME: usize = 255;
 const LONGEST_TEXT: usize = 120;
@@ -240,7 +242,7 @@ impl Reader<'_> {
 
     /// Writes the name at this place. Each pointer has to lead further to the front, and a name has 255 bytes: it ends.
     fn write_name(self, text: &mut Text<'_>) -> Option<()> {
-        let (mut rest, mut written) = (self.rest, 0);
+        let (mut rest, mut written, mut pointers) = (self.rest, 0, 0);
         let mut front = self.message.len() - self.rest.len();
         loop {
             let length = *rest.first()?;
@@ -263,7 +265,8 @@ impl Reader<'_> {
                 }
                 3 => {
                     let place = usize::from(u16_at(rest, 0)? & 0x3fff);
-                    if place >= front {
+                    pointers += 1;
+                    if place >= front || pointers > MOST_POINTERS {
                         return None;
                     }
                     front = place;

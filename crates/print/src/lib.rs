@@ -6,8 +6,7 @@
 //!
 //! # Bounds
 //! All bytes are hostile. A line has at most [`MAX_LINE`] bytes and ends in `[...]` if it had more; it is visible ASCII: whatever text
-//! comes from the wire is escaped (`\x1b`). A name of DNS follows at most as many pointers as it has bytes in front, each further to
-//! the front. One packet that an ICMP error quotes is looked into, none that this quotes. Numbers of TCP are relative to those of
+//! comes from the wire is escaped (`\x1b`). A name of DNS follows at most 127 pointers, each further to the front. One packet that an ICMP error quotes is looked into, none that this quotes. Numbers of TCP are relative to those of
 //! the last 131,072 connections, in 8 MiB that are taken with the first one; who is forgotten begins anew, with absolute numbers.
 //!
 //! ```

@@ -100,7 +100,7 @@ impl Attachment {
             Feeds::Nowhere(_) => (Via::Tally, " and only counts frames"),
         };
         let is_mode = wanted.mode.is_none_or(|mode| mode == self.form.mode);
-        let is_intake = wanted.intake.map_or(intake != Via::Tally, |wanted| wanted == intake);
+        let is_intake = wanted.intake.map_or(intake != Via::Tally || wanted.tallies(), |wanted| wanted == intake);
         if is_mode && is_intake && wanted.passes == self.form.passes {
             return Ok(());
         }
@@ -148,11 +148,10 @@ impl Attachment {
     }
 
     fn take(&self, queue: u32) -> io::Result<()> {
-        if self.get(Word::Read, queue) != 0 {
+        if !Word::Read.take(&self.words, queue) {
             let reason = format!("queue {queue} is being received from already, by another port of this process");
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
         }
-        self.set(Word::Read, queue, 1);
         Ok(())
     }
 

@@ -52,7 +52,7 @@ const VLAN_TAG: i32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     // Written by the program:
-    /// Frames handed to the socket, whether it had room for them or not, or written into the area.
+    /// Frames handed to the socket, whether it had room for them or not, or written into the area, or counted.
     Head = 0,
     /// Frames that the driver has no room for metadata in front of: all or none.
     Unstamped,
@@ -101,6 +101,12 @@ impl Word {
     /// Gives it a value.
     pub fn set(self, words: &Words, queue: u32, value: u64) {
         words.word(QUEUE_WORDS * queue as usize + self as usize).store(value, Ordering::Release);
+    }
+
+    /// Makes it 1 where it is 0; whether it was.
+    pub fn take(self, words: &Words, queue: u32) -> bool {
+        let word = words.word(QUEUE_WORDS * queue as usize + self as usize);
+        word.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Where it lies behind the first.

@@ -4,7 +4,7 @@ use super::attach::Attachment;
 use super::program::Word;
 use super::receive::Queue;
 use crate::sys::bell::Bell;
-use linerate_burst::Sizes;
+use linerate_burst::{Nanos, Sizes};
 use linerate_port::Tallied;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ pub struct Tally {
     before: Tallied,
     /// As they were when they were read last.
     pub tallied: Tallied,
+    /// When they were read.
+    pub asked: Nanos,
     /// What to wait on: nothing rings it.
     pub bell: Arc<Bell>,
 }
@@ -22,7 +24,7 @@ impl Tally {
     pub fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
         queue.set(Word::Least, u64::MAX);
         queue.set(Word::Most, 0);
-        Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), bell }
+        Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), asked: Nanos::ZERO, bell }
     }
 
     /// Reads them anew.
@@ -41,8 +43,8 @@ impl Tally {
 
 /// The program goes on meanwhile: of a frame that it has in hand some counts are there and others not yet.
 fn read(attachment: &Attachment, queue: u32) -> Tallied {
-    let (frames, bytes) = (attachment.get(Word::Head, queue), attachment.get(Word::Bytes, queue));
-    let (least, most) = (attachment.get(Word::Least, queue), attachment.get(Word::Most, queue));
     let sizes = Sizes(attachment.sizes(queue));
+    let (least, most) = (attachment.get(Word::Least, queue), attachment.get(Word::Most, queue));
+    let (bytes, frames) = (attachment.get(Word::Bytes, queue), attachment.get(Word::Head, queue));
     Tallied { frames, bytes, lengths: (least <= most).then_some((least as u32, most as u32)), sizes }
 }

@@ -22,22 +22,36 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Takes up frames that a queue has counted itself, `before` and by now; they are taken to have come at `time`.
-    pub(crate) fn add_tallied(&mut self, before: &Tallied, now: &Tallied, time: Nanos) {
-        let (frames, bytes) = (now.frames - before.frames, now.bytes - before.bytes);
-        if frames == 0 {
+    /// Takes up frames that a queue has counted itself, `before` and by now; they are taken to have come evenly in between.
+    pub(crate) fn add_tallied(&mut self, before: &(Tallied, Nanos), now: &(Tallied, Nanos)) {
+        let ((before, since), (now, until)) = (before, now);
+        if now == before {
             return;
         }
+        // Of a frame that is being counted the bytes may come later than the number.
+        let (frames, bytes) = (now.frames - before.frames, now.bytes - before.bytes);
         let join = |(a, b): (u32, u32), (c, d): (u32, u32)| (a.min(c), b.max(d));
         self.frames += frames;
         self.bytes += bytes;
         self.lengths = now.lengths.map(|new| self.lengths.map_or(new, |known| join(known, new))).or(self.lengths);
-        let (first, last) = self.span.unwrap_or((time, time));
-        self.span = Some((first.min(time), last.max(time)));
+        let since = if *since == Nanos::ZERO { until } else { since.min(until) };
+        let (first, last) = self.span.unwrap_or((*since, *until));
+        self.span = Some((first.min(*since), last.max(*until)));
         for (sum, (now, before)) in self.sizes.0.iter_mut().zip(now.sizes.0.iter().zip(before.sizes.0)) {
             *sum += now - before;
         }
-        self.peak.add(time.seconds(), frames, bytes);
+        let (mut from, mut given) = (*since, (0, 0));
+        while from.seconds() < until.seconds() {
+            let next = Nanos::from_parts(from.seconds() + 1, 0);
+            let share = |all: u64| {
+                (u128::from(all) * u128::from(next.since(*since).as_nanos() as u64) / until.since(*since).as_nanos())
+                    as u64
+            };
+            let so_far = (share(frames), share(bytes));
+            self.peak.add(from.seconds(), so_far.0 - given.0, so_far.1 - given.1);
+            (from, given) = (next, so_far);
+        }
+        self.peak.add(until.seconds(), frames - given.0, bytes - given.1);
     }
 
     /// Takes up these frames, of which `tally` was taken.
@@ -189,6 +203,24 @@ mod tests {
         let traffic =
             count(&[&[desc(s, 60), desc(2 * s, 60)], &[desc(s + 5, 60), desc(2 * s + 1, 60), desc(s + 9, 76)]]);
         assert_eq!((traffic.peak.frames, traffic.peak.l1_bytes), (3, 3 * 84 + 16));
+    }
+
+    #[test]
+    fn what_a_queue_has_counted_itself_is_spread_over_the_seconds_since_the_last_look() {
+        let s = 1_000_000_000;
+        let tallied = |frames: u64, late: u64| Tallied {
+            frames,
+            bytes: 60 * (frames - late),
+            lengths: Some((60, 60)),
+            sizes: Sizes([0, frames - late, 0, 0, 0, 0, 0, 0]),
+        };
+        let mut traffic = Traffic::default();
+        let looks = [(0, 0, 0), (10, 0, s), (40, 0, s + s / 2), (140, 1, 3 * s), (140, 0, 4 * s)];
+        let looks = looks.map(|(frames, late, at)| (tallied(frames, late), Nanos(at)));
+        looks.windows(2).for_each(|pair| traffic.add_tallied(&pair[0], &pair[1]));
+        // Of 100 frames in one and a half seconds the first half second has a third, and 40 before.
+        assert_eq!((traffic.frames, traffic.bytes, traffic.sizes.0[1]), (140, 60 * 140, 140));
+        assert_eq!((traffic.peak.frames, traffic.span), (73, Some((Nanos(s), Nanos(4 * s)))));
     }
 
     proptest! {

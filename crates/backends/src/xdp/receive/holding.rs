@@ -8,7 +8,10 @@ use linerate_port::{Held, Holding, Region, Room};
 /// Of frames that the program writes: they lie back to back, so there is no room around them.
 impl Holding for XdpRx {
     fn region(&self) -> Region {
-        self.intake.region(&self.queue)
+        match self.intake.segment() {
+            Some(segment) => Region::new(segment.area().clone()),
+            None => Region::new(self.queue.attachment.clone()),
+        }
     }
 
     fn spare(&self) -> usize {

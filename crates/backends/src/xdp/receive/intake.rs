@@ -9,7 +9,7 @@ use crate::xdp::attach::Attachment;
 use crate::xdp::program::{SHORTEST, Word};
 use crate::xdp::tally::Tally;
 use linerate_burst::{Account, Burst, Count, Nanos};
-use linerate_port::{Region, Tallied};
+use linerate_port::Tallied;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,6 +19,9 @@ use std::time::Duration;
 /// How often a program that writes frames is asked for more: each look takes a line of memory away from it, which costs it more
 /// than the frame (measured on a veth: 4.0 M frames/s looked at all the time, 11.4 every 100 us).
 const ASK_AFTER: Duration = Duration::from_micros(20);
+
+/// And one that counts.
+const COUNT_AFTER: Duration = Duration::from_millis(1);
 
 /// How long a reader that is in no hurry waits meanwhile, instead of looking at the clock: the processor that brings the frames is
 /// often the other half of its own, and is slowed by that too.
@@ -59,9 +62,6 @@ pub trait Intake: Send {
 
     /// Adds the counters of what came in, beside what was delivered.
     fn counters(&self, counted: &Counted, account: &mut Account);
-
-    /// What nobody needs any more, the region its frames lie in among that, stays as long as this does.
-    fn region(&self, queue: &Queue) -> Region;
 
     /// When frames were looked for last.
     fn looked(&self, now: Nanos) -> Nanos {
@@ -146,10 +146,6 @@ impl Intake for SocketIntake {
         account.add(Count::VlanRestored, counts.vlan_restored).add(Count::Unstamped, counts.unstamped);
     }
 
-    fn region(&self, _: &Queue) -> Region {
-        Region::new(self.socket.memory().clone())
-    }
-
     fn set_ahead(&mut self, _: &Queue, nanos: u64) {
         self.reading.tai_offset = nanos;
     }
@@ -213,10 +209,6 @@ impl Intake for AreaIntake {
         account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
     }
 
-    fn region(&self, _: &Queue) -> Region {
-        Region::new(self.segment.area().clone())
-    }
-
     /// What was not asked for could still be older than what comes now.
     fn looked(&self, now: Nanos) -> Nanos {
         self.asked.min(now)
@@ -252,8 +244,11 @@ impl Intake for Tally {
         Burst::EMPTY
     }
 
-    fn refill(&mut self, queue: &Queue, _: Nanos, _: bool) -> bool {
-        self.read(&queue.attachment, queue.number);
+    fn refill(&mut self, queue: &Queue, now: Nanos, is_detached: bool) -> bool {
+        if now >= self.asked.after(COUNT_AFTER) || now < self.asked || is_detached {
+            self.asked = now;
+            self.read(&queue.attachment, queue.number);
+        }
         true
     }
 
@@ -269,11 +264,6 @@ impl Intake for Tally {
     fn counters(&self, counted: &Counted, account: &mut Account) {
         account.add(Count::Received, self.tallied.frames);
         account.add(Count::SuperFrames, counted.super_frames).add(Count::VlanRestored, counted.tagged);
-    }
-
-    /// One without a frame.
-    fn region(&self, queue: &Queue) -> Region {
-        Region::new(queue.attachment.clone())
     }
 
     fn tallied(&self) -> Option<&Tallied> {
