@@ -4,6 +4,7 @@ use crate::exit::usage;
 use crate::view::rates::grouped;
 use linerate_backends::REGISTRY;
 use linerate_backends::inventory::{interfaces, is_default_route};
+use linerate_burst::text::quoted;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_port::{Found, Spec};
@@ -40,7 +41,7 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
             grouped(longest as u64 + 4),
             found.name,
             grouped(mtu as u64),
-            found.name,
+            quoted(&found.name),
         )));
     }
     Ok(())
