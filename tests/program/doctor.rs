@@ -5,6 +5,7 @@ use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
 /// Findings of a check, of a port or of the machine.
@@ -26,6 +27,14 @@ fn set_gro(wire: &Wire, host: &str, to: &str) {
 
 fn can_try() -> bool {
     may_make_labs() && has_tools(&["ethtool", "tc"])
+}
+
+/// One at a time mends a machine: tests that do so take turns, those of other processes too.
+fn turn() -> File {
+    let path = std::env::temp_dir().join("linerate-tests-doctor-fix.lock");
+    let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+    file.lock().unwrap();
+    file
 }
 
 /// The program while it mends.
@@ -131,6 +140,7 @@ fn what_is_mended_for_a_command_is_put_back() {
     if !can_try() {
         return;
     }
+    let _turn = turn();
     let wire = Wire::new();
     set_gro(&wire, "b", "on");
     let (port, netns) = (wire.port("b", "eth0", ""), wire.namespace("b"));
@@ -157,13 +167,18 @@ fn signals_end_it_with_all_put_back() {
     if !can_try() {
         return;
     }
+    let _turn = turn();
     let wire = Wire::new();
     set_gro(&wire, "b", "on");
     let port = wire.port("b", "eth0", "");
-    for (signal, command) in [(Signal::INT, false), (Signal::TERM, false), (Signal::HUP, false), (Signal::TERM, true)] {
+    let alone = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].map(|signal| (signal, false));
+    for (signal, command) in alone.into_iter().chain([(Signal::TERM, true)]) {
         let rest: &[&str] = if command { &["--", "sleep", "60"] } else { &[] };
         let running = Mending::start(&[&["doctor", &port, "--fix"], rest].concat());
         wait_until("it is mended", || !joins(&wire, "b"));
+        // Another one would put back what this one has set.
+        run(&["doctor", &port, "--fix", "--", "true"]).with_status(1).says("another linerate doctor --fix runs");
+        assert!(!joins(&wire, "b"));
         let ended = running.end_by(signal);
         // A command that a signal has ended says so as a shell does.
         assert_eq!(ended.status, if command { 128 + 15 } else { 0 }, "{}", ended.errors);
@@ -222,20 +237,27 @@ fn a_self_test_into_a_real_port_has_to_be_meant() {
     run(&["doctor", "--self-test", "--fix", "lo"]).with_status(2);
 }
 
-/// In a namespace of its own, where a default route leaves through the port.
+/// In a namespace of its own: where a default route leaves through the port, or through a bridge that it is a part of.
 #[test]
-fn the_default_route_is_not_touched_unless_it_is_meant() {
+fn what_the_machine_uses_is_not_touched_unless_it_is_meant() {
     if !can_try() || !has_tools(&["unshare"]) {
         return;
     }
-    let script = "ip link add one type veth peer name other && ip link set one up && ip link set other up && \
-                  ethtool -K one gro on && ip addr add 192.0.2.1/24 dev one && ip route add default dev one && \
-                  exec \"$0\" doctor one --fix $1 -- ethtool -k one";
-    let started = |yes: &str| {
+    let _turn = turn();
+    let started = |way: &str, yes: &str| {
+        let script = format!(
+            "ip link add one type veth peer name other && ip link set one up && ip link set other up && \
+             ethtool -K one gro on && {way} && exec \"$0\" doctor one --fix $1 -- ethtool -k one"
+        );
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", script]).arg(program()).arg(yes);
+        command.args(["--net", "sh", "-c", &script]).arg(program()).arg(yes);
         Ended::of(command.output().unwrap())
     };
-    started("").with_status(2).says("carries the default route").says("--yes");
-    started("--yes").good().shows("generic-receive-offload: off").says("put back: ethtool -K one rx-gro on");
+    let route = "ip addr add 192.0.2.1/24 dev one && ip route add default dev one";
+    started(route, "").with_status(2).says("the default route leaves through it").says("--yes");
+    started(route, "--yes").good().shows("generic-receive-offload: off").says("put back: ethtool -K one rx-gro on");
+    let below = "ip link add above type bridge && ip link set one master above && ip link set above up && \
+                 ip addr add 192.0.2.1/24 dev above && ip route add default dev above";
+    started(below, "").with_status(2).says("bridge or bond").says("--yes");
+    started("true", "").good().shows("generic-receive-offload: off");
 }

@@ -163,34 +163,59 @@ impl Facts {
     }
 }
 
-/// Changes an interface; it stays in the network namespace it was made in.
+/// Changes an interface; it stays in the network namespace it was made in, and changes no other that has the name by then.
 #[derive(Debug)]
 pub struct Changer {
     socket: OwnedFd,
     name: String,
+    index: u32,
 }
 
 impl Changer {
-    /// Of an interface of this thread's network namespace.
-    pub fn new(name: &str) -> io::Result<Self> {
+    /// Of an interface of this thread's network namespace, by its name and number.
+    pub fn new(name: &str, index: u32) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        Ok(Changer { socket, name: name.to_owned() })
+        Ok(Changer { socket, name: name.to_owned(), index })
+    }
+
+    fn ask(&self) -> io::Result<Ethtool<'_>> {
+        let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
+        if ask.index()? != self.index {
+            let reason = format!("{} is another interface by now", self.name);
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        Ok(ask)
+    }
+
+    /// Whether an offload is on.
+    pub fn has_feature(&self, feature: &str) -> io::Result<bool> {
+        Ok(self.ask()?.features()?.iter().any(|one| one == feature))
     }
 
     /// Turns an offload on or off, and says what it was; an error where the driver keeps it as it is.
     pub fn set_feature(&self, feature: &str, on: bool) -> io::Result<bool> {
-        let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
-        let is_on = || Ok::<bool, io::Error>(ask.features()?.iter().any(|one| one == feature));
-        let was = is_on()?;
+        let ask = self.ask()?;
+        let was = self.has_feature(feature)?;
         ask.set_feature(feature, on)?;
-        if is_on()? == on { Ok(was) } else { Err(io::Error::other("the driver keeps it as it is")) }
+        let failure = match self.has_feature(feature) {
+            Ok(is_on) if is_on == on => return Ok(was),
+            Ok(_) => io::Error::other("the driver keeps it as it is"),
+            Err(error) => error,
+        };
+        // The kernel would remember the wish, and have the driver grant it some day.
+        let _ = ask.set_feature(feature, was);
+        Err(failure)
+    }
+
+    /// How many descriptors the receive rings have.
+    pub fn rx_ring(&self) -> io::Result<u32> {
+        Ok(self.ask()?.rings()?[4])
     }
 
     /// Gives the receive rings so many descriptors, and says how many they had.
     pub fn set_rx_ring(&self, descriptors: u32) -> io::Result<u32> {
-        let ask = Ethtool::new(self.socket.as_fd(), &self.name)?;
-        let was = ask.rings()?[4];
-        ask.set_rx_ring(descriptors).map(|()| was)
+        let was = self.rx_ring()?;
+        self.ask()?.set_rx_ring(descriptors).map(|()| was)
     }
 }
 
@@ -204,6 +229,14 @@ mod tests {
         assert_eq!((facts.found.index, &facts.peer, &facts.xdp_program), (1, &None, &None));
         assert!(!facts.changeable.is_empty() && facts.uses.iter().any(|one| one.contains("127.0.0.1")), "{facts:?}");
         assert!(super::facts("no-such-one").unwrap_err().to_string().contains("no such interface"));
+    }
+
+    #[test]
+    fn no_other_interface_of_the_name_is_changed() {
+        assert!(Changer::new("lo", 1).unwrap().has_feature("rx-gro").is_ok());
+        let other = Changer::new("lo", u32::MAX).unwrap();
+        let refused = [other.set_feature("rx-gro", true).unwrap_err(), other.set_rx_ring(1).unwrap_err()];
+        assert!(refused.iter().all(|error| error.to_string().contains("another interface")), "{refused:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::netns::{DIRECTORY as NETNS, within};
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
+use linerate_burst::text::quoted;
 use linerate_generate::nearest;
 use linerate_port::Found;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -75,7 +76,7 @@ pub(crate) fn find(name: &str) -> io::Result<Found> {
 
 /// What to say when an interface is opened that is down: it may come up later.
 pub(crate) fn note_if_down(found: &Found) -> Option<String> {
-    (!found.up).then(|| format!("it is down, and nothing comes before: ip link set {} up", found.name))
+    (!found.up).then(|| format!("it is down, and nothing comes before: ip link set {} up", quoted(&found.name)))
 }
 
 /// What to say of an interface that is not in this thread's network namespace.

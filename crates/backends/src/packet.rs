@@ -42,6 +42,8 @@ const BLOCK_BYTES: u64 = 128 << 10;
 const BLOCK_TIMEOUT_MS: u64 = 1;
 /// Covers the block timeout, and a kernel that is late by as much again.
 const LAG: Duration = Duration::from_millis(2);
+/// How much earlier than the kernel a card stamps a frame: coalesced interrupts and a softirq are between them.
+const CARD_LEAD: Duration = Duration::from_millis(5);
 const SEND_BUFFER: u32 = 4 << 20;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` (linux/if_packet.h).
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
@@ -79,7 +81,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     let mut wanted = Wanted::read(spec, options)?;
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
-        let stamping = wanted.by_card.then(|| Stamping::start(&spec.target)).transpose()?;
+        let stamping = wanted.by_card.then(|| Stamping::start(&spec.target, spec.option("netns"))).transpose()?;
         let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         Ok((found, stamping, sockets, monitor))
@@ -193,10 +195,7 @@ impl Wanted {
                 blocks: (ring / lanes / block).max(2) as u32,
                 timeout_ms: timeout_ms as u32,
             },
-            timing: Timing {
-                lag: options.lag.unwrap_or(LAG).max(block_timeout + Duration::from_millis(1)),
-                block_timeout,
-            },
+            timing: Timing { lag: lag(options.lag, by_card, block_timeout), block_timeout },
             filter: plan_filter(spec, options)?,
             outgoing,
             by_card,
@@ -226,6 +225,12 @@ fn cpus() -> u64 {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let last = online.trim().rsplit([',', '-']).next().and_then(|cpu| cpu.parse::<u64>().ok());
     last.map_or_else(|| std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64), |last| last + 1)
+}
+
+/// How long after its stamp a frame may come: as asked, but no less than the kernel needs.
+fn lag(asked: Option<Duration>, by_card: bool, block_timeout: Duration) -> Duration {
+    let earlier = if asked.is_none() && by_card { CARD_LEAD } else { Duration::ZERO };
+    asked.unwrap_or(LAG).max(block_timeout + Duration::from_millis(1)) + earlier
 }
 
 /// After how long the kernel really hands a block over. Since Linux 6.18 a high-resolution timer does that;

@@ -1,5 +1,21 @@
 //! Characters that are not what they seem where people read them.
 
+use std::borrow::Cow;
+
+/// A word that a shell takes as it is.
+///
+/// ```
+/// use linerate_burst::text::quoted;
+/// assert_eq!((quoted("eth0.5"), quoted("e;$(x)")), ("eth0.5".into(), "'e;$(x)'".into()));
+/// ```
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:@-/+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''")).into()
+}
+
 /// Whether a terminal would obey a character instead of showing it, or show what lies around it otherwise than it is:
 /// control characters (C0, DEL, C1), ends of lines and paragraphs, and those of the category Cf of Unicode 16, which
 /// among other things turn the direction of text.

@@ -4,6 +4,7 @@ use crate::clocks::CardClock;
 use crate::nic::NicMonitor;
 use crate::sys::ethtool::{Ethtool, STAMP_ALL, STAMPS_HARDWARE, STAMPS_RAW};
 use linerate_burst::Ledger;
+use linerate_burst::text::quoted;
 use linerate_port::Monitor;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
@@ -22,21 +23,26 @@ pub struct Stamping {
     _back: Option<Back>,
 }
 
-/// What the card stamped before; it is told so again when this goes, if this process may still do so then.
+/// What the card stamped before; it is told so again when this goes, if this process may still do so then, and nobody has told it
+/// otherwise since.
 #[derive(Debug)]
 struct Back {
     socket: OwnedFd,
     interface: String,
     was: [u32; 3],
+    set: [u32; 3],
 }
 
 impl Stamping {
-    /// Has the card stamp all frames; call it inside the interface's network namespace.
-    pub fn start(interface: &str) -> io::Result<Self> {
+    /// Has the card stamp all frames; call it inside the interface's network namespace, which is called `netns`.
+    pub fn start(interface: &str, netns: Option<&str>) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let ask = Ethtool::new(socket.as_fd(), interface)?;
         let number = able(ask.stamps().ok())?;
-        let was = ask.stamping().unwrap_or_default();
+        let was = ask.stamping().map_err(|error| {
+            // Others may live by its stamps, as ptp4l does.
+            unable(&format!("how it stamps now cannot be read, nor put back then ({error})"))
+        })?;
         let clock = CardClock::open(number)?;
         let relation = clock.relation();
         let mut notes = vec![format!(
@@ -55,11 +61,14 @@ impl Stamping {
                 let _ = ask.set_stamping(was);
                 return Err(unable("the card stamps some kinds of frames alone"));
             }
+            let within = netns.map_or_else(String::new, |netns| format!("ip netns exec {} ", quoted(netns)));
             notes.push(format!(
-                "the card stamps all frames from now on; if it still does afterwards: hwstamp_ctl -i {interface} -r {}",
+                "the card stamps all frames from now on; if it still does afterwards: {within}hwstamp_ctl -i {} -t {} -r {}",
+                quoted(interface),
+                was[1],
                 was[2]
             ));
-            back = Some(Back { socket, interface: interface.to_owned(), was });
+            back = Some(Back { socket, interface: interface.to_owned(), was, set: now });
         }
         Ok(Stamping { clock: Arc::new(clock), notes, number, _back: back })
     }
@@ -69,7 +78,9 @@ impl Drop for Back {
     fn drop(&mut self) {
         // A run that has given up its rights cannot; the note has said by which command it is done.
         if let Ok(ask) = Ethtool::new(self.socket.as_fd(), &self.interface) {
-            let _ = ask.set_stamping(self.was);
+            if ask.stamping().is_ok_and(|now| now == self.set) {
+                let _ = ask.set_stamping(self.was);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::sys::bell::Bell;
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
+use linerate_burst::text::quoted;
 use linerate_burst::{LinkType, Sizes};
 use linerate_filter::Filter;
 use linerate_port::Found;
@@ -355,9 +356,16 @@ fn describe(form: Form, refused: &[(Form, String)]) -> String {
 
 /// Another program is there: whose?
 fn occupied(found: &Found, error: &io::Error) -> io::Error {
-    let id = Rtnetlink::new().ok().and_then(|socket| socket.link(found.index)).and_then(|attributes| {
-        rtnl::number(rtnl::attribute(rtnl::attribute(&attributes, rtnl::XDP)?, rtnl::XDP_PROGRAM)?)
-    });
+    let (id, is_generic) = Rtnetlink::new()
+        .ok()
+        .and_then(|socket| socket.link(found.index))
+        .and_then(|attributes| {
+            let xdp = rtnl::attribute(&attributes, rtnl::XDP)?;
+            let is_generic = rtnl::attribute(xdp, rtnl::XDP_ATTACHED) == Some(&[2]);
+            Some((rtnl::number(rtnl::attribute(xdp, rtnl::XDP_PROGRAM)?), is_generic))
+        })
+        .unwrap_or_default();
+    let mode = if is_generic { "xdpgeneric" } else { "xdp" };
     let whose = id.map_or(String::new(), |id| {
         let name = Program::name_of(id).unwrap_or_default();
         format!(": number {id}{}", if name.is_empty() { String::new() } else { format!(", called {name}") })
@@ -365,8 +373,9 @@ fn occupied(found: &Found, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!(
-            "another XDP program is attached to {}{whose}; it is left alone (end its owner, or: ip link set {} xdp off)",
-            found.name, found.name
+            "another XDP program is attached to {}{whose}; it is left alone (end its owner; if it has none: ip link set {} {mode} off)",
+            found.name,
+            quoted(&found.name)
         ),
     )
 }

@@ -27,12 +27,11 @@ mod xdp;
 mod tests;
 
 use self::finding::{Check, Finding, Look, Machine, Severity};
-use self::fix::Step;
+use self::fix::{Step, Turn};
 use self::port::Port;
 use self::report::Found;
 use self::self_test::{Tested, Way};
 use self::tree::Tree;
-use super::generate::guard;
 use crate::exit::{Exit, usage};
 use anyhow::ensure;
 use linerate_port::Spec;
@@ -53,9 +52,10 @@ Examples:
   linerate doctor --self-test
   linerate doctor --self-test --yes eth1 eth2
   # commands that mend what is bad or worth a warning
-  linerate doctor eth0 --json | jq -r '.findings[].mend[]'
+  linerate doctor eth0 --json |
+    jq -r '.findings[]|select(.severity|IN(\"bad\",\"warn\")).mend[]'
 Commands are for bash and zsh, and want to be root's. --fix changes offloads, receive rings, files of /proc/sys and governors, says
-so before, and puts all back when COMMAND ends, or at Ctrl-C, SIGTERM and SIGHUP; the status is that of COMMAND then.")]
+so before, and puts all back when COMMAND ends, or at Ctrl-C, SIGTERM, SIGHUP and SIGQUIT; the status is that of COMMAND then.")]
 pub struct Args {
     /// Ports to look at, such as eth0 or xdp:eth0; where there are none, all interfaces that are up, shortly
     #[arg(value_name = "PORT", value_delimiter = ',')]
@@ -73,7 +73,7 @@ pub struct Args {
     /// the second one; without a port through a pair of interfaces made for it. Status 1 if one does not come, or otherwise
     #[arg(long, conflicts_with = "fix")]
     self_test: bool,
-    /// Let --fix change the interface that carries the default route, and --self-test send frames that leave this machine
+    /// Let --fix change an interface that this machine uses itself, and --self-test send frames that leave this machine
     #[arg(long)]
     yes: bool,
     /// Print one JSON document (schema linerate/doctor/1)
@@ -110,11 +110,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         if specs.is_empty() {
             return Err(usage("--fix wants to know for which port, as in linerate doctor eth0 --fix"));
         }
-        specs.iter().try_for_each(|spec| guard::check_changed(spec, args.yes))?;
     }
+    // Before the look: what another run has mended comes back when that ends.
+    let _turn = args.fix.then(Turn::take).transpose()?;
     let way = args.self_test.then(|| Way::of(&specs, args.yes)).transpose()?;
     let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone() };
     let ports = if specs.is_empty() { Port::all()? } else { specs.iter().map(Port::look).collect::<Result<_, _>>()? };
+    if args.fix && !args.yes {
+        ports.iter().try_for_each(check_unused)?;
+    }
     let found = examine(&machine, &ports);
     if args.json {
         let tested = way.map(|way| way.test()).transpose()?;
@@ -137,6 +141,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     mended::run(&machine.tree, steps(&found), &args.command)
+}
+
+/// Refuses to change an interface that the host itself uses, be it through a bond, bridge or VLAN above: it may be without a link
+/// for a moment, and somebody sit at the other end of it.
+fn check_unused(port: &Port) -> anyhow::Result<()> {
+    match &port.facts.uses[..] {
+        [] => Ok(()),
+        _ if port.netns.is_some() => Ok(()),
+        uses => Err(usage(format!(
+            "this machine uses {} ({}): give --yes if it is to be changed, which may interrupt it",
+            port.facts.found.name,
+            uses.join(", ")
+        ))),
+    }
 }
 
 /// Findings are no failure; frames that do not arrive are.

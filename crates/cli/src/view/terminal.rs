@@ -64,6 +64,11 @@ pub fn tell(text: impl Display) {
     put(folded(&escaped(&text.to_string(), &[]), columns(io::stderr())).as_bytes());
 }
 
+/// Prints a line that names something to standard error, and folds it nowhere: a command that is to be pasted.
+pub fn tell_whole(line: &str) {
+    put(format!("{}\n", shown(line)).as_bytes());
+}
+
 /// Prints what came of a run: to standard output, unless that `is_taken` by frames or records.
 pub fn result(text: impl Display, is_taken: bool) {
     if is_taken {

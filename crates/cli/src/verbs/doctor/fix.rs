@@ -1,11 +1,14 @@
 //! What `--fix` does, and how it is put back.
 
-use super::port::Port;
+use super::port::{Port, quoted};
 use super::tree::Tree;
-use crate::view::terminal::{fail, shown, tell};
+use crate::view::terminal::{fail, tell_whole};
+use anyhow::{Context, bail};
 use linerate_backends::interface::Changer;
 use linerate_backends::netns::within;
+use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// A change that can be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +42,8 @@ impl Fix {
             }
             Fix::RxRing(descriptors) => of_port(format!("ethtool -G {interface} rx {descriptors}")),
             Fix::File { path, value } => match path.strip_prefix("proc/sys/") {
-                Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
-                None => format!("tee /{path} <<< {value}"),
+                Some(name) => format!("sysctl -w {}={}", name.replace('/', "."), quoted(value)),
+                None => format!("echo {} > /{path}", quoted(value)),
             },
         }
     }
@@ -53,17 +56,14 @@ pub struct Step<'a> {
     pub fix: Fix,
 }
 
-impl Step<'_> {
-    /// Makes the change, and says by what it is put back.
-    fn make(&self, tree: &Tree) -> io::Result<Fix> {
-        Ok(match (&self.fix, self.port) {
-            (Fix::File { path, value }, _) => Fix::File { path: path.clone(), value: tree.replace(path, value)? },
-            (Fix::Feature { name, on }, Some(port)) => {
-                Fix::Feature { name: name.clone(), on: changer(port)?.set_feature(name, *on)? }
-            }
-            (Fix::RxRing(descriptors), Some(port)) => Fix::RxRing(changer(port)?.set_rx_ring(*descriptors)?),
-            (Fix::Feature { .. } | Fix::RxRing(_), None) => return Err(io::ErrorKind::InvalidInput.into()),
-        })
+impl<'a> Step<'a> {
+    /// Makes the change, and says how it is put back.
+    fn make(&self, tree: &Tree) -> io::Result<Undo<'a>> {
+        let changer = self.port.map(changer).transpose()?;
+        let back = self.fix.make(tree, changer.as_ref())?;
+        // A driver may take another number than it was given.
+        let set = self.fix.now(tree, changer.as_ref())?;
+        Ok(Undo { port: self.port, changer, set, back })
     }
 
     fn command(&self) -> String {
@@ -71,15 +71,86 @@ impl Step<'_> {
     }
 }
 
+impl Fix {
+    /// Makes the change, and says what there was.
+    fn make(&self, tree: &Tree, changer: Option<&Changer>) -> io::Result<Fix> {
+        let of_port = || changer.ok_or(io::ErrorKind::InvalidInput);
+        Ok(match self {
+            Fix::File { path, value } => Fix::file(path, tree.replace(path, value)?),
+            Fix::Feature { name, on } => Fix::Feature { name: name.clone(), on: of_port()?.set_feature(name, *on)? },
+            Fix::RxRing(descriptors) => Fix::RxRing(of_port()?.set_rx_ring(*descriptors)?),
+        })
+    }
+
+    /// What there is of the same.
+    fn now(&self, tree: &Tree, changer: Option<&Changer>) -> io::Result<Fix> {
+        let of_port = || changer.ok_or(io::ErrorKind::InvalidInput);
+        Ok(match self {
+            Fix::File { path, .. } => Fix::file(path, tree.text(path).ok_or(io::ErrorKind::NotFound)?),
+            Fix::Feature { name, .. } => Fix::Feature { name: name.clone(), on: of_port()?.has_feature(name)? },
+            Fix::RxRing(_) => Fix::RxRing(of_port()?.rx_ring()?),
+        })
+    }
+}
+
 fn changer(port: &Port) -> io::Result<Changer> {
-    within(port.netns.as_deref(), || Changer::new(&port.facts.found.name))
+    let found = &port.facts.found;
+    within(port.netns.as_deref(), || Changer::new(&found.name, found.index))
+}
+
+/// How a change is put back.
+#[derive(Debug)]
+struct Undo<'a> {
+    port: Option<&'a Port>,
+    /// That made it: a name may be another interface's by then.
+    changer: Option<Changer>,
+    /// What was there when it was made.
+    set: Fix,
+    back: Fix,
+}
+
+impl Undo<'_> {
+    /// Puts it back; not so where somebody else has changed the same since.
+    fn make(&self, tree: &Tree) -> io::Result<bool> {
+        if self.set.now(tree, self.changer.as_ref())? != self.set {
+            return Ok(false);
+        }
+        self.back.make(tree, self.changer.as_ref()).map(|_| true)
+    }
+
+    fn command(&self) -> String {
+        self.back.command(self.port)
+    }
+}
+
+/// The right to change this machine. Of two that did so at once the second would put back what the first one had set.
+#[derive(Debug)]
+pub struct Turn {
+    _locked: File,
+}
+
+impl Turn {
+    /// Takes it, until this goes or the process ends.
+    pub fn take() -> anyhow::Result<Turn> {
+        // Root alone can make files there.
+        const LOCK: &str = "/run/linerate-doctor.lock";
+        let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(LOCK);
+        let file = opened.with_context(|| format!("--fix: cannot open {LOCK}, which root alone may"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Turn { _locked: file }),
+            Err(TryLockError::WouldBlock) => {
+                bail!("another linerate doctor --fix runs on this machine ({LOCK}): end it first, and it puts all back")
+            }
+            Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("--fix: cannot lock {LOCK}")),
+        }
+    }
 }
 
 /// Changes that were made; put back, the last one first, when this goes, however that is.
 #[derive(Debug)]
 pub struct Made<'a> {
     tree: &'a Tree,
-    undo: Vec<Step<'a>>,
+    undo: Vec<Undo<'a>>,
 }
 
 impl<'a> Made<'a> {
@@ -90,10 +161,10 @@ impl<'a> Made<'a> {
         for step in steps {
             let command = step.command();
             match step.make(tree) {
-                Ok(back) => {
-                    let back = Step { port: step.port, fix: back };
-                    tell(format_args!("mended: {}\n  back:   {}\n", shown(&command), shown(&back.command())));
-                    made.undo.push(back);
+                Ok(undo) => {
+                    tell_whole(&format!("mended: {command}"));
+                    tell_whole(&format!("  back:   {}", undo.command()));
+                    made.undo.push(undo);
                 }
                 Err(error) => fail(format_args!("{command}: {error}: left as it is")),
             }
@@ -109,10 +180,18 @@ impl<'a> Made<'a> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        while let Some(step) = self.undo.pop() {
-            match step.make(self.tree) {
-                Ok(_) => tell(format_args!("put back: {}\n", shown(&step.command()))),
-                Err(error) => fail(format_args!("cannot be put back: {error}: do it by {}", step.command())),
+        while let Some(undo) = self.undo.pop() {
+            let command = undo.command();
+            match undo.make(self.tree) {
+                Ok(true) => tell_whole(&format!("put back: {command}")),
+                Ok(false) => {
+                    fail("changed by somebody else meanwhile: left; before all it was as this makes it:");
+                    tell_whole(&format!("  {command}"));
+                }
+                Err(error) => {
+                    fail(format_args!("cannot be put back: {error}: do it by"));
+                    tell_whole(&format!("  {command}"));
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Who serves the card: interrupts, memory nodes, polling, and steering in software.
 
 use super::finding::{Check, Finding, Machine};
-use super::port::Port;
+use super::port::{Port, quoted};
 use super::tree::{list, members};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ fn affinity(machine: &Machine, port: &Port) -> Option<Finding> {
             );
             let spread = interrupts.iter().zip(online.iter().cycle()).take(SHOWN);
             let commands = spread
-                .map(|((number, ..), processor)| format!("tee /proc/irq/{number}/smp_affinity_list <<< {processor}"));
+                .map(|((number, ..), processor)| format!("echo {processor} > /proc/irq/{number}/smp_affinity_list"));
             commands.fold(Finding::warn(now, why), Finding::mend)
         }
         _ => Finding::ok(now, "each queue has a processor that serves it"),
@@ -91,7 +91,7 @@ fn node(machine: &Machine, port: &Port) -> Option<Finding> {
     }
     let now = format!("node {node} (processors {}), this process may run on {}", list(&near), list(&allowed));
     let why = "whatever runs on another node reads each frame through the link between them";
-    Some(Finding::warn(now, why).mend(format!("numactl -N {node} -m {node} linerate capture {}", port.name)))
+    Some(Finding::warn(now, why).mend(format!("numactl -N {node} -m {node} linerate capture {}", quoted(&port.name))))
 }
 
 fn threaded(_: &Machine, port: &Port) -> Option<Finding> {
@@ -135,12 +135,36 @@ fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
         return Some(Finding::note(now, why));
     }
     let is_one = port.facts.channels.is_none_or(|channels| channels.most_rx < 2);
-    let cores = machine.processors().len();
-    Some(if is_one && cores > 1 && !port.is_xdp && !port.is_veth() {
+    let processors = machine.processors();
+    Some(if is_one && processors.len() > 1 && !port.is_xdp && !port.is_veth() {
         let why = "with one queue one processor takes all; RPS gives the rest of the work to the others";
-        let mask = (1u64 << cores.min(63)) - 1;
-        Finding::note(now, why).mend(port.write("queues/rx-0/rps_cpus", &format!("{mask:x}")))
+        Finding::note(now, why).mend(port.write("queues/rx-0/rps_cpus", &mask(&processors)))
     } else {
         Finding::ok(now, "frames stay on the processor they came in on")
     })
+}
+
+/// A set of processors as the kernel reads it: words of 32 bits, the highest first.
+fn mask(processors: &[u32]) -> String {
+    let mut words = vec![0u32; processors.iter().max().map_or(1, |most| *most as usize / 32 + 1)];
+    for processor in processors {
+        words[*processor as usize / 32] |= 1 << (processor % 32);
+    }
+    let (first, rest) = words.split_last().map_or((0, &[][..]), |(first, rest)| (*first, rest));
+    rest.iter().rev().fold(format!("{first:x}"), |mask, word| format!("{mask},{word:08x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn masks_have_the_processors_that_are_there() {
+        let many: Vec<u32> = (0..36).collect();
+        assert_eq!(
+            (mask(&[0, 1, 2, 3]), mask(&[0, 2, 33]), mask(&many)),
+            ("f".into(), "2,00000005".into(), "f,ffffffff".into())
+        );
+        assert_eq!((mask(&[64]), mask(&[31])), ("1,00000000,00000000".into(), "80000000".into()));
+    }
 }

@@ -43,7 +43,7 @@ fn huge_pages(machine: &Machine) -> Option<Finding> {
     let now = format!("{free} of {size} MiB reserved and free, transparent ones: {mode}");
     Some(if free == 0 && ["never", "not there"].contains(&mode) {
         Finding::note(now, "blocks of frames lie on small pages, which costs a few percent at top speed")
-            .mend("tee /sys/kernel/mm/transparent_hugepage/enabled <<< madvise")
+            .mend("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
     } else {
         Finding::ok(now, "blocks of frames get large pages")
     })

@@ -3,10 +3,11 @@
 use super::fix::{Made, Step};
 use super::tree::Tree;
 use crate::exit::Exit;
-use crate::view::terminal::{shown, tell};
+use crate::view::terminal::{tell, tell_whole};
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use std::io::{PipeReader, Read};
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that ask to end.
-const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+/// Those of them that a terminal sends to all of its foreground process group.
+const KEYS: [i32; 2] = [SIGINT, SIGQUIT];
 
 /// Makes changes, runs the command or waits, and puts them back.
 pub fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Result<Exit> {
@@ -24,7 +27,7 @@ pub fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Res
     let mut signals = Signals::watch().context("cannot handle signals")?;
     tell(format_args!("\n{} changes, put back at the end:\n", steps.len()));
     for step in &steps {
-        tell(format_args!("  {}\n", shown(&step.fix.command(step.port))));
+        tell_whole(&format!("  {}", step.fix.command(step.port)));
     }
     let made = Made::make(tree, steps);
     let exit = match command.split_first() {
@@ -34,6 +37,10 @@ pub fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Res
             Ok(Exit::Done)
         }
         Some((program, arguments)) => {
+            // Whoever wanted to end it while the changes were made wants no command either.
+            if let Some(signal) = signals.requests().first() {
+                return Ok(of_signal(*signal));
+            }
             let child = Command::new(program).args(arguments).spawn();
             child.with_context(|| format!("cannot run {program}")).and_then(|child| signals.pass_on_to(child))
         }
@@ -81,16 +88,14 @@ impl Signals {
 
     /// Waits for the end of a command, which gets the signals of this process; of Ctrl-C the terminal has told it already.
     fn pass_on_to(&mut self, mut child: Child) -> anyhow::Result<Exit> {
-        let has_terminal = std::fs::File::open("/dev/tty").is_ok();
         let pid = Pid::from_child(&child);
         loop {
             if let Some(status) = child.try_wait().context("cannot wait for the command")? {
-                // As a shell says it where a signal has ended it.
-                let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-                return Ok(Exit::OfCommand(u8::try_from(code).unwrap_or(u8::MAX)));
+                let of_code = |code| Exit::OfCommand(u8::try_from(code).unwrap_or(u8::MAX));
+                return Ok(status.code().map_or_else(|| of_signal(status.signal().unwrap_or_default()), of_code));
             }
             for signal in self.requests() {
-                if signal != SIGINT || !has_terminal {
+                if !(KEYS.contains(&signal) && is_in_foreground()) {
                     // It may have ended meanwhile, which shows above.
                     let _ = Signal::from_named_raw(signal).map(|signal| kill_process(pid, signal));
                 }
@@ -98,4 +103,14 @@ impl Signals {
             self.wait();
         }
     }
+}
+
+/// The status of a command that a signal has ended, as a shell says it.
+fn of_signal(signal: i32) -> Exit {
+    Exit::OfCommand(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+}
+
+/// Whether keys of the terminal are signals to this process, and so to the command, which is in its group.
+fn is_in_foreground() -> bool {
+    std::fs::File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }

@@ -1,13 +1,16 @@
 //! A port that is looked at: its interface, and what it is to be opened by.
 
 use super::tree::Tree;
+use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_backends::REGISTRY;
 use linerate_backends::interface::{Facts, facts};
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::{sysfs, within};
+pub use linerate_burst::text::quoted;
 use linerate_port::Spec;
 use std::borrow::Cow;
+use std::io::{self, ErrorKind};
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
@@ -31,20 +34,36 @@ impl Port {
             format!("{spec}: it is no interface of this machine: a doctor looks at ports such as eth0 and xdp:eth0")
         })?;
         let netns = at.option("netns").map(str::to_owned);
-        let seen = within(netns.as_deref(), || {
-            // Without privileges there is no other than the usual one, which has the interfaces of whoever mounted it.
-            let tree = sysfs().map_or_else(|_| Tree::at("/"), Tree::with_sys);
-            Ok((facts(&at.target)?, tree))
-        });
-        let (facts, tree) = seen.map_err(|error| anyhow::anyhow!("{spec}: {error}"))?;
-        Ok(Port { name: spec.to_string(), is_xdp: at.scheme == "xdp", netns, facts, tree })
+        Port::of(spec.to_string(), at.scheme == "xdp", &at.target, netns)
+            .map_err(|error| anyhow::anyhow!("{spec}: {error}"))
     }
 
-    /// All interfaces of this network namespace that are up, but the loopback.
+    /// All interfaces of this network namespace that are up, but the loopback. One that goes meanwhile is left out; one that
+    /// cannot be looked at is said, and hides no other.
     pub fn all() -> anyhow::Result<Vec<Port>> {
         let found = interfaces(None).context("cannot list interfaces")?;
-        let names = found.iter().filter(|one| one.name != "lo" && one.up).map(|one| one.name.as_str());
-        names.map(|name| Port::look(&Spec::parse(&format!("packet:{name}"))?)).collect()
+        let names = found.into_iter().filter(|one| one.name != "lo" && one.up).map(|one| one.name);
+        Ok(names
+            .filter_map(|name| {
+                Port::of(format!("packet:{name}"), false, &name, None)
+                    .inspect_err(|error| {
+                        if error.kind() != ErrorKind::NotFound {
+                            fail(format_args!("{name}: {error}: not looked at"));
+                        }
+                    })
+                    .ok()
+            })
+            .collect())
+    }
+
+    /// By the name of the interface, which need not be one that a port can have.
+    fn of(name: String, is_xdp: bool, interface: &str, netns: Option<String>) -> io::Result<Port> {
+        let (facts, tree) = within(netns.as_deref(), || {
+            // Without privileges there is no other than the usual one, which has the interfaces of whoever mounted it.
+            let tree = sysfs().map_or_else(|_| Tree::at("/"), Tree::with_sys);
+            Ok((facts(interface)?, tree))
+        })?;
+        Ok(Port { name, is_xdp, netns, facts, tree })
     }
 
     /// The name of the interface, as a shell takes it for one word.
@@ -66,7 +85,7 @@ impl Port {
         match &self.netns {
             None => format!("echo {value} > {path}"),
             // The file is another one outside.
-            Some(_) => self.command(format_args!("tee {path} <<< {value}")),
+            Some(_) => format!("echo {value} | {}", self.command(format_args!("tee {path}"))),
         }
     }
 
@@ -99,13 +118,4 @@ impl Port {
     pub fn most_frames(&self) -> Option<f64> {
         self.facts.found.speed_mbps.map(|mbps| mbps as f64 * 1e6 / 672.0)
     }
-}
-
-/// A word that a shell takes as it is.
-pub fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:@-/+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', "'\\''")).into()
 }

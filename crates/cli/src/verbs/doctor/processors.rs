@@ -62,7 +62,7 @@ fn governor(machine: &Machine) -> Option<Finding> {
     }
     let why = "the clock is low when a burst begins, and goes up only some milliseconds later";
     let mut finding = Finding::warn(format!("{first} on {others} of {}", all.len()), why)
-        .mend(format!("tee /{folder}/policy*/scaling_governor <<< performance"));
+        .mend("echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
     let wrong = all.iter().filter(|(_, governor)| governor != "performance");
     finding.fixes = wrong.map(|(file, _)| Fix::file(file, "performance")).collect();
     Some(finding)

@@ -5,7 +5,7 @@ use crate::exit::usage;
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::guard;
 use crate::view::rates::grouped;
-use crate::view::terminal::{show, shown};
+use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::streams::{Run, Streams};
 use linerate_engine::{Checker, Checking, Progress, Receive, Selection, Stop, StreamWatch};
@@ -53,7 +53,10 @@ impl Way {
             let Some(at) = REGISTRY.interface(spec) else {
                 return Err(usage(format!("{spec}: --self-test is for interfaces of this machine, such as eth0")));
             };
-            if at.option("netns").is_none() && !yes {
+            // A namespace may have a card of its own; a pair between namespaces ends here.
+            let is_inside = at.option("netns").is_some()
+                && guard::interface(spec).is_some_and(|found| ["veth", "dummy"].contains(&found.driver.as_str()));
+            if !is_inside && !yes {
                 return Err(usage(format!(
                     "{spec}: frames would leave this machine, 10,000 a second for 2 s: give --yes if that is meant"
                 )));
@@ -116,6 +119,9 @@ pub struct Tested {
     latency_p99_ns: Option<i64>,
     latency_max_ns: Option<i64>,
     failures: Vec<String>,
+    /// The command by which the card gives back what it sends.
+    #[serde(skip)]
+    loopback: String,
 }
 
 impl Tested {
@@ -137,6 +143,7 @@ impl Tested {
             latency_p99_ns: delay.latency_p99_ns,
             latency_max_ns: delay.latency_max_ns,
             failures,
+            loopback: loopback(&way.to),
         }
     }
 
@@ -161,14 +168,32 @@ impl Tested {
             show(format_args!("  {}\n", shown(failure)));
         }
         if self.received == 0 && self.to == self.from {
-            let name = Spec::parse(&self.to).map(|spec| spec.target).unwrap_or_default();
             show("  nothing came back: name the port at the other end of the cable too, or have the card loop back\n");
-            show(format_args!("    ethtool -K {} loopback on\n", shown(&quoted(&name))));
+            show_as_is(format!("    {}\n", shown(&self.loopback)).as_bytes());
         }
         show(if self.good {
             "  every frame came once, with every byte\n"
         } else {
             "  NOT every frame came once, with every byte\n"
         });
+    }
+}
+
+/// The command by which the card of a port gives back what it sends; ports may be wrapped.
+fn loopback(to: &Spec) -> String {
+    let Some(at) = REGISTRY.interface(to) else { return String::new() };
+    let netns = at.option("netns").map_or_else(String::new, |netns| format!("ip netns exec {} ", quoted(netns)));
+    format!("{netns}ethtool -K {} loopback on", quoted(&at.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_about_the_innermost_interface() {
+        let of = |port: &str| loopback(&Spec::parse(port).unwrap());
+        assert_eq!(of("faulty:packet:eth0?netns=lab-a&drop=1%"), "ip netns exec lab-a ethtool -K eth0 loopback on");
+        assert_eq!((of("xdp:e;x@0"), of("mem:x")), ("ethtool -K 'e;x' loopback on".into(), String::new()));
     }
 }

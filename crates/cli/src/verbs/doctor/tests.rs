@@ -181,8 +181,8 @@ fn an_ixgbe_as_it_comes() {
     assert_eq!(
         commands,
         [
-            "tee /sys/devices/system/cpu/cpufreq/policy0/scaling_governor <<< performance",
-            "tee /sys/devices/system/cpu/cpufreq/policy1/scaling_governor <<< performance",
+            "echo performance > /sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+            "echo performance > /sys/devices/system/cpu/cpufreq/policy1/scaling_governor",
             "sysctl -w net.core.netdev_budget=600",
             "sysctl -w net.core.netdev_budget_usecs=8000",
             "sysctl -w net.core.netdev_max_backlog=10000",
@@ -332,6 +332,17 @@ fn what_was_mended_is_put_back_the_last_first() {
 }
 
 #[test]
+fn what_somebody_else_changed_meanwhile_is_left() {
+    let files = Files::new("meanwhile", &[("sys/x", "1"), ("sys/y", "1")]);
+    let machine = files.machine();
+    let steps = ["sys/x", "sys/y"].map(|path| Step { port: None, fix: Fix::file(path, "2") });
+    let made = Made::make(&machine.tree, steps.into());
+    machine.tree.replace("sys/x", "3").unwrap();
+    drop(made);
+    assert_eq!(["sys/x", "sys/y"].map(|path| machine.tree.text(path).unwrap()), ["3", "1"]);
+}
+
+#[test]
 fn commands_take_a_name_for_one_word() {
     let files = Files::new("names", &[]);
     let mut port = files.port("packet", card("e'0;rm", "x", None, &[]));
@@ -339,5 +350,5 @@ fn commands_take_a_name_for_one_word() {
     port.netns = Some("lab-a".into());
     port.facts.found.name = "eth0".into();
     assert_eq!(Fix::RxRing(4096).command(Some(&port)), "ip netns exec lab-a ethtool -G eth0 rx 4096");
-    assert_eq!(port.write("threaded", "0"), "ip netns exec lab-a tee /sys/class/net/eth0/threaded <<< 0");
+    assert_eq!(port.write("threaded", "0"), "echo 0 | ip netns exec lab-a tee /sys/class/net/eth0/threaded");
 }

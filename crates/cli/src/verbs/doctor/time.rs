@@ -21,7 +21,7 @@ fn source(machine: &Machine) -> Option<Finding> {
     let finding = Finding::bad(now, why);
     let better = FAST.iter().find(|fast| others.split_whitespace().any(|one| one == **fast));
     Some(match better {
-        Some(better) => finding.mend(format!("tee /{SOURCES}/current_clocksource <<< {better}")),
+        Some(better) => finding.mend(format!("echo {better} > /{SOURCES}/current_clocksource")),
         None => finding,
     })
 }

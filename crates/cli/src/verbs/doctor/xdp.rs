@@ -44,13 +44,16 @@ fn program(_: &Machine, port: &Port) -> Option<Finding> {
     let place = if *in_driver { "in the driver" } else { "in generic mode" };
     let called = if name.is_empty() { String::new() } else { format!(" ({name})") };
     let now = format!("program {id}{called} {place}");
-    let command = port.command(format_args!("ip link set {} xdp off", port.interface()));
+    let mode = if *in_driver { "xdp" } else { "xdpgeneric" };
+    let command = port.command(format_args!("ip link set {} {mode} off", port.interface()));
+    // One that hangs on a link of BPF goes with the last who holds that, and by no command of ip.
+    let advice = "end its owner; if it has none:";
     Some(if port.is_xdp {
-        Finding::bad(now, "an interface has one program, and somebody else's is never replaced: xdp: does not open")
-            .mend(command)
+        let why = "an interface has one program, and somebody else's is never replaced: xdp: does not open";
+        Finding::bad(now, format!("{why}; {advice}")).mend(command)
     } else {
-        Finding::warn(now, "frames that it takes or drops never come to packet:, and nothing here counts them")
-            .mend(command)
+        let why = "frames that it takes or drops never come to packet:, and nothing here counts them";
+        Finding::warn(now, format!("{why}; {advice}")).mend(command)
     })
 }
 

@@ -4,6 +4,7 @@ use crate::exit::usage;
 use crate::view::rates::grouped;
 use linerate_backends::REGISTRY;
 use linerate_backends::inventory::{interfaces, is_default_route};
+use linerate_burst::text::quoted;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_port::{Found, Spec};
@@ -29,18 +30,6 @@ pub fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to change the interface of the default route, unless that was said to be meant: it may be without a link for a moment.
-pub fn check_changed(spec: &Spec, yes: bool) -> anyhow::Result<()> {
-    let Some(at) = REGISTRY.interface(spec) else { return Ok(()) };
-    if at.option("netns").is_none() && !yes && is_default_route(&at.target) {
-        return Err(usage(format!(
-            "{} carries the default route of this machine: give --yes if it is to be changed, which may interrupt it",
-            at.target
-        )));
-    }
-    Ok(())
-}
-
 /// Refuses frames that the interface cannot send; `longest` counts no FCS.
 pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()> {
     let Some(found) = found.filter(|found| found.mtu > 0) else { return Ok(()) };
@@ -52,7 +41,7 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
             grouped(longest as u64 + 4),
             found.name,
             grouped(mtu as u64),
-            found.name,
+            quoted(&found.name),
         )));
     }
     Ok(())
