@@ -125,6 +125,25 @@ fn the_last_files_are_kept_and_tcpdump_reads_them() {
     }
 }
 
+/// An index goes with its file.
+#[test]
+fn the_last_files_are_kept_with_their_indexes() {
+    let (scratch, sent) = (Scratch::new(), many(2000));
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
+    records::write(&input, &sent);
+    let options = ["--format", "pcap", "-C", "200KiB", "--keep-files", "2", "--index"];
+    run(&[&["capture", "-r", &input, "-w", &folder][..], &options].concat()).good();
+    let (indexes, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+        recorded(&folder).into_iter().partition(|path| path.extension().unwrap() == "idx");
+    let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    let beside: Vec<String> = names(&paths).iter().map(|path| format!("{path}.idx")).collect();
+    assert_eq!((paths.len(), names(&indexes)), (2, beside));
+    let got = frames_of(&scratch, &paths);
+    records::assert_same_frames("the last", &got, &sent[2000 - got.len()..]);
+    let found = run(&["find", &folder, "--count"]).good().output;
+    assert_eq!(found.split_whitespace().next().unwrap().replace(',', ""), got.len().to_string(), "{found}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let scratch = Scratch::new();
@@ -141,6 +160,8 @@ fn what_makes_no_sense_is_refused() {
         (&["-w", &out, "-C", "2MiB", "--keep-size", "3MiB"], "room for two files"),
         (&["-w", &out, "-G", "0"], "more than 0 seconds"),
         (&["-w", &scratch.file("%Q.pcap"), "-G", "5"], "names of files know %Y"),
+        (&["-w", &out, "-C", "1MiB", "--after", "3"], "--after means nothing"),
+        (&["-w", &out, "-C", "1MiB", "--before-memory", "3MiB"], "--before-memory means nothing"),
         (&["-C", "1MiB"], "--rotate-size means nothing without --write"),
         (&["-G", "5"], "--rotate means nothing without --write or --flows"),
     ] {

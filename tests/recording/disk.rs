@@ -54,6 +54,57 @@ fn a_full_disk_ends_the_run_or_costs_what_was_said() {
     }
 }
 
+/// A disk that has room for bytes, and for no more names: the oldest files make room for them.
+#[test]
+fn the_oldest_files_make_room_for_a_name() {
+    if !is_root() {
+        return skip("a tmpfs can only be mounted by root");
+    }
+    let (scratch, sent) = (Scratch::new(), many(2000));
+    let (input, folder, copy) = (scratch.file("in.pcap"), scratch.file("tiny"), scratch.file("copy"));
+    records::write(&input, &sent);
+    [&folder, &copy].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let script = "mount -t tmpfs -o size=20m,nr_inodes=5,mode=777 none $1 || exit 77; \
+                  $2 capture -r $3 -w $1/x-%s.pcapng -C 100KiB --on-full drop-oldest --index --json --user root; \
+                  status=$?; cp $1/* $4; exit $status";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh", &folder])
+        .arg(program())
+        .args([&input, &copy])
+        .output()
+        .unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{text}{errors}");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json["balanced"] == true && json["lost"] == 0, "{json}");
+    let paths: Vec<_> = recorded(&copy).into_iter().filter(|path| path.extension().unwrap() == "pcapng").collect();
+    let got = frames_of(&scratch, &paths);
+    records::assert_same_frames("the last", &got, &sent[2000 - got.len()..]);
+    assert_eq!(paths.len(), 2, "{paths:?}");
+}
+
+/// A file system that takes no direct writes is refused before there is a frame.
+#[test]
+fn direct_writes_are_tried_before_the_run() {
+    if !is_root() {
+        return skip("a file system without direct writes can only be mounted by root");
+    }
+    let scratch = Scratch::new();
+    let (folder, input) = (scratch.file("ram"), scratch.file("in.pcap"));
+    std::fs::create_dir(&folder).unwrap();
+    records::write(&input, &[]);
+    let script = "mount -t ramfs none $1 || exit 77; $2 capture -r $3 -w $1/ --direct --user root; status=$?; ls $1; exit $status";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh", &folder])
+        .arg(program())
+        .arg(&input)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("leave --direct out"), "{:?} {errors}", output.status);
+    assert!(output.stdout.is_empty());
+}
+
 /// Where frames were lost since an output was slow, that is said.
 #[test]
 fn an_output_that_holds_the_capture_up_is_told() {

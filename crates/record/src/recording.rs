@@ -1,11 +1,13 @@
 //! A recording: capture files one after the other, of which the oldest go.
 //!
 //! A file ends before the frame of a new span of time (`every`), or behind the frame that it reaches its size with. Each is
-//! complete by itself. It is called `NAME.part` while it is written, and ends with a whole record whenever the program is killed.
+//! complete by itself. It is called `NAME.part` while it is written, and ends with a whole record whenever the program is killed;
+//! one that is written past the page cache ends with a block then, or where it was flushed last.
 //!
-//! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete; `target`,
-//!   `direct`: where bytes go.
+//! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete;
+//!   `change`: from one file to the next; `target`, `direct`: where bytes go.
 
+mod change;
 mod direct;
 mod fresh;
 mod limits;
@@ -16,7 +18,7 @@ mod target;
 pub use fresh::{Fresh, PART};
 pub use limits::{Limits, OnTrouble, Sync, check_place};
 
-use limits::{Writing, end_of_span, frames_for, most_bytes};
+use limits::{frames_for, most_bytes};
 use linerate_burst::block::View;
 use linerate_burst::{Account, Count, Desc, Flags, Ledger, Nanos, Sink, SinkError, Stage};
 use names::Pattern;
@@ -56,6 +58,10 @@ pub struct Recording {
     newest: Nanos,
     counts: Counts,
     trouble: Option<Trouble>,
+    /// The same of what lies beside files that are complete.
+    beside: Option<Trouble>,
+    /// What went wrong when nobody could be told but the user: it ends the run at the next look.
+    failure: Option<SinkError>,
     /// Looks until a new file is tried.
     pause: u32,
 }
@@ -81,6 +87,14 @@ struct Counts {
 struct Trouble {
     times: u64,
     text: String,
+}
+
+impl Trouble {
+    /// Notes that it happened again.
+    fn note(trouble: &mut Option<Trouble>, text: String) {
+        let times = trouble.as_ref().map_or(0, |trouble| trouble.times) + 1;
+        *trouble = Some(Trouble { times, text });
+    }
 }
 
 impl Recording {
@@ -113,6 +127,8 @@ impl Recording {
             newest: Nanos::ZERO,
             counts: Counts::default(),
             trouble: None,
+            beside: None,
+            failure: None,
             pause: 0,
         })
     }
@@ -126,10 +142,15 @@ impl Recording {
 
     /// Files are written past the page cache, in blocks of 1 MiB, so that a long recording does not fill it. What has not filled
     /// one is in the file at pauses and at the end; whoever kills the program, or breaks the disk, takes that much away.
-    #[must_use]
-    pub fn direct(mut self, direct: bool) -> Self {
+    ///
+    /// # Errors
+    /// The file system of the folder takes no such writes.
+    pub fn direct(mut self, direct: bool) -> io::Result<Self> {
+        if direct {
+            direct::probe(&self.locked().folder)?;
+        }
         self.direct = direct;
-        self
+        Ok(self)
     }
 
     /// When what was written is forced to the disk.
@@ -168,85 +189,12 @@ impl Recording {
         Ok(self.current.is_some())
     }
 
-    fn begin_file(&mut self, time: Nanos) -> Result<(), SinkError> {
-        if let Some(most) = self.limits.files {
-            while self.locked().len() >= most.max(1) {
-                self.locked().remove_oldest();
-            }
-        }
-        self.make_room(0);
-        let drop_oldest = self.on_trouble == OnTrouble::DropOldest;
-        let options = Writing { drop_oldest, direct: self.direct };
-        let failed = |target: String| move |reason: Error| SinkError { target, reason, advice: String::new() };
-        let made = Fresh::make(&self.shelf, &mut self.pattern, time, self.run.clone(), options);
-        let mut fresh = made.map_err(failed(self.name.clone()))?;
-        match (self.open)(&mut fresh) {
-            Ok(sink) => {
-                let until = self.limits.every.map(|every| end_of_span(time, every));
-                self.current = Some(Current { sink, fresh, until });
-                self.counts.files += 1;
-                Ok(())
-            }
-            Err(reason) => {
-                let path = fresh.path();
-                fresh.discard();
-                Err(failed(path)(reason))
-            }
-        }
-    }
-
-    /// Completes the file that is open; the next frame begins another.
-    fn end_file(&mut self, run: &Ledger) -> Result<(), SinkError> {
-        let Some(mut current) = self.current.take() else { return Ok(()) };
-        let ended = current.sink.finish(run);
-        let kept = self.put_away(current);
-        ended.and(kept).or_else(|error| self.bear(error))
-    }
-
-    /// Keeps a file that nothing more is written to, and what its sink has counted.
-    fn put_away(&mut self, current: Current) -> Result<(), SinkError> {
-        let mut own = Ledger::new();
-        current.sink.counters(&mut own);
-        drop(current.sink);
-        self.counts.frames += self.add(&own);
-        if current.fresh.own_size() == 0 {
-            self.counts.files -= 1;
-            current.fresh.discard();
-            return Ok(());
-        }
-        let path = current.fresh.path();
-        let complete = |fresh: Fresh| {
-            if self.sync == Sync::Never {
-                return fresh.complete();
-            }
-            fresh.sync()?;
-            fresh.complete()?;
-            self.locked().sync()
-        };
-        let advice = "what is in it may be called .part, or not all be on the disk".to_owned();
-        complete(current.fresh).map_err(|reason| SinkError { target: path, reason, advice })
-    }
-
-    /// Adds what the sink of a file has counted to one account of all of them; the frames it has written.
-    fn add(&mut self, own: &Ledger) -> u64 {
-        let done = self.done.account(Stage::Write, &self.name);
-        let before = done.get(Count::Written);
-        for account in own.accounts().iter().filter(|account| account.stage == Stage::Write) {
-            for (count, frames) in account.counts() {
-                done.add(count, frames);
-            }
-        }
-        done.get(Count::Written) - before
-    }
-
     /// Writing failed: that ends the run, or is kept in mind.
     fn bear(&mut self, error: SinkError) -> Result<(), SinkError> {
         if self.on_trouble == OnTrouble::Stop {
             return Err(error);
         }
-        let times = self.trouble.as_ref().map_or(0, |trouble| trouble.times) + 1;
-        let text = format!("{}: {}", error.target, error.reason);
-        self.trouble = Some(Trouble { times, text });
+        Trouble::note(&mut self.trouble, format!("{}: {}", error.target, error.reason));
         // Where a file goes for it room is there at once.
         let is_full = target::is_full(error.reason.kind()) && self.on_trouble == OnTrouble::DropOldest;
         self.pause = if is_full && self.locked().len() > 0 { 0 } else { LOOKS };
@@ -333,7 +281,12 @@ impl Sink for Recording {
     /// The next frame begins a new file.
     fn reopen(&mut self, run: &Ledger) -> Result<Option<String>, SinkError> {
         self.run = run.clone();
-        self.end_file(run)?;
+        if let Err(error) = self.end_file(run) {
+            let (target, advice) = (error.target.clone(), error.advice.clone());
+            let reason = Error::new(error.reason.kind(), error.reason.to_string());
+            self.failure.get_or_insert(SinkError { target, reason, advice });
+            return Err(error);
+        }
         let frames = std::mem::take(&mut self.counts.frames);
         Ok(Some(format!("{}: {frames} frames are in files that are complete; the next begins another", self.name)))
     }
@@ -344,6 +297,7 @@ impl Sink for Recording {
 
     /// A file whose time is over is completed, though no frame may come for long.
     fn look(&mut self, run: &Ledger, complete: Nanos) -> Result<(), SinkError> {
+        self.failure.take().map_or(Ok(()), Err)?;
         self.run = run.clone();
         self.pause = self.pause.saturating_sub(1);
         let is_over = |current: &Current| current.until.is_some_and(|until| complete >= until && complete < Nanos::MAX);
@@ -354,7 +308,8 @@ impl Sink for Recording {
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
-        self.end_file(run)
+        let ended = self.end_file(run);
+        self.failure.take().map_or(ended, Err)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -369,6 +324,9 @@ impl Sink for Recording {
         }
         if let Some(Trouble { times, text }) = &self.trouble {
             notes.push(format!("writing failed {times} times, at last: {text}"));
+        }
+        if let Some(Trouble { times, text }) = &self.beside {
+            notes.push(format!("{times} files are complete without what lies beside them, at last: {text}"));
         }
         notes
     }

@@ -51,8 +51,9 @@ impl Format {
 
 /// Writes blocks of frames as a capture file.
 ///
-/// Every block is written when it is accepted: nothing is buffered from one to the next, and a compressed
-/// file can be decompressed up to its last block at any time. When writing fails, a regular file is cut back
+/// Every block is written when it is accepted: nothing is buffered here from one to the next, and a compressed
+/// file can be decompressed up to its last block at any time. (What goes past the page cache waits for a block
+/// of the disk, or for [`flush`](Sink::flush).) When writing fails, a regular file is cut back
 /// to its last complete record (a compressed one to its last piece of 1 MiB or less, and ended there), the
 /// frames that are not in it are counted as [`Count::WriteFailed`], and all later calls fail with the same
 /// error.
@@ -229,7 +230,7 @@ impl Sink for Writer {
         self.guard(|writer| writer.write_frames(view))
     }
 
-    /// Nothing is held back here; a pcapng file at least begins, so that whoever reads it can begin too.
+    /// Only what goes past the page cache is held back. A pcapng file at least begins, so that whoever reads it can begin too.
     fn flush(&mut self) -> Result<(), SinkError> {
         self.guard(|writer| {
             if let Encoding::Pcapng(blocks) = &mut writer.encoding {

@@ -88,8 +88,8 @@ pub struct Args {
     /// The format to write, whatever the file is called
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
-    /// Threads that compress a .zst file, this one among them (1 to 16): each makes a part of what is written at a time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    /// Threads that compress a .zst file, this one among them (1 to 8): each makes a part of what is written at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     compress_threads: u8,
     /// A comment on the whole file, for pcapng; may be given several times
     #[arg(long = "comment", value_name = "TEXT")]

@@ -26,6 +26,8 @@ pub(super) struct Output {
     /// Frames may be missing that were selected.
     is_dead: bool,
     follow: bool,
+    /// Sinks may hold frames that they were not asked to pass on.
+    unflushed: bool,
 }
 
 /// Where the blocks are.
@@ -43,7 +45,8 @@ impl Output {
         let sinks = Sinks::new(sinks);
         let follow = sinks.follow();
         let store = Store::None(sinks);
-        Output { store, progress, totals: Totals::NONE, told: Totals::NONE, failure: None, is_dead: false, follow }
+        let (totals, told) = (Totals::NONE, Totals::NONE);
+        Output { store, progress, totals, told, failure: None, is_dead: false, follow, unflushed: false }
     }
 
     /// Says there what was done.
@@ -120,15 +123,18 @@ impl Output {
         }
     }
 
-    /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold.
+    /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold, from blocks before it too.
     pub fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
+        let must = flush && self.unflushed;
+        let mut passed = false;
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, interfaces: known } => {
                 if known.len() != interfaces.len() {
                     *known = interfaces.into();
                 }
-                if !block.is_empty() {
+                passed = !block.is_empty();
+                if passed || must {
                     let along = Along { interfaces: Arc::clone(known), flush, reopen: None, look: None };
                     sinks.hand_over(block, along, new_block);
                 }
@@ -137,9 +143,13 @@ impl Output {
                 if let Some(block) = ring.current().filter(|block| block.len() > *seen) {
                     sinks.accept(block, *seen, interfaces, flush);
                     *seen = block.len();
+                    passed = true;
+                } else if must {
+                    sinks.flush();
                 }
             }
         }
+        self.unflushed = !flush && (passed || self.unflushed);
         let (now, before) = (self.totals, std::mem::replace(&mut self.told, self.totals));
         if now.frames > before.frames {
             let (bytes, wire_bytes) = (now.bytes - before.bytes, now.wire_bytes - before.wire_bytes);
@@ -174,6 +184,7 @@ impl Output {
                 if known.len() != interfaces.len() {
                     *known = interfaces.into();
                 }
+                self.unflushed |= !block.is_empty();
                 let along =
                     Along { interfaces: Arc::clone(known), flush: false, reopen: None, look: Some((run, complete)) };
                 sinks.hand_over(block, along, new_block);
@@ -286,7 +297,57 @@ fn new_block() -> Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_burst::{LinkType, StampSource};
+    use linerate_burst::block::View;
+    use linerate_burst::{LinkType, SinkError, StampSource};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Frames that it was not asked to pass on yet.
+    #[derive(Clone, Default)]
+    struct Holds(Arc<AtomicUsize>);
+
+    impl Sink for Holds {
+        fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
+            self.0.fetch_add(view.burst().len(), Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), SinkError> {
+            self.0.store(0, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &Ledger) -> Result<(), SinkError> {
+            Ok(())
+        }
+
+        fn counters(&self, _: &mut Ledger) {}
+    }
+
+    #[test]
+    fn what_a_look_handed_over_is_flushed_at_the_next_pause() {
+        let holds = Holds::default();
+        let mut output = Output::new(vec![Box::new(holds.clone())], Arc::default());
+        output.store = match std::mem::replace(&mut output.store, Store::None(Sinks::default())) {
+            Store::None(sinks) => {
+                Store::Private { block: new_block(), sinks: Worker::here(sinks), interfaces: [].into() }
+            }
+            store => store,
+        };
+        let mut push = |output: &mut Output| {
+            if let Store::Private { block, .. } = &mut output.store {
+                assert!(block.push(&Desc::new(Nanos(1), 0, 60), &[0; 60]));
+            }
+        };
+        push(&mut output);
+        output.look(&[], Ledger::new(), Nanos(1));
+        assert_eq!(holds.0.load(Ordering::Relaxed), 1);
+        output.pass_on(&[], true);
+        assert!(holds.0.load(Ordering::Relaxed) == 0 && !output.unflushed);
+        push(&mut output);
+        output.pass_on(&[], false);
+        output.pass_on(&[], true);
+        assert_eq!(holds.0.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn frames_of_two_link_types_are_noticed() {

@@ -79,6 +79,15 @@ impl Sinks {
         }
     }
 
+    /// They pass on what they hold.
+    pub fn flush(&mut self) {
+        for sink in &mut self.all {
+            if let Err(error) = sink.ask(|sink| sink.flush()) {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
     /// What follows goes to new outputs; where that cannot be the old ones go on.
     pub fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
         for sink in &mut self.all {

@@ -67,7 +67,8 @@ pub struct Triggered {
     /// Frames and bytes of the window that began at this time.
     window: (u64, u64, u64),
     interfaces: Vec<Interface>,
-    filters: Vec<Filter>,
+    /// As many; none where there is none to be had.
+    filters: Vec<Option<Filter>>,
     run: Ledger,
     /// Frames that were forgotten, those of them for want of memory, and triggers.
     forgotten: u64,
@@ -110,24 +111,26 @@ impl Triggered {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    fn learn(&mut self, interfaces: &[Interface]) -> Result<(), SinkError> {
+    fn learn(&mut self, interfaces: &[Interface]) {
         for interface in &interfaces[self.interfaces.len().min(interfaces.len())..] {
+            let failed = |error: &dyn std::fmt::Display| SinkError {
+                target: format!("--trigger, {}", interface.name),
+                reason: Error::other(error.to_string()),
+                advice: String::new(),
+            };
+            let compile = || Filter::compile(&self.triggers.filter, interface.link.0).map_err(|error| failed(&error));
+            let filter = if self.triggers.filter.is_empty() { Ok(None) } else { compile().map(Some) };
             self.interfaces.push(interface.clone());
-            if !self.triggers.filter.is_empty() {
-                let filter = Filter::compile(&self.triggers.filter, interface.link.0).map_err(|error| SinkError {
-                    target: format!("--trigger, {}", interface.name),
-                    reason: Error::other(error.to_string()),
-                    advice: String::new(),
-                })?;
-                self.filters.push(filter);
-            }
+            self.filters.push(filter.unwrap_or_else(|error| {
+                self.failure.get_or_insert(error);
+                None
+            }));
         }
-        Ok(())
     }
 
     /// Whether a frame is a trigger; counts it.
     fn is_trigger(&mut self, desc: &Desc, frame: &[u8]) -> bool {
-        let filter = self.filters.get(usize::from(desc.interface));
+        let filter = self.filters.get(usize::from(desc.interface)).and_then(Option::as_ref);
         let passes = filter.is_some_and(|filter| filter.matches(frame, desc.wire));
         let Some(rate) = &self.triggers.rate else { return passes };
         if desc.flags.contains(Flags::LATE) {
@@ -249,8 +252,7 @@ impl Triggered {
 impl Sink for Triggered {
     fn accept(&mut self, view: View<'_>) -> Result<(), SinkError> {
         let (mut at, frames) = (0, view.burst().len());
-        let learned = self.learn(view.interfaces);
-        self.note(learned);
+        self.learn(view.interfaces);
         while at < frames {
             at = self.take(&view, at);
         }
@@ -283,8 +285,13 @@ impl Sink for Triggered {
     }
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        // Pulled since the last look.
+        if self.triggers.pull.take() {
+            self.fire(self.newest);
+        }
         self.forgotten += self.blocks.drain(..).map(|block| block.len() as u64).sum::<u64>();
-        self.to.finish(run)
+        let told = self.told();
+        self.to.finish(run).and(told)
     }
 
     fn notes(&self) -> Vec<String> {

@@ -6,6 +6,7 @@
 
 use super::encode::zstd_error;
 use std::io::{ErrorKind, Result};
+use std::thread::Builder;
 use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_end;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
@@ -41,21 +42,27 @@ impl Parallel {
     /// Adds what stands for `piece` to `out`.
     pub fn compress(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let part = piece.len().div_ceil(self.workers.len()).max(LEAST);
-        let mut parts = piece.chunks(part);
-        let (own, others) = (parts.next().unwrap_or_default(), parts);
-        let [first, rest @ ..] = &mut self.workers[..] else { return Ok(()) };
-        let count = others.len();
+        let parts: Vec<&[u8]> = if piece.is_empty() { vec![piece] } else { piece.chunks(part).collect() };
+        // Those that no thread could be had for.
+        let mut left = Vec::new();
         std::thread::scope(|scope| {
-            let work = |(worker, part): (&'_ mut Worker, &'_ [u8])| worker.compress(part);
-            let started: Vec<_> = rest.iter_mut().zip(others).map(|pair| scope.spawn(move || work(pair))).collect();
-            let mut result = first.compress(own);
+            let [first, rest @ ..] = &mut self.workers[..] else { return Ok(()) };
+            let mut started = Vec::new();
+            for (at, (worker, part)) in rest.iter_mut().zip(&parts[1..]).enumerate() {
+                match Builder::new().spawn_scoped(scope, move || worker.compress(part)) {
+                    Ok(thread) => started.push(thread),
+                    Err(_) => left.push(at + 1),
+                }
+            }
+            let mut result = first.compress(parts[0]);
             for thread in started {
                 let other = thread.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()));
                 result = result.and(other);
             }
             result
         })?;
-        self.workers.iter().take(1 + count).for_each(|worker| out.extend_from_slice(&worker.out));
+        left.into_iter().try_for_each(|at| self.workers[at].compress(parts[at]))?;
+        self.workers.iter().take(parts.len()).for_each(|worker| out.extend_from_slice(&worker.out));
         Ok(())
     }
 }

@@ -4,10 +4,11 @@
 //! over it as a whole. Room is asked for in front of each block, so that a disk which is full says so before frames are taken.
 
 use crate::aligned::Aligned;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Error, Result};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a block.
@@ -88,6 +89,16 @@ impl Direct {
     }
 }
 
+/// Tries whether files of a folder can be written so, by one that has no name.
+pub(super) fn probe(folder: impl AsFd) -> Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
+        Err(Errno::INVAL) => Err(explain(Errno::INVAL)),
+        // What else goes wrong, as where no file can be without a name, the first file says.
+        _ => Ok(()),
+    }
+}
+
 /// Why a file cannot be written so.
 pub(super) fn explain(error: Errno) -> Error {
     match error {
@@ -100,7 +111,7 @@ pub(super) fn explain(error: Errno) -> Error {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rustix::fs::{CWD, Mode, OFlags, open, openat};
+    use rustix::fs::{CWD, open};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// The same bytes lie in the file, whatever pieces they came in, and however often it was flushed or cut.

@@ -4,7 +4,7 @@ use super::direct::{self, Direct};
 use super::limits::Writing;
 use super::names::Pattern;
 use super::shelf::{Id, Kept, Shelf};
-use super::target::Slot;
+use super::target::{Slot, is_full};
 use crate::compression::Compression;
 use crate::file::Output;
 use linerate_burst::{Ledger, Nanos};
@@ -32,6 +32,8 @@ pub struct Fresh {
     output: Option<Output>,
     before: Ledger,
     options: Writing,
+    /// Something lies where what is beside it would.
+    is_taken: bool,
 }
 
 /// One file in the folder.
@@ -62,12 +64,16 @@ impl Fresh {
                 output: None,
                 before: before.clone(),
                 options,
+                is_taken: false,
             };
             match fresh.part("") {
                 Ok(output) => fresh.output = Some(output),
                 // Another run writes it, or one was cut off.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    fresh.discard();
+                    return Err(error);
+                }
             }
             if fresh.is_free(&fresh.name) {
                 return Ok(fresh);
@@ -87,14 +93,32 @@ impl Fresh {
     /// A file beside it, which has its name and this behind it (`.idx`): complete with it, and removed with it.
     ///
     /// # Errors
-    /// Those of `openat(2)`.
+    /// Those of `openat(2)`. Where there is such a file already the recording goes on to the next name.
     pub fn beside(&mut self, ending: &'static str) -> io::Result<Output> {
-        self.part(ending)
+        let made = match self.is_free(&format!("{}{ending}", self.name)) {
+            true => self.part(ending),
+            false => Err(ErrorKind::AlreadyExists.into()),
+        };
+        self.is_taken |= made.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+        made
+    }
+
+    /// Whether something lies where what is beside it would.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Where what is beside it is going to be, if that is what is called so now.
+    pub(super) fn beside_called(&self, name: &str) -> Option<String> {
+        let beside = self.parts.iter().filter(|part| !part.ending.is_empty());
+        let mut endings = beside.map(|part| part.ending);
+        let ending = endings.find(|ending| self.shown(&format!("{}{PART}{ending}", self.name)) == name)?;
+        Some(self.shown(&format!("{}{ending}", self.name)))
     }
 
     /// Where it is going to be, for people.
     pub fn path(&self) -> String {
-        self.folder.join(&self.name).display().to_string()
+        self.shown(&self.name)
     }
 
     /// The ledger when it was begun.
@@ -117,25 +141,39 @@ impl Fresh {
         self.parts.iter().try_for_each(|part| part.file.sync_all())
     }
 
-    /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed
-    /// meanwhile is left alone.
+    /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed meanwhile is left
+    /// alone; what cannot get its name is kept by the one it has.
     pub(super) fn complete(mut self) -> io::Result<()> {
-        let (mut names, stem) = (Vec::new(), self.name.clone());
+        let (mut names, mut result, stem) = (Vec::new(), Ok(()), self.name.clone());
         let mut number = 1;
-        for part in &self.parts {
-            let from = format!("{stem}{PART}{}", part.ending);
-            if !self.locked().has(&from, part.id) {
+        let is_free = |fresh: &Fresh| {
+            fresh
+                .parts
+                .iter()
+                .all(|part| part.ending.is_empty() || fresh.is_free(&format!("{}{}", fresh.name, part.ending)))
+        };
+        let mut next = |fresh: &mut Fresh| {
+            number += 1;
+            fresh.name = crate::file::numbered(&stem, number);
+        };
+        while !is_free(&self) {
+            next(&mut self);
+        }
+        for at in 0..self.parts.len() {
+            let Part { ending, id, .. } = self.parts[at];
+            let from = format!("{stem}{PART}{ending}");
+            if !self.locked().has(&from, id) {
                 continue;
             }
             loop {
-                let to = format!("{}{}", self.name, part.ending);
+                let to = format!("{}{ending}", self.name);
                 match self.rename(&from, &to) {
-                    Ok(()) => break names.push((to, part.id)),
-                    Err(Errno::EXIST) if part.ending.is_empty() => {
-                        number += 1;
-                        self.name = crate::file::numbered(&stem, number);
+                    Ok(()) => break names.push((to, id)),
+                    Err(Errno::EXIST) if ending.is_empty() => next(&mut self),
+                    Err(error) => {
+                        result = result.and(Err(error.into()));
+                        break names.push((from, id));
                     }
-                    Err(error) => return Err(error.into()),
                 }
             }
         }
@@ -143,7 +181,7 @@ impl Fresh {
         if !names.is_empty() {
             self.locked().push(Kept { names, bytes });
         }
-        Ok(())
+        result
     }
 
     /// Takes it away, as there is nothing in it.
@@ -158,35 +196,51 @@ impl Fresh {
         }
     }
 
+    /// What is made and then fails is taken away by [`discard`](Self::discard).
     fn part(&mut self, ending: &'static str) -> io::Result<Output> {
         let name = format!("{}{PART}{ending}", self.name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.locked().folder, name.as_str(), flags, Mode::from_raw_mode(MODE));
-        let file = File::from(file?);
+        let file = self.create(&name)?;
+        let (id, size) = (Id::of(&file)?, Arc::<AtomicU64>::default());
+        self.parts.push(Part { ending, file, id, size: Arc::clone(&size) });
+        let file = self.parts[self.parts.len() - 1].file.try_clone()?;
         let direct = if self.options.direct && ending.is_empty() { Some(self.direct(&name, &file)?) } else { None };
-        let part = Part { ending, file: file.try_clone()?, id: Id::of(&file)?, size: Arc::default() };
-        let slot = Slot::new(file, direct, Arc::clone(&part.size), Arc::clone(&self.shelf), self.options.drop_oldest);
-        self.parts.push(part);
-        let output = Output::over(Box::new(slot), self.folder.join(&name).display().to_string());
+        let slot = Slot::new(file, direct, size, Arc::clone(&self.shelf), self.options.drop_oldest);
+        let output = Output::over(Box::new(slot), self.shown(&name));
         match Compression::of_path(&self.name) {
             (Some(compression), _) if ending.is_empty() => output.compressed(compression),
             _ => Ok(output),
         }
     }
 
+    /// A new file in the folder. Its name alone may want more room than there is.
+    fn create(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let file = openat(&self.locked().folder, name, flags, Mode::from_raw_mode(MODE)).map_err(io::Error::from);
+            match file {
+                Err(error) if is_full(error.kind()) && self.options.drop_oldest && self.remove_oldest() => {}
+                file => return Ok(file?.into()),
+            }
+        }
+    }
+
+    fn remove_oldest(&self) -> bool {
+        self.locked().remove_oldest()
+    }
+
     /// The same file, opened to be written past the page cache.
     fn direct(&self, name: &str, file: &File) -> io::Result<Direct> {
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let direct = openat(&self.locked().folder, name, flags, Mode::empty());
-        let direct = direct.map(File::from).map_err(|error| {
-            // Nothing is in it.
-            let _ = unlinkat(&self.locked().folder, name, AtFlags::empty());
-            direct::explain(error)
-        })?;
+        let direct = direct.map(File::from).map_err(direct::explain)?;
         if Id::of(&direct)? != Id::of(file)? {
             return Err(io::Error::other("somebody put another file in its place"));
         }
         Ok(Direct::new(direct, file.try_clone()?))
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
     }
 
     fn is_free(&self, name: &str) -> bool {

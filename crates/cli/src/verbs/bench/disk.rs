@@ -10,6 +10,7 @@ use crate::view::table::table;
 use anyhow::Context;
 use linerate_record::Aligned;
 use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, unlink};
+use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,7 @@ impl Case<'_> {
         Ok(Measured { bytes, seconds, synced: started.elapsed().as_secs_f64(), waits })
     }
 
-    /// Writes every so manieth block; how long each took.
+    /// Of every so many blocks writes one; how long each took.
     fn write(&self, file: &File, thread: usize, threads: usize, started: Instant) -> std::io::Result<Vec<f64>> {
         let mut block = Aligned::new(self.bytes);
         let mut noise = 7u32;
@@ -155,10 +156,11 @@ impl Case<'_> {
         let direct = if how == How::Cache { OFlags::empty() } else { OFlags::DIRECT };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | direct;
         let file = openat(CWD, &path, flags, Mode::from_raw_mode(0o600));
-        // Where it cannot be opened so it may have been made all the same.
-        let made = unlink(&path);
+        // Where it cannot be opened so it was made all the same; after another error what has that name is not of this run.
+        let is_made = matches!(file, Ok(_) | Err(Errno::INVAL));
+        let removed = if is_made { unlink(&path) } else { Ok(()) };
         let file = file.with_context(|| path.display().to_string())?;
-        made.with_context(|| path.display().to_string())?;
+        removed.with_context(|| path.display().to_string())?;
         Ok((file.into(), path))
     }
 }
@@ -185,5 +187,5 @@ impl Measured {
 
 /// Whether the file system takes no such writes.
 fn is_unknown(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<rustix::io::Errno>() == Some(&rustix::io::Errno::INVAL)
+    error.downcast_ref::<Errno>() == Some(&Errno::INVAL)
 }

@@ -127,7 +127,7 @@ impl RecordingArgs {
             OnFull::DropOldest => OnTrouble::DropOldest,
         };
         let recording = Recording::new(path, ending, self.limits(rotate)?, Box::new(open))?;
-        let recording = recording.on_trouble(on_trouble).direct(self.direct).sync(self.sync);
+        let recording = recording.on_trouble(on_trouble).direct(self.direct)?.sync(self.sync);
         let folder = recording.folder()?;
         Ok((recording, folder))
     }

@@ -12,7 +12,9 @@ use signal_hook::flag;
 
 /// Options of triggers.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Recordings that wait for a trigger: --trigger, --trigger-rate, or SIGUSR2 at any time")]
+#[command(
+    next_help_heading = "Recordings that wait for a trigger: --trigger, --trigger-rate, or SIGUSR2 once --before or one of them is given"
+)]
 pub(super) struct TriggerArgs {
     /// Keep the last S seconds in memory, and write them with a trigger
     #[arg(long, value_name = "S")]

@@ -129,3 +129,28 @@ fn memory_is_bounded_and_what_it_costs_is_counted() {
     assert_eq!(ledger.total(Count::BeforeCrowded), 40_960 - written);
     assert!(sink.notes()[1].contains("--before-memory had no room"), "{:?}", sink.notes());
 }
+
+#[test]
+fn a_hand_is_looked_at_in_the_end_and_a_filter_stays_with_its_interface() {
+    let kept = Kept::default();
+    let triggers = triggers(100, 10);
+    let pull = triggers.pull.clone();
+    let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
+    // Of the first one no filter can be made: what comes from the second is looked at by its own.
+    let interfaces = [Interface::new("x", LinkType(65_000), StampSource::User), interfaces()[0].clone()];
+    let mut block = Block::new(0, 100);
+    [(1000, 9), (1010, 9), (1020, 8)].iter().for_each(|(millis, kind)| {
+        let mut frame = [0; 60];
+        frame[12] = *kind;
+        let desc = Desc { wire: 60, interface: 1, ..Desc::new(Nanos(millis * 1_000_000), 0, 0) };
+        assert!(block.push(&desc, &frame));
+    });
+    assert!(sink.accept(block.view(0, &interfaces)).is_err());
+    assert_eq!(kept.0.lock().unwrap().concat(), [1000, 1010, 1020]);
+    let mut block = Block::new(0, 100);
+    [1500, 1550].iter().for_each(|time| push(&mut block, *time, false));
+    sink.accept(block.view(0, &interfaces)).unwrap();
+    pull.flag().store(true, Ordering::Relaxed);
+    sink.finish(&Ledger::new()).unwrap();
+    assert_eq!(kept.0.lock().unwrap().concat(), [1000, 1010, 1020, 1500, 1550]);
+}

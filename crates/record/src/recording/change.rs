@@ -1,0 +1,89 @@
+//! From one file of a recording to the next.
+
+use super::fresh::Fresh;
+use super::limits::{OnTrouble, Sync, Writing, end_of_span};
+use super::{Current, Recording, Trouble};
+use linerate_burst::{Count, Ledger, Nanos, SinkError, Stage};
+use std::io::Error;
+
+impl Recording {
+    pub(super) fn begin_file(&mut self, time: Nanos) -> Result<(), SinkError> {
+        if let Some(most) = self.limits.files {
+            while self.locked().len() >= most.max(1) {
+                self.locked().remove_oldest();
+            }
+        }
+        self.make_room(0);
+        let drop_oldest = self.on_trouble == OnTrouble::DropOldest;
+        let options = Writing { drop_oldest, direct: self.direct };
+        let failed = |target: String| move |reason: Error| SinkError { target, reason, advice: String::new() };
+        loop {
+            let made = Fresh::make(&self.shelf, &mut self.pattern, time, self.run.clone(), options);
+            let mut fresh = made.map_err(failed(self.name.clone()))?;
+            match (self.open)(&mut fresh) {
+                Ok(sink) => {
+                    let until = self.limits.every.map(|every| end_of_span(time, every));
+                    self.current = Some(Current { sink, fresh, until });
+                    self.counts.files += 1;
+                    return Ok(());
+                }
+                Err(reason) => {
+                    let (path, is_taken) = (fresh.path(), fresh.is_taken());
+                    fresh.discard();
+                    // Something lies where what is beside it would; another name has room for both.
+                    if !is_taken {
+                        return Err(failed(path)(reason));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Completes the file that is open; the next frame begins another.
+    pub(super) fn end_file(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let ended = match current.sink.finish(run) {
+            // The capture itself is complete: that goes on.
+            Err(error) if let Some(path) = current.fresh.beside_called(&error.target) => {
+                Trouble::note(&mut self.beside, format!("{path}: {}; {}", error.reason, error.advice));
+                Ok(())
+            }
+            ended => ended,
+        };
+        let kept = self.put_away(current);
+        ended.and(kept).or_else(|error| self.bear(error))
+    }
+
+    /// Keeps a file that nothing more is written to, and what its sink has counted.
+    pub(super) fn put_away(&mut self, current: Current) -> Result<(), SinkError> {
+        let mut own = Ledger::new();
+        current.sink.counters(&mut own);
+        drop(current.sink);
+        self.counts.frames += self.add(&own);
+        if current.fresh.own_size() == 0 {
+            self.counts.files -= 1;
+            current.fresh.discard();
+            return Ok(());
+        }
+        let path = current.fresh.path();
+        // Whatever fails, it gets its name and counts among the files that are kept.
+        let is_synced = self.sync != Sync::Never;
+        let synced = if is_synced { current.fresh.sync() } else { Ok(()) };
+        let completed = current.fresh.complete();
+        let named = if is_synced { self.locked().sync() } else { Ok(()) };
+        let advice = "what is in it may be called .part, or not all be on the disk".to_owned();
+        synced.and(completed).and(named).map_err(|reason| SinkError { target: path, reason, advice })
+    }
+
+    /// Adds what the sink of a file has counted to one account of all of them; the frames it has written.
+    fn add(&mut self, own: &Ledger) -> u64 {
+        let done = self.done.account(Stage::Write, &self.name);
+        let before = done.get(Count::Written);
+        for account in own.accounts().iter().filter(|account| account.stage == Stage::Write) {
+            for (count, frames) in account.counts() {
+                done.add(count, frames);
+            }
+        }
+        done.get(Count::Written) - before
+    }
+}
