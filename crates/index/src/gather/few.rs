@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn values_chosen_to_meet_in_one_place_are_refused() {
         let mut few = Few::new(1000);
-        let meeting = (0..u32::MAX).filter(|n| n.hash() >> few.shift == 7).take(1000);
-        assert_eq!(meeting.take_while(|value| few.insert(*value)).count(), MOST_STEPS);
+        let shift = few.shift;
+        let mut meeting = (0..u32::MAX).filter(|n| n.hash() >> shift == 7).take(1000);
+        assert_eq!(meeting.by_ref().take_while(|value| few.insert(*value)).count(), MOST_STEPS);
     }
 }
