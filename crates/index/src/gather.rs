@@ -198,9 +198,7 @@ impl Addresses {
     fn add_ipv4(&mut self, address: u32) {
         if self.is_bloom {
             bloom::insert(&mut *self.bloom, bloom::of_ipv4(address));
-        } else if self.has_room(4) {
-            self.ipv4.insert(address);
-        } else {
+        } else if !self.has_room(4) || !self.ipv4.insert(address) {
             self.become_bloom();
             self.add_ipv4(address);
         }
@@ -210,9 +208,7 @@ impl Addresses {
     fn add_ipv6(&mut self, address: u128) {
         if self.is_bloom {
             bloom::insert(&mut *self.bloom, bloom::of_ipv6(address));
-        } else if self.has_room(16) {
-            self.ipv6.insert(address);
-        } else {
+        } else if !self.has_room(16) || !self.ipv6.insert(address) {
             self.become_bloom();
             self.add_ipv6(address);
         }

@@ -14,11 +14,11 @@ use std::sync::Arc;
 const LEAST_PART: u64 = 4096;
 const ODD_PARTS: u64 = 64;
 
-/// The first parts, and one of so many, are looked at to see whether the file is the one that the index tells of: that of
+/// Of the parts that are left out, the first ones and one of so many are looked at to see whether the file is the one that the index tells of: that of
 /// a file that is not in memory takes a seek each. In compressed files their first block is decompressed for it.
 const SAMPLED: u64 = 16;
 const SAMPLED_COMPRESSED: u64 = 64;
-const FIRST: u64 = 2;
+const FIRST: u64 = 3;
 
 /// Why an index is not used.
 #[derive(Debug, thiserror::Error)]
@@ -83,16 +83,22 @@ pub fn choose(
     mut may_hold: impl FnMut(&Entry<'_>) -> Result<bool, Unusable>,
 ) -> Result<Parts, Unusable> {
     check_header(&mut index)?;
-    let check = Check::new(file)?;
+    let mut check = Check::new(file)?;
     let mut parts = Parts { ranges: Vec::new(), entries: 0, chosen: 0, earliest: Some(Nanos::MAX), rest: 0 };
     let (mut bytes, mut end, mut is_last) = (Vec::new(), 0, false);
+    let (mut number, mut is_behind_gap) = (0, false);
     while let Some(entry) = next(&mut index, &mut bytes)? {
         let Range { start, end: next_end } = entry.part;
         if start < end || is_last {
             return Err(Unusable::Damaged);
         }
-        if next_end > check.length()? || parts.entries > next_end / LEAST_PART + ODD_PARTS {
+        if number > next_end / LEAST_PART + ODD_PARTS {
             return Err(Unusable::Changed(start));
+        }
+        number += 1;
+        if next_end > check.length()? {
+            // It came to the disk before what it is about: what is there of that is read.
+            break;
         }
         let is_chosen = may_hold(&entry)?;
         let is_end = entry.frames == 0 && entry.is(LAST);
@@ -107,7 +113,11 @@ pub fn choose(
             push(&mut parts.ranges, start..next_end);
         }
         if is_skipped && !is_chosen && entry.frames > 0 {
-            check.mark(&entry, parts.entries)?;
+            check.left_out(&entry)?;
+            is_behind_gap = true;
+        } else if std::mem::take(&mut is_behind_gap) && entry.is(MARKED) && entry.frames > 0 {
+            // It is read anyway.
+            check.mark(&entry)?;
         }
         parts.entries += u64::from(entry.frames > 0);
         (end, is_last) = (next_end, entry.is(LAST));
@@ -177,6 +187,8 @@ struct Check<'a> {
     is_compressed: bool,
     /// Where the time lies in a record.
     time: usize,
+    /// Parts that were left out.
+    left_out: u64,
 }
 
 impl<'a> Check<'a> {
@@ -187,7 +199,7 @@ impl<'a> Check<'a> {
         // What cannot be decompressed is found when it is read.
         let _ = fill(&mut plain(Box::new(Excerpt::new(file, Some(0..length))))?, &mut inner);
         let is_pcapng = inner == [0x0a, 0x0d, 0x0d, 0x0a];
-        Ok(Check { file, is_compressed: inner != outer, time: if is_pcapng { 12 } else { 0 } })
+        Ok(Check { file, is_compressed: inner != outer, time: if is_pcapng { 12 } else { 0 }, left_out: 0 })
     }
 
     /// Of the file, which may be growing: entries are written behind what they are about.
@@ -195,18 +207,28 @@ impl<'a> Check<'a> {
         Ok(self.file.metadata()?.len())
     }
 
-    fn mark(&self, entry: &Entry<'_>, number: u64) -> Result<(), Unusable> {
+    /// Looks at some of those that are left out.
+    fn left_out(&mut self, entry: &Entry<'_>) -> Result<(), Unusable> {
+        let number = self.left_out;
+        self.left_out += 1;
+        let sampled = if self.is_compressed { SAMPLED_COMPRESSED } else { SAMPLED };
+        if number < FIRST || number.is_multiple_of(sampled) { self.mark(entry) } else { Ok(()) }
+    }
+
+    /// Whether the time of its first record is there.
+    fn mark(&self, entry: &Entry<'_>) -> Result<(), Unusable> {
         let mut found = [0; 20];
         let behind = self.time + 8;
-        let sampled = if self.is_compressed { SAMPLED_COMPRESSED } else { SAMPLED };
-        if number > FIRST && !number.is_multiple_of(sampled) {
-            return Ok(());
-        }
         if self.is_compressed {
             let part = Excerpt::new(self.file, vec![entry.part.clone()]);
             fill(&mut plain(Box::new(part))?, &mut found[..behind]).map_err(|_| Unusable::Changed(entry.part.start))?;
         } else {
-            self.file.read_exact_at(&mut found[..behind], entry.part.start)?;
+            match self.file.read_exact_at(&mut found[..behind], entry.part.start) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(Unusable::Changed(entry.part.start));
+                }
+                read => read?,
+            }
         }
         if found[self.time..behind] == entry.mark { Ok(()) } else { Err(Unusable::Changed(entry.part.start)) }
     }

@@ -10,9 +10,9 @@ use crate::plan::Plan;
 use linerate_burst::{Block, Interface, LinkType, Nanos};
 use linerate_filter::{Filter, FilterError};
 use linerate_record::ReadError;
-use source::{Next, Source};
+use source::{Id, Next, Source};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::io;
 use std::ops::RangeInclusive;
 
@@ -57,7 +57,7 @@ pub enum What {
     NoIndex,
     /// Its index is not used.
     Unused(Unusable),
-    /// It went away while it was to be read.
+    /// It went away before anything of it was read.
     Gone,
     /// It ends inside a record: it is being written, or was cut off.
     CutOff(ReadError),
@@ -82,6 +82,8 @@ pub struct Search {
     span: RangeInclusive<Nanos>,
     plan: Plan,
     sources: Vec<Source>,
+    /// All files that were added.
+    seen: HashSet<Id>,
     /// Which source is next: by time, then by number.
     order: BinaryHeap<Reverse<(Nanos, usize)>>,
     filters: Vec<(u16, Option<Filter>)>,
@@ -101,6 +103,7 @@ impl Search {
             span,
             plan: Plan::new(text),
             sources: Vec::new(),
+            seen: HashSet::new(),
             order: BinaryHeap::new(),
             filters: Vec::new(),
             interfaces: Vec::new(),
@@ -110,10 +113,11 @@ impl Search {
         }
     }
 
-    /// Adds a file, with its index if it has one: what may be in it is found now.
+    /// Adds a file, with its index if it has one: what may be in it is found now. One that was added under another name is not
+    /// searched twice.
     pub fn add(&mut self, path: &str) {
-        let Search { span, plan, totals, notes, .. } = self;
-        let Some(source) = Source::find(path, span, plan, totals, notes) else { return };
+        let Search { span, seen, plan, totals, notes, .. } = self;
+        let Some(source) = Source::find(path, seen, span, plan, totals, notes) else { return };
         self.order.push(Reverse((source.begin(), self.sources.len())));
         self.sources.push(source);
     }

@@ -1,10 +1,12 @@
 //! A search misses nothing: whatever the frames, the filter, and the index.
 
+mod files;
+
+use crate::Gather;
 use crate::entry::{Entry, Query};
-use crate::layout::{ADDRESS_BYTES, DESCRIBED, Kind, LONGEST_ENTRY, header};
-use crate::parts::{Unusable, choose};
+use crate::layout::{ADDRESS_BYTES, Kind, LONGEST_ENTRY, header};
+use crate::parts::choose;
 use crate::plan::Plan;
-use crate::{Gather, Search};
 use linerate_burst::{Block, Desc, Interface, LinkType, Nanos, StampSource};
 use linerate_filter::program::code;
 use linerate_filter::{Filter, Insn, Program};
@@ -338,41 +340,4 @@ fn random_addresses_do_not_make_entries_grow() {
     }
     let wrong = (0..3000).filter(|n| may(random(n + 1_000_000, 7))).count();
     assert!(wrong < 1500, "{wrong} of 3000 that are not there");
-}
-
-#[test]
-fn an_index_of_another_file_is_not_used() {
-    let file = Arc::new(File::open("/proc/self/exe").unwrap());
-    let mut gather = Gather::new();
-    gather.frames = 1;
-    let with = |mark: Option<[u8; 8]>, flags: u32, end: u64| {
-        let mut index = header().to_vec();
-        gather.entry(1000..end, mark, flags, &mut index);
-        choose(&index[..], &file, |_| Ok(false))
-    };
-    let mut there = [0; 8];
-    std::os::unix::fs::FileExt::read_exact_at(&*file, &mut there, 1000).unwrap();
-    let length = file.metadata().unwrap().len();
-    assert_eq!(with(Some(there), 0, 9000).unwrap().ranges, [0..1000, 9000..length]);
-    // What tells of interfaces is read, and so is what cannot be checked.
-    assert_eq!(with(Some(there), DESCRIBED, 9000).unwrap().ranges, Vec::from_iter(Some(0..length)));
-    assert_eq!(with(None, 0, 9000).unwrap().ranges, Vec::from_iter(Some(0..length)));
-    let mut other = there;
-    other[3] ^= 1;
-    assert!(matches!(with(Some(other), 0, 9000), Err(Unusable::Changed(1000))));
-    assert!(matches!(with(Some(there), 0, length + 1), Err(Unusable::Changed(1000))));
-    assert!(matches!(choose(&b"lr-index"[..], &file, |_| Ok(false)), Err(Unusable::Damaged)));
-}
-
-/// Files that are rotated away, and what was never one.
-#[test]
-fn what_cannot_be_searched_is_said() {
-    let mut search = Search::new("", Nanos::ZERO..=Nanos::MAX);
-    search.add("/nowhere/gone.pcap");
-    search.add("/proc");
-    search.add("/dev/null");
-    let notes: Vec<bool> = search.notes().iter().map(|note| note.what.is_failure()).collect();
-    assert_eq!(notes, [false, true, true]);
-    assert!(!search.fill(&mut Block::new(1 << 20, 10), u64::MAX).unwrap());
-    assert_eq!(search.totals().files, 0);
 }

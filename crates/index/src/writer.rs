@@ -38,8 +38,9 @@ impl<W: Write> Entries<W> {
     }
 }
 
-/// A [`Writer`] with an index beside its file, `FILE.idx`: an entry for each MiB, appended when that is written, so that
-/// whatever is in the index is in the file. It opens a new index where the writer begins a new file. Where the index cannot be
+/// A [`Writer`] with an index beside its file, `FILE.idx`: an entry for each MiB, appended when that was handed to
+/// the file. Where the file holds blocks back, and after a power cut, the index may be ahead of it: whoever reads it stops at
+/// the first entry beyond the end. It opens a new index where the writer begins a new file. Where the index cannot be
 /// written the file goes on without, and [`finish`](Sink::finish) says so.
 pub struct Indexed {
     writer: Writer,

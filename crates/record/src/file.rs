@@ -12,7 +12,7 @@ mod parts;
 
 use crate::compression::{Compression, Encoder};
 use opened::{Opened, Stream, open_file};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -62,6 +62,8 @@ pub struct Output {
     place: Option<Arc<Place>>,
     /// What it is called there, where that is not the name it was opened by.
     called: Option<String>,
+    /// What the names of files beside it end with.
+    beside: Option<String>,
     /// Bytes in it, as far as all went well.
     written: u64,
 }
@@ -151,10 +153,11 @@ impl Output {
     /// Those of `openat(2)`; no memory for a compressor.
     pub(crate) fn anew(&self) -> io::Result<Option<(Self, String)>> {
         let Some(place) = &self.place else { return Ok(None) };
-        let (file, name) = place.open()?;
+        let (file, name) = place.open(self.beside.as_deref())?;
         let mut output = Output {
             place: Some(Arc::clone(place)),
             called: Some(name.clone()),
+            beside: self.beside.clone(),
             ..Output::over(Box::new(Opened::new(file)?), &*self.name)
         };
         if let Some(encoder) = &self.encoder {
@@ -172,6 +175,7 @@ impl Output {
             piece: PIECE,
             place: None,
             called: None,
+            beside: None,
             written: 0,
         }
     }
@@ -257,11 +261,19 @@ impl Place {
     }
 
     /// A file of that name, or of the first number that is free; what is there already is taken where it is empty, as
-    /// logrotate(8) leaves it.
-    fn open(&self) -> io::Result<(File, String)> {
+    /// logrotate(8) leaves it. Where something is `beside` it that belongs to the file which was called so, the name is taken.
+    fn open(&self, beside: Option<&str>) -> io::Result<(File, String)> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
         let mut name = self.name.clone();
         for number in 2.. {
+            let is_taken = |ending: &str| {
+                let data = statat(&self.folder, format!("{name}{ending}"), AtFlags::SYMLINK_NOFOLLOW);
+                data.is_ok_and(|data| data.st_size > 0)
+            };
+            if beside.is_some_and(is_taken) {
+                name = numbered(&self.name, number);
+                continue;
+            }
             match openat(&self.folder, &*name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(MODE)) {
                 Ok(file) => return Ok((file.into(), name)),
                 Err(rustix::io::Errno::EXIST) => {}

@@ -1,5 +1,8 @@
 //! Some different values, in the order they came.
 
+/// Slots that are looked at: of values that nobody has chosen a third of the slots is taken, and a few are enough.
+const MOST_STEPS: usize = 64;
+
 /// A value that can be hashed to a place.
 pub(super) trait Value: Copy + Eq {
     fn hash(self) -> u64;
@@ -47,22 +50,24 @@ impl<T: Value> Few<T> {
         &self.values
     }
 
-    /// Puts a value in, of which there are no more than there is room for.
+    /// Puts a value in, of which there are no more than there is room for; false where too many others have its place, as
+    /// somebody may have chosen them.
     #[inline]
-    pub fn insert(&mut self, value: T) {
+    pub fn insert(&mut self, value: T) -> bool {
         let mask = self.slots.len() - 1;
-        let mut at = (value.hash() >> self.shift) as usize;
-        loop {
+        let first = (value.hash() >> self.shift) as usize;
+        for at in first..first + MOST_STEPS {
             match self.slots[at & mask] {
                 0 => {
                     self.values.push(value);
                     self.slots[at & mask] = self.values.len() as u16;
-                    return;
+                    return true;
                 }
-                number if self.values[usize::from(number) - 1] == value => return,
-                _ => at += 1,
+                number if self.values[usize::from(number) - 1] == value => return true,
+                _ => {}
             }
         }
+        false
     }
 }
 
@@ -73,10 +78,18 @@ mod tests {
     #[test]
     fn each_value_is_there_once() {
         let mut few = Few::new(100);
-        (0..300u32).for_each(|n| few.insert(n % 100 * 65_536));
+        assert!((0..300u32).all(|n| few.insert(n % 100 * 65_536)));
         assert_eq!(few.values(), (0..100).map(|n| n * 65_536).collect::<Vec<u32>>());
         few.clear();
-        few.insert(5);
+        assert!(few.insert(5));
         assert_eq!(few.values(), [5]);
+    }
+
+    #[test]
+    fn values_chosen_to_meet_in_one_place_are_refused() {
+        let mut few = Few::new(1000);
+        let shift = few.shift;
+        let mut meeting = (0..u32::MAX).filter(|n| n.hash() >> shift == 7).take(1000);
+        assert_eq!(meeting.by_ref().take_while(|value| few.insert(*value)).count(), MOST_STEPS);
     }
 }

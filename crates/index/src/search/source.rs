@@ -6,13 +6,13 @@ use crate::parts::{Excerpt, Parts, choose};
 use crate::plan::Plan;
 use linerate_burst::{Block, Desc, Interface, Nanos};
 use linerate_filter::FilterError;
-use linerate_record::Reader;
 use linerate_record::recording::PART;
+use linerate_record::{ReadError, Reader};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind};
-use std::ops::RangeInclusive;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::ops::{Range, RangeInclusive};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
 /// Of an index, read at a time.
@@ -24,6 +24,7 @@ const NONBLOCK: i32 = 0o4000;
 /// A file in which something may be found.
 pub(super) struct Source {
     path: String,
+    id: Id,
     parts: Parts,
     /// No frame that is asked for is older.
     begin: Nanos,
@@ -40,6 +41,9 @@ struct Open {
     known: Vec<Known>,
 }
 
+/// Which file it is, whatever it is called: device and inode.
+pub(super) type Id = (u64, u64);
+
 /// Of an interface of a file: its filter, and its numbers among those of the search, for frames without notes and with.
 type Known = (usize, [Option<u16>; 2]);
 
@@ -53,33 +57,38 @@ pub(super) enum Next {
 }
 
 impl Source {
-    /// What may be found in a file; `None` if nothing.
+    /// What may be found in a file; `None` if nothing, or if it was `seen` under another name.
     pub fn find(
         path: &str,
+        seen: &mut HashSet<Id>,
         span: &RangeInclusive<Nanos>,
         plan: &mut Plan,
         totals: &mut Totals,
         notes: &mut Vec<Note>,
     ) -> Option<Source> {
-        // A recorder may have completed it meanwhile.
-        let complete = path.strip_suffix(PART).filter(|_| !Path::new(path).exists());
-        let path = complete.unwrap_or(path);
-        let mut note = |what| notes.push(Note { path: path.to_owned(), what });
-        let file = match open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                note(What::Gone);
-                return None;
-            }
+        let mut opened = open(path).map(|opened| (path, opened));
+        if let (Err(error), Some(complete)) = (&opened, path.strip_suffix(PART))
+            && error.kind() == ErrorKind::NotFound
+        {
+            // A recorder may have completed it meanwhile.
+            opened = open(complete).map(|opened| (complete, opened));
+        }
+        let (path, (file, id)) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
-                note(What::Unopened(error));
+                let what = if error.kind() == ErrorKind::NotFound { What::Gone } else { What::Unopened(error) };
+                notes.push(Note { path: path.to_owned(), what });
                 return None;
             }
         };
+        if !seen.insert(id) {
+            return None;
+        }
+        let mut note = |what| notes.push(Note { path: path.to_owned(), what });
         let length = file.metadata().map_or(0, |data| data.len());
         totals.files += 1;
         totals.file_bytes += length;
-        let chosen = open(&format!("{path}{ENDING}")).map(|index| {
+        let chosen = open(&format!("{path}{ENDING}")).map(|(index, _)| {
             choose(BufReader::with_capacity(PIECE, &*index), &file, |entry| {
                 let is_then = entry.times.0 <= *span.end() && entry.times.1 >= *span.start();
                 Ok(is_then && plan.may_pass(entry)?)
@@ -103,7 +112,7 @@ impl Source {
             return None;
         }
         totals.read_bytes += parts.bytes();
-        let mut source = Source { path: path.to_owned(), begin: Nanos::ZERO, parts, open: None };
+        let mut source = Source { path: path.to_owned(), id, begin: Nanos::ZERO, parts, open: None };
         source.begin = match source.parts.earliest {
             Some(earliest) => earliest,
             // The first frame says when; most files are then not needed for long.
@@ -130,10 +139,26 @@ impl Source {
 
     fn open(&mut self) -> io::Result<&mut Open> {
         if self.open.is_none() {
-            let reader = self.reader(&open(&self.path)?);
+            let reader = self.reader(&self.again()?);
             self.open = Some(Box::new(Open { reader, done: 0, time: Nanos::ZERO, known: Vec::new() }));
         }
         self.open.as_deref_mut().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// Opens the file that was looked at before, under its name or the one that a recorder has given it since: what was chosen
+    /// is of no other.
+    fn again(&self) -> io::Result<Arc<File>> {
+        let names = [Some(&*self.path), self.path.strip_suffix(PART)];
+        let mut failure = None;
+        for name in names.into_iter().flatten() {
+            match open(name) {
+                Ok((file, id)) if id == self.id => return Ok(file),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| io::Error::other("it was moved or removed during the search: search again")))
     }
 }
 
@@ -149,8 +174,7 @@ impl Search {
         let mut open = match self.sources[number].open() {
             Ok(_) => self.sources[number].open.take(),
             Err(error) => {
-                let what = if error.kind() == ErrorKind::NotFound { What::Gone } else { What::Unopened(error) };
-                self.notes.push(Note { path, what });
+                self.notes.push(Note { path, what: What::Unopened(error) });
                 return Ok(Next::Ended);
             }
         };
@@ -190,6 +214,7 @@ impl Search {
                 Ok(true) => return Ok(Next::Ended),
                 Ok(false) => {}
                 Err(error) => {
+                    let error = placed(error, &self.sources[number].parts.ranges, reader.compression().is_some());
                     let what = if error.is_cut_off() { What::CutOff(error) } else { What::Unread(error) };
                     self.notes.push(Note { path: path.to_owned(), what });
                     return Ok(Next::Ended);
@@ -251,11 +276,43 @@ impl Search {
     }
 }
 
-/// Opens a regular file.
-fn open(path: &str) -> io::Result<Arc<File>> {
+/// Puts the place of an error into the file: what is between the ranges was not read. In compressed data it is in what was
+/// decompressed, and nobody knows how much the rest would have been.
+fn placed(mut error: ReadError, ranges: &[Range<u64>], is_compressed: bool) -> ReadError {
+    use ReadError::{CutOff, Damaged, Decompression, Io, Unsupported};
+    let is_outer = matches!(error, Decompression { .. });
+    let (CutOff { name, offset, .. }
+    | Damaged { name, offset, .. }
+    | Unsupported { name, offset, .. }
+    | Io { name, offset, .. }
+    | Decompression { name, offset, .. }) = &mut error
+    else {
+        return error;
+    };
+    if is_compressed && !is_outer {
+        if ranges.len() > 1 {
+            name.push_str(" (of it, the parts that were read)");
+        }
+        return error;
+    }
+    let mut before = 0;
+    for Range { start, end } in ranges {
+        // The end of a range is a place in it, unless another one follows.
+        if *offset < before + (end - start) || ranges.last().is_some_and(|last| last.end == *end) {
+            *offset = start + (*offset - before);
+            break;
+        }
+        before += end - start;
+    }
+    error
+}
+
+/// Opens a regular file, and says which it is.
+fn open(path: &str) -> io::Result<(Arc<File>, Id)> {
     let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
+    let data = file.metadata()?;
+    if !data.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    Ok(Arc::new(file))
+    Ok((Arc::new(file), (data.dev(), data.ino())))
 }

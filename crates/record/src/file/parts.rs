@@ -13,21 +13,27 @@ impl Output {
     }
 
     /// Lets what follows be read without what is there: a compressed stream is ended and another begun, which readers take
-    /// for one.
+    /// for one. Where that fails the stream goes on as it was; `written` are bytes of its end that are there.
     pub(crate) fn part(&mut self) -> Result<(), Partial> {
         let Some(encoder) = self.encoder.as_mut().filter(|encoder| !encoder.tail().is_empty()) else { return Ok(()) };
         let next = Encoder::new(encoder.compression()).map_err(|reason| Partial { written: 0, reason })?;
-        let ended = std::mem::replace(&mut **encoder, next);
-        let tail = ended.tail();
-        super::write_all(&mut *self.target, tail).map_err(|partial| Partial { written: 0, ..partial })?;
+        let tail = encoder.tail();
+        if let Err(partial) = super::write_all(&mut *self.target, tail) {
+            // Torn bytes of it stay only where the target takes nothing back.
+            let torn = partial.written;
+            self.torn = if torn > 0 && self.target.take_back(torn as u64).unwrap_or(false) { 0 } else { torn };
+            return Err(Partial { written: self.torn, ..partial });
+        }
         self.written += tail.len() as u64;
+        **encoder = next;
         Ok(())
     }
 
     /// A new file beside this one, called as it is with `ending` behind; an old one of that name is emptied. `None` where
-    /// this is no regular file.
-    pub(crate) fn beside(&self, ending: &str) -> io::Result<Option<(File, String)>> {
+    /// this is no regular file. Files that are opened anew are then called so that they empty none.
+    pub(crate) fn beside(&mut self, ending: &str) -> io::Result<Option<(File, String)>> {
         let Some(place) = &self.place else { return Ok(None) };
+        self.beside = Some(ending.to_owned());
         let name = format!("{}{ending}", self.called.as_ref().unwrap_or(&place.name));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // A FIFO of that name would wait for its reader.

@@ -41,7 +41,7 @@ impl Writer {
     pub fn part(&mut self) -> Result<(), SinkError> {
         self.guard(|writer| {
             let written = writer.counts.written;
-            writer.output.part().map_err(|partial| Failure::new(&partial.reason, written, true))
+            writer.output.part().map_err(|partial| Failure::new(&partial.reason, written, partial.written == 0))
         })
     }
 
@@ -50,7 +50,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of `openat(2)`.
-    pub fn beside(&self, ending: &str) -> io::Result<Option<(File, String)>> {
+    pub fn beside(&mut self, ending: &str) -> io::Result<Option<(File, String)>> {
         self.output.beside(ending)
     }
 }

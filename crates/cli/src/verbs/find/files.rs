@@ -59,21 +59,31 @@ impl Found {
             Ok(_) => return self.unread.push(format!("{}: too many folders in folders", folder.display())),
             Err(error) => return self.unread.push(format!("{}: {error}", folder.display())),
         };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.folder(&path, depth + 1, seen),
-                // Links to files are followed, to folders not: they may lead in a circle.
-                Ok(_) if path.is_file() => {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    if is_capture(&name) {
-                        seen.insert(path);
-                    } else if !name.ends_with(linerate_index::ENDING) {
-                        self.others += 1;
-                    }
+        for entry in entries {
+            let entry = match entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))) {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.unread.push(format!("{}: {error}", folder.display()));
+                    continue;
                 }
-                _ => {}
+            };
+            match entry {
+                (path, kind) if kind.is_dir() => self.folder(&path, depth + 1, seen),
+                (path, kind) => self.file(path, kind.is_symlink(), seen),
             }
+        }
+    }
+
+    /// Links to files are followed, to folders not: they may lead in a circle.
+    fn file(&mut self, path: PathBuf, is_link: bool, seen: &mut BTreeSet<PathBuf>) {
+        let is_file = path.metadata().map(|data| data.is_file());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match (is_file, is_capture(&name)) {
+            (Err(error), true) if is_link => self.unread.push(format!("{}: {error}", path.display())),
+            // What became of it meanwhile is found when it is opened.
+            (Ok(true) | Err(_), true) => _ = seen.insert(path),
+            (Ok(true), false) if !name.ends_with(linerate_index::ENDING) => self.others += 1,
+            _ => {}
         }
     }
 }

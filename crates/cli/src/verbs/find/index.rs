@@ -9,15 +9,19 @@ use crate::view::terminal::{fail, result_line, shown, tell};
 use linerate_index::parts::choose;
 use linerate_index::{ENDING, NotMade, make};
 use linerate_record::ReadError;
+use linerate_record::recording::PART;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, remove_file, rename};
-use std::io::{BufReader, BufWriter, ErrorKind};
+use std::io::{self, BufReader, BufWriter, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Why a file is passed over.
+const NOT_YET: &str = "a recorder is at it, or died: once none is, rename it without .part";
 
 /// A line of `linerate/find-index/1`.
 #[derive(Serialize)]
@@ -35,6 +39,8 @@ enum Made {
     Now(u64, Option<ReadError>),
     /// It was there.
     Before,
+    /// A recorder is at the file.
+    NotYet,
 }
 
 /// Makes what is not there.
@@ -55,6 +61,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
             let (made, frames, failure) = match &result {
                 Ok(Made::Now(frames, failure)) => (true, Some(*frames), failure.as_ref().map(ToString::to_string)),
                 Ok(Made::Before) => (false, None, None),
+                Ok(Made::NotYet) => (false, None, Some(NOT_YET.to_owned())),
                 Err(error) => (false, None, Some(error.to_string())),
             };
             result_line(&MadeJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
@@ -71,6 +78,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
                 ));
             }
             Ok(Made::Before) if !is_quiet => tell(format_args!("{}: it has an index that fits\n", shown(file))),
+            Ok(Made::NotYet) if !is_quiet => tell(format_args!("{}: no index was made: {NOT_YET}\n", shown(file))),
             Ok(_) => {}
             Err(error) => fail(format_args!("{file}: no index was made: {error}")),
         }
@@ -80,6 +88,9 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
 
 /// Makes one beside its file, which has its name when it is whole.
 fn make_one(path: &str) -> Result<Made, NotMade> {
+    if path.ends_with(PART) {
+        return Ok(Made::NotYet);
+    }
     let file = Arc::new(File::open(path)?);
     let name = format!("{path}{ENDING}");
     if let Ok(index) = File::open(&name)
@@ -87,16 +98,23 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
     {
         return Ok(Made::Before);
     }
-    let part = format!("{name}.part");
+    let before = state(&name);
+    // Two runs have one each.
+    let part = format!("{name}.{}{PART}", std::process::id());
     let out = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part) {
-        // A run that was killed left it.
+        // A run that was killed left it, long ago.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             remove_file(&part)?;
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?
         }
         out => out?,
     };
-    let made = make(&file, path, BufWriter::new(out)).and_then(|made| Ok((made, rename(&part, &name)?)));
+    let made = make(&file, path, BufWriter::new(out)).and_then(|made| {
+        if state(&name) != before {
+            return Err(io::Error::other("somebody else wrote one meanwhile, which stays").into());
+        }
+        Ok((made, rename(&part, &name)?))
+    });
     match made {
         Ok(((frames, failure), ())) => Ok(Made::Now(frames, failure)),
         Err(error) => {
@@ -104,4 +122,9 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
             Err(error)
         }
     }
+}
+
+/// Which file has that name, and how long it is: whoever records with an index changes that.
+fn state(name: &str) -> Option<(u64, u64, u64)> {
+    std::fs::metadata(name).ok().map(|data| (data.dev(), data.ino(), data.len()))
 }
