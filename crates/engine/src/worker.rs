@@ -92,7 +92,10 @@ impl<W: Work> Worker<W> {
                         // At the end nobody wants it back.
                         let _ = back.send(block);
                     }
-                    Job::End(last) => guarded.end(last),
+                    Job::End(last) => {
+                        guarded.end(last);
+                        break;
+                    }
                 }
             }
             guarded
