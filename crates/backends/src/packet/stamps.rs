@@ -77,10 +77,10 @@ impl Stamping {
 impl Drop for Back {
     fn drop(&mut self) {
         // A run that has given up its rights cannot; the note has said by which command it is done.
-        if let Ok(ask) = Ethtool::new(self.socket.as_fd(), &self.interface) {
-            if ask.stamping().is_ok_and(|now| now == self.set) {
-                let _ = ask.set_stamping(self.was);
-            }
+        if let Ok(ask) = Ethtool::new(self.socket.as_fd(), &self.interface)
+            && ask.stamping().is_ok_and(|now| now == self.set)
+        {
+            let _ = ask.set_stamping(self.was);
         }
     }
 }

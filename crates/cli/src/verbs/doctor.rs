@@ -106,10 +106,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(folder) = &args.folder {
         ensure!(folder.is_dir(), "--for {}: there is no such folder", folder.display());
     }
-    if args.fix {
-        if specs.is_empty() {
-            return Err(usage("--fix wants to know for which port, as in linerate doctor eth0 --fix"));
-        }
+    if args.fix && specs.is_empty() {
+        return Err(usage("--fix wants to know for which port, as in linerate doctor eth0 --fix"));
     }
     // Before the look: what another run has mended comes back when that ends.
     let _turn = args.fix.then(Turn::take).transpose()?;

@@ -333,7 +333,7 @@ mod tests {
             }
             store => store,
         };
-        let mut push = |output: &mut Output| {
+        let push = |output: &mut Output| {
             if let Store::Private { block, .. } = &mut output.store {
                 assert!(block.push(&Desc::new(Nanos(1), 0, 60), &[0; 60]));
             }
