@@ -1,6 +1,6 @@
 //! `linerate doctor`: what decides on this machine whether frames get lost, and what mends it.
 //!
-//! A check is a function and a row in the file of its subject; [`SUBJECTS`] has all rows. It reads files through a [`Tree`](tree::Tree),
+//! A check is a function and a row in the file of its subject; `SUBJECTS` has all rows. It reads files through a `Tree`,
 //! which tests make, and what a driver says from `Facts`, so that none of them asks the machine by itself.
 
 mod disk;
