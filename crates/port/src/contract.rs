@@ -8,6 +8,7 @@
 use crate::held::{Holding, Submitting};
 use crate::live::{LiveSender, Unable};
 use crate::options::RxOptions;
+use crate::scatter::Scatter;
 use linerate_burst::{Burst, Horizon, Interface, Ledger, Nanos, Sizes};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -72,6 +73,11 @@ pub trait RxQueue: Send {
 
     /// The queue as one whose frames can be held, where they can.
     fn holding(&mut self) -> Option<&mut dyn Holding> {
+        None
+    }
+
+    /// The queue as one that reads frames to where they are wanted, where it was opened so ([`RxOptions::scatter`]).
+    fn scatter(&mut self) -> Option<&mut dyn Scatter> {
         None
     }
 }

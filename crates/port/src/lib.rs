@@ -6,6 +6,7 @@
 //! - [`backend`]: what a backend says of itself;
 //! - [`registry`]: which backends there are, and opening ports by them;
 //! - [`held`]: frames that are held, changed, and sent on where they lie;
+//! - [`scatter`]: frames that are read straight to where they are wanted;
 //! - [`live`]: ports that make frames themselves.
 //!
 //! A backend of your own needs this crate alone: implement [`RxQueue`] and [`TxQueue`], write a [`Backend`], and open ports by
@@ -47,6 +48,7 @@ pub mod held;
 pub mod live;
 pub mod options;
 pub mod registry;
+pub mod scatter;
 pub mod spec;
 
 pub use backend::{Backend, Found, Target, Works};
@@ -55,4 +57,5 @@ pub use held::{Held, Holding, Region, Room, Submitting};
 pub use live::{LiveControl, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::Registry;
+pub use scatter::{Scatter, Scattered};
 pub use spec::Spec;

@@ -27,6 +27,9 @@ pub struct RxOptions {
     /// How many frames come, and of which sizes, is all that is wanted: whoever can may count them where they arrive and show none
     /// ([`RxQueue::tallied`](crate::RxQueue::tallied)).
     pub tally: bool,
+    /// Each frame is to be read straight to where its reader wants it ([`RxQueue::scatter`](crate::RxQueue::scatter)): whoever can
+    /// opens for that, and shows no frames then.
+    pub scatter: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
     /// to the frames handed out, but those whose VLAN tag was put back. The port says whether it does ([`RxPort::filtered`](crate::RxPort::filtered));
     /// whoever reads it applies it where it does not.
