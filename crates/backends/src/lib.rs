@@ -163,6 +163,7 @@ pub mod redirecting;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
+mod virtio;
 pub mod xdp;
 pub mod xdp_live;
 

@@ -133,7 +133,7 @@ pub use answer::{Answering, AnsweringReport, Unresolved};
 pub use capture::share::{Sharing, SharingOptions};
 pub use capture::{Capture, Captured};
 pub use check::{CheckReport, CheckWatch, Checker, Checking};
-pub use consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
+pub use consumer::{Consumer, Demand, End, Holds, Look, Order, Reads, Round, Start};
 pub use control::{Progress, Reopen, Stop};
 pub use count::{Counting, Counts, Watch};
 pub use error::ReceiveError;

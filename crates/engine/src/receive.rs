@@ -14,7 +14,7 @@ pub(crate) mod wait;
 use self::pace::{Came, Pace};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
-use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Reads, Round, Start};
 use crate::control::Stop;
 use crate::died::{Died, survive};
 use crate::error::ReceiveError;
@@ -236,15 +236,25 @@ impl Receiver {
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
             frames += lanes.give_back(lane, *taken - *left, &mut wanted[lane], held);
         }
-        if let ([consumer], [None]) = (consumers, &died[..]) {
-            let mut holds = Holds { lanes, held, now, draining: pace.draining(), is_busy: false };
-            if let Err(dead) = survive(|| consumer.hold(&mut holds)) {
-                failure.get_or_insert(dead.clone().into());
-                died[0] = Some(dead);
-            }
-            is_busy |= holds.is_busy;
-        }
         *given += frames as u64;
+        if let ([consumer], [None]) = (consumers, &died[..]) {
+            let draining = pace.draining();
+            let mut holds = Holds { lanes, held, now, draining, is_busy: false };
+            let held = survive(|| consumer.hold(&mut holds));
+            is_busy |= holds.is_busy;
+            let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
+            let read = held.and_then(|()| survive(|| consumer.read(&mut reads)));
+            is_busy |= reads.is_busy;
+            frames += reads.frames as usize;
+            match read {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => drop(failure.get_or_insert(error)),
+                Err(dead) => {
+                    failure.get_or_insert(dead.clone().into());
+                    died[0] = Some(dead);
+                }
+            }
+        }
         match () {
             () if frames > 0 => Came::Frames,
             () if is_busy => Came::Busy,
