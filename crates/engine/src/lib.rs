@@ -119,6 +119,7 @@ pub mod flows;
 pub mod forward;
 mod lanes;
 mod live;
+mod outlet;
 pub mod print;
 pub mod receive;
 pub mod replay;

@@ -237,22 +237,13 @@ impl Receiver {
             frames += lanes.give_back(lane, *taken - *left, &mut wanted[lane], held);
         }
         *given += frames as u64;
-        if let ([consumer], [None]) = (consumers, &died[..]) {
-            let draining = pace.draining();
-            let mut holds = Holds { lanes, held, now, draining, is_busy: false };
-            let held = survive(|| consumer.hold(&mut holds));
-            is_busy |= holds.is_busy;
-            let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
-            let read = held.and_then(|()| survive(|| consumer.read(&mut reads)));
-            is_busy |= reads.is_busy;
-            frames += reads.frames as usize;
-            match read {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => drop(failure.get_or_insert(error)),
-                Err(dead) => {
-                    failure.get_or_insert(dead.clone().into());
-                    died[0] = Some(dead);
-                }
+        if let ([consumer], [died @ None]) = (consumers, &mut died[..]) {
+            let own = serve(&mut **consumer, lanes, held, now, pace.draining());
+            frames += own.frames;
+            is_busy |= own.is_busy;
+            if let Err(error) = own.result {
+                *died = error.died();
+                failure.get_or_insert(error);
             }
         }
         match () {
@@ -326,6 +317,34 @@ fn offer(
         if let Err(error) = result {
             failure.get_or_insert(error);
         }
+    }
+}
+
+/// What a consumer made of what it alone may do.
+struct Served {
+    /// Frames that it has read.
+    frames: usize,
+    is_busy: bool,
+    result: Result<(), ReceiveError>,
+}
+
+/// Lets a consumer that is alone hold frames, give them back, and read.
+fn serve(
+    consumer: &mut dyn Consumer,
+    lanes: &mut Lanes,
+    held: &mut Vec<Held>,
+    now: Nanos,
+    draining: Option<Duration>,
+) -> Served {
+    let mut holds = Holds { lanes, held, now, draining, is_busy: false };
+    let holding = survive(|| consumer.hold(&mut holds));
+    let is_holding = holds.is_busy;
+    let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
+    let result = holding.and_then(|()| survive(|| consumer.read(&mut reads)));
+    Served {
+        frames: reads.frames as usize,
+        is_busy: is_holding || reads.is_busy,
+        result: result.unwrap_or_else(|dead| Err(dead.into())),
     }
 }
 
