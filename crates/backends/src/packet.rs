@@ -14,7 +14,7 @@ use self::scatter::ScatterRx;
 use self::send::PacketTx;
 pub(crate) use self::stamps::able as stamping_clock;
 use self::stamps::{ClockMonitor, Stamping};
-use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down};
+use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
@@ -73,7 +73,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
             Err("needs CAP_NET_RAW (root, setcap or the group linerate)".into())
         }
         Err(error) => Err(error.to_string()),
-        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
         Ok(_) => Ok(()),
     }
 }
@@ -110,7 +110,11 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         }),
         filtered: wanted.filter.complete,
         offset_ns: 0,
-        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).chain(stamp_notes).collect(),
+        notes: note_if_down(&found, spec.option("netns"))
+            .into_iter()
+            .chain(wanted.filter.notes)
+            .chain(stamp_notes)
+            .collect(),
     })
 }
 

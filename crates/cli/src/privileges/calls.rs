@@ -35,6 +35,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_ftruncate,
+    libc::SYS_flock,
     libc::SYS_fallocate,
     libc::SYS_fsync,
     libc::SYS_fdatasync,

@@ -115,10 +115,11 @@ impl RecordingArgs {
             for comment in &comments {
                 writer.comment(comment);
             }
-            Ok(match is_indexed {
-                true => Box::new(Indexed::with(writer, fresh.beside(ENDING)?).map_err(std::io::Error::other)?),
-                false => Box::new(writer),
-            })
+            if !is_indexed {
+                return Ok(Box::new(writer));
+            }
+            let (name, output) = fresh.beside(ENDING);
+            Ok(Box::new(Indexed::with(writer, name, output).map_err(std::io::Error::other)?))
         };
         let ending = if format == Format::Pcapng { ".pcapng" } else { ".pcap" };
         let on_trouble = match self.on_full {
