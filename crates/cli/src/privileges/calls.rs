@@ -134,6 +134,8 @@ const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
     libc::FIONREAD as u64,
+    // What a peer has not acknowledged.
+    libc::TIOCOUTQ as u64,
     libc::SIOCGIFNAME as u64,
     libc::SIOCGIFFLAGS as u64,
     libc::SIOCGIFMTU as u64,
