@@ -4,8 +4,10 @@
 //! here opens a socket, reads a clock or starts a thread.
 //!
 //! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
-//! - [`ranges`]: which bytes of a stream are there.
+//! - [`ranges`]: which bytes of a stream are there;
+//! - [`tcp`]: the receiving end of TCP connections.
 #![deny(unsafe_code)]
 
 pub mod place;
 pub mod ranges;
+pub mod tcp;
