@@ -7,6 +7,7 @@
 //! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
 //! - [`ranges`]: which bytes of a stream are there;
 //! - [`pattern`]: bytes that say where they belong, for tests.
+//! - [`tcp`]: the receiving end of TCP connections.
 #![deny(unsafe_code)]
 
 pub mod copy;
@@ -14,3 +15,4 @@ pub mod frames;
 pub mod pattern;
 pub mod place;
 pub mod ranges;
+pub mod tcp;
