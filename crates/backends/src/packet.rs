@@ -130,7 +130,7 @@ fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<
     Ok(RxPort {
         monitor: Some(Box::new(monitor)),
         filtered: wanted.filter.complete,
-        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).collect(),
+        notes: note_if_down(&found, spec.option("netns")).into_iter().chain(wanted.filter.notes).collect(),
         ..RxPort::new(spec.to_string(), vec![Box::new(queue)], Feed::Clock)
     })
 }

@@ -8,7 +8,7 @@ use crate::consumer::{Consumer, Demand, End, Order, Round};
 use crate::control::Stop;
 use crate::died::survive;
 use crate::error::ReceiveError;
-use crate::outlet::{Outlet, Sent};
+use crate::outlet::{Done, Outlet, Sent};
 use crate::receive::wait::Waiting;
 use crate::receive::{Receive, Receiver};
 use linerate_burst::{Ledger, Nanos, Stage};
@@ -31,6 +31,7 @@ pub struct Answering {
 /// What comes is looked at, and what is to be sent is sent.
 pub(crate) struct Answers {
     to: Outlet,
+    done: Done,
     answerer: Answerer,
 }
 
@@ -77,7 +78,7 @@ pub enum Unresolved {
 impl Answering {
     /// Answers what comes from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
-        let mut answers = Answers { to: Outlet::new(to), answerer };
+        let mut answers = Answers { to: Outlet::new(to), done: Done::default(), answerer };
         let stop = Stop::new();
         let receive = Receive { ports: vec![from], waiting: Waiting::Sleep, duration: None, stop: stop.clone() };
         Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
@@ -178,7 +179,7 @@ impl Answers {
     }
 
     fn counters(&mut self, ledger: &mut Ledger) {
-        let unsent = self.to.give_up(self.answerer.frames());
+        let unsent = self.done.give_up(self.answerer.frames());
         self.answerer.clear(unsent);
         self.to.counters(ledger);
         self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
@@ -186,7 +187,7 @@ impl Answers {
 
     /// Hands on what is to be sent; true if nothing is left in hand.
     fn send(&mut self, now: Nanos) -> bool {
-        match self.to.send(self.answerer.frames(), now) {
+        match self.to.send(&mut self.done, self.answerer.frames(), now) {
             Sent::Done { unsent, flushed } => {
                 self.answerer.clear(unsent);
                 flushed

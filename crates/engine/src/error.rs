@@ -13,6 +13,9 @@ pub enum ReceiveError {
     /// An output.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// Where frames of streams go.
+    #[error(transparent)]
+    Destination(#[from] linerate_receive::destination::DestinationError),
     /// More lanes than can be merged.
     #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
     Lanes {

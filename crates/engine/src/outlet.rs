@@ -6,9 +6,18 @@ use linerate_port::{PortError, TxPort};
 /// A port for frames that are of use only now: whoever waits for them will ask again.
 pub(crate) struct Outlet {
     to: TxPort,
-    /// How many of the frames are sent.
-    sent: usize,
     failure: Option<PortError>,
+}
+
+/// How many of the frames of one who makes them are sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done(usize);
+
+impl Done {
+    /// Gives up the rest of these; how many there were.
+    pub fn give_up(&mut self, frames: Burst<'_>) -> usize {
+        frames.len() - std::mem::take(&mut self.0)
+    }
 }
 
 /// What became of frames.
@@ -28,36 +37,32 @@ pub(crate) enum Sent {
 impl Outlet {
     /// Through the first queue of a port.
     pub fn new(to: TxPort) -> Self {
-        Outlet { to, sent: 0, failure: None }
+        Outlet { to, failure: None }
     }
 
     /// Hands on what is not sent yet of these.
-    pub fn send(&mut self, frames: Burst<'_>, now: Nanos) -> Sent {
+    pub fn send(&mut self, done: &mut Done, frames: Burst<'_>, now: Nanos) -> Sent {
+        let Done(sent) = done;
         let queue = &mut self.to.queues[0];
-        let result = queue.send(frames.slice(self.sent..frames.len())).and_then(|done| {
-            self.sent += done;
+        let result = queue.send(frames.slice(*sent..frames.len())).and_then(|more| {
+            *sent += more;
             queue.flush(now)
         });
-        let left = frames.len() - self.sent;
+        let left = frames.len() - *sent;
         match result {
             Ok(flushed) if left == 0 => {
-                self.sent = 0;
+                *sent = 0;
                 Sent::Done { unsent: 0, flushed }
             }
             Ok(_) | Err(PortError::Again { .. }) => Sent::Waits,
             Err(error) => {
-                self.sent = 0;
+                *sent = 0;
                 if !matches!(error, PortError::Down { .. }) {
                     self.failure.get_or_insert(error);
                 }
                 Sent::Done { unsent: left, flushed: true }
             }
         }
-    }
-
-    /// Gives up the rest of these; how many there were.
-    pub fn give_up(&mut self, frames: Burst<'_>) -> usize {
-        frames.len() - std::mem::take(&mut self.sent)
     }
 
     pub fn name(&self) -> &str {

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod copy;
+pub mod destination;
 pub mod frames;
 pub mod pattern;
 pub mod place;

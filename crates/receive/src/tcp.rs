@@ -192,6 +192,11 @@ impl Endpoint {
         self.table.len()
     }
 
+    /// How many streams have begun.
+    pub fn streams(&self) -> u64 {
+        self.streams.into()
+    }
+
     /// Whether there is none, and nothing to send.
     pub fn is_idle(&self) -> bool {
         self.table.len() == 0 && self.outbox.frames().is_empty()
