@@ -176,6 +176,36 @@ fn indexes_are_made_later_and_not_believed_of_another_file() {
     run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("beside a regular file");
 }
 
+/// What a run that was killed has left is neither in the way nor kept; one that goes on is not disturbed.
+#[test]
+fn an_index_is_made_where_one_was_broken_off() {
+    let scratch = Scratch::new();
+    let (plain, _) = recorded(&scratch, &[]);
+    let (index, part) = (format!("{plain}.idx"), format!("{plain}.idx.part"));
+    let left = vec![7; 3_000_000];
+    fs::write(&part, &left).unwrap();
+    let running = fs::File::open(&part).unwrap();
+    running.lock().unwrap();
+    run(&["find", &plain, "--make-index"]).good().says("another run makes it now");
+    assert!(fs::read(&part).unwrap() == left && fs::metadata(&index).is_err());
+    drop(running);
+    let counted = run(&["find", &scratch.file(""), "--count", "net 172.16.0.0/16"]).good();
+    run(&["find", &plain, "--make-index"]).good().says("plain.pcap.idx: 12,");
+    assert!(fs::metadata(&part).is_err() && fs::metadata(&index).is_ok_and(|data| data.len() < 1_000_000));
+    let report = run(&["find", &plain, "--json", "net 172.16.0.0/16"]).good().json();
+    assert_eq!(
+        (report["frames"].to_string(), &report["files_without_index"]),
+        (counted.output.trim().into(), &0.into())
+    );
+    // Nobody is led to another file.
+    let other = scratch.file("other");
+    fs::write(&other, "mine").unwrap();
+    fs::remove_file(&index).unwrap();
+    std::os::unix::fs::symlink(&other, &part).unwrap();
+    run(&["find", &plain, "--make-index"]).with_status(1).says("no index was made");
+    assert_eq!(fs::read(&other).unwrap(), b"mine");
+}
+
 #[test]
 fn a_recording_that_was_killed_is_searched_to_its_last_whole_frame() {
     for name in ["live.pcap", "live.pcapng", "live.pcapng.zst"] {

@@ -24,6 +24,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/backends/src/sys/bpf_live.rs",
     "crates/backends/src/sys/clock.rs",
     "crates/backends/src/sys/ethtool.rs",
+    "crates/backends/src/sys/outgoing.rs",
     "crates/backends/src/sys/packet_blocks.rs",
     "crates/backends/src/sys/packet_ring.rs",
     "crates/backends/src/sys/packet_socket.rs",

@@ -1,6 +1,6 @@
 //! Recordings as their user runs them: files one after the other, killed, filled up, beside all else that a capture does.
 //!
-//! `LINERATE_KILLS=500 cargo test --workspace --test recording killed` kills so many; 4 otherwise.
+//! `LINERATE_KILLS=500 cargo test --workspace --test recording killed` kills so many; 28 otherwise.
 
 #[path = "recording/disk.rs"]
 mod disk;
@@ -144,6 +144,26 @@ fn the_last_files_are_kept_with_their_indexes() {
     assert_eq!(found.split_whitespace().next().unwrap().replace(',', ""), got.len().to_string(), "{found}");
 }
 
+/// Where an index cannot be begun, here since its name would be too long, the files are complete without, and that is said once.
+#[test]
+fn a_recording_goes_on_without_an_index_that_cannot_be_begun() {
+    let (scratch, sent) = (Scratch::new(), many(1200));
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept"));
+    records::write(&input, &sent);
+    std::fs::create_dir(&folder).unwrap();
+    // NAME.part is 253 bytes long, NAME.part.idx would be 257.
+    let out = format!("{folder}/{}-%s.pcap", "x".repeat(232));
+    let json = run(&["capture", "-r", &input, "-w", &out, "-G", "3", "--index", "--json"]).good().json();
+    let paths = recorded(&folder);
+    assert!(paths.len() > 2 && paths.iter().all(|path| path.extension().unwrap() == "pcap"), "{paths:?}");
+    records::assert_same_frames("without", &frames_of(&scratch, &paths), &sent);
+    assert!(json["balanced"] == true && json["frames"] == 1200 && json["lost"] == 0, "{json}");
+    let said = format!("{} files are complete without what lies beside them, at last: ", paths.len());
+    let events: Vec<String> = json["events"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    let told: Vec<&String> = events.iter().filter(|event| event.contains(&said)).collect();
+    assert!(told.len() == 1 && told[0].contains(".pcap.idx: ") && told[0].contains("--make-index"), "{events:?}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let scratch = Scratch::new();
@@ -226,60 +246,95 @@ fn a_recording_goes_along_with_all_else() {
     }
 }
 
-/// Whenever it is killed, all files open to their ends, and hold what came without a gap.
+/// How recordings are written that are killed, each in turn with each ending.
+const FORMS: [&[&str]; 7] = [
+    &["-C", "60KiB"],
+    &["-G", "5", "--direct"],
+    &["-C", "200KiB", "--index"],
+    &["-G", "3", "-W", "3", "--index"],
+    &["-C", "100KiB", "--direct", "--index", "--sync", "file"],
+    &["-C", "150KiB", "--keep-size", "500KiB"],
+    &["-C", "100KiB", "--index", "--compress-threads", "3"],
+];
+
+/// Whenever it is killed, all files open to their ends, hold what came without a gap, and are searched as they are.
 #[test]
 fn a_recorder_that_was_killed_leaves_files_that_open() {
-    let kills: u32 = std::env::var("LINERATE_KILLS").map_or(4, |kills| kills.parse().unwrap());
+    let kills: usize = std::env::var("LINERATE_KILLS").map_or(28, |kills| kills.parse().unwrap());
+    let sent = many(8000);
     for kill in 0..kills {
-        let (scratch, ending) = (Scratch::new(), ENDINGS[kill as usize % ENDINGS.len()]);
+        let (ending, form) = (ENDINGS[kill % ENDINGS.len()], FORMS[kill % FORMS.len()]);
+        // One thread alone can write what is not zstd.
+        let form = if ending.ends_with("zst") {
+            form
+        } else {
+            form.split(|word| *word == "--compress-threads").next().unwrap()
+        };
+        let (scratch, context) = (Scratch::new(), format!("kill {kill}: {ending} {form:?}"));
         let folder = scratch.file("kept");
         std::fs::create_dir(&folder).unwrap();
-        let out = format!("{folder}/x-%s.{ending}");
-        let mut command = linerate(&["capture", "-r", "-", "-w", &out, "-C", "60KiB", "-q"]);
-        let mut running = spawn(command.stdin(Stdio::piped()));
-        let mut to = running.take_input().unwrap();
-        let (sent, from) = (many(8000), records::header());
-        let bodies: Vec<Vec<u8>> = sent.chunks(50).map(records::body).collect();
-        let writer = std::thread::spawn(move || {
-            let _ = to.write_all(&from);
-            for body in bodies {
-                if to.write_all(&body).is_err() {
+        kill_recorder(&[&["-w", &format!("{folder}/x-%s.{ending}")], form].concat(), &folder, &sent, kill);
+        let paths: Vec<PathBuf> =
+            recorded(&folder).into_iter().filter(|path| path.extension().unwrap() != "idx").collect();
+        // Of several zstd frames Wireshark 4.0 reads the first 128 KiB.
+        let is_for_others = !(ending.ends_with("zst") && form.contains(&"--index"));
+        let got = left_by(&scratch, &paths, is_for_others, &context);
+        let first = got.first().and_then(|first| sent.iter().position(|one| one.time == first.time)).unwrap_or(0);
+        assert!(first == 0 || form.iter().any(|word| ["-W", "--keep-size"].contains(word)), "{context}: from {first}");
+        records::assert_same_frames(&context, &got, &sent[first..first + got.len()]);
+        let wanted = got.iter().filter(|one| one.bytes[29] == 4).count();
+        let found = run(&["find", &folder, "--count", "src host 10.0.0.4"]);
+        assert_eq!(found.output.trim().replace(',', ""), wanted.to_string(), "{context}: {}", found.errors);
+    }
+}
+
+/// Records frames until it is killed, from the first file on, at moments that differ.
+fn kill_recorder(options: &[&str], folder: &str, sent: &[Record], kill: usize) {
+    let mut command = linerate(&[&["capture", "-r", "-", "-q"][..], options].concat());
+    let mut running = spawn(command.stdin(Stdio::piped()));
+    let mut to = running.take_input().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ = to.write_all(&records::header());
+            for frames in sent.chunks(50) {
+                if to.write_all(&records::body(frames)).is_err() {
                     return;
                 }
                 std::thread::sleep(Duration::from_micros(300));
             }
         });
-        // From the first file on, at moments that differ.
-        wait_until("a file is there", || !recorded(&folder).is_empty());
-        std::thread::sleep(Duration::from_micros(u64::from(kill) * 7919 % 90_000));
+        wait_until("a file is there", || !recorded(folder).is_empty());
+        std::thread::sleep(Duration::from_micros(kill as u64 * 7919 % 90_000));
         running.signal(Signal::KILL);
         running.end();
-        writer.join().unwrap();
-        let paths = recorded(&folder);
-        let parts = paths.iter().filter(|path| path.extension().unwrap() == "part").count();
-        assert!(parts <= 1, "{paths:?}");
-        let (mut got, mut whole) = (Vec::new(), 0);
-        for path in &paths {
-            let plain = scratch.file("plain.pcap");
-            // One that was just begun has nothing in it yet.
-            if std::fs::metadata(path).unwrap().len() == 0 {
-                continue;
-            }
-            // A reader goes by what is in it, and says where it is cut.
-            let is_part = path.extension().unwrap() == "part";
-            let ended = run(&["capture", "-q", "-r", path.to_str().unwrap(), "-w", &plain]);
-            assert!(is_part || ended.status == 0, "{} {}", path.display(), ended.errors);
-            let frames = records::read(&plain);
-            if is_part && has_tools(&["tshark"]) {
-                assert_eq!(seen_by_tshark(path), frames.len(), "{}", path.display());
-            }
-            got.extend(frames);
-            whole += if is_part { 0 } else { got.len() - whole };
+    });
+}
+
+/// The frames of files that a killed run has left, all of which can be read; those that have their names are whole.
+fn left_by(scratch: &Scratch, paths: &[PathBuf], is_for_others: bool, context: &str) -> Vec<Record> {
+    let is_part = |path: &Path| path.extension().unwrap() == "part";
+    let complete: Vec<PathBuf> = paths.iter().filter(|path| !is_part(path)).cloned().collect();
+    assert!(paths.len() - complete.len() <= 1, "{context}: {paths:?}");
+    let (mut got, mut whole) = (Vec::new(), 0);
+    for path in paths {
+        let plain = scratch.file("plain.pcap");
+        // One that was just begun has nothing in it yet.
+        if std::fs::metadata(path).unwrap().len() == 0 {
+            continue;
         }
-        let complete = &paths[..paths.len() - parts];
-        assert!(count_by_others(complete).is_none_or(|count| count == whole), "{complete:?}");
-        records::assert_same_frames(&format!("kill {kill}"), &got, &sent[..got.len()]);
+        // A reader goes by what is in it, and says where it is cut.
+        let ended = run(&["capture", "-q", "-r", path.to_str().unwrap(), "-w", &plain]);
+        assert!(is_part(path) || ended.status == 0, "{context}: {} {}", path.display(), ended.errors);
+        let frames = records::read(&plain);
+        if is_part(path) && is_for_others && has_tools(&["tshark"]) {
+            assert_eq!(seen_by_tshark(path), frames.len(), "{context}: {}", path.display());
+        }
+        whole += if is_part(path) { 0 } else { frames.len() };
+        got.extend(frames);
     }
+    let counted = if is_for_others { count_by_others(&complete) } else { None };
+    assert!(counted.is_none_or(|count| count == whole), "{context}: {complete:?}");
+    got
 }
 
 /// Opening and closing is the work of the thread that writes.

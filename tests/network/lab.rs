@@ -69,9 +69,10 @@ fn ports_of_a_host_are_listed_with_what_works() {
     assert!(verdict["reason"].as_str().unwrap().contains("down"));
     for verb in ["capture", "count", "flows"] {
         let port = format!("packet:eth0?netns={}", wire.namespace("b"));
-        run(&[verb, &port, "-t", "0.1"])
-            .good()
-            .says(&format!("{port}: it is down, and nothing comes before: ip link set"));
+        run(&[verb, &port, "-t", "0.1"]).good().says(&format!(
+            "{port}: it is down, and nothing comes before: ip -n {} link set eth0 up",
+            wire.namespace("b")
+        ));
     }
     let port = format!("xdp:eth0?netns={}", wire.namespace("b"));
     run(&["capture", &port, "-t", "0.1"]).good().says("it is down, and nothing comes before");

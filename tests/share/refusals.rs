@@ -16,6 +16,7 @@ fn a_name_that_nobody_shares_comes_with_advice() {
             said.says("nobody shares").says(&format!("`linerate capture PORT --share {name}` would"));
         }
     }
+    run(&["capture", "shm:/nowhere/$(x)"]).with_status(1).says("PORT --share '/nowhere/$(x)'` would");
 }
 
 #[test]

@@ -75,8 +75,14 @@ pub(crate) fn find(name: &str) -> io::Result<Found> {
 }
 
 /// What to say when an interface is opened that is down: it may come up later.
-pub(crate) fn note_if_down(found: &Found) -> Option<String> {
-    (!found.up).then(|| format!("it is down, and nothing comes before: ip link set {} up", quoted(&found.name)))
+pub(crate) fn note_if_down(found: &Found, netns: Option<&str>) -> Option<String> {
+    (!found.up).then(|| format!("it is down, and nothing comes before: {}", bring_up(&found.name, netns)))
+}
+
+/// The command that brings an interface up: of a network namespace, or of the one that the command is given in.
+pub(crate) fn bring_up(interface: &str, netns: Option<&str>) -> String {
+    let within = netns.map_or_else(String::new, |netns| format!("-n {} ", quoted(netns)));
+    format!("ip {within}link set {} up", quoted(interface))
 }
 
 /// What to say of an interface that is not in this thread's network namespace.
@@ -158,6 +164,14 @@ mod tests {
         let lo = found.iter().find(|one| one.name == "lo").expect("every namespace has lo");
         assert_eq!((lo.index, lo.hardware), (1, ETHERNET_HARDWARE[1]));
         assert!(lo.mtu >= 1500, "{lo:?}");
+    }
+
+    #[test]
+    fn the_command_that_brings_an_interface_up_can_be_pasted() {
+        let down = Found { name: "a;$(x)&".into(), up: false, ..Found::default() };
+        let note = note_if_down(&down, Some("b's")).expect("it is down");
+        assert!(note.ends_with(r": ip -n 'b'\''s' link set 'a;$(x)&' up"), "{note}");
+        assert_eq!(bring_up("eth0.5", None), "ip link set eth0.5 up");
     }
 
     #[test]

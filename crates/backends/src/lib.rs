@@ -5,6 +5,7 @@
 //! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening things inside a network namespace;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
+//! - [`transfer`]: bytes sent through the kernel's TCP and UDP;
 //! - [`counting`]: a receiver that only counts; [`redirecting`]: a wire that is a program of the kernel.
 //!
 //! # packet
@@ -163,6 +164,8 @@ pub mod redirecting;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
+pub mod transfer;
+mod virtio;
 pub mod xdp;
 pub mod xdp_live;
 

@@ -7,6 +7,7 @@ pub(crate) mod bpf_live;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod joined;
+pub(crate) mod outgoing;
 pub(crate) mod packet_blocks;
 pub(crate) mod packet_ring;
 pub(crate) mod packet_socket;

@@ -19,7 +19,7 @@ use self::attach::Attachment;
 use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
-use crate::inventory::{ETHERNET_HARDWARE, find, note_if_down, uses};
+use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
@@ -74,7 +74,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
         }
         Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel has no AF_XDP".into()),
         Err(error) => Err(error.to_string()),
-        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
         Ok(_) => Ok(()),
     }
 }
@@ -93,7 +93,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
         // Whoever filters wants all of a frame.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
-        let notes = note_if_down(&found).into_iter().chain(shared);
+        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared);
         let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));

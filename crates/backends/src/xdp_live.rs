@@ -30,7 +30,7 @@ use self::interface::Interface;
 use self::machine::Machine;
 use self::send::XdpLiveTx;
 use self::words::State;
-use crate::inventory::{ETHERNET_HARDWARE, find};
+use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
@@ -66,7 +66,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
     match Map::new(MapKind::Devmap, 4, 1) {
         Err(error) => Err(error.to_string()),
         Ok(_) if found.name == "lo" => Err("lo has no driver that takes XDP frames".into()),
-        Ok(_) if !found.up => Err(format!("is down: ip link set {} up", found.name)),
+        Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
         Ok(_) => Ok(()),
     }
 }

@@ -4,6 +4,8 @@
 //! table below.
 
 mod stage;
+#[macro_use]
+mod tcp;
 
 pub use self::stage::{Stage, Unit};
 
@@ -55,7 +57,7 @@ macro_rules! counters {
     };
 }
 
-counters! {
+tcp_rows! {
     /// Frames the interface counted in while the port was open (rx_packets).
     NicReceived = Nic, Note, "received";
     /// Frames the card missed for lack of buffers while the port was open (rx_missed_errors): lost before any capture could see them.

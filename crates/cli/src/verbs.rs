@@ -14,6 +14,8 @@ pub mod lab;
 mod meaning;
 mod pages;
 pub mod ports;
+pub mod receive;
+pub mod send;
 mod show;
 pub mod wire;
 
@@ -61,6 +63,10 @@ pub enum Verb {
     /// Find frames of recorded captures by time and filter text, reading only where they can be
     #[command(visible_alias = "export")]
     Find(find::Args),
+    /// Send a stream of bytes by the kernel's TCP, or datagrams by its UDP: chunks and how long they take, data to verify
+    Send(send::Args),
+    /// Receive TCP streams in user space: every byte at its place in frames of memory, or in files
+    Receive(receive::Args),
     /// Join two ports as a wire would, which may lose, damage and delay by plan
     Wire(wire::Args),
     /// Measure this program beside its peers and the limits of this machine
@@ -113,6 +119,8 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Count(args) => count::run(&args),
         Verb::Flows(args) => flows::run(&args),
         Verb::Find(args) => find::run(&args),
+        Verb::Send(args) => send::run(&args),
+        Verb::Receive(args) => receive::run(&args),
         Verb::Wire(args) => wire::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Man(args) => pages::man(&args),

@@ -13,6 +13,9 @@ pub enum ReceiveError {
     /// An output.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// Where frames of streams go.
+    #[error(transparent)]
+    Destination(#[from] linerate_receive::destination::DestinationError),
     /// More lanes than can be merged.
     #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
     Lanes {
@@ -45,4 +48,14 @@ pub enum ReceiveError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl ReceiveError {
+    /// Of what a thread died, if it is that.
+    pub(crate) fn died(&self) -> Option<Died> {
+        match self {
+            ReceiveError::Died(died) => Some(died.clone()),
+            _ => None,
+        }
+    }
 }

@@ -153,40 +153,40 @@ impl Gather {
     fn encode(&self, to: &mut Vec<u8>) -> u32 {
         let before = to.len();
         let mut sets = 0;
-        let mut put = |kind: Kind, form: Form, values: &mut dyn Iterator<Item = u8>| {
+        let mut put = |kind: Kind, form: Form, values: &dyn Fn(&mut Vec<u8>)| {
             let start = to.len();
             to.extend([kind as u8, form as u8, 0, 0, 0, 0, 0, 0]);
-            to.extend(values);
+            values(to);
             let bytes = (to.len() - start - SET_HEADER) as u32;
             to[start + 4..start + 8].copy_from_slice(&bytes.to_le_bytes());
             to.resize(to.len().next_multiple_of(8), 0);
             sets += 1;
         };
-        let small = |values: &[u16]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let large = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let small = |to: &mut Vec<u8>, values: &[u16]| values.iter().for_each(|value| to.extend(value.to_le_bytes()));
+        let large = |to: &mut Vec<u8>, words: &[u64]| words.iter().for_each(|word| to.extend(word.to_le_bytes()));
         if self.links.len() <= LISTED_LINKS {
-            put(Kind::Links, Form::List, &mut small(&self.links).into_iter());
+            put(Kind::Links, Form::List, &|to| small(to, &self.links));
         }
         if self.ethertypes.len() <= LISTED_ETHERTYPES {
-            put(Kind::EtherTypes, Form::List, &mut small(&self.ethertypes).into_iter());
+            put(Kind::EtherTypes, Form::List, &|to| small(to, &self.ethertypes));
         }
         if self.vlans.set.len() <= LISTED_VLANS {
-            put(Kind::Vlans, Form::List, &mut small(&self.vlans.set).into_iter());
+            put(Kind::Vlans, Form::List, &|to| small(to, &self.vlans.set));
         } else {
-            put(Kind::Vlans, Form::Bits, &mut large(&*self.vlans.words).into_iter());
+            put(Kind::Vlans, Form::Bits, &|to| large(to, &*self.vlans.words));
         }
-        put(Kind::Protocols, Form::Bits, &mut large(&self.protocols).into_iter());
+        put(Kind::Protocols, Form::Bits, &|to| large(to, &self.protocols));
         if self.ports.set.len() * 2 <= PORT_BYTES {
-            put(Kind::Ports, Form::List, &mut small(&self.ports.set).into_iter());
+            put(Kind::Ports, Form::List, &|to| small(to, &self.ports.set));
         } else {
-            put(Kind::Ports, Form::Bits, &mut large(&*self.ports.words).into_iter());
+            put(Kind::Ports, Form::Bits, &|to| large(to, &*self.ports.words));
         }
         let Addresses { ipv4, ipv6, bloom, is_bloom, is_any } = &self.addresses;
         if *is_bloom && !is_any {
-            put(Kind::Addresses, Form::Bloom, &mut large(&**bloom).into_iter());
+            put(Kind::Addresses, Form::Bloom, &|to| large(to, &**bloom));
         } else if !is_any {
-            put(Kind::Ipv4, Form::List, &mut ipv4.values().iter().flat_map(|value| value.to_le_bytes()));
-            put(Kind::Ipv6, Form::List, &mut ipv6.values().iter().flat_map(|value| value.to_le_bytes()));
+            put(Kind::Ipv4, Form::List, &|to| ipv4.values().iter().for_each(|value| to.extend(value.to_le_bytes())));
+            put(Kind::Ipv6, Form::List, &|to| ipv6.values().iter().for_each(|value| to.extend(value.to_le_bytes())));
         }
         debug_assert!(to.len() - before < 22_000, "{} bytes", to.len() - before);
         sets

@@ -62,17 +62,22 @@ impl Indexed {
     /// # Errors
     /// It is no regular file; the index cannot be created.
     pub fn new(writer: Writer) -> Result<Self, SinkError> {
-        Indexed::of(writer, Indexed::open)
+        let indexed = Indexed::of(writer, Indexed::open)?;
+        match indexed.failure {
+            Some(_) => Err(indexed.error("nothing was written")),
+            None => Ok(indexed),
+        }
     }
 
-    /// Begins an index in `output`, beside what `writer` writes. Whoever made both sees to it that they stay together.
+    /// Begins an index in `output`, which is called `name`, beside what `writer` writes. Whoever made both sees to it that they
+    /// stay together. Where the index cannot be begun the file goes on without, and [`finish`](Sink::finish) says so.
     ///
     /// # Errors
-    /// The index cannot be written.
-    pub fn with(writer: Writer, output: Output) -> Result<Self, SinkError> {
+    /// The file cannot be written.
+    pub fn with(writer: Writer, name: String, output: io::Result<Output>) -> Result<Self, SinkError> {
         Indexed::of(writer, |indexed| {
-            indexed.name = output.name().to_owned();
-            indexed.begin(Ok(Box::new(output)));
+            indexed.name = name;
+            indexed.begin(output.map(|output| Box::new(output) as Box<dyn Write + Send>));
         })
     }
 
@@ -92,10 +97,7 @@ impl Indexed {
             is_finished: false,
         };
         begin(&mut indexed);
-        match indexed.failure {
-            Some(_) => Err(indexed.error("nothing was written")),
-            None => Ok(indexed),
-        }
+        Ok(indexed)
     }
 
     /// Begins an index for the file that is written now.

@@ -46,6 +46,8 @@ use std::ops::Range;
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Bytes below the edges of all streams there were.
+    pub bytes: u64,
     /// Frames that were finished.
     pub frames: u64,
     /// Bytes in these that did not come.
@@ -229,6 +231,7 @@ impl Place for Frames {
         let size = self.size();
         let Some(index) = self.index(stream) else { return };
         let there = &mut self.streams[index];
+        self.counts.bytes += edge.saturating_sub(there.edge);
         there.edge = there.edge.max(edge);
         if (there.first + 1) * size <= edge {
             self.finish(index);

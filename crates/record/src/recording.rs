@@ -1,8 +1,9 @@
 //! A recording: capture files one after the other, of which the oldest go.
 //!
 //! A file ends before the frame of a new span of time (`every`), or behind the frame that it reaches its size with. Each is
-//! complete by itself. It is called `NAME.part` while it is written, and ends with a whole record whenever the program is killed;
-//! one that is written past the page cache ends with a block then, or where it was flushed last.
+//! complete by itself. It is called `NAME.part` while it is written. Whenever the program is killed, it ends with a whole record and
+//! at most a piece of the next one, as the kernel breaks a write off between two pages; one that is written past the page cache ends
+//! with a block then, or where it was flushed last.
 //!
 //! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete;
 //!   `change`: from one file to the next; `target`, `direct`: where bytes go.

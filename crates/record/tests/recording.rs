@@ -225,7 +225,7 @@ fn what_others_have_in_the_folder_is_left_alone() {
 fn what_is_beside_a_file_comes_and_goes_with_it() {
     let scratch = Scratch::new();
     let open: Open = Box::new(|fresh: &mut Fresh| {
-        fresh.beside(".idx")?.write_all(b"index")?;
+        fresh.beside(".idx").1?.write_all(b"index")?;
         Ok(Box::new(Writer::new(fresh.output(), Format::Pcapng)))
     });
     let limits = Limits { every: Some(Duration::from_secs(1)), files: Some(2), ..Limits::default() };
@@ -241,6 +241,21 @@ fn what_is_beside_a_file_comes_and_goes_with_it() {
     recording.finish(&Ledger::new()).unwrap();
     assert_eq!(scratch.names()[2..], ["x-1700000003.pcapng", "x-1700000003.pcapng.idx"]);
     assert_eq!(fs::read(scratch.path("x-1700000003.pcapng.idx")).unwrap(), b"index");
+}
+
+/// What nothing could be written to does not stay.
+#[test]
+fn what_is_beside_a_file_goes_if_it_could_not_be_begun() {
+    let scratch = Scratch::new();
+    let open: Open = Box::new(|fresh: &mut Fresh| {
+        drop(fresh.beside(".idx").1?);
+        Ok(Box::new(Writer::new(fresh.output(), Format::Pcapng)))
+    });
+    let limits = Limits { every: Some(Duration::from_secs(1)), ..Limits::default() };
+    let mut recording = Recording::new(&scratch.path("x-%s.pcapng"), "", limits, open).unwrap();
+    (0..2).for_each(|at| hand(&mut recording, &[frame(at * 1000, 60, Flags::NONE)], 1));
+    recording.finish(&Ledger::new()).unwrap();
+    assert_eq!(scratch.names(), ["x-1700000000.pcapng", "x-1700000001.pcapng"]);
 }
 
 #[test]

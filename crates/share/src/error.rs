@@ -1,5 +1,6 @@
 //! What can go wrong while a ring is made, shared or attached to.
 
+use linerate_burst::text::quoted;
 use std::io;
 
 /// Why a ring could not be made or attached to. Each says what to do.
@@ -20,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Memory(String),
     /// Nobody shares under this name.
-    #[error("nobody shares {address}: `linerate capture PORT --share {address}` would")]
+    #[error("nobody shares {address}: `linerate capture PORT --share {}` would", quoted(address))]
     Absent {
         /// The name.
         address: String,

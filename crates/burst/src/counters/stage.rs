@@ -33,6 +33,8 @@ pub enum Stage {
     Send,
     /// The answers to those who ask for the addresses of a sender.
     Answer,
+    /// The end of TCP connections that receives.
+    Tcp,
 }
 
 impl Stage {
@@ -54,6 +56,7 @@ impl Stage {
             Stage::Export => "export",
             Stage::Send => "send",
             Stage::Answer => "answer",
+            Stage::Tcp => "tcp",
         }
     }
 

@@ -35,6 +35,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_ftruncate,
+    libc::SYS_flock,
     libc::SYS_fallocate,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
@@ -133,6 +134,8 @@ const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
     libc::FIONREAD as u64,
+    // What a peer has not acknowledged.
+    libc::TIOCOUTQ as u64,
     libc::SIOCGIFNAME as u64,
     libc::SIOCGIFFLAGS as u64,
     libc::SIOCGIFMTU as u64,

@@ -167,6 +167,16 @@ const RULES: &[Rule] = &[
         Beside::None(&["make_index"]),
         "--make-index searches nothing",
     ),
+    rule("send", &["count"], OneOf(&["chunk"]), "nothing is sent in chunks"),
+    rule("send", &["datagram", "rate"], OneOf(&["udp"]), "TCP sends as fast as it is acknowledged"),
+    rule(
+        "send",
+        &["chunk", "count", "congestion", "silence"],
+        Beside::None(&["udp"]),
+        "datagrams are not acknowledged",
+    ),
+    rule("send", &["pattern", "key", "connections"], Beside::None(&["read"]), "the file is sent, once"),
+    rule("send", &["interval"], Beside::None(&["quiet"]), "nothing is shown while it runs"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];
 

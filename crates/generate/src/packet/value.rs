@@ -130,12 +130,31 @@ impl Reader<'_> {
             Some((end, step)) => (end, self.format.parse(step.trim())),
             None => (rest, Some(1)),
         };
+        self.check_ends(part, start.trim(), end.trim())?;
         let (start, end) = (self.one(start)?, self.one(end)?);
         let step = step.filter(|step| (1..=i128::MAX as u128).contains(step));
         let step =
             step.ok_or_else(|| Wrong::at(self.text, part, "a step is 1 or more; start above end counts down"))?;
         let count = (start.abs_diff(end) / step).wrapping_add(1);
         Ok(Set::Range { start, step: if start <= end { step as i128 } else { -(step as i128) }, count })
+    }
+
+    /// A number beside an address is nearly always the last part of another address, and would be read as all of it.
+    fn check_ends(self, part: &str, start: &str, end: &str) -> Result<(), Wrong> {
+        let separator = match self.format {
+            Format::Ipv4 => '.',
+            Format::Ipv6 | Format::Mac => ':',
+            _ => return Ok(()),
+        };
+        let meant = match (start.rsplit_once(separator), end.rsplit_once(separator)) {
+            (Some((front, _)), None) => format!("{start}..{front}{separator}{end}"),
+            (None, Some((front, _))) => format!("{front}{separator}{start}..{end}"),
+            _ => return Ok(()),
+        };
+        let is_range = meant.split("..").all(|address| self.format.parse(address).is_some());
+        let advice =
+            if is_range { format!("write {meant}") } else { format!("write {} on both sides", self.format.example()) };
+        Err(Wrong::at(self.text, part, format!("from an address to a number: {advice}")))
     }
 
     fn network(self, part: &str) -> Result<Set, Wrong> {
@@ -253,6 +272,19 @@ mod tests {
             let wrong = read(text, Format::Number, 8).unwrap_err();
             assert!(wrong.what.contains(says), "{text}: {wrong}");
         }
+        for (text, format, bits, meant) in [
+            ("10.0.0.1..100", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.100"),
+            ("10.0.0.1 .. 100/2 random", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.100"),
+            ("1..10.0.0.9", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.9"),
+            ("10.0.0.1..256", Format::Ipv4, 32, "an IPv4 address such as 198.18.0.1 on both sides"),
+            ("zipf(10.0.0.1..0x64, 1)", Format::Ipv4, 32, "on both sides"),
+            ("2001:2::1..ff", Format::Ipv6, 128, "write 2001:2::1..2001:2::ff"),
+            ("02:00:00:00:00:01..10", Format::Mac, 48, "write 02:00:00:00:00:01..02:00:00:00:00:10"),
+        ] {
+            let wrong = read(text, format, bits).expect_err(text);
+            assert!(wrong.what.contains(meant), "{text}: {wrong}");
+        }
+        assert_eq!(read("1..100", Format::Ipv4, 32).unwrap().set.count(), 100, "numbers alone are numbers");
         assert!(read("10.0.0.0/33", Format::Ipv4, 32).unwrap_err().what.contains("198.18.0.0/24"));
     }
 }

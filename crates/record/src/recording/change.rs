@@ -21,6 +21,8 @@ impl Recording {
             let made = Fresh::make(&self.shelf, &mut self.pattern, time, self.run.clone(), options);
             let mut fresh = made.map_err(failed(self.name.clone()))?;
             match (self.open)(&mut fresh) {
+                // Something lies where what is beside it would; another name has room for both.
+                _ if fresh.is_taken() => fresh.discard(),
                 Ok(sink) => {
                     let until = self.limits.every.map(|every| end_of_span(time, every));
                     self.current = Some(Current { sink, fresh, until });
@@ -28,12 +30,9 @@ impl Recording {
                     return Ok(());
                 }
                 Err(reason) => {
-                    let (path, is_taken) = (fresh.path(), fresh.is_taken());
+                    let path = fresh.path();
                     fresh.discard();
-                    // Something lies where what is beside it would; another name has room for both.
-                    if !is_taken {
-                        return Err(failed(path)(reason));
-                    }
+                    return Err(failed(path)(reason));
                 }
             }
         }

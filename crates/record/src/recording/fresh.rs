@@ -32,6 +32,8 @@ pub struct Fresh {
     output: Option<Output>,
     before: Ledger,
     options: Writing,
+    /// What was to be beside it: endings.
+    beside: Vec<&'static str>,
     /// Something lies where what is beside it would.
     is_taken: bool,
 }
@@ -64,6 +66,7 @@ impl Fresh {
                 output: None,
                 before: before.clone(),
                 options,
+                beside: Vec::new(),
                 is_taken: false,
             };
             match fresh.part("") {
@@ -90,17 +93,17 @@ impl Fresh {
         self.output.take().expect("a file has one output")
     }
 
-    /// A file beside it, which has its name and this behind it (`.idx`): complete with it, and removed with it.
-    ///
-    /// # Errors
-    /// Those of `openat(2)`. Where there is such a file already the recording goes on to the next name.
-    pub fn beside(&mut self, ending: &'static str) -> io::Result<Output> {
+    /// A file beside it, which has its name and this behind it (`.idx`): complete with it, and removed with it; and what it is called
+    /// meanwhile. Whoever cannot make or write it says that of this name as the file ends: the recording goes on without.
+    /// Where there is such a file already it goes on to the next name.
+    pub fn beside(&mut self, ending: &'static str) -> (String, io::Result<Output>) {
+        self.beside.push(ending);
         let made = match self.is_free(&format!("{}{ending}", self.name)) {
             true => self.part(ending),
             false => Err(ErrorKind::AlreadyExists.into()),
         };
         self.is_taken |= made.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-        made
+        (self.shown(&format!("{}{PART}{ending}", self.name)), made)
     }
 
     /// Whether something lies where what is beside it would.
@@ -110,8 +113,7 @@ impl Fresh {
 
     /// Where what is beside it is going to be, if that is what is called so now.
     pub(super) fn beside_called(&self, name: &str) -> Option<String> {
-        let beside = self.parts.iter().filter(|part| !part.ending.is_empty());
-        let mut endings = beside.map(|part| part.ending);
+        let mut endings = self.beside.iter();
         let ending = endings.find(|ending| self.shown(&format!("{}{PART}{ending}", self.name)) == name)?;
         Some(self.shown(&format!("{}{ending}", self.name)))
     }
@@ -144,6 +146,7 @@ impl Fresh {
     /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed meanwhile is left
     /// alone; what cannot get its name is kept by the one it has.
     pub(super) fn complete(mut self) -> io::Result<()> {
+        self.drop_empty();
         let (mut names, mut result, stem) = (Vec::new(), Ok(()), self.name.clone());
         let mut number = 1;
         let is_free = |fresh: &Fresh| {
@@ -186,13 +189,22 @@ impl Fresh {
 
     /// Takes it away, as there is nothing in it.
     pub(super) fn discard(self) {
-        for part in &self.parts {
-            let name = format!("{}{PART}{}", self.name, part.ending);
-            let shelf = self.locked();
-            if shelf.has(&name, part.id) {
-                // It was not data; that it stays is told by its name.
-                let _ = unlinkat(&shelf.folder, name.as_str(), AtFlags::empty());
-            }
+        self.parts.iter().for_each(|part| self.remove(part));
+    }
+
+    /// Takes away what is beside it and could not be begun.
+    fn drop_empty(&mut self) {
+        let is_empty = |part: &Part| !part.ending.is_empty() && part.size.load(Ordering::Relaxed) == 0;
+        self.parts.iter().filter(|part| is_empty(part)).for_each(|part| self.remove(part));
+        self.parts.retain(|part| !is_empty(part));
+    }
+
+    fn remove(&self, part: &Part) {
+        let name = format!("{}{PART}{}", self.name, part.ending);
+        let shelf = self.locked();
+        if shelf.has(&name, part.id) {
+            // It was not data; that it stays is told by its name.
+            let _ = unlinkat(&shelf.folder, name.as_str(), AtFlags::empty());
         }
     }
 

@@ -80,7 +80,8 @@ impl Shelf {
     pub fn remove_oldest(&mut self) -> bool {
         let Some(Kept { names, bytes }) = self.kept.pop_front() else { return false };
         self.bytes -= bytes;
-        for (place, (name, id)) in names.iter().enumerate() {
+        // A run that is killed in between leaves no index without its file.
+        for (place, (name, id)) in names.iter().enumerate().rev() {
             if !self.has(name, *id) {
                 continue;
             }

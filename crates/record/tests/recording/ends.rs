@@ -36,7 +36,7 @@ fn beside(fails: bool) -> Open {
 
     Box::new(move |fresh: &mut Fresh| {
         let writer = Writer::new(fresh.output(), Format::Pcap);
-        let mut output = fresh.beside(".idx")?;
+        let mut output = fresh.beside(".idx").1?;
         output.write_all(b"index")?;
         Ok(Box::new(Beside(writer, output, fails)))
     })

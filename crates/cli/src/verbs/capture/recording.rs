@@ -1,18 +1,14 @@
 //! Options that make a recording of what is written: files one after the other, of which the oldest go.
 
-use super::super::inputs::span;
+use super::super::inputs::{size, span};
 use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;
 use linerate_index::{ENDING, Indexed};
-use linerate_port::spec::parse_size;
 use linerate_record::recording::{Fresh, check_place};
 use linerate_record::{Format, Limits, OnTrouble, Recording, Sync, Writer};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-
-/// The least size of a file: a header and some frames.
-const LEAST_FILE: u64 = 1 << 10;
 
 /// Options of recordings.
 #[derive(Debug, clap::Args)]
@@ -115,10 +111,11 @@ impl RecordingArgs {
             for comment in &comments {
                 writer.comment(comment);
             }
-            Ok(match is_indexed {
-                true => Box::new(Indexed::with(writer, fresh.beside(ENDING)?).map_err(std::io::Error::other)?),
-                false => Box::new(writer),
-            })
+            if !is_indexed {
+                return Ok(Box::new(writer));
+            }
+            let (name, output) = fresh.beside(ENDING);
+            Ok(Box::new(Indexed::with(writer, name, output).map_err(std::io::Error::other)?))
         };
         let ending = if format == Format::Pcapng { ".pcapng" } else { ".pcap" };
         let on_trouble = match self.on_full {
@@ -142,16 +139,5 @@ fn sync(text: &str) -> Result<Sync, String> {
             Some(every) if !every.is_zero() => Ok(Sync::Every(every)),
             _ => Err("never, file, or a number of seconds".to_owned()),
         },
-    }
-}
-
-/// A size of files, whose unit is to be said: tcpdump counts millions of bytes.
-fn size(option: &str, text: &str) -> anyhow::Result<u64> {
-    if text.parse::<u64>().is_ok() {
-        return Err(usage(format!("{option} {text}: say {text}MiB, or which unit is meant (KiB, MiB, GiB)")));
-    }
-    match parse_size(text) {
-        Some(bytes) if bytes >= LEAST_FILE => Ok(bytes),
-        _ => Err(usage(format!("{option} {text}: not a size of 1KiB or more (as in 512KiB, 100MiB, 1GiB)"))),
     }
 }

@@ -82,7 +82,9 @@ impl Found {
             (Err(error), true) if is_link => self.unread.push(format!("{}: {error}", path.display())),
             // What became of it meanwhile is found when it is opened.
             (Ok(true) | Err(_), true) => _ = seen.insert(path),
-            (Ok(true), false) if !name.ends_with(linerate_index::ENDING) => self.others += 1,
+            (Ok(true), false) if !name.strip_suffix(PART).unwrap_or(&name).ends_with(linerate_index::ENDING) => {
+                self.others += 1;
+            }
             _ => {}
         }
     }

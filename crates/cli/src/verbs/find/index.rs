@@ -13,7 +13,7 @@ use linerate_record::recording::PART;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, remove_file, rename};
+use std::fs::{File, Metadata, OpenOptions, TryLockError, remove_file, rename};
 use std::io::{self, BufReader, BufWriter, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 /// Why a file is passed over.
 const NOT_YET: &str = "a recorder is at it, or died: once none is, rename it without .part";
+const ELSEWHERE: &str = "another run makes it now";
 
 /// A line of `linerate/find-index/1`.
 #[derive(Serialize)]
@@ -41,6 +42,8 @@ enum Made {
     Before,
     /// A recorder is at the file.
     NotYet,
+    /// Another run makes it.
+    Elsewhere,
 }
 
 /// Makes what is not there.
@@ -62,6 +65,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
                 Ok(Made::Now(frames, failure)) => (true, Some(*frames), failure.as_ref().map(ToString::to_string)),
                 Ok(Made::Before) => (false, None, None),
                 Ok(Made::NotYet) => (false, None, Some(NOT_YET.to_owned())),
+                Ok(Made::Elsewhere) => (false, None, Some(ELSEWHERE.to_owned())),
                 Err(error) => (false, None, Some(error.to_string())),
             };
             result_line(&MadeJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
@@ -79,6 +83,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
             }
             Ok(Made::Before) if !is_quiet => tell(format_args!("{}: it has an index that fits\n", shown(file))),
             Ok(Made::NotYet) if !is_quiet => tell(format_args!("{}: no index was made: {NOT_YET}\n", shown(file))),
+            Ok(Made::Elsewhere) if !is_quiet => tell(format_args!("{}: no index was made: {ELSEWHERE}\n", shown(file))),
             Ok(_) => {}
             Err(error) => fail(format_args!("{file}: no index was made: {error}")),
         }
@@ -99,17 +104,9 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
         return Ok(Made::Before);
     }
     let before = state(&name);
-    // Two runs have one each.
-    let part = format!("{name}.{}{PART}", std::process::id());
-    let out = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part) {
-        // A run that was killed left it, long ago.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            remove_file(&part)?;
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?
-        }
-        out => out?,
-    };
-    let made = make(&file, path, BufWriter::new(out)).and_then(|made| {
+    let part = format!("{name}{PART}");
+    let Some(out) = claim(&part)? else { return Ok(Made::Elsewhere) };
+    let made = make(&file, path, BufWriter::new(&out)).and_then(|made| {
         if state(&name) != before {
             return Err(io::Error::other("somebody else wrote one meanwhile, which stays").into());
         }
@@ -120,6 +117,31 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
         Err(error) => {
             let _ = remove_file(&part);
             Err(error)
+        }
+    }
+}
+
+/// The file that an index is written to until it is whole, empty and locked; none while another run writes it. What a run that
+/// was killed has left is used again: its lock went with it.
+fn claim(part: &str) -> io::Result<Option<File>> {
+    // Whatever somebody has put there instead is left alone.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    loop {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(part)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{part} is no file")));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // It may have become an index, or been removed, before it was locked.
+        let is_it = |there: Metadata, locked: Metadata| (there.dev(), there.ino()) == (locked.dev(), locked.ino());
+        if std::fs::metadata(part).is_ok_and(|there| file.metadata().is_ok_and(|locked| is_it(there, locked))) {
+            file.set_len(0)?;
+            return Ok(Some(file));
         }
     }
 }

@@ -1,0 +1,126 @@
+//! What a sending socket tells beside what the standard library asks it: which bytes were acknowledged, and when (tcp(7),
+//! Documentation/networking/timestamping.rst).
+//!
+//! Unsafe because options, control messages and ioctls go to the kernel as raw memory.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// linux/net_tstamp.h: a stamp when the peer has acknowledged, told with no bytes, by the clock of the system.
+const TX_ACK: u32 = 1 << 9;
+const SOFTWARE: u32 = 1 << 4;
+const STAMP_ONLY: u32 = 1 << 11;
+/// linux/udp.h.
+const UDP_SEGMENT: i32 = 103;
+
+/// Room for a control message of a time stamp and those beside it, aligned.
+type Control = [u64; 32];
+
+/// What the kernel says of a connection (linux/tcp.h), as far as it is told here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Shortest round trip, in microseconds.
+    pub min_rtt_us: u32,
+    /// Segments that were sent again.
+    pub resent: u32,
+    /// For how long the receiver's window held it up, in microseconds.
+    pub window_limited_us: u64,
+    /// For how long its own buffer did.
+    pub buffer_limited_us: u64,
+}
+
+/// Bytes written that the peer has not acknowledged yet.
+pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request (SIOCOUTQ, the same number) writes one int, which is live.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } as isize)?;
+    Ok(bytes.max(0) as u64)
+}
+
+/// Lets what [`write_marked`] marks be told by [`acknowledged_at`].
+pub fn tell_acknowledgements(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | STAMP_ONLY))
+}
+
+/// Has the kernel cut what is written into datagrams of so many bytes.
+pub fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+    set(fd, libc::SOL_UDP, UDP_SEGMENT, &i32::from(bytes))
+}
+
+/// Writes, and marks the last byte that is taken: the kernel notes when it is acknowledged.
+pub fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control: Control = [0; 32];
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    // SAFETY: CMSG_SPACE, CMSG_LEN and CMSG_DATA calculate; the first header lies at the beginning of `control`, which is aligned
+    // for it and has room for one message of four bytes.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SO_TIMESTAMPING;
+        (*head).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(head).cast::<u32>().write_unaligned(TX_ACK);
+    }
+    // SAFETY: the message points to live memory of the sizes it says, of which the kernel only reads.
+    check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+}
+
+/// When the oldest marked byte that was not told yet was acknowledged, in nanoseconds of UTC; none if none was.
+pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let mut control: Control = [0; 32];
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the message has no pieces, and room for control messages of the size it says.
+    match check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) }) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    // SAFETY: the kernel has written whole control messages and their length; the walk stays within them, and the payload of this
+    // kind is three timespecs.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
+        while !head.is_null() {
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_TIMESTAMPING {
+                let stamp = libc::CMSG_DATA(head).cast::<libc::timespec>().read_unaligned();
+                return Ok(Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64));
+            }
+            head = libc::CMSG_NXTHDR(&raw const message, head);
+        }
+    }
+    // An error that is told without a stamp, as of ICMP: the next write or read has it.
+    Ok(None)
+}
+
+/// What the kernel says of a connection; zeros where it is too old to say it.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut info = [0_u8; 256];
+    let mut len = info.len() as libc::socklen_t;
+    let at = info.as_mut_ptr();
+    // SAFETY: the kernel writes `len` bytes at the most, which are live.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_TCP, libc::TCP_INFO, at.cast(), &raw mut len) } as isize)?;
+    let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().unwrap_or_default());
+    let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or_default());
+    Ok(TcpInfo { resent: word(100), min_rtt_us: word(148), window_limited_us: long(176), buffer_limited_us: long(184) })
+}
+
+fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is a live T and its size is passed.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) } as isize)
+        .map(drop)
+}
+
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,217 @@
+//! Bytes sent through the kernel: streams by its TCP, datagrams by its UDP.
+//!
+//! It is the sender against which receivers are tried: how long a chunk takes until its last byte is acknowledged, whatever is
+//! behind the wire. That moment is the kernel's: it stamps the acknowledgement that covers the last byte (`SOF_TIMESTAMPING_TX_ACK`),
+//! and wakes whoever waits for it. So nothing spins, nothing is asked again and again, and a chunk's time is exact to the
+//! microsecond that its first byte was written and the acknowledgement was worked on, whenever this process has got the processor
+//! back. The next chunk begins once it has: that delay is in the throughput, not in the chunk's time.
+
+mod connection;
+mod datagrams;
+
+pub use self::connection::Connection;
+pub use self::datagrams::{Datagrams, DatagramsSent, Paced};
+pub use crate::sys::outgoing::TcpInfo;
+
+use linerate_generate::delays::Delays;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes written at a time: they stay in a near cache between being made and being copied by the kernel.
+pub const PIECE: usize = 256 << 10;
+/// How long a call waits before it looks whether the run is to end.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// Where to, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// The network namespace that it is sent from; none is this process's own.
+    pub netns: Option<String>,
+    /// The address that it is sent from; none is the kernel's choice.
+    pub source: Option<IpAddr>,
+    /// The congestion control of the connections; none is the system's.
+    pub congestion: Option<String>,
+    /// Send buffer in bytes; none is the kernel's choice, which grows.
+    pub buffer: Option<usize>,
+    /// How long to wait for an answer when connecting.
+    pub patience: Duration,
+    /// How long to bear that nothing is acknowledged; none is without end.
+    pub silence: Option<Duration>,
+}
+
+/// What is sent.
+pub trait Source: Send {
+    /// Puts what comes at this offset to the front of the buffer; 0 bytes are the end.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn next(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// How much is sent of a stream, one chunk after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Series {
+    /// Bytes of a chunk: the next one begins when the last byte of it was acknowledged. Without, nothing waits.
+    pub chunk: Option<u64>,
+    /// No more than so many bytes of each connection.
+    pub bytes: Option<u64>,
+    /// No longer than this. A chunk that was begun is ended.
+    pub duration: Option<Duration>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Bytes that were acknowledged.
+    pub bytes: u64,
+    /// From the first write to the last acknowledgement.
+    pub elapsed: Duration,
+    /// How long chunks took, from before their first byte was made to the acknowledgement of their last.
+    pub chunks: Delays,
+    /// The source has no more.
+    pub is_over: bool,
+}
+
+/// What others see of a run, and how they end it.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// Set by whoever ends it.
+    pub stop: &'a AtomicBool,
+    /// Bytes handed to the kernel.
+    pub written: &'a AtomicU64,
+}
+
+impl Watched<'_> {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// One connection and what it sends.
+pub struct Stream<S> {
+    /// The connection.
+    pub connection: Connection,
+    /// What it sends.
+    pub source: S,
+    /// The processor its thread stays on.
+    pub cpu: Option<usize>,
+    /// Why it failed, if it did.
+    pub failure: Option<io::Error>,
+}
+
+/// Sends a series on all connections at once, a thread each. One that fails keeps its reason, and sends no more.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watched<'_>) -> io::Result<Outcome> {
+    let began = Instant::now();
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = streams
+            .iter_mut()
+            .filter(|stream| stream.failure.is_none())
+            .map(|stream| {
+                let work = move || stream.send(series, watched);
+                std::thread::Builder::new().name("linerate-send".to_owned()).spawn_scoped(scope, work)
+            })
+            .collect::<io::Result<_>>()?;
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Outcome>| thread.join();
+        io::Result::Ok(
+            threads
+                .into_iter()
+                .map(|thread| join(thread).unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect(),
+        )
+    })?;
+    let mut all = Outcome { is_over: true, ..Outcome::default() };
+    for one in outcomes {
+        all.bytes += one.bytes;
+        all.elapsed = all.elapsed.max(one.elapsed);
+        all.chunks.merge(&one.chunks);
+        all.is_over &= one.is_over;
+    }
+    all.elapsed = all.elapsed.min(began.elapsed());
+    Ok(all)
+}
+
+impl<S: Source> Stream<S> {
+    fn send(&mut self, series: Series, watched: Watched<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let before = self.connection.acknowledged();
+        let began = Instant::now();
+        let result = self.pin().and_then(|()| self.go(series, watched, &mut outcome));
+        outcome.elapsed = began.elapsed();
+        outcome.bytes = self.connection.acknowledged() - before;
+        self.failure = result.err();
+        outcome
+    }
+
+    fn pin(&self) -> io::Result<()> {
+        self.cpu.map_or(Ok(()), pin)
+    }
+
+    fn go(&mut self, series: Series, watched: Watched<'_>, outcome: &mut Outcome) -> io::Result<()> {
+        let Stream { connection, source, .. } = self;
+        let mut buffer = vec![0; PIECE];
+        let ends = series.duration.map(|duration| Instant::now() + duration);
+        let is_late = || ends.is_some_and(|ends| Instant::now() >= ends);
+        let mut left = series.bytes.unwrap_or(u64::MAX);
+        while left > 0 && !outcome.is_over && !watched.is_stopped() && !is_late() {
+            let size = series.chunk.unwrap_or(u64::MAX).min(left);
+            let chunk = connection.begin();
+            let mut sent = 0;
+            while sent < size && !(watched.is_stopped() || series.chunk.is_none() && is_late()) {
+                let room = usize::try_from(size - sent).map_or(PIECE, |room| room.min(PIECE));
+                let made = source.next(connection.written(), &mut buffer[..room])?;
+                if made == 0 {
+                    outcome.is_over = true;
+                    break;
+                }
+                connection.write(&buffer[..made], sent + made as u64 == size, watched)?;
+                sent += made as u64;
+            }
+            left -= sent;
+            let took = connection.settle(chunk, watched)?;
+            if let (Some(took), Some(_), true) = (took, series.chunk, sent == size) {
+                outcome.chunks.add(took.as_nanos() as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keeps this thread on one processor.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::other(format!("there is no processor {cpu}")));
+    }
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| io::Error::other(format!("cannot stay on processor {cpu}: {error}")))
+}
+
+/// What an error means for whoever wanted to send there.
+pub fn explain(error: &io::Error, to: SocketAddr) -> String {
+    use io::ErrorKind::{
+        AddrNotAvailable, BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        NetworkUnreachable, TimedOut,
+    };
+    match error.kind() {
+        ConnectionRefused => format!("{to}: nobody listens there (connection refused): start the receiver first"),
+        NetworkUnreachable => format!("{to}: no way leads there (network unreachable): see ip route get {}", to.ip()),
+        HostUnreachable => format!("{to}: that host does not answer (no route to host)"),
+        AddrNotAvailable => format!("{to}: cannot be reached from that address, which is none of this machine"),
+        ConnectionReset | ConnectionAborted | BrokenPipe => format!("{to}: the other end has reset the connection"),
+        TimedOut => format!(
+            "{to}: {}",
+            if error.raw_os_error().is_some() { "no answer (timed out)".to_owned() } else { error.to_string() }
+        ),
+        _ => format!("{to}: {error}"),
+    }
+}

@@ -1,0 +1,285 @@
+//! A connection of the kernel's TCP, and which of its bytes were acknowledged.
+
+use super::{LOOK, Watched, Way};
+use crate::netns::within;
+use crate::sys::outgoing::{self, TcpInfo};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{
+    Timeout, set_socket_send_buffer_size, set_socket_send_buffer_size_force, set_socket_timeout, set_tcp_congestion,
+    set_tcp_nodelay, socket_error, socket_send_buffer_size, tcp_congestion,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, bind, connect, recv, send, shutdown,
+};
+use rustix::net::{getsockname, socket_with};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Without stamps of the kernel: how often to look whether all was acknowledged.
+const GLANCE: Duration = Duration::from_micros(50);
+/// How long to wait for what is on its way when the run is asked to end.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a stamp may be behind the count.
+const STAMP: Duration = Duration::from_millis(10);
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    peer: SocketAddr,
+    written: u64,
+    silence: Option<Duration>,
+    /// Whether the kernel stamps acknowledgements.
+    is_stamped: bool,
+}
+
+/// When a chunk began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    at: Instant,
+    utc: u64,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Why not; [`super::explain`] says what that means.
+    pub fn open(to: SocketAddr, way: &Way) -> io::Result<Self> {
+        let socket = within(way.netns.as_deref(), || {
+            let socket = open(to, SocketType::STREAM, way)?;
+            if let Some(name) = &way.congestion {
+                set_tcp_congestion(&socket, name).map_err(|error| congestion_error(name, error))?;
+            }
+            Ok(socket)
+        })?;
+        establish(&socket, to, way)?;
+        set_tcp_nodelay(&socket, true)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(LOOK))?;
+        let is_stamped = outgoing::tell_acknowledgements(socket.as_fd()).is_ok();
+        Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped })
+    }
+
+    /// Whom it leads to.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Where it comes from.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        Ok(getsockname(&self.socket)?.try_into()?)
+    }
+
+    /// The congestion control and the send buffer that it has.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn manner(&self) -> io::Result<(String, usize)> {
+        Ok((tcp_congestion(&self.socket)?, socket_send_buffer_size(&self.socket)?))
+    }
+
+    /// Bytes handed to the kernel.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Of these, what the other end has acknowledged; it keeps its value when the connection is gone.
+    pub fn acknowledged(&self) -> u64 {
+        // The end of the stream counts as a byte of it until it is acknowledged.
+        let outstanding = outgoing::unacknowledged(self.socket.as_fd()).unwrap_or(self.written);
+        self.written.saturating_sub(outstanding)
+    }
+
+    /// What the kernel says of it.
+    pub fn info(&self) -> TcpInfo {
+        outgoing::tcp_info(self.socket.as_fd()).unwrap_or_default()
+    }
+
+    /// Says that this was all, and waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
+    ///
+    /// # Errors
+    /// If the connection is reset first.
+    pub fn finish(&mut self, watched: Watched<'_>) -> io::Result<u64> {
+        shutdown(&self.socket, Shutdown::Write)?;
+        self.settle(Self::now(), watched)?;
+        // What lies there unread would have the kernel reset the connection when it is closed.
+        let (mut unread, mut buffer) = (0, [0; 4096]);
+        while let Ok((got @ 1.., _)) = recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
+            unread += got as u64;
+        }
+        Ok(unread)
+    }
+
+    pub(super) fn begin(&self) -> Begun {
+        Self::now()
+    }
+
+    /// Hands all of it to the kernel, unless the run ends first.
+    pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: Watched<'_>) -> io::Result<()> {
+        let mut bytes = bytes;
+        let mut patience = Patience::new(self.silence);
+        while !bytes.is_empty() {
+            let written = if is_last && self.is_stamped {
+                outgoing::write_marked(self.socket.as_fd(), bytes)
+            } else {
+                send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from)
+            };
+            match written {
+                Ok(written) => {
+                    self.written += written as u64;
+                    watched.add(written);
+                    bytes = &bytes[written..];
+                }
+                Err(error) if is_passing(&error) => {
+                    if watched.is_stopped() {
+                        break;
+                    }
+                    patience.check(self.acknowledged())?;
+                }
+                Err(error) => return Err(self.reason(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all is acknowledged; how long it took since then. None if the run ended first.
+    pub(super) fn settle(&mut self, since: Begun, watched: Watched<'_>) -> io::Result<Option<Duration>> {
+        let (mut stamp, mut goes, mut settled) = (None, None, None);
+        let mut patience = Patience::new(self.silence);
+        loop {
+            while let Some(at) = outgoing::acknowledged_at(self.socket.as_fd())? {
+                stamp = Some(at);
+            }
+            let outstanding = outgoing::unacknowledged(self.socket.as_fd())?;
+            if outstanding == 0 {
+                // The count is right a moment before the stamp is there.
+                let since_then = *settled.get_or_insert_with(Instant::now);
+                if stamp.is_some() || !self.is_stamped || since_then.elapsed() > STAMP {
+                    return Ok(Some(took(since, stamp, since_then)));
+                }
+            }
+            if let Err(error) = socket_error(&self.socket)? {
+                return Err(error.into());
+            }
+            if watched.is_stopped() && goes.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+                return Ok(None);
+            }
+            patience.check(self.written.saturating_sub(outstanding))?;
+            self.wait(if outstanding == 0 { Duration::from_millis(1) } else { LOOK })?;
+        }
+    }
+
+    /// Until the kernel has something to say.
+    fn wait(&self, longest: Duration) -> io::Result<()> {
+        let longest = if self.is_stamped { longest } else { GLANCE };
+        let timeout = Timespec { tv_sec: longest.as_secs() as _, tv_nsec: longest.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A connection that is reset says so once, and then that it is none.
+    fn reason(&self, error: io::Error) -> io::Error {
+        match socket_error(&self.socket) {
+            Ok(Err(first)) => first.into(),
+            _ => error,
+        }
+    }
+
+    fn now() -> Begun {
+        let utc = clock_gettime(ClockId::Realtime);
+        Begun { at: Instant::now(), utc: utc.tv_sec as u64 * 1_000_000_000 + utc.tv_nsec as u64 }
+    }
+}
+
+/// By the stamp where there is one. Somebody who sets the clock meanwhile makes no chunk longer than it was.
+fn took(since: Begun, stamp: Option<u64>, settled: Instant) -> Duration {
+    let most = settled.saturating_duration_since(since.at);
+    let by_stamp = stamp.and_then(|stamp| stamp.checked_sub(since.utc)).map(Duration::from_nanos);
+    by_stamp.unwrap_or(most).min(most)
+}
+
+/// How long nothing may be acknowledged.
+struct Patience {
+    most: Option<Duration>,
+    last: (u64, Instant),
+}
+
+impl Patience {
+    fn new(most: Option<Duration>) -> Self {
+        Patience { most, last: (0, Instant::now()) }
+    }
+
+    fn check(&mut self, acknowledged: u64) -> io::Result<()> {
+        if acknowledged != self.last.0 {
+            self.last = (acknowledged, Instant::now());
+        }
+        match self.most {
+            Some(most) if self.last.1.elapsed() > most => {
+                let text = format!("nothing was acknowledged for {} s", most.as_secs_f64());
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A socket with the buffer and the address it is to have.
+pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<OwnedFd> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if let Some(bytes) = way.buffer {
+        set_socket_send_buffer_size_force(&socket, bytes).or_else(|_| set_socket_send_buffer_size(&socket, bytes))?;
+    }
+    if let Some(source) = way.source {
+        bind(&socket, &SocketAddr::new(source, 0))
+            .map_err(|error| io::Error::other(format!("from {source}: {error}")))?;
+    }
+    Ok(socket)
+}
+
+fn establish(socket: &OwnedFd, to: SocketAddr, way: &Way) -> io::Result<()> {
+    use rustix::io::Errno;
+    rustix::io::ioctl_fionbio(socket, true)?;
+    match connect(socket, &to) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let ends = Instant::now() + way.patience;
+            loop {
+                let mut fds = [PollFd::new(socket, PollFlags::OUT)];
+                let ready = match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() })) {
+                    Err(Errno::INTR) => 0,
+                    result => result?,
+                };
+                if ready > 0 {
+                    socket_error(socket)??;
+                    break;
+                }
+                if Instant::now() >= ends {
+                    let text = format!("no answer within {} s", way.patience.as_secs_f64());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    rustix::io::ioctl_fionbio(socket, false)?;
+    Ok(())
+}
+
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn congestion_error(name: &str, error: rustix::io::Errno) -> io::Error {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    io::Error::other(format!("congestion control {name:?}: {error}; this kernel has {}", known.trim()))
+}

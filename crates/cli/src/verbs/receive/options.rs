@@ -1,0 +1,208 @@
+//! What is asked for of connections and of frames.
+
+use super::super::inputs::{size, span};
+use crate::exit::usage;
+use clap::builder::PossibleValuesParser;
+use linerate_port::spec::parse_size;
+use linerate_receive::destination::{Destination, Discard};
+use linerate_receive::frames::{Config, Frames, Missing};
+use linerate_receive::pattern::Pattern;
+use linerate_receive::tcp::{self, AckPolicy, Endpoint, Local};
+use linerate_wire::MacAddr;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+
+/// An address, and ports of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub ip: IpAddr,
+    /// The ports.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text}: write ADDRESS:PORT or ADDRESS:FIRST-LAST, as in 10.0.0.9:5001 or [fd00::9]:5001-5016");
+        let (ip, ports) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let bare = ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
+        let ip: IpAddr = bare.unwrap_or(ip).parse().map_err(|_| wrong())?;
+        if ip.is_ipv6() != bare.is_some() {
+            return Err(wrong());
+        }
+        let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
+        let (first, last) = (port(first)?, port(last)?);
+        if first > last { Err(wrong()) } else { Ok(Listen { ip, ports: first..=last }) }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.ports.start(), self.ports.end());
+        match self.ip {
+            IpAddr::V4(ip) => write!(f, "{ip}:{first}")?,
+            IpAddr::V6(ip) => write!(f, "[{ip}]:{first}")?,
+        }
+        if first < last { write!(f, "-{last}") } else { Ok(()) }
+    }
+}
+
+/// Options of how connections are received.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TCP")]
+pub struct TcpArgs {
+    /// The longest packet that can arrive; segments of 40 bytes less are asked for [default: the MTU of the interface]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// The most that a sender may have on its way, up to 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    window: String,
+    /// When to acknowledge: adaptive, burst (once for all that had come), after a number of segments (2) or bytes (256KiB)
+    #[arg(long, value_name = "WHEN", default_value = "adaptive")]
+    acks: Acks,
+    /// The most connections at a time; others are not answered
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    max_connections: u32,
+    /// Give a connection up after so many seconds without a segment; 0 for never
+    #[arg(long, value_name = "S", default_value_t = 7200.0)]
+    idle: f64,
+    /// Answer segments of no connection by nothing, instead of a reset
+    #[arg(long)]
+    silent: bool,
+}
+
+/// When to acknowledge, as users write it.
+#[derive(Clone, Copy, Debug)]
+pub struct Acks(AckPolicy);
+
+impl FromStr for Acks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text}: write adaptive, burst, a number of segments (2), or of bytes with its unit (256KiB)");
+        let policy = match text {
+            "adaptive" => AckPolicy::Adaptive,
+            "burst" => AckPolicy::Burst,
+            _ => match text.parse::<u32>() {
+                Ok(segments @ 1..=1000) => AckPolicy::Segments(segments),
+                Ok(_) => return Err(wrong()),
+                Err(_) => AckPolicy::Bytes(parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(wrong)?),
+            },
+        };
+        Ok(Acks(policy))
+    }
+}
+
+impl TcpArgs {
+    /// An endpoint for these addresses, at these stations.
+    pub fn endpoint(&self, listen: &[Listen], stations: Vec<MacAddr>, mtu: u32) -> anyhow::Result<Endpoint> {
+        let random = RandomState::new();
+        let config = tcp::Config {
+            listen: listen.iter().map(|listen| Local { ip: listen.ip, ports: listen.ports.clone() }).collect(),
+            stations,
+            mtu: self.mtu.unwrap_or(mtu),
+            window: size("--window", &self.window)?,
+            connections: self.max_connections as usize,
+            acks: self.acks.0,
+            idle: Some(span("--idle", self.idle)?).filter(|idle| !idle.is_zero()),
+            secret: [random.hash_one(1), random.hash_one(2)],
+            reset_unknown: !self.silent,
+            ..tcp::Config::default()
+        };
+        Endpoint::new(config).map_err(usage)
+    }
+}
+
+/// Options of frames, and of where they go.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Frames")]
+pub struct FrameArgs {
+    /// Write to this folder, which is made: a file a stream, and a list of frames beside them
+    #[arg(short = 'w', long, value_name = "DIR")]
+    write: Option<String>,
+    /// Write a file a frame instead
+    #[arg(long, requires = "write")]
+    per_frame: bool,
+    /// Write past the memory that the system keeps files in (O_DIRECT)
+    #[arg(long, requires = "write")]
+    direct: bool,
+    /// Verify every byte: it has to be what send makes
+    #[arg(long)]
+    check: bool,
+    /// What the pattern is under, where the sender was given a key
+    #[arg(long, value_name = "K", requires = "check")]
+    key: Option<u64>,
+    /// Bytes of a frame
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    frame_size: String,
+    /// How many frames there are; a stream needs one at least
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    frames: usize,
+    /// Compute no CRC-32C of frames
+    #[arg(long)]
+    no_crc: bool,
+    /// What is where bytes are missing: zero, or left (whatever was there before)
+    #[arg(long, value_name = "WHAT", default_value = "zero", value_parser = PossibleValuesParser::new(["zero", "left"]))]
+    missing: String,
+}
+
+impl FrameArgs {
+    /// The frames.
+    pub fn pool(&self) -> anyhow::Result<Frames> {
+        let config = Config {
+            size: size("--frame-size", &self.frame_size)? as usize,
+            frames: self.frames,
+            crc: !self.no_crc,
+            missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
+            ..Config::default()
+        };
+        Frames::new(&config).map_err(usage)
+    }
+
+    /// Where they go.
+    pub fn destination(&self) -> anyhow::Result<Box<dyn Destination>> {
+        Ok(match self.check {
+            true => Box::new(Verify(Pattern::new(self.key.unwrap_or_default()))),
+            false => Box::new(Discard),
+        })
+    }
+
+    /// The folders that files are made in.
+    pub fn folders(&self) -> anyhow::Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+
+    /// Whether they are written.
+    pub fn is_written(&self) -> bool {
+        self.write.is_some() || self.check
+    }
+
+    /// For people.
+    pub fn describe(&self) -> String {
+        format!("{} frames of {}", self.frames, self.frame_size)
+    }
+}
+
+struct Verify(Pattern);
+
+impl Destination for Verify {
+    fn accept(
+        &mut self,
+        frame: &linerate_receive::frames::Frame,
+    ) -> Result<(), linerate_receive::destination::DestinationError> {
+        self.0.check(frame.meta.offset, frame.bytes())?;
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), linerate_receive::destination::DestinationError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! What was received, while it lasts and at the end.
+
+use crate::view::ledger::RunJson;
+use crate::view::rates::{bits_per_second, grouped};
+use crate::view::table::table;
+use crate::view::terminal::tell;
+use linerate_engine::Received;
+use linerate_engine::reception::{ReceptionWatch, SoFar, StreamSoFar};
+use linerate_receive::place::{Ending, StreamId};
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Instant;
+
+/// Prints a line of what happened since the last one.
+pub fn ticker(watch: ReceptionWatch) -> impl FnMut() + Send + 'static {
+    let started = Instant::now();
+    let mut before = (started, 0);
+    move || {
+        let (now, totals) = (Instant::now(), watch.totals());
+        let seconds = now.duration_since(before.0).as_secs_f64();
+        let gbps = (totals.bytes - before.1) as f64 * 8.0 / seconds / 1e9;
+        before = (now, totals.bytes);
+        tell(format_args!(
+            "{:>4} s  {:>5} open {:>6} ended  {:>17} bytes  {:>11} payload\n",
+            started.elapsed().as_secs(),
+            grouped(totals.open),
+            grouped(totals.ended),
+            grouped(totals.bytes),
+            bits_per_second(gbps),
+        ));
+    }
+}
+
+/// What was received, for people.
+pub fn summary(so_far: &SoFar, run: &Received, rows: usize) -> String {
+    let seconds = run.elapsed.as_secs_f64();
+    let missing = match so_far.totals.missing {
+        0 => String::new(),
+        missing => format!(", {} bytes missing in them", grouped(missing)),
+    };
+    let mut text = format!(
+        "{} streams, {} bytes received in {seconds:.3} s, in {} frames{missing}\n",
+        grouped(so_far.totals.streams),
+        grouped(so_far.totals.bytes),
+        grouped(so_far.totals.frames),
+    );
+    let mut streams: Vec<(&StreamId, &StreamSoFar)> = so_far.by_stream.iter().collect();
+    streams.sort_by_key(|(id, stream)| (std::cmp::Reverse(stream.bytes), **id));
+    if streams.is_empty() || rows == 0 {
+        return text;
+    }
+    let mut lines = table(&["stream", "from", "to", "bytes", "payload", "ended"], 1);
+    lines.set_left(1);
+    lines.set_left(2);
+    lines.set_left(5);
+    for (id, stream) in streams.iter().take(rows) {
+        lines.add_row([
+            id.to_string(),
+            stream.ends.from.to_string(),
+            stream.ends.to.to_string(),
+            grouped(stream.bytes),
+            bits_per_second(gbps(stream)),
+            ending(stream.ending).to_owned(),
+        ]);
+    }
+    let _ = writeln!(text, "{lines}");
+    if streams.len() > rows {
+        let _ = writeln!(text, "  and {} more (--rows, --json)", grouped((streams.len() - rows) as u64));
+    }
+    text
+}
+
+/// Payload over the time from the first byte to the last.
+fn gbps(stream: &StreamSoFar) -> f64 {
+    let seconds = stream.last.since(stream.first).as_secs_f64();
+    if seconds > 0.0 { stream.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 }
+}
+
+fn ending(ending: Option<Ending>) -> &'static str {
+    match ending {
+        Some(Ending::Complete) => "complete",
+        Some(Ending::Reset) => "reset",
+        Some(Ending::Silent) => "silent",
+        Some(Ending::Stopped) | None => "stopped",
+    }
+}
+
+/// `linerate/receive/1`.
+#[derive(Serialize)]
+pub struct ReceivedJson {
+    schema: &'static str,
+    port: String,
+    seconds: f64,
+    /// Streams that began.
+    streams: u64,
+    bytes: u64,
+    frames: u64,
+    /// Bytes of frames that did not come.
+    missing: u64,
+    by_stream: Vec<StreamJson>,
+    #[serde(flatten)]
+    run: RunJson,
+}
+
+#[derive(Serialize)]
+struct StreamJson {
+    stream: u32,
+    from: String,
+    to: String,
+    bytes: u64,
+    missing: u64,
+    first_ns: u64,
+    last_ns: u64,
+    gbps_payload: f64,
+    ended: &'static str,
+}
+
+impl ReceivedJson {
+    /// All of it.
+    pub fn new(port: &str, so_far: &SoFar, run: &Received) -> Self {
+        let one = |(id, stream): (&StreamId, &StreamSoFar)| StreamJson {
+            stream: id.0,
+            from: stream.ends.from.to_string(),
+            to: stream.ends.to.to_string(),
+            bytes: stream.bytes,
+            missing: stream.missing,
+            first_ns: stream.first.0,
+            last_ns: stream.last.0,
+            gbps_payload: gbps(stream),
+            ended: ending(stream.ending),
+        };
+        ReceivedJson {
+            schema: "linerate/receive/1",
+            port: port.to_owned(),
+            seconds: run.elapsed.as_secs_f64(),
+            streams: so_far.totals.streams,
+            bytes: so_far.totals.bytes,
+            frames: so_far.totals.frames,
+            missing: so_far.totals.missing,
+            by_stream: so_far.by_stream.iter().map(one).collect(),
+            run: RunJson::new(run),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Datagrams.
+
+use super::report::{Head, conclude_datagrams};
+use super::{Args, Running};
+use crate::exit::{Exit, usage};
+use crate::privileges::Identity;
+use anyhow::anyhow;
+use linerate_backends::transfer::{Datagrams, DatagramsSent, Paced, Way, explain};
+use linerate_generate::Rate;
+use linerate_generate::rate::{Asked, Layer};
+use std::io;
+use std::net::SocketAddr;
+
+/// Where nobody says how fast: what a network bears.
+const USUAL: Asked = Asked::Rate(Rate::Bits(1e9, Layer::L2));
+
+/// Sends datagrams.
+pub fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> anyhow::Result<Exit> {
+    let asked = args.rate.unwrap_or(USUAL).on_line(None);
+    let asked = asked.ok_or_else(|| usage("--rate: the way has no line rate to take a share of, as in 5gbps"))?;
+    let peer = to[0];
+    let open = |_| Datagrams::open(peer, way, args.datagram).map_err(|error| anyhow!(explain(&error, peer)));
+    let sockets = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    args.confine(identity)?;
+    let local = sockets[0].local()?;
+    let head = Head { protocol: "udp", peer, local, datagram: Some(sockets[0].size()), ..args.head() };
+    let mut sources = sockets.iter().map(|_| args.bytes()).collect::<anyhow::Result<Vec<_>>>()?;
+    args.say(&head.text());
+    let paced = Paced { rate: share(asked, sockets.len()), bytes: args.size, duration: args.duration()?, cpu: None };
+    let running = Running::start(args)?;
+    let flag = running.stop.flag();
+    let watched = running.watched(&flag);
+    let results: Vec<io::Result<DatagramsSent>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = sockets
+            .iter()
+            .zip(&mut sources)
+            .enumerate()
+            .map(|(number, (socket, source))| {
+                let paced = Paced { cpu: args.cpu(number), ..paced };
+                scope.spawn(move || socket.send(source, paced, watched))
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    drop(running);
+    conclude_datagrams(args, &head, results)
+}
+
+/// What one of several sends.
+fn share(rate: Rate, of: usize) -> Rate {
+    match rate {
+        Rate::Frames(frames) => Rate::Frames(frames / of as f64),
+        Rate::Bits(bits, layer) => Rate::Bits(bits / of as f64, layer),
+        Rate::Top => Rate::Top,
+    }
+}

@@ -1,0 +1,253 @@
+//! What came of it: for people, and as JSON.
+
+use super::Args;
+use super::source::Bytes;
+use crate::exit::Exit;
+use crate::view::rates::{bits_per_second, grouped};
+use crate::view::table::table;
+use crate::view::terminal::{fail, show, show_document};
+use linerate_backends::transfer::{DatagramsSent, Outcome, Series, Stream, TcpInfo, explain};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What is sent, and where.
+pub(super) struct Head {
+    pub protocol: &'static str,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub congestion: Option<String>,
+    pub datagram: Option<usize>,
+    pub connections: u16,
+    pub data: String,
+}
+
+/// What came of one size of chunks, or of all where there are none; names as in docs/json.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Row {
+    chunk: Option<u64>,
+    chunks: u64,
+    bytes: u64,
+    seconds: f64,
+    gbps: f64,
+    average_us: Option<f64>,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    max_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    to: String,
+    from: String,
+    protocol: &'static str,
+    connections: u16,
+    data: &'a str,
+    congestion: Option<&'a str>,
+    datagram: Option<usize>,
+    rows: Vec<Row>,
+    written: u64,
+    acknowledged: Option<u64>,
+    datagrams: Option<u64>,
+    refused: Option<u64>,
+    unread: u64,
+    seconds: f64,
+    gbps: f64,
+    resent_segments: Option<u32>,
+    min_rtt_us: Option<u32>,
+    window_limited_s: Option<f64>,
+    buffer_limited_s: Option<f64>,
+    failures: Vec<String>,
+}
+
+impl Head {
+    /// A line for people.
+    pub fn text(&self) -> String {
+        let manner = match (&self.congestion, self.datagram) {
+            (Some(congestion), _) => format!("TCP ({congestion})"),
+            (None, size) => format!("UDP (datagrams of {} bytes)", grouped(size.unwrap_or_default() as u64)),
+        };
+        let several = if self.connections > 1 { format!(", {} times", self.connections) } else { String::new() };
+        format!("sending {} to {} from {} by {manner}{several}", self.data, self.peer, self.local)
+    }
+
+    fn document(&self) -> Document<'_> {
+        Document {
+            schema: "linerate/send/1",
+            to: self.peer.to_string(),
+            from: self.local.to_string(),
+            protocol: self.protocol,
+            connections: self.connections,
+            data: &self.data,
+            congestion: self.congestion.as_deref(),
+            datagram: self.datagram,
+            rows: Vec::new(),
+            written: 0,
+            acknowledged: None,
+            datagrams: None,
+            refused: None,
+            unread: 0,
+            seconds: 0.0,
+            gbps: 0.0,
+            resent_segments: None,
+            min_rtt_us: None,
+            window_limited_s: None,
+            buffer_limited_s: None,
+            failures: Vec::new(),
+        }
+    }
+}
+
+impl Row {
+    pub fn new(series: &Series, outcome: &Outcome) -> Row {
+        let times = &outcome.chunks;
+        let told = |time: Duration| (times.count() > 0).then_some(time.as_nanos() as f64 / 1e3);
+        Row {
+            chunk: series.chunk,
+            chunks: times.count(),
+            bytes: outcome.bytes,
+            seconds: outcome.elapsed.as_secs_f64(),
+            gbps: gbps(outcome.bytes, outcome.elapsed),
+            average_us: told(times.mean()),
+            p50_us: told(times.quantile(0.5)),
+            p99_us: told(times.quantile(0.99)),
+            max_us: told(times.max()),
+        }
+    }
+}
+
+/// Tells what came of connections.
+pub(super) fn conclude(
+    args: &Args,
+    head: &Head,
+    rows: Vec<Row>,
+    streams: &[Stream<Bytes>],
+    elapsed: Duration,
+    unread: u64,
+) -> anyhow::Result<Exit> {
+    let written: u64 = streams.iter().map(|stream| stream.connection.written()).sum();
+    let acknowledged: u64 = streams.iter().map(|stream| stream.connection.acknowledged()).sum();
+    let infos: Vec<TcpInfo> = streams.iter().map(|stream| stream.connection.info()).collect();
+    let failures: Vec<String> = streams.iter().filter_map(failure).collect();
+    let resent: u32 = infos.iter().map(|info| info.resent).sum();
+    let least = infos.iter().map(|info| info.min_rtt_us).filter(|least| *least < u32::MAX).min().unwrap_or_default();
+    let longest = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).max().unwrap_or_default() as f64 / 1e6;
+    let (window, buffer) = (longest(|info| info.window_limited_us), longest(|info| info.buffer_limited_us));
+    if args.json {
+        show_document(&Document {
+            rows,
+            written,
+            acknowledged: Some(acknowledged),
+            unread,
+            seconds: elapsed.as_secs_f64(),
+            gbps: gbps(acknowledged, elapsed),
+            resent_segments: Some(resent),
+            min_rtt_us: Some(least),
+            window_limited_s: Some(window),
+            buffer_limited_s: Some(buffer),
+            failures: failures.clone(),
+            ..head.document()
+        })?;
+    } else {
+        let mut text = table_of(&rows);
+        let rate = bits_per_second(gbps(acknowledged, elapsed));
+        let seconds = elapsed.as_secs_f64();
+        let _ = writeln!(text, "{} bytes acknowledged in {seconds:.3} s: {rate} of payload", grouped(acknowledged));
+        if written > acknowledged {
+            let _ = writeln!(text, "{} more bytes were sent and not acknowledged", grouped(written - acknowledged));
+        }
+        let _ = writeln!(
+            text,
+            "{} segments sent again; shortest round trip {least} us; waited for the receiver's window {window:.3} s",
+            grouped(resent.into())
+        );
+        if unread > 0 {
+            let _ = writeln!(text, "{} bytes came back, which nobody read", grouped(unread));
+        }
+        show(text);
+    }
+    failures.iter().for_each(fail);
+    Ok(if failures.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Tells what came of datagrams.
+pub(super) fn conclude_datagrams(
+    args: &Args,
+    head: &Head,
+    results: Vec<io::Result<DatagramsSent>>,
+) -> anyhow::Result<Exit> {
+    let mut all = DatagramsSent::default();
+    let mut failures = Vec::new();
+    for result in results {
+        match result {
+            Ok(sent) => {
+                all.datagrams += sent.datagrams;
+                all.bytes += sent.bytes;
+                all.refused += sent.refused;
+                all.elapsed = all.elapsed.max(sent.elapsed);
+            }
+            Err(error) => failures.push(explain(&error, head.peer)),
+        }
+    }
+    if all.refused > 0 {
+        failures.push(format!("{}: nobody listens there: refused {} times", head.peer, grouped(all.refused)));
+    }
+    let (seconds, rate) = (all.elapsed.as_secs_f64(), gbps(all.bytes, all.elapsed));
+    if args.json {
+        let row = Row { bytes: all.bytes, seconds, gbps: rate, ..Row::default() };
+        show_document(&Document {
+            rows: vec![row],
+            written: all.bytes,
+            datagrams: Some(all.datagrams),
+            refused: Some(all.refused),
+            seconds,
+            gbps: rate,
+            failures: failures.clone(),
+            ..head.document()
+        })?;
+    } else {
+        let (datagrams, bytes) = (grouped(all.datagrams), grouped(all.bytes));
+        show(format!(
+            "{datagrams} datagrams with {bytes} bytes sent in {seconds:.3} s: {} of payload\n",
+            bits_per_second(rate)
+        ));
+    }
+    failures.iter().for_each(fail);
+    Ok(if failures.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Why a connection ended too early, and how much of it had arrived.
+fn failure(stream: &Stream<Bytes>) -> Option<String> {
+    let connection = &stream.connection;
+    let reason = explain(stream.failure.as_ref()?, connection.peer());
+    let (acknowledged, written) = (grouped(connection.acknowledged()), grouped(connection.written()));
+    Some(format!("{reason}; {acknowledged} of {written} bytes were acknowledged"))
+}
+
+fn table_of(rows: &[Row]) -> String {
+    if rows.iter().all(|row| row.chunk.is_none()) {
+        return String::new();
+    }
+    let mut all = table(&["chunk", "chunks", "Gb/s", "average us", "p50 us", "p99 us", "max us"], 1);
+    for row in rows {
+        let micros = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"));
+        let times = [row.average_us, row.p50_us, row.p99_us, row.max_us].map(micros);
+        let first = [size(row.chunk.unwrap_or_default()), grouped(row.chunks), format!("{:.3}", row.gbps)];
+        all.add_row(first.into_iter().chain(times));
+    }
+    format!("{all}\n")
+}
+
+fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes >> shift << shift == bytes);
+    unit.map_or_else(|| format!("{bytes} B"), |(shift, unit)| format!("{} {unit}", bytes >> shift))
+}
+
+fn gbps(bytes: u64, elapsed: Duration) -> f64 {
+    let seconds = elapsed.as_secs_f64();
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 }
+}

@@ -1,0 +1,295 @@
+//! Streams received: ports -> endpoint -> frames of memory -> whoever takes those; and acknowledgements back.
+//!
+//! ```text
+//!  a round's bursts ─┐             ┌─> frames ──> delivery ──> a destination, in a thread of its own
+//!  or frames read ───┴> endpoint ──┤     ^            │
+//!  where they belong               └─> outlet         └── given back: the window opens
+//! ```
+//!
+//! Frames come in bursts, as for any consumer, and their payload is copied once; or a queue reads each straight to where the next
+//! bytes of the stream are expected ([`Scatter`](linerate_port::Scatter)), and the kernel's copy is the only one.
+
+mod delivery;
+mod watch;
+
+pub use self::delivery::Delivery;
+pub use self::watch::{ReceptionWatch, SoFar, StreamSoFar, Totals};
+
+use crate::consumer::{Consumer, Demand, End, Order, Reads, Round};
+use crate::error::ReceiveError;
+use crate::outlet::{Done, Outlet, Sent};
+use linerate_burst::{Desc, Flags, Nanos, Stage};
+use linerate_generate::answer::Answerer;
+use linerate_port::{Scattered, TxPort};
+use linerate_receive::destination::Destination;
+use linerate_receive::frames::Frames;
+use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard};
+use linerate_wire::{Link, Sum};
+use std::time::Duration;
+
+/// How many frames are read of a lane before others get their turn.
+const READS: usize = 256;
+/// Where nothing is known of the next frame so much of it is asked for in front of the payload: Ethernet, IPv4 and TCP with timestamps.
+const HEADERS: usize = 14 + 20 + 32;
+/// How long what is to be sent may stay at the end.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Receives streams, as a consumer that is alone.
+pub struct Reception {
+    endpoint: Endpoint,
+    frames: Frames,
+    answerer: Answerer,
+    outlet: Outlet,
+    acks: Done,
+    answers: Done,
+    delivery: Delivery,
+    watch: ReceptionWatch,
+    /// Ends the run once so many streams have ended.
+    streams: Option<u64>,
+    /// What is read in front of the payload, and frames brought into one piece.
+    headers: Vec<u8>,
+    whole: Vec<u8>,
+}
+
+impl Reception {
+    /// Receives by this endpoint into these frames, which go to `destination`; answers and acknowledgements go to `to`.
+    pub fn new(
+        endpoint: Endpoint,
+        frames: Frames,
+        answerer: Answerer,
+        to: TxPort,
+        destination: Box<dyn Destination>,
+    ) -> Reception {
+        Reception {
+            endpoint,
+            frames,
+            answerer,
+            outlet: Outlet::new(to),
+            acks: Done::default(),
+            answers: Done::default(),
+            delivery: Delivery::here(destination),
+            watch: ReceptionWatch::default(),
+            streams: None,
+            headers: vec![0; HEADERS],
+            whole: Vec::new(),
+        }
+    }
+
+    /// Has the destination at work in a thread of its own.
+    ///
+    /// # Errors
+    /// If the system starts no more threads.
+    pub fn apart(mut self) -> Result<Self, ReceiveError> {
+        self.delivery = self.delivery.apart().map_err(ReceiveError::Worker)?;
+        Ok(self)
+    }
+
+    /// Ends once so many streams have ended.
+    #[must_use]
+    pub fn streams(mut self, streams: Option<u64>) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Lets others see how far it is.
+    #[must_use]
+    pub fn watch(mut self, watch: ReceptionWatch) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// The destination, once the run is over.
+    pub fn done(self) -> Option<Box<dyn Destination>> {
+        self.delivery.into_destination()
+    }
+
+    /// Looks at a frame that lies in one piece.
+    fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
+        let is_sound = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);
+        let checksum = if is_sound { Checksum::Trusted } else { Checksum::Verify };
+        let arrival = Arrival { headers: frame, rest: 0, link, checksum, now };
+        if self.endpoint.receive(&arrival, &mut self.frames) == Heard::NotMine && link == Link::Ethernet {
+            self.answerer.receive(frame, now);
+        }
+    }
+
+    /// Looks at a frame of which `head` bytes were read apart.
+    fn hear_read(&mut self, link: Link, head: usize, read: Scattered, now: Nanos) {
+        let rest = read.len.saturating_sub(head);
+        let is_sound = read.flags.contains(Flags::CHECKSUM_PARTIAL) || read.flags.contains(Flags::CHECKSUM_VALID);
+        let checksum = match rest {
+            _ if is_sound => Checksum::Trusted,
+            0 => Checksum::Verify,
+            rest => Checksum::Rest(sum(self.frames.read_bytes(0..rest))),
+        };
+        let headers = &self.headers[..read.len - rest];
+        match self.endpoint.receive(&Arrival { headers, rest, link, checksum, now }, &mut self.frames) {
+            Heard::Taken => {}
+            Heard::NotMine | Heard::Gather => {
+                let mut whole = std::mem::take(&mut self.whole);
+                whole.clear();
+                whole.extend_from_slice(headers);
+                whole.extend_from_slice(self.frames.read_whole(0..rest));
+                self.hear(link, &whole, read.flags, now);
+                self.whole = whole;
+            }
+        }
+    }
+
+    /// Reads what a lane has; whether it is dry.
+    fn read_lane(&mut self, lane: usize, link: Link, reads: &mut Reads<'_>) -> bool {
+        for _ in 0..READS {
+            let expected = self.endpoint.expected();
+            let head = expected.map_or(HEADERS, |expected| expected.headers);
+            let place = expected.map(|expected| (expected.stream, expected.next));
+            self.headers.resize(head, 0);
+            let mut read = None;
+            let result = self.frames.read(place, &mut self.headers, |pieces| {
+                read = reads.read(lane, pieces);
+                read.map(|read| read.len).ok_or(())
+            });
+            let (Ok(_), Some(read)) = (result, read) else { return true };
+            let now = reads.now();
+            self.hear_read(link, head, read, now);
+            self.endpoint.burst_end(false, now, &mut self.frames);
+            self.hand_on(now);
+        }
+        false
+    }
+
+    /// Hands on what is ready: frames to the destination, acknowledgements and answers to their senders. Whether nothing is left.
+    fn hand_on(&mut self, now: Nanos) -> bool {
+        let mut opens = false;
+        while let Some(frame) = self.frames.full() {
+            self.watch.finished(&frame);
+            if let Some(frame) = self.delivery.hand_over(frame) {
+                self.frames.give_back(frame);
+                opens = true;
+            }
+        }
+        while let Some(frame) = self.delivery.returned() {
+            self.frames.give_back(frame);
+            opens = true;
+        }
+        if opens {
+            self.endpoint.burst_end(false, now, &mut self.frames);
+        }
+        self.send(now)
+    }
+
+    fn send(&mut self, now: Nanos) -> bool {
+        let Reception { endpoint, answerer, outlet, acks, answers, .. } = self;
+        let mut is_done = true;
+        if !endpoint.frames().is_empty() {
+            match outlet.send(acks, endpoint.frames(), now) {
+                Sent::Done { unsent, flushed } => {
+                    endpoint.clear(unsent);
+                    is_done &= flushed;
+                }
+                Sent::Waits => is_done = false,
+            }
+        }
+        if !answerer.frames().is_empty() {
+            match outlet.send(answers, answerer.frames(), now) {
+                Sent::Done { unsent, flushed } => {
+                    answerer.clear(unsent);
+                    is_done &= flushed;
+                }
+                Sent::Waits => is_done = false,
+            }
+        }
+        is_done
+    }
+
+    /// What is due at the end of a burst, and by time.
+    fn settle(&mut self, is_dry: bool, now: Nanos) -> bool {
+        self.endpoint.burst_end(is_dry, now, &mut self.frames);
+        self.endpoint.tick(now, &mut self.frames);
+        self.answerer.tick(now);
+        let is_done = self.hand_on(now);
+        self.watch.settle(&self.endpoint, &self.frames);
+        is_done
+    }
+}
+
+impl Consumer for Reception {
+    fn name(&self) -> &'static str {
+        "receive"
+    }
+
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        for (lane, burst) in round.bursts.iter().enumerate() {
+            for (desc, frame) in burst.iter() {
+                let link = round.links[lane].get(usize::from(desc.interface)).copied().flatten();
+                let Some(link) = link.filter(|_| !Desc::is_truncated(desc)) else { continue };
+                self.hear(link, frame, desc.flags, round.now);
+            }
+        }
+        let is_done = self.settle(true, round.now);
+        if !is_done && round.draining.is_none_or(|since| since < STOP_LIMIT) || self.delivery.is_at_work() {
+            round.keep_busy();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, reads: &mut Reads<'_>) -> Result<(), ReceiveError> {
+        let mut is_dry = true;
+        for lane in 0..reads.lanes() {
+            if let Some(link) = reads.link(lane) {
+                is_dry &= self.read_lane(lane, link, reads);
+            }
+        }
+        let now = reads.now();
+        self.settle(is_dry, now);
+        Ok(())
+    }
+
+    fn demand(&self) -> Demand {
+        match () {
+            () if self.delivery.has_failed() || self.outlet.has_failed() => Demand::Failed,
+            () if self.streams.is_some_and(|most| self.watch.totals().ended >= most) => Demand::Enough,
+            () => Demand::More,
+        }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        let now = crate::clock::now();
+        self.endpoint.stop(now, &mut self.frames);
+        self.hand_on(now);
+        self.watch.settle(&self.endpoint, &self.frames);
+        self.endpoint.clear(self.acks.give_up(self.endpoint.frames()));
+        self.answerer.clear(self.answers.give_up(self.answerer.frames()));
+        self.delivery.finish(&mut self.frames, end);
+        self.outlet.counters(end.ledger);
+        let subject = self.outlet.name().to_owned();
+        self.answerer.counters(end.ledger.account(Stage::Answer, &subject));
+        self.endpoint.counters(end.ledger.account(Stage::Tcp, ""));
+        if let Some(failure) = self.outlet.take_failure() {
+            end.fail(failure);
+        }
+    }
+}
+
+/// The one's complement sum of bytes in pieces; behind one of odd length the others stand the other way round (RFC 1071 section 2).
+fn sum<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u16 {
+    let mut sum = Sum::ZERO;
+    let mut is_odd = false;
+    for piece in pieces {
+        let own = Sum::of(piece).folded();
+        sum = sum.with_word(if is_odd { own.swap_bytes() } else { own });
+        is_odd ^= piece.len() % 2 == 1;
+    }
+    sum.folded()
+}

@@ -1,0 +1,261 @@
+//! A segment of a connection that is not the one expected: RFC 9293 section 3.10.7.4, in its order, with RFC 5961 and 7323.
+
+use super::connection::{Connection, Due, NEVER, State};
+use super::segment::Segment;
+use super::template::{ACK, FIN, RST, SYN, URG};
+use super::{Endpoint, options};
+use crate::place::{Ending, Place};
+use linerate_burst::{Count, Nanos};
+
+/// Acknowledgements of a burst that are made at once for data behind gaps, where blocks say more than their number does.
+const EAGER: u8 = 4;
+
+/// Where a segment is, as far as the window is concerned.
+enum Fit {
+    In,
+    Old,
+    Beyond,
+}
+
+impl Endpoint {
+    /// Takes a segment of a connection, and says as what it counts.
+    #[cold]
+    pub(super) fn arrive(&mut self, slot: u32, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
+        let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
+        if connection.state == State::SynReceived {
+            return self.confirm(slot, segment, now, place);
+        }
+        let start = connection.offset_of(segment.sequence);
+        if segment.flags & RST != 0 {
+            return self.reset(slot, start, now, place);
+        }
+        let stamp = options::stamp(segment.options).filter(|_| connection.agreed.stamps);
+        if connection.agreed.stamps && segment.flags & SYN == 0 {
+            match stamp {
+                None => return Count::TcpNoTimestamp,
+                Some(value) if connection.is_stale(value, now) => {
+                    return self.answer_old(slot, segment, Count::TcpStale, now, place);
+                }
+                Some(_) => {}
+            }
+        }
+        if segment.flags & SYN != 0 {
+            self.challenge(slot, now, place);
+            return Count::TcpBadSyn;
+        }
+        match fit(connection, segment, start) {
+            Fit::In => {}
+            Fit::Old => {
+                let there = (connection.ranges.edge() as i64 - start).min(segment.payload.len() as i64);
+                note_again(connection, start, there);
+                self.counts[Count::TcpBytesAgain] += segment.payload.len() as u64;
+                return self.answer_old(slot, segment, Count::TcpOld, now, place);
+            }
+            Fit::Beyond => return self.answer_old(slot, segment, Count::TcpBeyond, now, place),
+        }
+        if segment.flags & ACK == 0 {
+            return Count::TcpBadAck;
+        }
+        let first = connection.iss.wrapping_add(1);
+        if segment.ack != connection.sequence() && segment.ack != first {
+            self.challenge(slot, now, place);
+            return Count::TcpBadAck;
+        }
+        self.accept(slot, segment, (start, stamp), now, place)
+    }
+
+    /// What is in a segment that is in the window and acknowledges what we sent.
+    fn accept(
+        &mut self,
+        slot: u32,
+        segment: &Segment<'_>,
+        (start, stamp): (i64, Option<u32>),
+        now: Nanos,
+        place: &mut impl Place,
+    ) -> Count {
+        let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
+        connection.heard = now;
+        if let Some(value) = stamp {
+            connection.stamp(value, start, now);
+        }
+        if !connection.template.is_way_of(segment.link) {
+            connection.template.go(segment.link, &connection.key);
+            self.counts[Count::TcpMoved] += 1;
+        }
+        if connection.state == State::LastAck && segment.ack == connection.sequence() {
+            self.remove(slot);
+            return Count::TcpTaken;
+        }
+        if segment.flags & URG != 0 {
+            self.counts[Count::TcpUrgent] += 1;
+        }
+        let outcome =
+            if segment.payload.is_empty() { Count::TcpTaken } else { self.data(slot, segment, start, now, place) };
+        if segment.flags & FIN != 0 {
+            self.fin(slot, start + segment.payload.len() as i64);
+        }
+        self.settle(slot, now, place);
+        outcome
+    }
+
+    /// Data, as far as it is in the window and was not there before.
+    fn data(&mut self, slot: u32, segment: &Segment<'_>, start: i64, now: Nanos, place: &mut impl Place) -> Count {
+        let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
+        let length = segment.payload.len() as i64;
+        let (edge, stream) = (connection.ranges.edge(), connection.stream);
+        let from = start.max(edge as i64) as u64;
+        let to = ((start + length).max(0) as u64).min(connection.promise).min(connection.fin);
+        if connection.fin < from + 1 {
+            connection.ask(Due::Burst);
+            connection.touch(slot, &mut self.touched);
+            return Count::TcpBehindEnd;
+        }
+        let (ranges_before, mut fresh) = (connection.ranges.beyond().len(), 0);
+        let taken = connection.ranges.insert(from..to, self.config.max_gaps, |piece| {
+            fresh += piece.end - piece.start;
+            let (first, last) = ((piece.start as i64 - start) as usize, (piece.end as i64 - start) as usize);
+            place.place(stream, piece.start, segment.payload.part(first..last), now);
+        });
+        self.counts[Count::TcpBytes] += fresh;
+        connection.touch(slot, &mut self.touched);
+        if taken.is_err() {
+            connection.ask(Due::Burst);
+            return Count::TcpTooManyGaps;
+        }
+        let again = (to as i64 - start) as u64 - fresh;
+        if again > 0 {
+            self.counts[Count::TcpBytesAgain] += again;
+            // Of what overlaps in several pieces nothing is said.
+            note_again(connection, start, if fresh == 0 { to as i64 - start } else { edge as i64 - start });
+            connection.ask(Due::Burst);
+        }
+        if fresh == 0 {
+            return Count::TcpOld;
+        }
+        connection.pending += 1;
+        connection.is_pushed = segment.flags & super::template::PSH != 0;
+        self.last_data = (slot, segment.headers);
+        let ranges_now = connection.ranges.beyond().len();
+        if connection.ranges.edge() == edge {
+            self.counts[Count::TcpOutOfOrder] += 1;
+            connection.note_recent(from);
+            let is_eager = !connection.agreed.sack || ranges_now > ranges_before || connection.eager < EAGER;
+            connection.eager = connection.eager.saturating_add(1);
+            connection.ask(if is_eager { Due::Now } else { Due::Burst });
+        } else if ranges_before > 0 {
+            // All of a gap or a part of it is filled (RFC 5681 section 4.2).
+            connection.ask(if ranges_now < ranges_before || !connection.agreed.sack { Due::Now } else { Due::Burst });
+        }
+        Count::TcpTaken
+    }
+
+    /// The stream ends here, unless it is known to go on or to end elsewhere.
+    fn fin(&mut self, slot: u32, at: i64) {
+        let Some(connection) = self.table.get_mut(slot) else { return };
+        let at = at as u64;
+        // It needs no room, so that it may be one beyond the promise.
+        if connection.fin == NEVER && connection.ranges.end() <= at && at <= connection.promise {
+            connection.fin = at;
+        }
+        connection.ask(Due::Now);
+        connection.touch(slot, &mut self.touched);
+    }
+
+    /// Says what is to be said at once, and ends a stream that is complete.
+    fn settle(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
+        let Some(connection) = self.table.get_mut(slot) else { return };
+        if connection.is_complete() && connection.state == State::Established {
+            connection.advance(now, place);
+            place.end(connection.stream, Ending::Complete, now);
+            self.counts[Count::TcpComplete] += 1;
+            connection.state = State::LastAck;
+            connection.tries = 0;
+            (connection.ack_at, connection.look_at) = (Nanos::MAX, Nanos::MAX);
+            self.send_fin(slot, now);
+            return;
+        }
+        let is_due = connection.due == Due::Now;
+        if is_due || connection.ranges.edge().saturating_sub(connection.told) >= self.acks_after(slot) {
+            self.acknowledge(slot, now, place);
+        }
+    }
+
+    /// RFC 5961 section 3.2; it holds where the window is closed as well.
+    fn reset(&mut self, slot: u32, start: i64, now: Nanos, place: &mut impl Place) -> Count {
+        let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
+        let next = connection.next() as i64;
+        if start == next {
+            self.end(slot, Ending::Reset, now, place);
+            return Count::TcpTaken;
+        }
+        if start > next && start < connection.promise as i64 {
+            self.challenge(slot, now, place);
+        }
+        Count::TcpBadReset
+    }
+
+    /// An acknowledgement for a segment that brings nothing: at the end of the burst where there was data, and where there was none, which
+    /// may answer one of ours, not too often.
+    fn answer_old(
+        &mut self,
+        slot: u32,
+        segment: &Segment<'_>,
+        count: Count,
+        now: Nanos,
+        place: &mut impl Place,
+    ) -> Count {
+        let Some(connection) = self.table.get_mut(slot) else { return count };
+        if segment.ack == connection.sequence() {
+            connection.heard = now;
+        }
+        if segment.payload.is_empty() && segment.flags & FIN == 0 {
+            self.challenge(slot, now, place);
+        } else {
+            connection.ask(Due::Burst);
+            connection.touch(slot, &mut self.touched);
+        }
+        count
+    }
+
+    /// A connection is over, for its place as well.
+    pub(super) fn end(&mut self, slot: u32, ending: Ending, now: Nanos, place: &mut impl Place) {
+        let Some(mut connection) = self.remove(slot) else { return };
+        if connection.state != State::Established {
+            return;
+        }
+        connection.advance(now, place);
+        place.end(connection.stream, ending, now);
+        self.counts[match ending {
+            Ending::Complete => Count::TcpComplete,
+            Ending::Reset => Count::TcpReset,
+            Ending::Silent => Count::TcpSilent,
+            Ending::Stopped => Count::TcpStopped,
+        }] += 1;
+    }
+
+    /// Nothing is known of a connection any more.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
+        self.timers.set(slot, Nanos::MAX);
+        let connection = self.table.remove(slot)?;
+        self.half_open -= usize::from(connection.state == State::SynReceived);
+        Some(connection)
+    }
+}
+
+/// The test of section 3.10.7.4, first; a FIN needs no room, and what is empty may be just behind the window.
+fn fit(connection: &Connection, segment: &Segment<'_>, start: i64) -> Fit {
+    let (next, right) = (connection.next() as i64, connection.promise.max(connection.next()) as i64);
+    let length = segment.payload.len() as i64;
+    let end = start + length + i64::from(segment.flags & FIN != 0);
+    if start < next && (end <= next || end == start) {
+        return Fit::Old;
+    }
+    if start > right || (start == right && length > 0) { Fit::Beyond } else { Fit::In }
+}
+
+/// What came again, for the next acknowledgement to say (RFC 2883).
+fn note_again(connection: &mut Connection, start: i64, length: i64) {
+    if length > 0 && start >= 0 {
+        connection.again = Some((start as u64, (start + length) as u64));
+    }
+}

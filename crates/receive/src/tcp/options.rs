@@ -1,0 +1,87 @@
+//! What two ends agree on when they begin (RFC 7323, RFC 2018), and timestamps.
+
+use super::template::Options;
+use linerate_wire::options;
+use linerate_wire::tcp_option::{Iter, TcpOption};
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// By how many bits our window is shifted.
+    pub shift: Option<u8>,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub stamps: bool,
+    /// The most that our window can say, or is to.
+    pub window: u64,
+}
+
+/// What a SYN offers; of options that contradict themselves what stands in front of these.
+pub fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
+    let (mut agreed, mut stamp) = (Agreed::default(), 0);
+    for option in Iter::over(options::Iter::over(bytes)).map_while(Result::ok) {
+        match option {
+            TcpOption::WindowScale(_) => agreed.shift = Some(shift),
+            TcpOption::SackPermitted => agreed.sack = true,
+            TcpOption::Timestamps { value, .. } => (agreed.stamps, stamp) = (true, value),
+            _ => {}
+        }
+    }
+    (agreed.with_window(window), stamp)
+}
+
+/// The timestamp of a segment.
+#[inline]
+pub fn stamp(bytes: &[u8]) -> Option<u32> {
+    match bytes {
+        // As everybody writes it.
+        [1, 1, 8, 10, a, b, c, d, _, _, _, _] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
+        [] => None,
+        _ => Iter::over(options::Iter::over(bytes)).map_while(Result::ok).find_map(|option| match option {
+            TcpOption::Timestamps { value, .. } => Some(value),
+            _ => None,
+        }),
+    }
+}
+
+impl Agreed {
+    /// As bits, for a cookie.
+    pub fn bits(&self) -> u32 {
+        u32::from(self.shift.is_some()) | u32::from(self.sack) << 1 | u32::from(self.stamps) << 2
+    }
+
+    /// From these bits.
+    pub fn from_bits(bits: u32, shift: u8, window: u64) -> Self {
+        let shift = (bits & 1 != 0).then_some(shift);
+        Agreed { shift, sack: bits & 2 != 0, stamps: bits & 4 != 0, window: 0 }.with_window(window)
+    }
+
+    /// The options of our SYN.
+    pub fn answer(&self, segment: u16, value: u32, echo: u32) -> Options {
+        let mut options = Options::NONE;
+        let [high, low] = segment.to_be_bytes();
+        options.put(&[2, 4, high, low]);
+        if self.sack {
+            options.put(&[1, 1, 4, 2]);
+        }
+        if self.stamps {
+            put_stamps(value, echo, &mut options);
+        }
+        if let Some(shift) = self.shift {
+            options.put(&[1, 3, 3, shift]);
+        }
+        options
+    }
+
+    fn with_window(self, window: u64) -> Self {
+        Agreed { window: window.min(u64::from(u16::MAX) << self.shift.unwrap_or(0)), ..self }
+    }
+}
+
+/// Timestamps as everybody writes them.
+pub fn put_stamps(value: u32, echo: u32, options: &mut Options) {
+    options.put(&[1, 1, 8, 10]);
+    options.put(&value.to_be_bytes());
+    options.put(&echo.to_be_bytes());
+}

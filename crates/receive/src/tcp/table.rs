@@ -1,0 +1,129 @@
+//! The connections: numbered, and found by whose they are.
+
+use super::connection::Connection;
+use super::secret::Secret;
+use super::segment::Key;
+
+/// No connection.
+const FREE: u32 = u32::MAX;
+
+/// Connections.
+#[derive(Debug)]
+pub struct Table {
+    secret: Secret,
+    slots: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    /// What the key of a connection spreads to, and its number; twice as many at least as there are connections.
+    index: Vec<(u32, u32)>,
+    len: usize,
+}
+
+impl Table {
+    pub fn new(secret: Secret) -> Self {
+        Table { secret, slots: Vec::new(), free: Vec::new(), index: vec![(0, FREE); 64], len: 0 }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn get(&self, slot: u32) -> Option<&Connection> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The numbers of all.
+    pub fn slots(&self) -> Vec<u32> {
+        (0..self.slots.len() as u32).filter(|slot| self.get(*slot).is_some()).collect()
+    }
+
+    /// The connection of these ends.
+    pub fn find(&self, key: &Key) -> Option<u32> {
+        let spread = self.spread(key);
+        let mask = self.index.len() - 1;
+        let mut at = spread as usize & mask;
+        loop {
+            let (other, slot) = self.index[at];
+            if slot == FREE {
+                return None;
+            }
+            if other == spread && self.get(slot).is_some_and(|connection| connection.key == *key) {
+                return Some(slot);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Adds one of ends that no other has.
+    pub fn insert(&mut self, connection: Connection) -> u32 {
+        if (self.len + 1) * 2 > self.index.len() {
+            self.grow();
+        }
+        let spread = self.spread(&connection.key);
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if slot as usize == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[slot as usize] = Some(connection);
+        self.place(spread, slot);
+        self.len += 1;
+        slot
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, slot: u32) -> Option<Connection> {
+        let connection = self.slots.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        self.len -= 1;
+        let mask = self.index.len() - 1;
+        let mut gap = self.spread(&connection.key) as usize & mask;
+        while self.index[gap].1 != slot {
+            gap = (gap + 1) & mask;
+        }
+        // Those behind it move up, as far as each may.
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            let (spread, other) = self.index[at];
+            if other == FREE {
+                break;
+            }
+            let wanted = spread as usize & mask;
+            if (at.wrapping_sub(wanted) & mask) >= (at.wrapping_sub(gap) & mask) {
+                self.index[gap] = (spread, other);
+                gap = at;
+            }
+        }
+        self.index[gap] = (0, FREE);
+        Some(connection)
+    }
+
+    #[inline]
+    fn spread(&self, key: &Key) -> u32 {
+        self.secret.spread(key.words()) as u32
+    }
+
+    fn place(&mut self, spread: u32, slot: u32) {
+        let mask = self.index.len() - 1;
+        let mut at = spread as usize & mask;
+        while self.index[at].1 != FREE {
+            at = (at + 1) & mask;
+        }
+        self.index[at] = (spread, slot);
+    }
+
+    fn grow(&mut self) {
+        let twice = vec![(0, FREE); self.index.len() * 2];
+        for (spread, slot) in std::mem::replace(&mut self.index, twice) {
+            if slot != FREE {
+                self.place(spread, slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The TCP endpoint against peers, faulty wires and attackers, in time that is made up.
+
+#[path = "tcp/attacks.rs"]
+mod attacks;
+#[path = "tcp/clauses.rs"]
+mod clauses;
+#[path = "tcp/memory.rs"]
+mod memory;
+#[path = "tcp/model.rs"]
+mod model;
+#[path = "tcp/peer.rs"]
+mod peer;

@@ -1,0 +1,96 @@
+//! A place that checks what it is told.
+
+use linerate_burst::Nanos;
+use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
+use std::collections::BTreeMap;
+
+/// One stream, as it came.
+#[derive(Debug)]
+pub struct Stream {
+    pub ends: Ends,
+    pub bytes: Vec<u8>,
+    pub is_there: Vec<bool>,
+    pub edge: u64,
+    pub room: u64,
+    pub ending: Option<Ending>,
+}
+
+/// Memory for streams.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pub streams: BTreeMap<StreamId, Stream>,
+    /// Room for each behind its beginning.
+    pub room: u64,
+    /// What was read straight to it.
+    pub read: Vec<u8>,
+    pub is_full: bool,
+}
+
+impl Memory {
+    pub fn new(room: u64) -> Self {
+        Memory { room, ..Memory::default() }
+    }
+
+    /// The only stream.
+    pub fn one(&self) -> &Stream {
+        assert_eq!(self.streams.len(), 1);
+        self.streams.values().next().unwrap()
+    }
+
+    pub fn one_mut(&mut self) -> &mut Stream {
+        assert_eq!(self.streams.len(), 1);
+        self.streams.values_mut().next().unwrap()
+    }
+}
+
+impl Place for Memory {
+    fn begin(&mut self, stream: StreamId, ends: &Ends, _: Nanos) -> bool {
+        if self.is_full {
+            return false;
+        }
+        let new =
+            Stream { ends: *ends, bytes: Vec::new(), is_there: Vec::new(), edge: 0, room: self.room, ending: None };
+        assert!(self.streams.insert(stream, new).is_none(), "{stream} began twice");
+        true
+    }
+
+    fn room(&self, stream: StreamId) -> u64 {
+        self.streams[&stream].room
+    }
+
+    fn place(&mut self, stream: StreamId, offset: u64, payload: Payload<'_>, _: Nanos) {
+        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
+        let end = offset + payload.len() as u64;
+        assert!(end <= stream.room, "{end} is beyond the room of {}", stream.room);
+        assert!(!payload.is_empty() && stream.ending.is_none());
+        let end = end as usize;
+        if stream.bytes.len() < end {
+            stream.bytes.resize(end, 0);
+            stream.is_there.resize(end, false);
+        }
+        let bytes = match payload {
+            Payload::Bytes(bytes) => bytes,
+            Payload::Read { from, len } => &self.read[from..from + len],
+        };
+        let range = offset as usize..end;
+        assert!(stream.is_there[range.clone()].iter().all(|there| !there), "{range:?} came twice");
+        stream.is_there[range.clone()].fill(true);
+        stream.bytes[range].copy_from_slice(bytes);
+    }
+
+    fn advance(&mut self, stream: StreamId, edge: u64, _: Nanos) {
+        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
+        assert!(edge > stream.edge && stream.ending.is_none(), "an edge of {edge} behind {}", stream.edge);
+        assert!(stream.is_there[stream.edge as usize..edge as usize].iter().all(|there| *there), "past a gap");
+        stream.edge = edge;
+    }
+
+    fn end(&mut self, stream: StreamId, ending: Ending, _: Nanos) {
+        let stream = self.streams.get_mut(&stream).expect("a stream that has begun");
+        assert!(stream.ending.is_none(), "it ended twice");
+        if ending == Ending::Complete {
+            assert_eq!(stream.edge as usize, stream.bytes.len());
+        }
+        stream.ending = Some(ending);
+    }
+}
