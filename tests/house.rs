@@ -34,6 +34,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/backends/src/sys/xsk_ring.rs",
     "crates/backends/src/sys/xsk_sender.rs",
     "crates/backends/src/sys/xsk_socket.rs",
+    "crates/receive/src/copy/x86.rs",
     "crates/share/src/credentials.rs",
     "crates/share/src/frames.rs",
     "crates/share/src/mapping.rs",

@@ -22,6 +22,11 @@ impl Crc32c {
     /// Of nothing.
     pub const NEW: Crc32c = Crc32c(u32::MAX);
 
+    /// Of bytes that have this checksum: to go on behind them.
+    pub fn behind(value: u32) -> Crc32c {
+        Crc32c(!value)
+    }
+
     /// This checksum with `bytes` behind what it covers already.
     pub fn with(self, bytes: &[u8]) -> Crc32c {
         let (words, tail) = bytes.as_chunks::<STRIDE>();
@@ -99,6 +104,8 @@ mod tests {
         fn steps_of_eight_equal_steps_of_one_bit(bytes in prop::collection::vec(any::<u8>(), 0..100), split in 0usize..100) {
             let (front, back) = bytes.split_at(split.min(bytes.len()));
             prop_assert_eq!(Crc32c::NEW.with(front).with(back).value(), naive(&bytes));
+            let value = Crc32c::NEW.with(front).value();
+            prop_assert_eq!(Crc32c::behind(value).with(back).value(), naive(&bytes));
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct Config {
     pub granule: usize,
     /// Whether there is a CRC-32C of each frame.
     pub crc: bool,
-    /// How bytes are copied.
+    /// How bytes are copied; see [`Frames::calibrate`](super::Frames::calibrate).
     pub kernel: Kernel,
 }
 

@@ -113,6 +113,8 @@ impl Filling {
         meta.crc32c = self.crc.map(|crc| crc.with(&memory[self.summed as usize..len]).value());
         meta.missing = frame.missing.iter().map(|range| range.end - range.start).sum();
         (meta.id, meta.len, meta.ending) = (id, len, ending);
+        // The frame may go to another thread.
+        config.kernel.fence();
         self.frame
     }
 

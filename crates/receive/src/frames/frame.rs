@@ -87,6 +87,13 @@ impl Frame {
         &self.missing
     }
 
+    /// The bytes that came, likewise.
+    pub fn there(&self) -> impl Iterator<Item = Range<u64>> {
+        let starts = [0].into_iter().chain(self.missing.iter().map(|gap| gap.end));
+        let ends = self.missing.iter().map(|gap| gap.start).chain([self.meta.len as u64]);
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
+    }
+
     /// The same as a bitmap, coarser.
     pub fn presence(&self) -> &Presence {
         &self.presence

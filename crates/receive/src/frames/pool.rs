@@ -4,6 +4,7 @@ use super::filling::Filling;
 use super::frame::Frame;
 use super::memory::Memory;
 use super::{Config, FramesError};
+use crate::copy::{Measured, calibrate};
 use crate::place::{Ending, Ends, StreamId};
 use std::collections::VecDeque;
 
@@ -47,6 +48,16 @@ impl Pool {
 
     pub fn missing(&self) -> u64 {
         self.missing
+    }
+
+    /// Finds the fastest copy to free frames, and uses it from here on.
+    pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
+        let mut memory: Vec<&mut [u8]> = self.free.iter_mut().map(|frame| frame.memory.bytes_mut()).collect();
+        let found = calibrate(&mut memory, piece, clock);
+        if let Some(fastest) = found.first() {
+            self.config.kernel = fastest.kernel;
+        }
+        found
     }
 
     /// A free frame, to be filled.

@@ -215,6 +215,8 @@ impl Model {
         let wanted: Vec<u64> = (0..meta.len as u64).filter(|at| !is_there(*at)).collect();
         let missing: Vec<u64> = frame.missing().iter().flat_map(Clone::clone).collect();
         assert_eq!((missing.len() as u64, missing), (meta.missing, wanted));
+        let there: Vec<u64> = frame.there().flatten().collect();
+        assert_eq!(there, (0..meta.len as u64).filter(|at| is_there(*at)).collect::<Vec<_>>());
         let granules: Vec<bool> = (0..meta.len)
             .step_by(self.config.granule)
             .map(|at| (at..(at + self.config.granule).min(meta.len)).all(|at| is_there(at as u64)))
@@ -285,8 +287,9 @@ fn fill(frames: &mut Frames, stream: StreamId, from: u64, len: u64) -> u64 {
 fn one_stream_alone_has_the_whole_pool() {
     let mut frames = frames(10, 5, 1000);
     assert!(frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1)));
-    assert_eq!(frames.room(StreamId(0)), 50);
-    assert_eq!(fill(&mut frames, StreamId(0), 0, 100), 50);
+    assert_eq!((frames.room(StreamId(0)), frames.state()), (40, (1, 0)), "one is left for a newcomer");
+    assert_eq!(fill(&mut frames, StreamId(0), 0, 100), 40);
+    assert_eq!(fill(&mut frames, StreamId(0), 40, 100), 10);
     assert_eq!((frames.state(), frames.room(StreamId(0))), ((0, 5), 50));
     let first = frames.full().unwrap();
     frames.give_back(first);
@@ -307,26 +310,28 @@ fn streams_among_others_have_room_ahead() {
 /// Two that want everything, and a reader that gives frames back one by one: each gets every second one.
 #[test]
 fn streams_that_want_everything_share() {
-    let mut frames = frames(10, 4, 1000);
-    let streams = [StreamId(0), StreamId(1)];
-    let mut filled = [0, 0];
-    assert!(frames.begin(streams[0], &ends(streams[0]), Nanos(1)));
-    // Alone it took all; what it fills comes back, and then there is room for another one.
-    assert!(!frames.begin(streams[1], &ends(streams[1]), Nanos(1)));
-    filled[0] += fill(&mut frames, streams[0], 0, 30);
-    for _ in 0..3 {
-        let frame = frames.full().unwrap();
-        frames.give_back(frame);
-    }
-    assert!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), "nobody is kept out for good");
-    for _ in 0..100 {
-        for stream in [0, 1] {
-            filled[stream] += fill(&mut frames, streams[stream], filled[stream], 1000);
+    for count in [2, 5] {
+        let mut frames = frames(10, count, 1000);
+        let streams = [StreamId(0), StreamId(1)];
+        let mut filled = [0, 0];
+        assert!(frames.begin(streams[0], &ends(streams[0]), Nanos(1)));
+        // Of two frames one stream alone takes both; what it fills comes back, and then there is room for another one.
+        assert_eq!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), count > 2);
+        if count == 2 {
+            filled[0] += fill(&mut frames, streams[0], 0, 10);
+            let frame = frames.full().unwrap();
+            frames.give_back(frame);
+            assert!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), "nobody is kept out for good");
         }
-        let frame = frames.full().unwrap();
-        frames.give_back(frame);
+        for _ in 0..100 {
+            for stream in [0, 1] {
+                filled[stream] += fill(&mut frames, streams[stream], filled[stream], 1000);
+            }
+            let frame = frames.full().unwrap();
+            frames.give_back(frame);
+        }
+        assert!(filled.iter().all(|filled| *filled > 480), "{filled:?}");
     }
-    assert!(filled.iter().all(|filled| *filled > 480), "{filled:?}");
 }
 
 #[test]

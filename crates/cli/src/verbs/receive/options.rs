@@ -2,18 +2,21 @@
 
 use super::super::inputs::{size, span};
 use crate::exit::usage;
+use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use linerate_port::spec::parse_size;
-use linerate_receive::destination::{Destination, Discard};
+use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
 use linerate_receive::frames::{Config, Frames, Missing};
 use linerate_receive::pattern::Pattern;
 use linerate_receive::tcp::{self, AckPolicy, Endpoint, Local};
 use linerate_wire::MacAddr;
 use std::fmt;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::str::FromStr;
 
 /// An address, and ports of it.
@@ -136,7 +139,7 @@ pub struct FrameArgs {
     #[arg(long, requires = "write")]
     direct: bool,
     /// Verify every byte: it has to be what send makes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "write")]
     check: bool,
     /// What the pattern is under, where the sender was given a key
     #[arg(long, value_name = "K", requires = "check")]
@@ -170,15 +173,19 @@ impl FrameArgs {
 
     /// Where they go.
     pub fn destination(&self) -> anyhow::Result<Box<dyn Destination>> {
-        Ok(match self.check {
-            true => Box::new(Verify(Pattern::new(self.key.unwrap_or_default()))),
-            false => Box::new(Discard),
-        })
+        let Some(folder) = &self.write else {
+            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
+            return Ok(Box::new(pattern.map_or_else(Discard::default, Discard::verifying)));
+        };
+        let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
+        let frame = size("--frame-size", &self.frame_size)? as usize;
+        Ok(Box::new(Files::create(Path::new(folder), frame, config)?))
     }
 
-    /// The folders that files are made in.
+    /// The folders that files are made in; they are there once there is a destination.
     pub fn folders(&self) -> anyhow::Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
+        let open = |folder| File::open(folder).with_context(|| format!("cannot open {folder}")).map(OwnedFd::from);
+        self.write.iter().map(open).collect()
     }
 
     /// Whether they are written.
@@ -189,20 +196,5 @@ impl FrameArgs {
     /// For people.
     pub fn describe(&self) -> String {
         format!("{} frames of {}", self.frames, self.frame_size)
-    }
-}
-
-struct Verify(Pattern);
-
-impl Destination for Verify {
-    fn accept(
-        &mut self,
-        frame: &linerate_receive::frames::Frame,
-    ) -> Result<(), linerate_receive::destination::DestinationError> {
-        self.0.check(frame.meta.offset, frame.bytes())?;
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<(), linerate_receive::destination::DestinationError> {
-        Ok(())
     }
 }

@@ -1,0 +1,49 @@
+//! The list of frames beside their files: a line each, comma separated.
+
+use crate::frames::Meta;
+use crate::place::{Ending, Ends, StreamId};
+use linerate_burst::Nanos;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+/// What the columns are.
+pub const COLUMNS: &str =
+    "id,stream,from,to,frame,offset,length,missing,crc32c,first,last,repeated,late,ending,file,gaps\n";
+
+/// The line of a frame.
+pub fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
+    let Meta { id, stream, ends, number, offset, len, repeated, late, .. } = meta;
+    let crc = meta.crc32c.map(|crc| format!("{crc:08x}")).unwrap_or_default();
+    let (first, last) = (seconds(meta.first), seconds(meta.last));
+    let ending = meta.ending.map(ending_name).unwrap_or_default();
+    let mut line = format!(
+        "{id},{stream},{},{},{number},{offset},{len},{},{crc},{first},{last},{repeated},{late},{ending},{file},",
+        ends.from, ends.to, meta.missing
+    );
+    for (index, gap) in missing.iter().enumerate() {
+        let between = if index > 0 { " " } else { "" };
+        let _ = write!(line, "{between}{}-{}", gap.start, gap.end);
+    }
+    line + "\n"
+}
+
+/// What a file of a stream is called: the stream, and between whom.
+pub fn file_name(stream: StreamId, ends: &Ends) -> String {
+    // No colon, which means something to other programs.
+    let end = |end: &SocketAddr| format!("{}_{}", end.ip().to_string().replace(':', "-"), end.port());
+    format!("stream-{:06}_{}_{}", stream.0, end(&ends.from), end(&ends.to))
+}
+
+fn seconds(time: Nanos) -> String {
+    if time == Nanos::ZERO { String::new() } else { format!("{}.{:09}", time.seconds(), time.subsec()) }
+}
+
+fn ending_name(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Complete => "complete",
+        Ending::Reset => "reset",
+        Ending::Silent => "silent",
+        Ending::Stopped => "stopped",
+    }
+}

@@ -1,0 +1,194 @@
+//! What destinations have afterwards is what frames held.
+
+use super::*;
+use crate::frames::{Config, Frames};
+use crate::place::{Ending, Ends, Payload, Place};
+use linerate_burst::Nanos;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SIZE: usize = 8192;
+
+fn ends(stream: StreamId) -> Ends {
+    match stream.0 {
+        0 => Ends { from: ([10, 0, 0, 1], 40_000).into(), to: ([10, 0, 0, 2], 9).into() },
+        _ => Ends { from: "[fe80::1]:7".parse().unwrap(), to: "[fe80::2]:9".parse().unwrap() },
+    }
+}
+
+/// Two streams at the same time: one of frames and a bit, and one of which the first bytes are missing.
+fn send(to: &mut dyn Destination, pattern: &Pattern) -> Result<(), DestinationError> {
+    let mut frames = Frames::new(&Config { size: SIZE, frames: 6, ..Config::default() }).unwrap();
+    let mut bytes = vec![0; 2 * SIZE + 700];
+    pattern.fill(0, &mut bytes);
+    (0..2).map(StreamId).for_each(|stream| assert!(frames.begin(stream, &ends(stream), Nanos(1_000_000_001))));
+    frames.place(StreamId(0), 0, Payload::Bytes(&bytes), Nanos(1_000_000_001));
+    frames.advance(StreamId(0), bytes.len() as u64, Nanos(1_000_000_001));
+    frames.place(StreamId(1), 500, Payload::Bytes(&bytes[500..900]), Nanos(2_500_000_000));
+    frames.end(StreamId(1), Ending::Reset, Nanos(3));
+    frames.end(StreamId(0), Ending::Complete, Nanos(3));
+    while let Some(frame) = frames.full() {
+        to.accept(&frame)?;
+        frames.give_back(frame);
+    }
+    to.finish()
+}
+
+fn pattern() -> Pattern {
+    Pattern::new(7)
+}
+
+fn stream() -> Vec<u8> {
+    let mut bytes = vec![0; 2 * SIZE + 700];
+    pattern().fill(0, &mut bytes);
+    bytes
+}
+
+#[test]
+fn what_is_discarded_is_counted_and_looked_at() {
+    let mut any = Discard::default();
+    send(&mut any, &Pattern::new(8)).unwrap();
+    assert_eq!(any.stored(), Stored { frames: 4, bytes: 2 * SIZE as u64 + 700 + 900, files: 0 });
+    // Of the second stream 500 bytes did not come: they are none to be looked at.
+    send(&mut Discard::verifying(pattern()), &pattern()).unwrap();
+    let error = send(&mut Discard::verifying(pattern()), &Pattern::new(8)).unwrap_err();
+    assert!(matches!(error, DestinationError::Mismatch { stream: StreamId(0), .. }), "{error}");
+}
+
+/// A folder of its own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("linerate-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read(folder: &Path, name: &str) -> Vec<u8> {
+    fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+const FIRST: &str = "stream-000000_10.0.0.1_40000_10.0.0.2_9";
+const SECOND: &str = "stream-000001_fe80--1_7_fe80--2_9";
+
+#[test]
+fn a_file_holds_a_stream() {
+    for direct in [false, true] {
+        let folder = Folder::new(&format!("streams-{direct}"));
+        let config = FilesConfig { per_frame: false, direct };
+        let mut files = Files::create(&folder.0, SIZE, config).unwrap();
+        match send(&mut files, &pattern()) {
+            Err(DestinationError::Make { error, .. }) if direct && error.to_string().contains("no direct writes") => {
+                return eprintln!("SKIPPED: {} takes no direct writes", folder.0.display());
+            }
+            sent => sent.unwrap(),
+        }
+        assert_eq!(files.stored(), Stored { frames: 4, bytes: 2 * SIZE as u64 + 700 + 900, files: 2 });
+        assert!(files.open.is_empty(), "files of streams that have ended stay open");
+        assert!(read(&folder.0, FIRST) == stream());
+        let second = read(&folder.0, SECOND);
+        assert!(second[..500] == [0; 500] && second[500..] == stream()[500..900]);
+        let list = String::from_utf8(read(&folder.0, LIST)).unwrap();
+        let lines: Vec<&str> = list.lines().collect();
+        assert_eq!(lines.len(), 5, "{list}");
+        let crc = linerate_wire::Crc32c::NEW.with(&second).value();
+        let wanted = format!(
+            "2,1,[fe80::1]:7,[fe80::2]:9,0,0,900,500,{crc:08x},2.500000000,2.500000000,0,0,reset,{SECOND},0-500"
+        );
+        assert_eq!(lines[3], wanted);
+        assert_eq!(lines[0].split(',').count(), lines[3].split(',').count());
+        assert!(lines[4].contains(",2,16384,700,0,") && lines[4].ends_with(&format!(",complete,{FIRST},")));
+    }
+}
+
+const LIST: &str = "frames.csv";
+
+#[test]
+fn or_a_frame() {
+    let folder = Folder::new("frames");
+    let mut files = Files::create(&folder.0, SIZE, FilesConfig { per_frame: true, direct: false }).unwrap();
+    send(&mut files, &pattern()).unwrap();
+    assert_eq!(files.stored().files, 4);
+    assert!(read(&folder.0, &format!("{FIRST}_000001")) == stream()[SIZE..2 * SIZE]);
+    assert!(read(&folder.0, &format!("{FIRST}_000002")) == stream()[2 * SIZE..]);
+}
+
+#[test]
+fn nothing_is_written_over() {
+    let folder = Folder::new("taken");
+    let config = FilesConfig::default();
+    drop(Files::create(&folder.0, SIZE, config).unwrap());
+    let error = Files::create(&folder.0, SIZE, config).unwrap_err().to_string();
+    assert!(error.contains("frames.csv: there is one already"), "{error}");
+    fs::remove_file(folder.0.join(LIST)).unwrap();
+    fs::write(folder.0.join(SECOND), "mine").unwrap();
+    let mut files = Files::create(&folder.0, SIZE, config).unwrap();
+    let error = send(&mut files, &pattern()).unwrap_err();
+    assert!(matches!(&error, DestinationError::Make { path, .. } if path.ends_with(SECOND)), "{error}");
+    assert_eq!(read(&folder.0, SECOND), b"mine");
+    // What was taken before is whole, and in the list.
+    assert_eq!(files.stored(), Stored { frames: 2, bytes: 2 * SIZE as u64, files: 1 });
+    assert!(read(&folder.0, FIRST) == stream()[..2 * SIZE]);
+    assert_eq!(read(&folder.0, LIST).iter().filter(|byte| **byte == b'\n').count(), 3);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = Folder::new("refused");
+    let error = Files::create(&folder.0, 5000, FilesConfig { per_frame: false, direct: true }).unwrap_err();
+    assert!(matches!(error, DestinationError::Blocks(5000)), "{error}");
+    assert!(!folder.0.exists());
+    fs::write(&folder.0, "a file").unwrap();
+    let error = Files::create(&folder.0, SIZE, FilesConfig::default()).unwrap_err();
+    fs::remove_file(&folder.0).unwrap();
+    assert!(matches!(error, DestinationError::Folder { .. }), "{error}");
+}
+
+const TINY: &str = "LINERATE_TINY_FOLDER";
+
+/// A file system of 16 KiB, in a mount namespace of its own: of the second frame half is written.
+#[test]
+fn a_disk_that_is_full_loses_nothing_of_what_was_written() {
+    let folder = Folder::new("full");
+    fs::create_dir_all(&folder.0).unwrap();
+    let mount = r#"mount -t tmpfs -o size=16k none "$1" || exit 77; exec "$2" --ignored --exact "$3""#;
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", mount, "sh"])
+        .arg(&folder.0)
+        .arg(std::env::current_exe().unwrap())
+        .arg("destination::tests::in_a_tiny_folder")
+        .env(TINY, &folder.0)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "nothing ran");
+        }
+        Ok(output) if output.status.code() == Some(77) || !rustix::process::geteuid().is_root() => {
+            eprintln!("SKIPPED: a tmpfs can only be mounted by root; writing to a full disk was not tried");
+        }
+        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stdout)),
+        Err(error) => eprintln!("SKIPPED: unshare: {error}; writing to a full disk was not tried"),
+    }
+}
+
+#[test]
+#[ignore = "runs inside a_disk_that_is_full_loses_nothing_of_what_was_written"]
+fn in_a_tiny_folder() {
+    let folder = PathBuf::from(std::env::var(TINY).expect("the folder to fill"));
+    let mut files = Files::create(&folder, SIZE, FilesConfig::default()).unwrap();
+    let error = send(&mut files, &pattern()).unwrap_err().to_string();
+    assert!(error.contains("No space left") && error.contains("make room there"), "{error}");
+    files.finish().unwrap();
+    assert_eq!(files.stored().frames, 1);
+    assert!(read(&folder, FIRST) == stream()[..SIZE], "{} bytes", read(&folder, FIRST).len());
+    assert_eq!(read(&folder, LIST).iter().filter(|byte| **byte == b'\n').count(), 2);
+}
