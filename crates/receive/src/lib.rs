@@ -4,8 +4,10 @@
 //! here opens a socket, reads a clock or starts a thread.
 //!
 //! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
-//! - [`ranges`]: which bytes of a stream are there.
+//! - [`ranges`]: which bytes of a stream are there;
+//! - [`follow`](mod@follow): streams of captured traffic, by looking on.
 #![deny(unsafe_code)]
 
+pub mod follow;
 pub mod place;
 pub mod ranges;
