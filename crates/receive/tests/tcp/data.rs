@@ -109,7 +109,7 @@ fn timestamps_are_echoed_and_old_ones_refused() {
 }
 
 #[test]
-fn young_connections_are_acknowledged_two_by_two_and_others_once_a_burst() {
+fn acknowledgements_come_two_by_two_then_once_a_burst() {
     let burst = |rig: &mut Rig, conn: &Conn, from: u64, is_dry: bool| {
         for at in 0..64 {
             rig.hear(&conn.data(from + at * 1460, &[0; 1460]).frame());
