@@ -59,7 +59,8 @@ fn nobody_answers_on_other_ports_but_by_a_reset() {
     for (silent, said) in [(false, "refused"), (true, "silen")] {
         let more: &[&str] = if silent { &["--silent"] } else { &[] };
         let running = stage.receive(&stage.port(Way::Packet, ""), more);
-        let ended = stage.send(&format!("{OWN}:5002"), &["--size", "1MiB", "--silence", "1"]);
+        let ended =
+            stage.send(&format!("{OWN}:5002"), &["--size", "1MiB", "--silence", if silent { "1" } else { "10" }]);
         assert!(ended.status == 1 && ended.errors.to_lowercase().contains(said), "{said}: {}", ended.errors);
         let report = running.interrupt().good().json();
         assert_eq!((streams(&report), &report["balanced"]), (Vec::new(), &true.into()), "{report:#}");

@@ -54,7 +54,7 @@ pub const BACKEND: Backend = Backend {
 fn open_rx(spec: &Spec, options: &RxOptions, registry: &Registry) -> Result<RxPort, PortError> {
     let (faults, inner) = split(spec)?;
     // The faults come before the filter and the snap length, as on a wire.
-    let options = RxOptions { snap: 0, filter: String::new(), tally: false, ..options.clone() };
+    let options = RxOptions { snap: 0, filter: String::new(), tally: false, scatter: false, ..options.clone() };
     Ok(receive_through(registry.open_rx(&inner, &options)?, &faults, spec.to_string()))
 }
 

@@ -21,7 +21,7 @@ macro_rules! tcp_rows {
             TcpFragment = Tcp, Lost, "fragments";
             /// Segments of no connection: answered by a reset, or by nothing if that was asked for.
             TcpNoConnection = Tcp, Refused, "no_connection";
-            /// Segments that would have begun a connection for which there was no room.
+            /// Segments that would have begun a connection for which there was no room, of connections or of frames; their senders try again for a while.
             TcpFull = Tcp, Lost, "connections_full";
             /// Segments with nothing that was not there already: sent again, or to ask whether anybody is there.
             TcpOld = Tcp, Refused, "already_there";

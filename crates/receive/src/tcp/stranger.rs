@@ -126,8 +126,7 @@ impl Endpoint {
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let stream = StreamId(self.streams);
         if is_full || !place.begin(stream, &connection.key.ends(), now) {
-            self.remove(slot);
-            self.reset_stranger(segment, now);
+            // As if the segment had not come: its sender comes again, and there may be room then.
             return Count::TcpFull;
         }
         self.streams += 1;
@@ -195,7 +194,12 @@ impl Endpoint {
         let slot = self.table.insert(connection);
         self.half_open += 1;
         let count = self.establish(slot, segment, now, place);
-        self.counts[Count::TcpCookiesTaken] += u64::from(count != Count::TcpFull);
+        if count == Count::TcpFull {
+            // The cookie is good for another time.
+            self.remove(slot);
+            return count;
+        }
+        self.counts[Count::TcpCookiesTaken] += 1;
         count
     }
 

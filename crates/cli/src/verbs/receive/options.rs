@@ -2,7 +2,6 @@
 
 use super::super::inputs::{size, span};
 use crate::exit::usage;
-use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use linerate_port::spec::parse_size;
 use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
@@ -11,12 +10,10 @@ use linerate_receive::pattern::Pattern;
 use linerate_receive::tcp::{self, AckPolicy, Endpoint, Local};
 use linerate_wire::MacAddr;
 use std::fmt;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::path::Path;
 use std::str::FromStr;
 
