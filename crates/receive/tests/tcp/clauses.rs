@@ -280,12 +280,17 @@ fn there_are_as_many_connections_as_are_allowed() {
 }
 
 #[test]
-fn a_place_without_room_for_one_more_stream_refuses_it() {
+fn a_connection_without_a_place_for_its_stream_waits_for_one() {
     let mut rig = Rig::new(config());
     rig.memory.is_full = true;
     let answer = rig.send(&Seg::new(Flags::SYN, 9, 0, &[])).remove(0);
-    let reset = rig.send(&Seg::new(ACK, 10, answer.seq.wrapping_add(1), &[])).remove(0);
-    assert_eq!((reset.flags, rig.endpoint.connections()), (Flags::RST, 0));
+    let confirms = Seg::new(ACK, 10, answer.seq.wrapping_add(1), &[]);
+    assert_eq!(rig.send(&confirms), []);
+    let data = Seg { payload: b"early".to_vec(), ..confirms };
+    assert_eq!((rig.send(&data), rig.count(Count::TcpFull)), (Vec::new(), 2));
+    rig.memory.is_full = false;
+    assert_eq!(rig.send(&data).remove(0).ack, 15);
+    assert_eq!((rig.endpoint.connections(), &rig.memory.one().bytes[..]), (1, &b"early"[..]));
 }
 
 #[test]
