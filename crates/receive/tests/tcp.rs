@@ -14,3 +14,5 @@ mod memory;
 mod model;
 #[path = "tcp/peer.rs"]
 mod peer;
+#[path = "tcp/script.rs"]
+mod script;

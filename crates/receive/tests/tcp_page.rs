@@ -18,7 +18,7 @@ fn the_page_of_clauses_names_the_tests_that_there_are() {
         .collect();
     for file in &files {
         for test in file.split("#[test]\n").skip(1) {
-            there.extend(test.strip_prefix("fn ").and_then(|test| test.split('(').next()));
+            there.extend(test.trim_start().strip_prefix("fn ").and_then(|test| test.split('(').next()));
         }
     }
     let missing: Vec<_> = named.difference(&there).collect();
