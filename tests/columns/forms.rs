@@ -46,7 +46,8 @@ fn the_page_of_flows_has_every_name_of_zeeks() {
 #[test]
 fn a_column_is_a_path_in_json() {
     let names: BTreeSet<String> = flat(&lines("jsonl", &[full_flow()])[0]).into_keys().collect();
-    let columns: BTreeSet<String> = linerate_records::encode::columns::column_names().into_iter().collect();
+    let columns: BTreeSet<String> =
+        encode::columns::schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, columns);
 }
 

@@ -91,7 +91,7 @@ fn demonstration_and_benchmarks_fit_too() {
     let heads = ["bench", "case", "M frames/s", "ratio", "spread", "medians of up to"];
     let mut cases: Vec<Vec<&str>> =
         vec![vec!["demo", "--memory", "--replay", &input], vec!["demo", "--memory", "--verbose", "--replay", &input]];
-    let tables = ["dissect", "pcap", "merge", "flows", "flow-files", "hand-over", "check", "render"];
+    let tables = ["dissect", "pcap", "merge", "flows", "flow-files", "hand-over", "check", "render", "several"];
     cases.extend(tables.map(|table| vec!["bench", "--quick", table]));
     cases.push(vec!["bench", "--quick", "burst", "--size", "64", "--ports", "1"]);
     if may_make_labs() {

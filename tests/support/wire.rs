@@ -1,9 +1,9 @@
 //! A network of this test alone, and the program on its ends.
 
-use super::program::{Ended, Running, linerate, program, start};
+use super::program::{Ended, Running, linerate, program, spawn, start};
 use super::records::{self, Record};
 use linerate_lab::{Plan, TemporaryLab};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Receive rings that hold any capture of these tests whole: nothing is lost however slow the machine is.
@@ -80,6 +80,15 @@ impl Wire {
     pub fn inside(&self, host: &str, arguments: &[&str]) -> Ended {
         let mut command = self.lab.exec(host, program()).expect("a host");
         Ended::of(command.args(arguments).output().expect("the program"))
+    }
+
+    /// Starts the program inside a host.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_inside(&self, host: &str, arguments: &[&str]) -> Running {
+        let mut command = self.lab.exec(host, program()).expect("a host");
+        spawn(command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()))
     }
 
     /// The verb `generate` towards `a:eth0`, not started yet.

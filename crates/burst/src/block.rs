@@ -12,6 +12,11 @@ use crate::slot::Layout;
 use crate::{Burst, Desc, Helper, Interface, LinkType, Nanos, Pick, TAIL};
 use std::ops::Range;
 
+/// Bytes of a block in which frames go to another thread or into a file.
+pub const BLOCK_BYTES: usize = 1 << 20;
+/// Frames of it.
+pub const BLOCK_FRAMES: usize = 8192;
+
 /// Picks looked at to tell how many fit.
 const SAMPLE: usize = 64;
 

@@ -200,6 +200,31 @@ tcp_rows! {
     /// Frames for a meter that had died of a bug of this program, or was about to.
     MeterDied = Meter, Lost, "meter_died";
 
+    /// Frames looked at for TCP segments.
+    FollowReceived = Follow, Received, "received";
+    /// Frames with a segment of a connection, whose bytes are in streams, or were there before.
+    Followed = Follow, Delivered, "followed";
+    /// Frames of interfaces whose link type is not known, so that nobody can say what is in them.
+    FollowUnknownLink = Follow, Refused, "unknown_link";
+    /// Frames without a TCP segment.
+    FollowNotTcp = Follow, Refused, "not_tcp";
+    /// Frames that announce an IP packet or a TCP segment whose header is cut off or contradicts itself.
+    FollowMalformed = Follow, Refused, "malformed";
+    /// Frames with a wrong TCP checksum, where these are asked for.
+    FollowBadChecksum = Follow, Refused, "bad_checksum";
+    /// Frames with a fragment of an IP packet with a TCP segment: fragments are not put together, so what they bring is missing.
+    FollowFragment = Follow, Lost, "fragment";
+    /// Frames with bytes of streams that were not written, because writing failed, or there were as many files as there may be.
+    FollowUnwritten = Follow, Lost, "unwritten";
+    /// Frames with bytes that nobody reads, as the reader of the pipe had gone.
+    FollowUnread = Follow, Refused, "reader_gone";
+    /// Gaps in streams.
+    FollowGaps = Follow, Note, "gaps";
+    /// Connections that gave way to others while they were open.
+    FollowEvicted = Follow, Note, "evicted";
+    /// Frames for a follower of streams that had died of a bug of this program, or was about to.
+    FollowDied = Follow, Lost, "follower_died";
+
     /// Frames looked at for trailers.
     CheckReceived = Check, Received, "received";
     /// Frames with trailers, or of streams that are known.

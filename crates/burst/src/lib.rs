@@ -98,6 +98,7 @@ pub mod ledger;
 pub mod memory;
 pub mod pick;
 pub mod pool;
+pub mod random;
 pub mod sink;
 pub mod sizes;
 pub mod slot;

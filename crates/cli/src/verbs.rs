@@ -17,6 +17,7 @@ pub mod ports;
 pub mod receive;
 pub mod send;
 mod show;
+pub mod streams;
 pub mod wire;
 
 use crate::about;
@@ -60,6 +61,8 @@ pub enum Verb {
     Count(count::Args),
     /// Record every conversation: who, when, how much, how it ended
     Flows(flows::Args),
+    /// Rebuild the TCP streams of captured traffic: a file for each, or one conversation to look at
+    Streams(streams::Args),
     /// Find frames of recorded captures by time and filter text, reading only where they can be
     #[command(visible_alias = "export")]
     Find(find::Args),
@@ -118,6 +121,7 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Flows(args) => flows::run(&args),
+        Verb::Streams(args) => streams::run(&args),
         Verb::Find(args) => find::run(&args),
         Verb::Send(args) => send::run(&args),
         Verb::Receive(args) => receive::run(&args),

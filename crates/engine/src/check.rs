@@ -2,7 +2,7 @@
 
 use crate::answer::{Answering, AnsweringReport, Answers};
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
-use crate::control::Stop;
+use crate::control::{Stop, unwatched};
 use crate::error::ReceiveError;
 use crate::receive::{Receive, Received};
 use crate::select::{Selection, Selector};
@@ -157,7 +157,7 @@ impl CheckWatch {
     }
 
     fn show(&self, look: CheckLook) {
-        if let Ok(mut shown) = self.0.look.try_lock() {
+        if let Some(mut shown) = unwatched(&self.0.look) {
             *shown = look;
         }
     }

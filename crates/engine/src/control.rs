@@ -1,8 +1,8 @@
 //! Stopping a run, and watching it, from another thread.
 
 use linerate_burst::SinkError;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// A request to stop, shared between a run and whoever may end it (a signal handler, a timer, a test).
 #[derive(Clone, Debug, Default)]
@@ -100,5 +100,39 @@ impl Progress {
         self.frames.fetch_add(frames, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.wire_bytes.fetch_add(wire_bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a run shows to others, to be changed, unless somebody looks at it right now: a run waits for nobody. Whoever died over
+/// it has changed nothing.
+pub(crate) fn unwatched<T>(shown: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match shown.try_lock() {
+        Ok(shown) => Some(shown),
+        Err(TryLockError::Poisoned(shown)) => Some(shown.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_waits_for_nobody_and_outlives_whoever_looked() {
+        let shown = Mutex::new(1);
+        let looking = shown.lock().unwrap();
+        assert!(unwatched(&shown).is_none());
+        drop(looking);
+        let died = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let _looking = shown.lock();
+                    panic!("over what is shown");
+                })
+                .join()
+        });
+        assert!(died.is_err() && shown.is_poisoned());
+        *unwatched(&shown).expect("nobody looks any more") = 2;
+        assert_eq!(unwatched(&shown).as_deref(), Some(&2));
     }
 }

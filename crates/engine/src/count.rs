@@ -15,14 +15,14 @@ pub use self::windows::{Busiest, Windows};
 
 use self::traffic::Tally;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
-use crate::control::Progress;
+use crate::control::{Progress, unwatched};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Desc, Kind, Nanos, Stage};
 use linerate_port::Tallied;
 use linerate_wire::Layers;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counts what is selected.
@@ -110,12 +110,9 @@ impl Watch {
 
     /// Shows these counts, unless somebody is looking at the last ones right now.
     fn show(&self, counts: &Counts) {
-        let mut shown = match self.0.try_lock() {
-            Ok(shown) => shown,
-            Err(TryLockError::Poisoned(shown)) => shown.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        shown.clone_from(counts);
+        if let Some(mut shown) = unwatched(&self.0) {
+            shown.clone_from(counts);
+        }
     }
 }
 

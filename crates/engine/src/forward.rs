@@ -37,6 +37,12 @@ pub struct Forward {
     counts: Counts,
     /// What the progress knows.
     told: Counts,
+    errors: Errors,
+}
+
+/// What the other port has said.
+#[derive(Default)]
+struct Errors {
     is_down: bool,
     events: Vec<String>,
     failure: Option<PortError>,
@@ -71,7 +77,7 @@ impl Forward {
         let name = format!("{} -> {}", from.name, to.name);
         let (counts, told) = <(Counts, Counts)>::default();
         let in_place = joins(from, to.queues[0].as_mut()).then(InPlace::default);
-        Forward { name, to, in_place, progress, counts, told, is_down: false, events: Vec::new(), failure: None }
+        Forward { name, to, in_place, progress, counts, told, errors: Errors::default() }
     }
 
     /// The same with verdicts on each frame.
@@ -103,6 +109,11 @@ impl Forward {
         self.counts.sent
     }
 
+    /// Whether what the other port does not take is given up: it failed, or is too slow at the end.
+    fn gives_up(&self, draining: Option<Duration>) -> bool {
+        self.errors.failure.is_some() || draining.is_some_and(|since| since > STOP_LIMIT)
+    }
+
     /// Hands on what one lane shows; how many frames are done with.
     fn send(&mut self, burst: Burst<'_>, give_up: bool) -> usize {
         let mut done = 0;
@@ -115,17 +126,12 @@ impl Forward {
             match hand_on(self.to.queues[0].as_mut(), rest, &mut self.counts) {
                 Ok(0) | Err(PortError::Again { .. }) => break,
                 Ok(frames) => done += frames,
-                Err(error @ PortError::Down { .. }) => {
-                    // A wire that leads nowhere swallows what is put into it.
+                Err(error) => {
+                    if !self.errors.take(error) {
+                        break;
+                    }
                     self.counts.down += rest.len() as u64;
                     done += rest.len();
-                    if !std::mem::replace(&mut self.is_down, true) {
-                        self.events.push(error.to_string());
-                    }
-                }
-                Err(error) => {
-                    self.failure.get_or_insert(error);
-                    break;
                 }
             }
         }
@@ -140,17 +146,12 @@ impl Forward {
             match queue.submit(pending) {
                 Ok(0) | Err(PortError::Again { .. }) => return,
                 Ok(frames) => self.counts.handed += frames as u64,
-                Err(error @ PortError::Down { .. }) => {
-                    // A wire that leads nowhere swallows what is put into it.
+                Err(error) => {
+                    if !self.errors.take(error) {
+                        break;
+                    }
                     self.counts.down += pending.len() as u64;
                     done.extend(pending.drain(..));
-                    if !std::mem::replace(&mut self.is_down, true) {
-                        self.events.push(error.to_string());
-                    }
-                }
-                Err(error) => {
-                    self.failure.get_or_insert(error);
-                    break;
                 }
             }
         }
@@ -163,17 +164,14 @@ impl Forward {
         match self.to.queues[0].flush(now) {
             Ok(flushed) => !flushed,
             Err(PortError::Again { .. } | PortError::Down { .. }) => false,
-            Err(error) => {
-                self.failure.get_or_insert(error);
-                false
-            }
+            Err(error) => self.errors.take(error),
         }
     }
 
     /// Adds to the progress what was done since the last time.
     fn tell(&mut self) {
         let sent = self.to.queues[0].sent();
-        self.is_down &= sent == self.counts.sent;
+        self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
         let (frames, bytes) = (sent.frames - self.told.sent.frames, sent.bytes - self.told.sent.bytes);
         self.progress.add(frames, bytes, bytes);
@@ -213,7 +211,7 @@ impl Consumer for Forward {
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
-        let give_up = self.failure.is_some() || round.draining.is_some_and(|since| since > STOP_LIMIT);
+        let give_up = self.gives_up(round.draining);
         if let Some(in_place) = self.in_place.as_ref().filter(|_| !give_up) {
             let mut room = MOST_HELD.saturating_sub(in_place.len());
             for lane in 0..round.bursts.len() {
@@ -238,7 +236,7 @@ impl Consumer for Forward {
     }
 
     fn hold(&mut self, holds: &mut Holds<'_>) {
-        let give_up = self.failure.is_some() || holds.draining().is_some_and(|since| since > STOP_LIMIT);
+        let give_up = self.gives_up(holds.draining());
         let Some(in_place) = &mut self.in_place else { return };
         in_place.judge(holds, &mut self.counts, give_up);
         self.submit(give_up);
@@ -259,7 +257,7 @@ impl Consumer for Forward {
     }
 
     fn demand(&self) -> Demand {
-        if self.failure.is_some() { Demand::Failed } else { Demand::More }
+        if self.errors.failure.is_some() { Demand::Failed } else { Demand::More }
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
@@ -275,10 +273,24 @@ impl Consumer for Forward {
         }
         self.add_counters(end.ledger);
         self.counts.sent = self.to.queues[0].sent();
-        end.events.append(&mut self.events);
-        if let Some(failure) = self.failure.take() {
+        end.events.append(&mut self.errors.events);
+        if let Some(failure) = self.errors.failure.take() {
             end.fail(failure);
         }
+    }
+}
+
+impl Errors {
+    /// Notes an error of sending; whether frames are put into the port all the same: a wire that leads nowhere swallows them.
+    fn take(&mut self, error: PortError) -> bool {
+        if !matches!(error, PortError::Down { .. }) {
+            self.failure.get_or_insert(error);
+            return false;
+        }
+        if !std::mem::replace(&mut self.is_down, true) {
+            self.events.push(error.to_string());
+        }
+        true
     }
 }
 

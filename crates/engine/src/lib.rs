@@ -5,7 +5,7 @@
 //! - [`receive`]: ports -> `lanes` -> order -> consumers;
 //! - [`consumer`]: what a consumer must do;
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): with nothing copied;
-//!   [`check`]: streams with trailers; [`flows`]: flow records; [`forward`]: to another port; [`answer`]: back to whoever asked;
+//!   [`check`]: streams with trailers; [`flows`]: flow records; [`follow`]: TCP streams rebuilt; [`forward`]: to another port; [`answer`]: back to whoever asked;
 //!   [`print`](mod@print): to people;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit, of each consumer;
 //! - `worker`: work on blocks in a thread of its own.
@@ -116,6 +116,7 @@ pub mod control;
 pub mod count;
 mod error;
 pub mod flows;
+pub mod follow;
 pub mod forward;
 mod lanes;
 mod live;
@@ -140,6 +141,7 @@ pub use control::{Progress, Reopen, Stop};
 pub use count::{Counting, Counts, Watch};
 pub use error::ReceiveError;
 pub use flows::{Load, Metered, Metering, Meters};
+pub use follow::{Followed, Following};
 pub use forward::Forward;
 pub use linerate_burst::died::{self, Died, survive};
 pub use print::{Lines, Printing};

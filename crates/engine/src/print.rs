@@ -9,6 +9,7 @@ use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use crate::worker::{Work, Worker};
+use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Burst, Count, Desc, Interface, Kind, Pick, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The thread.
 const NAME: &str = "linerate-print";
-/// Frames are gathered into blocks of this size; so many of these may be on their way.
-const BLOCK_BYTES: usize = 1 << 20;
-const BLOCK_FRAMES: usize = 8192;
+/// So many blocks may be on their way.
 const BLOCKS: usize = 16;
 /// After how long a frame is handed on, whether or not others follow it.
 const OLD: Duration = Duration::from_millis(20);

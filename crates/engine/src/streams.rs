@@ -1,7 +1,7 @@
 //! Streams -> timeline -> frames -> the queues of a port, a thread each; or a port that makes the frames itself.
 
 use crate::clock;
-use crate::control::{Progress, Stop};
+use crate::control::{Progress, Stop, unwatched};
 use crate::died::survive;
 use crate::sender::{Account, FULL_STEP, Limits, Sender, Timing};
 use linerate_burst::{Count, Ledger, Nanos};
@@ -9,7 +9,7 @@ use linerate_generate::stream::{Mark, StreamSet, Wrong};
 use linerate_generate::{Part, Traffic};
 use linerate_port::live::Unable;
 use linerate_port::{LiveControl, PortError, Sent, TxPort};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Frames with the time in them are made so many at a time at most: the last one leaves soon behind the first.
@@ -98,11 +98,10 @@ impl StreamWatch {
 
     /// Shows what one sender has sent beyond what it showed before.
     fn add(&self, sent: &[u64], shown: &mut [u64], may_wait: bool) {
-        let mut all = match self.0.try_lock() {
-            Ok(all) => all,
-            Err(TryLockError::Poisoned(all)) => all.into_inner(),
-            Err(TryLockError::WouldBlock) if may_wait => self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            Err(TryLockError::WouldBlock) => return,
+        let mut all = match unwatched(&self.0) {
+            Some(all) => all,
+            None if may_wait => self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            None => return,
         };
         let streams = sent.len().max(all.len());
         all.resize(streams, 0);

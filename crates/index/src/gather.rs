@@ -1,6 +1,6 @@
 //! Gathering what the frames of a part have, in memory that is used again for each part.
 
-mod few;
+mod distinct;
 mod fields;
 
 use crate::bloom;
@@ -8,7 +8,7 @@ use crate::layout::{
     ADDRESS_BYTES, CHECKSUM, ENTRY_MAGIC, Form, Kind, LISTED_ETHERTYPES, LISTED_LINKS, LISTED_VLANS, MARKED,
     PORT_BYTES, SET_HEADER, checksum,
 };
-use few::Few;
+use distinct::DistinctValues;
 use linerate_burst::{Burst, Interface, Nanos};
 use std::ops::Range;
 
@@ -38,8 +38,8 @@ impl Default for Gather {
 
 /// Addresses: all of them, or a filter.
 struct Addresses {
-    ipv4: Few<u32>,
-    ipv6: Few<u128>,
+    ipv4: DistinctValues<u32>,
+    ipv6: DistinctValues<u128>,
     bloom: Box<[u64; ADDRESS_BYTES / 8]>,
     is_bloom: bool,
     /// One of them could not be told.
@@ -63,8 +63,8 @@ impl Gather {
             protocols: [0; 4],
             ports: Bits::new(),
             addresses: Addresses {
-                ipv4: Few::new(ADDRESS_BYTES / 4),
-                ipv6: Few::new(ADDRESS_BYTES / 16),
+                ipv4: DistinctValues::new(ADDRESS_BYTES / 4),
+                ipv6: DistinctValues::new(ADDRESS_BYTES / 16),
                 bloom: Box::new([0; ADDRESS_BYTES / 8]),
                 is_bloom: false,
                 is_any: false,

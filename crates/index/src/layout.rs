@@ -18,7 +18,7 @@ pub const CHECKSUM: usize = 8;
 pub const LONGEST_ENTRY: usize = 64 << 10;
 
 /// Bytes of a capture file that an entry is about, at least.
-pub const PART: u64 = 1 << 20;
+pub const PART_BYTES: u64 = 1 << 20;
 /// The most bytes that addresses of an entry take: as many as a filter of them.
 pub const ADDRESS_BYTES: usize = 11 << 10;
 /// The most bytes that ports take: one bit each.

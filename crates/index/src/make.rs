@@ -1,8 +1,8 @@
 //! An index of a file that was written without.
 
 use crate::gather::Gather;
-use crate::layout::{DESCRIBED, LAST, PART};
-use crate::parts::Excerpt;
+use crate::layout::{DESCRIBED, LAST, PART_BYTES};
+use crate::parts::RangesReader;
 use crate::writer::Entries;
 use linerate_record::{ReadError, Reader};
 use std::fs::File;
@@ -33,7 +33,7 @@ pub enum NotMade {
 /// There is none: what was written is to be thrown away.
 pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Option<ReadError>), NotMade> {
     let length = file.metadata()?.len();
-    let mut reader = Reader::new(Box::new(Excerpt::new(file, Some(0..length))), name)?;
+    let mut reader = Reader::new(Box::new(RangesReader::new(file, Some(0..length))), name)?;
     if reader.compression().is_some() {
         return Err(NotMade::Compressed);
     }
@@ -50,7 +50,7 @@ pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Optio
         gather.add(reader.shown(), reader.interfaces());
         reader.consume(count);
         frames += count as u64;
-        if reader.offset() - start >= PART {
+        if reader.offset() - start >= PART_BYTES {
             let flags = if reader.described() == described { 0 } else { DESCRIBED };
             entries.push(start..reader.offset(), mark(file, start)?, flags, &gather)?;
             gather.clear();

@@ -194,10 +194,10 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn new(file: &'a Arc<File>) -> io::Result<Self> {
         let (mut outer, mut inner) = ([0; 4], [0; 4]);
-        fill(&mut Excerpt::new(file, Some(0..4)), &mut outer)?;
+        fill(&mut RangesReader::new(file, Some(0..4)), &mut outer)?;
         let length = file.metadata()?.len();
         // What cannot be decompressed is found when it is read.
-        let _ = fill(&mut plain(Box::new(Excerpt::new(file, Some(0..length))))?, &mut inner);
+        let _ = fill(&mut plain(Box::new(RangesReader::new(file, Some(0..length))))?, &mut inner);
         let is_pcapng = inner == [0x0a, 0x0d, 0x0d, 0x0a];
         Ok(Check { file, is_compressed: inner != outer, time: if is_pcapng { 12 } else { 0 }, left_out: 0 })
     }
@@ -220,7 +220,7 @@ impl<'a> Check<'a> {
         let mut found = [0; 20];
         let behind = self.time + 8;
         if self.is_compressed {
-            let part = Excerpt::new(self.file, vec![entry.part.clone()]);
+            let part = RangesReader::new(self.file, vec![entry.part.clone()]);
             fill(&mut plain(Box::new(part))?, &mut found[..behind]).map_err(|_| Unusable::Changed(entry.part.start))?;
         } else {
             match self.file.read_exact_at(&mut found[..behind], entry.part.start) {
@@ -235,20 +235,20 @@ impl<'a> Check<'a> {
 }
 
 /// Parts of a file, read one behind the other.
-pub struct Excerpt {
+pub struct RangesReader {
     file: Arc<File>,
     ranges: std::vec::IntoIter<Range<u64>>,
     at: Range<u64>,
 }
 
-impl Excerpt {
+impl RangesReader {
     /// Of an open file, whoever else reads it.
     pub fn new(file: &Arc<File>, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
-        Excerpt { file: Arc::clone(file), ranges: ranges.into_iter().collect::<Vec<_>>().into_iter(), at: 0..0 }
+        RangesReader { file: Arc::clone(file), ranges: ranges.into_iter().collect::<Vec<_>>().into_iter(), at: 0..0 }
     }
 }
 
-impl Read for Excerpt {
+impl Read for RangesReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             while self.at.is_empty() {

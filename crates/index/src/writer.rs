@@ -2,7 +2,7 @@
 
 use crate::ENDING;
 use crate::gather::Gather;
-use crate::layout::{DESCRIBED, LAST, PART, header};
+use crate::layout::{DESCRIBED, LAST, PART_BYTES, header};
 use linerate_burst::block::View;
 use linerate_burst::{Burst, Interface, Ledger, Sink, SinkError};
 use linerate_record::{Format, Output, Place, Writer};
@@ -82,7 +82,7 @@ impl Indexed {
     }
 
     fn of(mut writer: Writer, begin: impl FnOnce(&mut Self)) -> Result<Self, SinkError> {
-        writer.part()?;
+        writer.begin_part()?;
         let start = writer.place();
         let (gather, name) = (Gather::new(), ENDING.to_owned());
         let mut indexed = Indexed {
@@ -161,7 +161,7 @@ impl Indexed {
         let burst = view.burst();
         self.gather.add(burst, view.interfaces);
         self.bytes += burst.bytes() + RECORD * burst.len() as u64;
-        if self.bytes >= PART { self.end_part() } else { Ok(()) }
+        if self.bytes >= PART_BYTES { self.end_part() } else { Ok(()) }
     }
 
     /// Writes the entry of the part under way.
@@ -169,7 +169,7 @@ impl Indexed {
         if self.gather.frames == 0 {
             return Ok(());
         }
-        self.writer.part()?;
+        self.writer.begin_part()?;
         self.push(0);
         Ok(())
     }
@@ -201,7 +201,7 @@ impl Sink for Indexed {
         self.end_part()?;
         let became = self.writer.reopen(run)?;
         if self.writer.place().file != self.start.file {
-            self.writer.part()?;
+            self.writer.begin_part()?;
             self.open();
         }
         Ok(became)

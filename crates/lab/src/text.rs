@@ -43,11 +43,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Writes the plan as TOML that [`Plan::from_toml`] reads.
-    pub fn to_toml(&self) -> Result<String, PlanError> {
-        toml::to_string(self).map_err(|e| PlanError::Toml(e.to_string()))
-    }
-
     /// Reads a link of the command line; the same as [`Link::from_str`].
     pub fn parse_link(text: &str) -> Result<Link, PlanError> {
         text.parse()

@@ -170,7 +170,7 @@ proptest! {
             }
         }
         if let Ok(plan) = Plan::from_links(&name, links) {
-            prop_assert_eq!(Plan::from_toml(&plan.to_toml().unwrap()).unwrap(), plan);
+            prop_assert_eq!(Plan::from_toml(&toml::to_string(&plan).unwrap()).unwrap(), plan);
         }
     }
 }

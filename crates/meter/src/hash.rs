@@ -5,6 +5,7 @@
 //! secrets). The halves of the sum go through one more such product, whose halves are folded.
 
 use crate::key::{Wide, Words};
+use linerate_burst::random::next as random;
 
 /// The secrets, and what of a key counts.
 #[derive(Clone, Debug)]
@@ -86,15 +87,6 @@ fn round(state: &mut [u64; 4]) {
     *b = b.rotate_left(17) ^ *c;
     *d = d.rotate_left(21) ^ *a;
     *c = c.rotate_left(32);
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut bits = *state;
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
 }
 
 #[inline(always)]

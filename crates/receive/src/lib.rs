@@ -7,13 +7,16 @@
 //! - [`datagrams`]: sequenced datagrams in such frames; [`destination`]: where finished frames go;
 //! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
 //! - [`ranges`]: which bytes of a stream are there;
+//! - [`tcp`]: the receiving end of TCP connections;
+//! - [`follow`](mod@follow): streams of captured traffic, by looking on;
+//! - [`destination`]: where finished frames go;
 //! - [`pattern`]: bytes that say where they belong, for tests.
-//! - [`tcp`]: the receiving end of TCP connections.
 #![deny(unsafe_code)]
 
 pub mod copy;
 pub mod datagrams;
 pub mod destination;
+pub mod follow;
 pub mod frames;
 pub mod pattern;
 pub mod place;

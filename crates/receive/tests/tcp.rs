@@ -4,6 +4,10 @@
 mod attacks;
 #[path = "tcp/clauses.rs"]
 mod clauses;
+#[path = "tcp/data.rs"]
+mod data;
+#[path = "tcp/defects.rs"]
+mod defects;
 #[path = "tcp/memory.rs"]
 mod memory;
 #[path = "tcp/model.rs"]

@@ -37,7 +37,7 @@
 //!
 //! # Recordings
 //!
-//! [`recording`] opens all its files by one function (`Open`), which gets a `Fresh` file: its output, and others beside it that come and go
+//! [`recording`] opens all its files by one function (`Open`), which gets a `PartialFile`: its output, and others beside it that come and go
 //! with it. Sizes are looked at a block at a time; only the block that fills a file is gone through frame by frame. Files are known
 //! by number and the time they were made at: a number alone belongs to another file as soon as one was removed. Statistics in
 //! a file are of the ledger as of the last look (a tenth of a second) before it; those of cards are in the last file.

@@ -5,26 +5,26 @@
 //! at most a piece of the next one, as the kernel breaks a write off between two pages; one that is written past the page cache ends
 //! with a block then, or where it was flushed last.
 //!
-//! - `limits`: when files end; `names`: what files are called; `fresh`: one in the making; `shelf`: those that are complete;
+//! - `limits`: when files end; `names`: what files are called; `partial`: one in the making; `retained`: those that are complete;
 //!   `change`: from one file to the next; `target`, `direct`: where bytes go.
 
 mod change;
 mod direct;
-mod fresh;
 mod limits;
 mod names;
-mod shelf;
+mod partial;
+mod retained;
 mod target;
 
-pub use fresh::{Fresh, PART};
 pub use limits::{Limits, OnTrouble, Sync, check_place};
+pub use partial::{PARTIAL_ENDING, PartialFile};
 
 use limits::{frames_for, most_bytes};
 use linerate_burst::block::View;
 use linerate_burst::{Account, Count, Desc, Flags, Ledger, Nanos, Sink, SinkError, Stage};
 use names::Pattern;
+use retained::Retained;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, accessat, openat};
-use shelf::Shelf;
 use std::io::{self, Error};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -36,7 +36,7 @@ const LEAST_PIECE: u64 = 64 << 10;
 const LOOKS: u32 = 10;
 
 /// Makes the sink that writes one file of a recording. All of them are opened by it.
-pub type Open = Box<dyn FnMut(&mut Fresh) -> io::Result<Box<dyn Sink>> + Send>;
+pub type Open = Box<dyn FnMut(&mut PartialFile) -> io::Result<Box<dyn Sink>> + Send>;
 
 /// Writes frames into one file after the other.
 pub struct Recording {
@@ -50,7 +50,7 @@ pub struct Recording {
     /// When a file was brought to the disk the last time.
     synced: Nanos,
     open: Open,
-    shelf: Arc<Mutex<Shelf>>,
+    retained: Arc<Mutex<Retained>>,
     current: Option<Current>,
     /// The ledger as of the last look, and that of all files that have ended.
     run: Ledger,
@@ -70,7 +70,7 @@ pub struct Recording {
 /// The file that is written.
 struct Current {
     sink: Box<dyn Sink>,
-    fresh: Fresh,
+    partial: PartialFile,
     /// No frame of this time or later is for it.
     until: Option<Nanos>,
 }
@@ -79,7 +79,7 @@ struct Current {
 struct Counts {
     files: u64,
     /// Frames that found no file to go to.
-    homeless: u64,
+    without_file: u64,
     /// Frames in files since [`Sink::reopen`].
     frames: u64,
 }
@@ -121,7 +121,7 @@ impl Recording {
             sync: Sync::Never,
             synced: Nanos::ZERO,
             open,
-            shelf: Arc::new(Mutex::new(Shelf::new(open_folder))),
+            retained: Arc::new(Mutex::new(Retained::new(open_folder))),
             current: None,
             run: Ledger::new(),
             done: Ledger::new(),
@@ -169,8 +169,8 @@ impl Recording {
         self.locked().folder.try_clone()
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> std::sync::MutexGuard<'_, Retained> {
+        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file for a frame, begun if need be; false where there is none.
@@ -178,20 +178,20 @@ impl Recording {
         let time = if desc.flags.contains(Flags::LATE) { self.newest.max(desc.time) } else { desc.time };
         let is_over = |current: &Current| {
             current.until.is_some_and(|until| time >= until)
-                || self.limits.file_bytes.is_some_and(|most| current.fresh.own_size() >= most)
+                || self.limits.file_bytes.is_some_and(|most| current.partial.own_size() >= most)
         };
         if self.current.as_ref().is_some_and(is_over) {
             let run = self.run.clone();
             self.end_file(&run)?;
         }
         if self.current.is_none() && self.pause == 0 {
-            self.begin_file(time).or_else(|error| self.bear(error))?;
+            self.begin_file(time).or_else(|error| self.handle_failure(error))?;
         }
         Ok(self.current.is_some())
     }
 
     /// Writing failed: that ends the run, or is kept in mind.
-    fn bear(&mut self, error: SinkError) -> Result<(), SinkError> {
+    fn handle_failure(&mut self, error: SinkError) -> Result<(), SinkError> {
         if self.on_trouble == OnTrouble::Stop {
             return Err(error);
         }
@@ -203,24 +203,24 @@ impl Recording {
     }
 
     /// How many frames of the view belong to the file that is open: at least the first.
-    fn part(&self, view: &View<'_>) -> usize {
+    fn frames_that_fit(&self, view: &View<'_>) -> usize {
         let descs = view.burst().descs();
         let most = self.limits.file_bytes.unwrap_or(u64::MAX);
-        let size = self.current.as_ref().map_or(0, |current| current.fresh.own_size());
+        let size = self.current.as_ref().map_or(0, |current| current.partial.own_size());
         let room = most.saturating_sub(size).max(if self.is_compressed() { LEAST_PIECE } else { 0 });
         let until = self.current.as_ref().and_then(|current| current.until).unwrap_or(Nanos::MAX);
         frames_for(descs, room, until)
     }
 
     fn is_compressed(&self) -> bool {
-        let path = self.current.as_ref().map(|current| current.fresh.path());
+        let path = self.current.as_ref().map(|current| current.partial.path());
         path.is_some_and(|path| crate::Compression::of_path(&path).0.is_some())
     }
 
     /// Removes the oldest files until so many bytes more are within what may be kept.
     fn make_room(&self, more: u64) {
         let Some(most) = self.limits.bytes else { return };
-        let current = self.current.as_ref().map_or(0, |current| current.fresh.size());
+        let current = self.current.as_ref().map_or(0, |current| current.partial.size());
         while self.locked().bytes + current + more > most && self.locked().remove_oldest() {}
     }
 
@@ -230,9 +230,9 @@ impl Recording {
             return Ok(());
         }
         self.synced = now;
-        let failed = |reason| SinkError { target: current.fresh.path(), reason, advice: String::new() };
-        let result = current.sink.flush().and_then(|()| current.fresh.sync().map_err(failed));
-        result.or_else(|error| self.bear(error))
+        let failed = |reason| SinkError { target: current.partial.path(), reason, advice: String::new() };
+        let result = current.sink.flush().and_then(|()| current.partial.sync().map_err(failed));
+        result.or_else(|error| self.handle_failure(error))
     }
 
     fn write(&mut self, view: View<'_>) -> Result<(), SinkError> {
@@ -242,10 +242,10 @@ impl Recording {
         if result.is_err() && self.on_trouble != OnTrouble::Stop {
             // It ends with its last whole record.
             if let Some(current) = self.current.take() {
-                let _ = self.put_away(current);
+                let _ = self.close_file(current);
             }
         }
-        result.or_else(|error| self.bear(error))
+        result.or_else(|error| self.handle_failure(error))
     }
 }
 
@@ -260,15 +260,15 @@ impl Sink for Recording {
                 false
             });
             if !is_ready || result.is_err() {
-                self.counts.homeless += (frames - at) as u64;
+                self.counts.without_file += (frames - at) as u64;
                 break;
             }
-            let part = rest.slice(0..self.part(&rest));
+            let fitting = rest.slice(0..self.frames_that_fit(&rest));
             let in_order = |desc: &&Desc| !desc.flags.contains(Flags::LATE);
-            let newest = part.burst().descs().iter().rev().find(in_order).map(|desc| desc.time);
+            let newest = fitting.burst().descs().iter().rev().find(in_order).map(|desc| desc.time);
             self.newest = newest.unwrap_or(self.newest).max(self.newest);
-            at += part.burst().len();
-            result = self.write(part);
+            at += fitting.burst().len();
+            result = self.write(fitting);
         }
         result
     }
@@ -276,7 +276,7 @@ impl Sink for Recording {
     fn flush(&mut self) -> Result<(), SinkError> {
         let Some(current) = &mut self.current else { return Ok(()) };
         let result = current.sink.flush();
-        result.or_else(|error| self.bear(error))
+        result.or_else(|error| self.handle_failure(error))
     }
 
     /// The next frame begins a new file.
@@ -314,9 +314,9 @@ impl Sink for Recording {
     }
 
     fn notes(&self) -> Vec<String> {
-        let (files, shelf) = (self.counts.files, self.locked());
-        let mut notes = vec![format!("{}: files written {files}, removed {}", self.name, shelf.removed)];
-        if let Some((files, reason)) = shelf.stuck {
+        let (files, retained) = (self.counts.files, self.locked());
+        let mut notes = vec![format!("{}: files written {files}, removed {}", self.name, retained.removed)];
+        if let Some((files, reason)) = retained.stuck {
             notes.push(format!(
                 "{}: {files} files that had to go could not be removed: {}",
                 self.name,
@@ -334,10 +334,10 @@ impl Sink for Recording {
 
     fn counters(&self, ledger: &mut Ledger) {
         ledger.add_all(&self.done);
-        let homeless = self.counts.homeless;
+        let without_file = self.counts.without_file;
         let removed = self.locked().removed;
         let account: &mut Account = ledger.account(Stage::Write, &self.name);
-        account.add(Count::WriteReceived, homeless).add(Count::Written, 0).add(Count::WriteFailed, homeless);
+        account.add(Count::WriteReceived, without_file).add(Count::Written, 0).add(Count::WriteFailed, without_file);
         account.add(Count::WriteFiles, self.counts.files).add(Count::FilesRemoved, removed);
         if let Some(current) = &self.current {
             let mut own = Ledger::new();

@@ -6,7 +6,7 @@ mod ends;
 
 use common::{Frame, read_bytes};
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate_record::recording::{Fresh, Open};
+use linerate_record::recording::{Open, PartialFile};
 use linerate_record::{Format, Limits, OnTrouble, Recording, Writer};
 use proptest::prelude::*;
 use std::fs;
@@ -51,7 +51,9 @@ impl Drop for Scratch {
 }
 
 fn writer(format: Format) -> Open {
-    Box::new(move |fresh: &mut Fresh| Ok(Box::new(Writer::new(fresh.output(), format).since(fresh.before()))))
+    Box::new(move |partial: &mut PartialFile| {
+        Ok(Box::new(Writer::new(partial.output(), format).since(partial.before())))
+    })
 }
 
 fn frame(millis: u64, length: usize, flags: Flags) -> Frame {
@@ -224,9 +226,9 @@ fn what_others_have_in_the_folder_is_left_alone() {
 #[test]
 fn what_is_beside_a_file_comes_and_goes_with_it() {
     let scratch = Scratch::new();
-    let open: Open = Box::new(|fresh: &mut Fresh| {
-        fresh.beside(".idx").1?.write_all(b"index")?;
-        Ok(Box::new(Writer::new(fresh.output(), Format::Pcapng)))
+    let open: Open = Box::new(|partial: &mut PartialFile| {
+        partial.beside(".idx").1?.write_all(b"index")?;
+        Ok(Box::new(Writer::new(partial.output(), Format::Pcapng)))
     });
     let limits = Limits { every: Some(Duration::from_secs(1)), files: Some(2), ..Limits::default() };
     let mut recording = Recording::new(&scratch.path("x-%s.pcapng"), "", limits, open).unwrap();
@@ -247,9 +249,9 @@ fn what_is_beside_a_file_comes_and_goes_with_it() {
 #[test]
 fn what_is_beside_a_file_goes_if_it_could_not_be_begun() {
     let scratch = Scratch::new();
-    let open: Open = Box::new(|fresh: &mut Fresh| {
-        drop(fresh.beside(".idx").1?);
-        Ok(Box::new(Writer::new(fresh.output(), Format::Pcapng)))
+    let open: Open = Box::new(|partial: &mut PartialFile| {
+        drop(partial.beside(".idx").1?);
+        Ok(Box::new(Writer::new(partial.output(), Format::Pcapng)))
     });
     let limits = Limits { every: Some(Duration::from_secs(1)), ..Limits::default() };
     let mut recording = Recording::new(&scratch.path("x-%s.pcapng"), "", limits, open).unwrap();
@@ -285,9 +287,9 @@ fn where_a_file_cannot_be_made_the_run_ends_or_goes_on_as_asked() {
     for on_trouble in [OnTrouble::Stop, OnTrouble::GoOn] {
         let scratch = Scratch::new();
         let mut left = 2;
-        let open: Open = Box::new(move |fresh: &mut Fresh| {
+        let open: Open = Box::new(move |partial: &mut PartialFile| {
             left -= 1;
-            if left == 0 { Err(io::ErrorKind::StorageFull.into()) } else { writer(Format::Pcap)(fresh) }
+            if left == 0 { Err(io::ErrorKind::StorageFull.into()) } else { writer(Format::Pcap)(partial) }
         });
         let limits = Limits { every: Some(Duration::from_secs(1)), ..Limits::default() };
         let recording = Recording::new(&scratch.path(""), ".pcap", limits, open).unwrap();

@@ -17,6 +17,8 @@ pub enum Stage {
     Reader,
     /// The records of flows.
     Meter,
+    /// TCP streams that are put together again.
+    Follow,
     /// The account of streams with trailers.
     Check,
     /// What an inspector says of each frame between two ports.
@@ -48,6 +50,7 @@ impl Stage {
             Stage::Share => "share",
             Stage::Reader => "reader",
             Stage::Meter => "meter",
+            Stage::Follow => "follow",
             Stage::Check => "check",
             Stage::Verdict => "verdict",
             Stage::Forward => "forward",

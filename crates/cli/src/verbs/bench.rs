@@ -14,6 +14,7 @@ mod merge;
 mod pcap;
 mod render;
 mod replay;
+mod several;
 mod traffic;
 mod wire;
 
@@ -119,6 +120,8 @@ enum Bench {
     /// What a disk takes by the writes of a recorder, and how long single ones take: most of a minute, a GiB at a time. Not of
     /// all: it is to be asked for
     Disk,
+    /// A capture file written again, metered and counted in one pass, beside a pass for each
+    Several,
     /// From one veth pair to another, beside the Linux bridge and a redirect in the kernel
     Wire,
 }
@@ -176,7 +179,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         level: args.level.map(Into::into),
     };
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 13] = [
+    let tables: [(Bench, Measure); 14] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -189,6 +192,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Render, render::run),
         (Bench::Generate, generate::run),
         (Bench::Replay, replay::run),
+        (Bench::Several, several::run),
         (Bench::Wire, wire::run),
     ];
     for (bench, measure) in tables {

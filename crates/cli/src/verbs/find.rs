@@ -14,6 +14,7 @@ use crate::privileges::confine;
 use crate::signals::{opening, stop_on_signals};
 use crate::view::terminal::{fail, result, result_document, show, shown, tell};
 use anyhow::Context;
+use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
 use linerate_engine::Stop;
 use linerate_index::Search;
@@ -23,10 +24,6 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
-
-/// Frames on their way to the output: as a capture has them.
-const BLOCK_BYTES: usize = 1 << 20;
-const BLOCK_FRAMES: usize = 8192;
 
 /// Options of `linerate find`.
 #[derive(Debug, clap::Args)]

@@ -112,8 +112,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut notes = std::mem::take(&mut from.notes);
     identity.assume()?;
     let frames = args.frames.pool()?;
-    let destination = args.frames.destination().map_err(|error| identity.explain(error))?;
-    notes.extend(identity.note().into_iter().chain(confine(&args.frames.folders()?)));
+    let (destination, made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    notes.extend(identity.note().into_iter().chain(confine(&made_in)));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let watch = ReceptionWatch::default();
     let mut reception =
         Reception::new(endpoint, frames, answerer, to, destination).streams(args.streams).watch(watch.clone());
-    if args.frames.is_written() {
+    if args.frames.is_looked_at() {
         reception = reception.apart()?;
     }
     let live = match args.show.interval(args.json)? {

@@ -7,13 +7,10 @@ use crate::control::{Progress, Reopen};
 use crate::died::Died;
 use crate::error::ReceiveError;
 use crate::worker::Worker;
+use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Committed, Desc, Flags, Interface, Kind, Ledger, Nanos, Pick, Sink, Stage};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Frames are gathered into blocks of this size.
-const BLOCK_BYTES: usize = 1 << 20;
-const BLOCK_FRAMES: usize = 8192;
 
 /// The block being filled, and the sinks that get it.
 pub(super) struct Output {

@@ -1,10 +1,10 @@
 //! What is kept in memory until something happens, and written then: before it, and on for a while.
 //!
 //! A sink in front of another one. Frames go into blocks of its own; the oldest are forgotten once they are older than asked for,
-//! or memory is full. A trigger (a frame that passes a filter, a rate, somebody's [`Pull`]) hands what there is to the other sink,
+//! or memory is full. A trigger (a frame that passes a filter, a rate, somebody's [`ManualTrigger`]) hands what there is to the other sink,
 //! and what comes for a while after the last trigger; then it is armed again.
 
-use linerate_burst::block::View;
+use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES, View};
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
 use linerate_filter::Filter;
 use linerate_generate::rate::Rate;
@@ -14,18 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of frames in a block, frames, and what such a block takes.
-const BLOCK_BYTES: usize = 1 << 20;
-const BLOCK_FRAMES: usize = 8192;
+/// What a block takes.
 const BLOCK_TAKES: usize = BLOCK_BYTES + BLOCK_FRAMES * size_of::<Desc>();
 /// Rates are of so many nanoseconds, which begin at full multiples.
 const WINDOW: u64 = 100_000_000;
 
 /// A trigger that is pulled by hand: from a signal, say.
 #[derive(Clone, Debug, Default)]
-pub struct Pull(Arc<AtomicBool>);
+pub struct ManualTrigger(Arc<AtomicBool>);
 
-impl Pull {
+impl ManualTrigger {
     /// The flag that pulls it.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
@@ -50,7 +48,7 @@ pub struct Triggers {
     /// As many frames or bits as this makes in 100 ms are a trigger.
     pub rate: Option<Rate>,
     /// So is this.
-    pub pull: Pull,
+    pub manual: ManualTrigger,
 }
 
 /// Keeps frames until there is a trigger.
@@ -221,7 +219,7 @@ impl Triggered {
             let (desc, frame) = (burst.descs()[index], burst.frame(index));
             let is_late = desc.flags.contains(Flags::LATE);
             self.newest = if is_late { self.newest } else { self.newest.max(desc.time) };
-            let is_trigger = self.is_trigger(&desc, frame) || self.triggers.pull.take();
+            let is_trigger = self.is_trigger(&desc, frame) || self.triggers.manual.take();
             match self.until {
                 Some(until) if is_trigger => {
                     self.until = Some(until.max(self.newest.after(self.triggers.after)));
@@ -273,7 +271,7 @@ impl Sink for Triggered {
 
     fn look(&mut self, run: &Ledger, complete: Nanos) -> Result<(), SinkError> {
         self.run = run.clone();
-        if self.triggers.pull.take() {
+        if self.triggers.manual.take() {
             self.fire(if complete == Nanos::MAX { self.newest } else { self.newest.max(complete) });
         }
         if complete < Nanos::MAX {
@@ -286,7 +284,7 @@ impl Sink for Triggered {
 
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError> {
         // Pulled since the last look.
-        if self.triggers.pull.take() {
+        if self.triggers.manual.take() {
             self.fire(self.newest);
         }
         self.forgotten += self.blocks.drain(..).map(|block| block.len() as u64).sum::<u64>();

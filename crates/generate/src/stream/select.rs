@@ -1,5 +1,7 @@
 //! Which of its values a field has in frame n.
 
+pub use linerate_burst::random::{FACTORS, GAMMA};
+pub(crate) use linerate_burst::random::{draw, mix};
 use std::sync::Arc;
 
 /// Picks an index for each frame of a stream.
@@ -102,24 +104,6 @@ impl Alias {
     pub fn rows(&self) -> &[(u32, u32)] {
         &self.rows
     }
-}
-
-/// Output `n` of SplitMix64 (Steele, Lea and Flood, 2014) from a seed.
-pub(crate) fn draw(seed: u64, n: u64) -> u64 {
-    mix(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(GAMMA)))
-}
-
-/// How far the state of SplitMix64 goes from one output to the next.
-pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The factors by which it mixes a state.
-pub const FACTORS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
-
-/// What SplitMix64 makes of a state.
-pub(crate) fn mix(mut word: u64) -> u64 {
-    word = (word ^ word >> 30).wrapping_mul(FACTORS[0]);
-    word = (word ^ word >> 27).wrapping_mul(FACTORS[1]);
-    word ^ word >> 31
 }
 
 /// A draw as one of `count` indices (0: 2^64). Of few by the upper half of the draw alone, which a machine without

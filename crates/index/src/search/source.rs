@@ -2,11 +2,11 @@
 
 use super::{Note, Search, Totals, What};
 use crate::ENDING;
-use crate::parts::{Excerpt, Parts, choose};
+use crate::parts::{Parts, RangesReader, choose};
 use crate::plan::Plan;
 use linerate_burst::{Block, Desc, Interface, Nanos};
 use linerate_filter::FilterError;
-use linerate_record::recording::PART;
+use linerate_record::recording::PARTIAL_ENDING;
 use linerate_record::{ReadError, Reader};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -67,7 +67,7 @@ impl Source {
         notes: &mut Vec<Note>,
     ) -> Option<Source> {
         let mut opened = open(path).map(|opened| (path, opened));
-        if let (Err(error), Some(complete)) = (&opened, path.strip_suffix(PART))
+        if let (Err(error), Some(complete)) = (&opened, path.strip_suffix(PARTIAL_ENDING))
             && error.kind() == ErrorKind::NotFound
         {
             // A recorder may have completed it meanwhile.
@@ -134,7 +134,7 @@ impl Source {
     }
 
     fn reader(&self, file: &Arc<File>) -> Reader {
-        Reader::lazy(Box::new(Excerpt::new(file, self.parts.ranges.clone())), &*self.path)
+        Reader::lazy(Box::new(RangesReader::new(file, self.parts.ranges.clone())), &*self.path)
     }
 
     fn open(&mut self) -> io::Result<&mut Open> {
@@ -148,7 +148,7 @@ impl Source {
     /// Opens the file that was looked at before, under its name or the one that a recorder has given it since: what was chosen
     /// is of no other.
     fn again(&self) -> io::Result<Arc<File>> {
-        let names = [Some(&*self.path), self.path.strip_suffix(PART)];
+        let names = [Some(&*self.path), self.path.strip_suffix(PARTIAL_ENDING)];
         let mut failure = None;
         for name in names.into_iter().flatten() {
             match open(name) {

@@ -1,6 +1,7 @@
 //! When something is said: at the end of a burst, and when its time has come.
 
 use super::connection::{Connection, Due, State};
+use super::fast::set_limits;
 use super::template::{ACK, FIN, Said};
 use super::{AckPolicy, Endpoint};
 use crate::place::{Ending, Place};
@@ -90,6 +91,7 @@ impl Endpoint {
         (connection.pending, connection.due, connection.again) = (0, Due::Later, None);
         connection.young = connection.young.saturating_sub(1);
         connection.ack_at = Nanos::MAX;
+        set_limits(connection, &self.config);
         self.counts[Count::TcpAcks] += 1;
         self.counts[Count::TcpZeroWindows] += u64::from(said.window == 0 && connection.state == State::Established);
         self.look_later(slot, now);

@@ -174,8 +174,8 @@ impl Endpoint {
             self.send_fin(slot, now);
             return;
         }
-        let is_due = connection.due == Due::Now;
-        if is_due || connection.ranges.edge().saturating_sub(connection.told) >= self.acks_after(slot) {
+        let is_many = connection.ranges.edge() >= connection.ack_from || connection.pending >= connection.ack_segments;
+        if connection.due == Due::Now || is_many {
             self.acknowledge(slot, now, place);
         }
     }

@@ -69,6 +69,9 @@ pub struct Connection {
     /// Segments that are not acknowledged.
     pub pending: u32,
     pub due: Due,
+    /// From which edge on, and after how many segments, an acknowledgement does not wait.
+    pub ack_from: u64,
+    pub ack_segments: u32,
     /// Whether its number is in the list of those that the burst has touched.
     pub is_touched: bool,
     /// Whether the last data was pushed.
@@ -118,6 +121,8 @@ impl Connection {
             told_window: 0,
             pending: 0,
             due: Due::Later,
+            ack_from: u64::MAX,
+            ack_segments: u32::MAX,
             is_touched: false,
             is_pushed: false,
             young: YOUNG,

@@ -1,9 +1,9 @@
 //! The segment that was expected: the next of its stream, with nothing but data. A few comparisons, and no more.
 
-use super::connection::{Due, State};
+use super::connection::{Connection, State};
 use super::segment::Segment;
 use super::template::{ACK, PSH};
-use super::{AckPolicy, Endpoint, options};
+use super::{AckPolicy, Config, Endpoint, options};
 use crate::place::Place;
 use linerate_burst::{Count, Nanos};
 
@@ -51,30 +51,21 @@ impl Endpoint {
         connection.touch(slot, &mut self.touched);
         self.last_data = (slot, segment.headers);
         self.counts[Count::TcpBytes] += end - edge;
-        if end - connection.told >= self.acks_after(slot) || self.has_many(slot) {
+        if end >= connection.ack_from || connection.pending >= connection.ack_segments {
             self.acknowledge(slot, now, place);
         }
         true
     }
+}
 
-    /// After how many bytes an acknowledgement cannot wait for the end of the burst.
-    #[inline]
-    pub(super) fn acks_after(&self, slot: u32) -> u64 {
-        let Some(connection) = self.table.get(slot) else { return u64::MAX };
-        if connection.young > 0 {
-            return 2 * u64::from(self.config.segment(connection.key.is_v6()));
-        }
-        let most = (connection.agreed.window / PART_OF_WINDOW).max(1);
-        match self.config.acks {
-            AckPolicy::Bytes(bytes) => bytes.min(most),
-            _ => most,
-        }
-    }
-
-    #[inline]
-    fn has_many(&self, slot: u32) -> bool {
-        let Some(connection) = self.table.get(slot) else { return false };
-        connection.due == Due::Now
-            || matches!(self.config.acks, AckPolicy::Segments(most) if connection.pending >= most)
-    }
+/// From which edge on, and after how many segments, an acknowledgement cannot wait for the end of the burst.
+pub(super) fn set_limits(connection: &mut Connection, config: &Config) {
+    let most = (connection.agreed.window / PART_OF_WINDOW).max(1);
+    let (bytes, segments) = match config.acks {
+        _ if connection.young > 0 => (2 * u64::from(config.segment(connection.key.is_v6())), u32::MAX),
+        AckPolicy::Bytes(bytes) => (bytes, u32::MAX),
+        AckPolicy::Segments(segments) => (most, segments),
+        AckPolicy::Adaptive | AckPolicy::Burst => (most, u32::MAX),
+    };
+    (connection.ack_from, connection.ack_segments) = (connection.told + bytes.min(most), segments);
 }

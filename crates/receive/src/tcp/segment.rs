@@ -224,6 +224,9 @@ fn find_v6(packet: &[u8], whole: usize, own: &Own, unknown: Refusal) -> Result<F
     if !own.has(to) || to >> 32 == 0xffff {
         return Err(Refusal::NotMine);
     }
+    if from >> 32 == 0xffff {
+        return Err(Refusal::Drop(Count::TcpMartian));
+    }
     let end = 40
         + match u16::from_be_bytes([head[4], head[5]]) {
             0 if whole > 40 + MOST_LENGTH => whole - 40,

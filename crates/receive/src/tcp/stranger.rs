@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use super::connection::{Connection, State};
+use super::fast::set_limits;
 use super::options::{self, Agreed, offered};
 use super::segment::{Key, Segment};
 use super::template::{ACK, FIN, RST, SYN, Said, Template};
@@ -138,6 +139,7 @@ impl Endpoint {
         // As much as our SYN has promised, if there is room, and what it could not say.
         connection.open(place.room(stream), 1);
         connection.told_window = connection.agreed.window.min(u16::MAX.into());
+        set_limits(connection, &self.config);
         let deadline = connection.deadline(self.config.idle);
         self.timers.set(slot, deadline);
         self.arrive(slot, segment, now, place)

@@ -183,6 +183,13 @@ impl World {
         let unsent = if frames.len() > 1 && self.chance.hits(20) { 1 } else { 0 };
         self.rig.endpoint.clear(unsent);
         for frame in &frames[..frames.len() - unsent] {
+            if read(frame).flags.contains(Flags::RST) {
+                // Of something that came after all was over.
+                assert_eq!(self.rig.endpoint.connections(), 0, "seed {}: reset", self.seed);
+                // Its own end may have been lost each time.
+                self.is_closed |= self.una > self.total;
+                continue;
+            }
             self.check(frame);
             if !self.chance.hits(self.faults.lost_acks) {
                 let late = if self.chance.hits(self.faults.reorder) { self.chance.below(2_000_000) } else { 0 };

@@ -253,13 +253,16 @@ impl Rig {
     /// Time goes by.
     pub fn pass(&mut self, time: Duration) -> Vec<Reply> {
         let end = self.now.after(time);
+        let mut replies = Vec::new();
         while let Some(next) = self.endpoint.deadline().filter(|next| *next <= end) {
             self.now = self.now.max(next);
             self.endpoint.tick(self.now, &mut self.memory);
+            replies.extend(self.replies());
         }
         self.now = end;
         self.endpoint.burst_end(true, self.now, &mut self.memory);
-        self.replies()
+        replies.extend(self.replies());
+        replies
     }
 
     pub fn count(&self, count: Count) -> u64 {

@@ -14,7 +14,7 @@ impl Output {
 
     /// Lets what follows be read without what is there: a compressed stream is ended and another begun, which readers take
     /// for one. Where that fails the stream goes on as it was; `written` are bytes of its end that are there.
-    pub(crate) fn part(&mut self) -> Result<(), Partial> {
+    pub(crate) fn begin_part(&mut self) -> Result<(), Partial> {
         let Some(encoder) = self.encoder.as_mut().filter(|encoder| !encoder.tail().is_empty()) else { return Ok(()) };
         let next = Encoder::new(encoder.compression()).map_err(|reason| Partial { written: 0, reason })?;
         let tail = encoder.tail();

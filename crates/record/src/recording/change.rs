@@ -1,7 +1,7 @@
 //! From one file of a recording to the next.
 
-use super::fresh::Fresh;
 use super::limits::{OnTrouble, Sync, Writing, end_of_span};
+use super::partial::PartialFile;
 use super::{Current, Recording, Trouble};
 use linerate_burst::{Count, Ledger, Nanos, SinkError, Stage};
 use std::io::Error;
@@ -18,20 +18,20 @@ impl Recording {
         let options = Writing { drop_oldest, direct: self.direct };
         let failed = |target: String| move |reason: Error| SinkError { target, reason, advice: String::new() };
         loop {
-            let made = Fresh::make(&self.shelf, &mut self.pattern, time, self.run.clone(), options);
-            let mut fresh = made.map_err(failed(self.name.clone()))?;
-            match (self.open)(&mut fresh) {
+            let made = PartialFile::make(&self.retained, &mut self.pattern, time, self.run.clone(), options);
+            let mut partial = made.map_err(failed(self.name.clone()))?;
+            match (self.open)(&mut partial) {
                 // Something lies where what is beside it would; another name has room for both.
-                _ if fresh.is_taken() => fresh.discard(),
+                _ if partial.is_taken() => partial.discard(),
                 Ok(sink) => {
                     let until = self.limits.every.map(|every| end_of_span(time, every));
-                    self.current = Some(Current { sink, fresh, until });
+                    self.current = Some(Current { sink, partial, until });
                     self.counts.files += 1;
                     return Ok(());
                 }
                 Err(reason) => {
-                    let path = fresh.path();
-                    fresh.discard();
+                    let path = partial.path();
+                    partial.discard();
                     return Err(failed(path)(reason));
                 }
             }
@@ -43,32 +43,32 @@ impl Recording {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let ended = match current.sink.finish(run) {
             // The capture itself is complete: that goes on.
-            Err(error) if let Some(path) = current.fresh.beside_called(&error.target) => {
+            Err(error) if let Some(path) = current.partial.beside_called(&error.target) => {
                 Trouble::note(&mut self.beside, format!("{path}: {}; {}", error.reason, error.advice));
                 Ok(())
             }
             ended => ended,
         };
-        let kept = self.put_away(current);
-        ended.and(kept).or_else(|error| self.bear(error))
+        let kept = self.close_file(current);
+        ended.and(kept).or_else(|error| self.handle_failure(error))
     }
 
     /// Keeps a file that nothing more is written to, and what its sink has counted.
-    pub(super) fn put_away(&mut self, current: Current) -> Result<(), SinkError> {
+    pub(super) fn close_file(&mut self, current: Current) -> Result<(), SinkError> {
         let mut own = Ledger::new();
         current.sink.counters(&mut own);
         drop(current.sink);
         self.counts.frames += self.add(&own);
-        if current.fresh.own_size() == 0 {
+        if current.partial.own_size() == 0 {
             self.counts.files -= 1;
-            current.fresh.discard();
+            current.partial.discard();
             return Ok(());
         }
-        let path = current.fresh.path();
+        let path = current.partial.path();
         // Whatever fails, it gets its name and counts among the files that are kept.
         let is_synced = self.sync != Sync::Never;
-        let synced = if is_synced { current.fresh.sync() } else { Ok(()) };
-        let completed = current.fresh.complete();
+        let synced = if is_synced { current.partial.sync() } else { Ok(()) };
+        let completed = current.partial.complete();
         let named = if is_synced { self.locked().sync() } else { Ok(()) };
         let advice = "what is in it may be called .part, or not all be on the disk".to_owned();
         synced.and(completed).and(named).map_err(|reason| SinkError { target: path, reason, advice })

@@ -1,7 +1,7 @@
 //! Where the bytes of one file of a recording go.
 
 use super::direct::Direct;
-use super::shelf::Shelf;
+use super::retained::Retained;
 use crate::file::Target;
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ pub(super) struct Slot {
     direct: Option<Direct>,
     /// Bytes in it, for the recording to know.
     size: Arc<AtomicU64>,
-    shelf: Arc<Mutex<Shelf>>,
+    retained: Arc<Mutex<Retained>>,
     drop_oldest: bool,
 }
 
@@ -24,10 +24,10 @@ impl Slot {
         file: File,
         direct: Option<Direct>,
         size: Arc<AtomicU64>,
-        shelf: Arc<Mutex<Shelf>>,
+        retained: Arc<Mutex<Retained>>,
         drop_oldest: bool,
     ) -> Self {
-        Slot { file, direct, size, shelf, drop_oldest }
+        Slot { file, direct, size, retained, drop_oldest }
     }
 
     /// Does what takes room, as often as that can be made.
@@ -41,7 +41,7 @@ impl Slot {
     }
 
     fn make_room(&self) -> bool {
-        self.drop_oldest && self.shelf.lock().unwrap_or_else(PoisonError::into_inner).remove_oldest()
+        self.drop_oldest && self.retained.lock().unwrap_or_else(PoisonError::into_inner).remove_oldest()
     }
 }
 

@@ -38,10 +38,10 @@ impl Writer {
     ///
     /// # Errors
     /// Those of writing.
-    pub fn part(&mut self) -> Result<(), SinkError> {
+    pub fn begin_part(&mut self) -> Result<(), SinkError> {
         self.guard(|writer| {
             let written = writer.counts.written;
-            writer.output.part().map_err(|partial| Failure::new(&partial.reason, written, partial.written == 0))
+            writer.output.begin_part().map_err(|partial| Failure::new(&partial.reason, written, partial.written == 0))
         })
     }
 
@@ -99,8 +99,8 @@ mod tests {
                     let mut block = Block::new(0, 4);
                     assert!(block.push(&Desc::new(Nanos(n.into()), 0, 60), &[n; 60]));
                     writer.accept(block.view(0, &interfaces)).unwrap();
-                    writer.part().unwrap();
-                    writer.part().unwrap();
+                    writer.begin_part().unwrap();
+                    writer.begin_part().unwrap();
                     places.push(writer.place());
                 }
                 writer.finish(&Ledger::new()).unwrap();

@@ -3,7 +3,7 @@
 use super::{Scratch, counted, frame, hand};
 use linerate_burst::block::View;
 use linerate_burst::{Count, Flags, Ledger, Nanos, Sink, SinkError};
-use linerate_record::recording::{Fresh, Open};
+use linerate_record::recording::{Open, PartialFile};
 use linerate_record::{Format, Limits, OnTrouble, Recording, Writer};
 use std::fs;
 use std::io::{self, Write};
@@ -34,9 +34,9 @@ fn beside(fails: bool) -> Open {
         }
     }
 
-    Box::new(move |fresh: &mut Fresh| {
-        let writer = Writer::new(fresh.output(), Format::Pcap);
-        let mut output = fresh.beside(".idx").1?;
+    Box::new(move |partial: &mut PartialFile| {
+        let writer = Writer::new(partial.output(), Format::Pcap);
+        let mut output = partial.beside(".idx").1?;
         output.write_all(b"index")?;
         Ok(Box::new(Beside(writer, output, fails)))
     })
@@ -116,7 +116,8 @@ fn what_fails_at_a_new_file_ends_the_run() {
 
     for on_trouble in [OnTrouble::Stop, OnTrouble::GoOn] {
         let scratch = Scratch::new();
-        let open: Open = Box::new(|fresh: &mut Fresh| Ok(Box::new(Fails(Writer::new(fresh.output(), Format::Pcap)))));
+        let open: Open =
+            Box::new(|partial: &mut PartialFile| Ok(Box::new(Fails(Writer::new(partial.output(), Format::Pcap)))));
         let recording = Recording::new(&scratch.path(""), ".pcap", Limits::default(), open).unwrap();
         let mut recording = recording.on_trouble(on_trouble);
         hand(&mut recording, &[frame(0, 60, Flags::NONE)], 1);

@@ -21,11 +21,6 @@ pub(super) struct Column {
     bit: Quality,
 }
 
-/// The names of all columns, in their order.
-pub fn column_names() -> Vec<String> {
-    columns().into_iter().map(|column| column.field.name().clone()).collect()
-}
-
 /// The schema of all files, whatever the level: what a level does not have is null.
 pub fn schema() -> Schema {
     Schema::new(columns().into_iter().map(|column| column.field).collect::<Vec<_>>())

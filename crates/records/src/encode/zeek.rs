@@ -129,12 +129,9 @@ fn may_be_parent(flow: &Flow) -> bool {
     }
 }
 
-/// Adds a number to a hash: the last step of splitmix64.
+/// Adds a number to a hash.
 fn mix(hash: u64, number: u64) -> u64 {
-    let mut hash = (hash ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ hash >> 31
+    linerate_burst::random::draw(hash ^ number, 0)
 }
 
 /// Zeek's begin with a C too.

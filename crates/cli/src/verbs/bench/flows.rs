@@ -3,7 +3,7 @@
 
 mod cores;
 mod limit;
-mod peers;
+pub(super) mod peers;
 mod traffic;
 
 use self::limit::two_lines;

@@ -5,7 +5,7 @@ use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;
 use linerate_index::{ENDING, Indexed};
-use linerate_record::recording::{Fresh, check_place};
+use linerate_record::recording::{PartialFile, check_place};
 use linerate_record::{Format, Limits, OnTrouble, Recording, Sync, Writer};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -106,15 +106,15 @@ impl RecordingArgs {
     pub fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
         let FileOf { format, comments, threads, is_indexed } = of;
         // Every file of a recording is opened here, and what goes along with it.
-        let open = move |fresh: &mut Fresh| -> std::io::Result<Box<dyn Sink>> {
-            let mut writer = Writer::new(fresh.output().threads(threads)?, format).since(fresh.before());
+        let open = move |partial: &mut PartialFile| -> std::io::Result<Box<dyn Sink>> {
+            let mut writer = Writer::new(partial.output().threads(threads)?, format).since(partial.before());
             for comment in &comments {
                 writer.comment(comment);
             }
             if !is_indexed {
                 return Ok(Box::new(writer));
             }
-            let (name, output) = fresh.beside(ENDING);
+            let (name, output) = partial.beside(ENDING);
             Ok(Box::new(Indexed::with(writer, name, output).map_err(std::io::Error::other)?))
         };
         let ending = if format == Format::Pcapng { ".pcapng" } else { ".pcap" };

@@ -62,7 +62,7 @@ impl TriggerArgs {
             return Ok(sink);
         }
         let triggers = self.triggers()?;
-        flag::register(SIGUSR2, triggers.pull.flag()).context("cannot handle signals")?;
+        flag::register(SIGUSR2, triggers.manual.flag()).context("cannot handle signals")?;
         Ok(Box::new(Triggered::new(triggers, sink)))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::usage;
 use linerate_record::Compression;
-use linerate_record::recording::PART;
+use linerate_record::recording::PARTIAL_ENDING;
 use std::collections::BTreeSet;
 use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
@@ -82,7 +82,9 @@ impl Found {
             (Err(error), true) if is_link => self.unread.push(format!("{}: {error}", path.display())),
             // What became of it meanwhile is found when it is opened.
             (Ok(true) | Err(_), true) => _ = seen.insert(path),
-            (Ok(true), false) if !name.strip_suffix(PART).unwrap_or(&name).ends_with(linerate_index::ENDING) => {
+            (Ok(true), false)
+                if !name.strip_suffix(PARTIAL_ENDING).unwrap_or(&name).ends_with(linerate_index::ENDING) =>
+            {
                 self.others += 1;
             }
             _ => {}
@@ -92,7 +94,7 @@ impl Found {
 
 /// Also one that a recorder is still at, or was when it died.
 fn is_capture(name: &str) -> bool {
-    let (_, plain) = Compression::of_path(name.strip_suffix(PART).unwrap_or(name));
+    let (_, plain) = Compression::of_path(name.strip_suffix(PARTIAL_ENDING).unwrap_or(name));
     let plain = plain.trim_end_matches(|c: char| c.is_ascii_digit());
     let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
     ENDINGS.contains(&ending.as_str())

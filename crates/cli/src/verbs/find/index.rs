@@ -9,7 +9,7 @@ use crate::view::terminal::{fail, result_line, shown, tell};
 use linerate_index::parts::choose;
 use linerate_index::{ENDING, NotMade, make};
 use linerate_record::ReadError;
-use linerate_record::recording::PART;
+use linerate_record::recording::PARTIAL_ENDING;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
 
 /// Makes one beside its file, which has its name when it is whole.
 fn make_one(path: &str) -> Result<Made, NotMade> {
-    if path.ends_with(PART) {
+    if path.ends_with(PARTIAL_ENDING) {
         return Ok(Made::NotYet);
     }
     let file = Arc::new(File::open(path)?);
@@ -104,7 +104,7 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
         return Ok(Made::Before);
     }
     let before = state(&name);
-    let part = format!("{name}{PART}");
+    let part = format!("{name}{PARTIAL_ENDING}");
     let Some(out) = claim(&part)? else { return Ok(Made::Elsewhere) };
     let made = make(&file, path, BufWriter::new(&out)).and_then(|made| {
         if state(&name) != before {

@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::path::Path;
 use std::str::FromStr;
 
 /// An address, and ports of it.
@@ -171,30 +172,30 @@ impl FrameArgs {
         Frames::new(&config).map_err(usage)
     }
 
-    /// Where they go.
-    pub fn destination(&self) -> anyhow::Result<Box<dyn Destination>> {
+    /// Where they go, and the folder in which that makes files.
+    pub fn destination(&self) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
         let Some(folder) = &self.write else {
             let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
-            return Ok(Box::new(pattern.map_or_else(Discard::default, Discard::verifying)));
+            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
         };
         let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
-        let frame = size("--frame-size", &self.frame_size)? as usize;
-        Ok(Box::new(Files::create(Path::new(folder), frame, config)?))
+        let files = Files::create(Path::new(folder), size("--frame-size", &self.frame_size)? as usize, config)?;
+        let made_in = vec![files.folder().try_clone_to_owned()?];
+        Ok((Box::new(files), made_in))
     }
 
-    /// The folders that files are made in; they are there once there is a destination.
-    pub fn folders(&self) -> anyhow::Result<Vec<OwnedFd>> {
-        let open = |folder| File::open(folder).with_context(|| format!("cannot open {folder}")).map(OwnedFd::from);
-        self.write.iter().map(open).collect()
-    }
-
-    /// Whether they are written.
-    pub fn is_written(&self) -> bool {
+    /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
+    pub fn is_looked_at(&self) -> bool {
         self.write.is_some() || self.check
     }
 
     /// For people.
     pub fn describe(&self) -> String {
-        format!("{} frames of {}", self.frames, self.frame_size)
+        let to = match &self.write {
+            Some(folder) => format!("to {folder}"),
+            None if self.check => "verified".to_owned(),
+            None => "kept nowhere (-w DIR)".to_owned(),
+        };
+        format!("{} frames of {}, {to}", self.frames, self.frame_size)
     }
 }

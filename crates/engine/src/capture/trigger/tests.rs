@@ -91,7 +91,7 @@ fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
     let kept = Kept::default();
     let rate = Some(Rate::Frames(100.0));
     let triggers = Triggers { filter: String::new(), rate, ..triggers(50, 100) };
-    let pull = triggers.pull.clone();
+    let manual = triggers.manual.clone();
     let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
     let mut block = Block::new(0, 100);
     // 50 a second, then ten in 100 ms, then 50 again.
@@ -102,7 +102,7 @@ fn a_rate_and_a_hand_are_triggers_and_each_event_has_its_output() {
     // The tenth comes at 1345.
     let written: Vec<u64> = (0..12).map(|n| 1300 + n * 5).chain([1400, 1420, 1440]).collect();
     assert_eq!(kept.0.lock().unwrap()[0], written);
-    pull.flag().store(true, Ordering::Relaxed);
+    manual.flag().store(true, Ordering::Relaxed);
     sink.look(&Ledger::new(), Nanos(1_790_000_000)).unwrap();
     assert_eq!(kept.0.lock().unwrap()[1], [1740, 1760, 1780]);
     // Its time passes though nothing comes.
@@ -134,7 +134,7 @@ fn memory_is_bounded_and_what_it_costs_is_counted() {
 fn a_hand_is_looked_at_in_the_end_and_a_filter_stays_with_its_interface() {
     let kept = Kept::default();
     let triggers = triggers(100, 10);
-    let pull = triggers.pull.clone();
+    let manual = triggers.manual.clone();
     let mut sink = Triggered::new(triggers, Box::new(kept.clone()));
     // Of the first one no filter can be made: what comes from the second is looked at by its own.
     let interfaces = [Interface::new("x", LinkType(65_000), StampSource::User), interfaces()[0].clone()];
@@ -150,7 +150,7 @@ fn a_hand_is_looked_at_in_the_end_and_a_filter_stays_with_its_interface() {
     let mut block = Block::new(0, 100);
     [1500, 1550].iter().for_each(|time| push(&mut block, *time, false));
     sink.accept(block.view(0, &interfaces)).unwrap();
-    pull.flag().store(true, Ordering::Relaxed);
+    manual.flag().store(true, Ordering::Relaxed);
     sink.finish(&Ledger::new()).unwrap();
     assert_eq!(kept.0.lock().unwrap().concat(), [1000, 1010, 1020, 1500, 1550]);
 }

@@ -153,7 +153,7 @@ fn find(name: &str, unpacked: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// The first packets of all flows, then packets of any.
-fn write(path: &Path, frames: usize, flows: usize) -> anyhow::Result<()> {
+pub fn write(path: &Path, frames: usize, flows: usize) -> anyhow::Result<()> {
     const CHUNK: usize = 8192;
     let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, Format::Pcap);
     let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];

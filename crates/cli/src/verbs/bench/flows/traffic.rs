@@ -1,5 +1,6 @@
 //! Segments of many connections, in no order, whose sequence numbers go on as they should.
 
+use linerate_burst::random::next as random;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
 
@@ -126,13 +127,4 @@ impl Traffic {
             "the block was made for so many"
         );
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut bits = *state;
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
 }

@@ -21,7 +21,7 @@ pub(super) struct Id {
 
 /// All files of a recording that are complete and not yet removed.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct Retained {
     pub folder: OwnedFd,
     kept: VecDeque<Kept>,
     /// Bytes of these.
@@ -55,9 +55,9 @@ impl From<Statx> for Id {
     }
 }
 
-impl Shelf {
+impl Retained {
     pub fn new(folder: OwnedFd) -> Self {
-        Shelf { folder, kept: VecDeque::new(), bytes: 0, removed: 0, stuck: None }
+        Retained { folder, kept: VecDeque::new(), bytes: 0, removed: 0, stuck: None }
     }
 
     /// How many files there are.

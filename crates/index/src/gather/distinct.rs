@@ -24,19 +24,19 @@ impl Value for u128 {
 }
 
 /// Values, and where each is among them.
-pub(super) struct Few<T> {
+pub(super) struct DistinctValues<T> {
     values: Vec<T>,
     /// By hash, the next free one behind: number of the value, and one more.
     slots: Vec<u16>,
     shift: u32,
 }
 
-impl<T: Value> Few<T> {
+impl<T: Value> DistinctValues<T> {
     /// Room for so many, less than 32,768.
     pub fn new(most: usize) -> Self {
         let slots = (most * 2).next_power_of_two();
         assert!(slots < 1 << 16, "a slot holds the number of a value");
-        Few { values: Vec::with_capacity(most), slots: vec![0; slots], shift: 64 - slots.trailing_zeros() }
+        DistinctValues { values: Vec::with_capacity(most), slots: vec![0; slots], shift: 64 - slots.trailing_zeros() }
     }
 
     pub fn clear(&mut self) {
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn each_value_is_there_once() {
-        let mut few = Few::new(100);
-        assert!((0..300u32).all(|n| few.insert(n % 100 * 65_536)));
-        assert_eq!(few.values(), (0..100).map(|n| n * 65_536).collect::<Vec<u32>>());
-        few.clear();
-        assert!(few.insert(5));
-        assert_eq!(few.values(), [5]);
+        let mut distinct = DistinctValues::new(100);
+        assert!((0..300u32).all(|n| distinct.insert(n % 100 * 65_536)));
+        assert_eq!(distinct.values(), (0..100).map(|n| n * 65_536).collect::<Vec<u32>>());
+        distinct.clear();
+        assert!(distinct.insert(5));
+        assert_eq!(distinct.values(), [5]);
     }
 
     #[test]
     fn values_chosen_to_meet_in_one_place_are_refused() {
-        let mut few = Few::new(1000);
-        let shift = few.shift;
+        let mut distinct = DistinctValues::new(1000);
+        let shift = distinct.shift;
         let mut meeting = (0..u32::MAX).filter(|n| n.hash() >> shift == 7).take(1000);
-        assert_eq!(meeting.by_ref().take_while(|value| few.insert(*value)).count(), MOST_STEPS);
+        assert_eq!(meeting.by_ref().take_while(|value| distinct.insert(*value)).count(), MOST_STEPS);
     }
 }

@@ -3,7 +3,7 @@
 use super::direct::{self, Direct};
 use super::limits::Writing;
 use super::names::Pattern;
-use super::shelf::{Id, Kept, Shelf};
+use super::retained::{Id, Kept, Retained};
 use super::target::{Slot, is_full};
 use crate::compression::Compression;
 use crate::file::Output;
@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a file is called until it is complete; what is beside it has its ending behind that.
-pub const PART: &str = ".part";
+pub const PARTIAL_ENDING: &str = ".part";
 /// Of new files, since captures hold what others said.
 const MODE: u32 = 0o600;
 
 /// A file of a recording that was just made, for whoever opens the sink that writes it.
-pub struct Fresh {
-    shelf: Arc<Mutex<Shelf>>,
+pub struct PartialFile {
+    retained: Arc<Mutex<Retained>>,
     folder: PathBuf,
     /// Once it is complete.
     name: String,
     /// The file itself first, then what is beside it.
-    parts: Vec<Part>,
+    members: Vec<Member>,
     output: Option<Output>,
     before: Ledger,
     options: Writing,
@@ -39,7 +39,7 @@ pub struct Fresh {
 }
 
 /// One file in the folder.
-struct Part {
+struct Member {
     /// Behind the name of the file: nothing of the file itself.
     ending: &'static str,
     file: File,
@@ -47,10 +47,10 @@ struct Part {
     size: Arc<AtomicU64>,
 }
 
-impl Fresh {
+impl PartialFile {
     /// Makes a file for what begins at a time, of the first name that is free.
     pub(super) fn make(
-        shelf: &Arc<Mutex<Shelf>>,
+        retained: &Arc<Mutex<Retained>>,
         pattern: &mut Pattern,
         time: Nanos,
         before: Ledger,
@@ -58,30 +58,30 @@ impl Fresh {
     ) -> io::Result<Self> {
         loop {
             let name = pattern.next(time);
-            let mut fresh = Fresh {
-                shelf: Arc::clone(shelf),
+            let mut partial = PartialFile {
+                retained: Arc::clone(retained),
                 folder: pattern.folder.clone(),
                 name,
-                parts: Vec::new(),
+                members: Vec::new(),
                 output: None,
                 before: before.clone(),
                 options,
                 beside: Vec::new(),
                 is_taken: false,
             };
-            match fresh.part("") {
-                Ok(output) => fresh.output = Some(output),
+            match partial.add("") {
+                Ok(output) => partial.output = Some(output),
                 // Another run writes it, or one was cut off.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => {
-                    fresh.discard();
+                    partial.discard();
                     return Err(error);
                 }
             }
-            if fresh.is_free(&fresh.name) {
-                return Ok(fresh);
+            if partial.is_free(&partial.name) {
+                return Ok(partial);
             }
-            fresh.discard();
+            partial.discard();
         }
     }
 
@@ -99,11 +99,11 @@ impl Fresh {
     pub fn beside(&mut self, ending: &'static str) -> (String, io::Result<Output>) {
         self.beside.push(ending);
         let made = match self.is_free(&format!("{}{ending}", self.name)) {
-            true => self.part(ending),
+            true => self.add(ending),
             false => Err(ErrorKind::AlreadyExists.into()),
         };
         self.is_taken |= made.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-        (self.shown(&format!("{}{PART}{ending}", self.name)), made)
+        (self.shown(&format!("{}{PARTIAL_ENDING}{ending}", self.name)), made)
     }
 
     /// Whether something lies where what is beside it would.
@@ -114,7 +114,7 @@ impl Fresh {
     /// Where what is beside it is going to be, if that is what is called so now.
     pub(super) fn beside_called(&self, name: &str) -> Option<String> {
         let mut endings = self.beside.iter();
-        let ending = endings.find(|ending| self.shown(&format!("{}{PART}{ending}", self.name)) == name)?;
+        let ending = endings.find(|ending| self.shown(&format!("{}{PARTIAL_ENDING}{ending}", self.name)) == name)?;
         Some(self.shown(&format!("{}{ending}", self.name)))
     }
 
@@ -130,17 +130,17 @@ impl Fresh {
 
     /// Bytes of it, with what is beside it.
     pub(super) fn size(&self) -> u64 {
-        self.parts.iter().map(|part| part.size.load(Ordering::Relaxed)).sum()
+        self.members.iter().map(|member| member.size.load(Ordering::Relaxed)).sum()
     }
 
     /// Bytes of the file itself.
     pub(super) fn own_size(&self) -> u64 {
-        self.parts.first().map_or(0, |part| part.size.load(Ordering::Relaxed))
+        self.members.first().map_or(0, |member| member.size.load(Ordering::Relaxed))
     }
 
     /// Waits until what was written is on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.parts.iter().try_for_each(|part| part.file.sync_all())
+        self.members.iter().try_for_each(|member| member.file.sync_all())
     }
 
     /// Gives it its name, or one with a number where somebody has taken that. What somebody has moved or removed meanwhile is left
@@ -149,22 +149,21 @@ impl Fresh {
         self.drop_empty();
         let (mut names, mut result, stem) = (Vec::new(), Ok(()), self.name.clone());
         let mut number = 1;
-        let is_free = |fresh: &Fresh| {
-            fresh
-                .parts
-                .iter()
-                .all(|part| part.ending.is_empty() || fresh.is_free(&format!("{}{}", fresh.name, part.ending)))
+        let is_free = |partial: &PartialFile| {
+            partial.members.iter().all(|member| {
+                member.ending.is_empty() || partial.is_free(&format!("{}{}", partial.name, member.ending))
+            })
         };
-        let mut next = |fresh: &mut Fresh| {
+        let mut next = |partial: &mut PartialFile| {
             number += 1;
-            fresh.name = crate::file::numbered(&stem, number);
+            partial.name = crate::file::numbered(&stem, number);
         };
         while !is_free(&self) {
             next(&mut self);
         }
-        for at in 0..self.parts.len() {
-            let Part { ending, id, .. } = self.parts[at];
-            let from = format!("{stem}{PART}{ending}");
+        for at in 0..self.members.len() {
+            let Member { ending, id, .. } = self.members[at];
+            let from = format!("{stem}{PARTIAL_ENDING}{ending}");
             if !self.locked().has(&from, id) {
                 continue;
             }
@@ -189,34 +188,34 @@ impl Fresh {
 
     /// Takes it away, as there is nothing in it.
     pub(super) fn discard(self) {
-        self.parts.iter().for_each(|part| self.remove(part));
+        self.members.iter().for_each(|member| self.remove(member));
     }
 
     /// Takes away what is beside it and could not be begun.
     fn drop_empty(&mut self) {
-        let is_empty = |part: &Part| !part.ending.is_empty() && part.size.load(Ordering::Relaxed) == 0;
-        self.parts.iter().filter(|part| is_empty(part)).for_each(|part| self.remove(part));
-        self.parts.retain(|part| !is_empty(part));
+        let is_empty = |member: &Member| !member.ending.is_empty() && member.size.load(Ordering::Relaxed) == 0;
+        self.members.iter().filter(|member| is_empty(member)).for_each(|member| self.remove(member));
+        self.members.retain(|member| !is_empty(member));
     }
 
-    fn remove(&self, part: &Part) {
-        let name = format!("{}{PART}{}", self.name, part.ending);
-        let shelf = self.locked();
-        if shelf.has(&name, part.id) {
+    fn remove(&self, member: &Member) {
+        let name = format!("{}{PARTIAL_ENDING}{}", self.name, member.ending);
+        let retained = self.locked();
+        if retained.has(&name, member.id) {
             // It was not data; that it stays is told by its name.
-            let _ = unlinkat(&shelf.folder, name.as_str(), AtFlags::empty());
+            let _ = unlinkat(&retained.folder, name.as_str(), AtFlags::empty());
         }
     }
 
     /// What is made and then fails is taken away by [`discard`](Self::discard).
-    fn part(&mut self, ending: &'static str) -> io::Result<Output> {
-        let name = format!("{}{PART}{ending}", self.name);
+    fn add(&mut self, ending: &'static str) -> io::Result<Output> {
+        let name = format!("{}{PARTIAL_ENDING}{ending}", self.name);
         let file = self.create(&name)?;
         let (id, size) = (Id::of(&file)?, Arc::<AtomicU64>::default());
-        self.parts.push(Part { ending, file, id, size: Arc::clone(&size) });
-        let file = self.parts[self.parts.len() - 1].file.try_clone()?;
+        self.members.push(Member { ending, file, id, size: Arc::clone(&size) });
+        let file = self.members[self.members.len() - 1].file.try_clone()?;
         let direct = if self.options.direct && ending.is_empty() { Some(self.direct(&name, &file)?) } else { None };
-        let slot = Slot::new(file, direct, size, Arc::clone(&self.shelf), self.options.drop_oldest);
+        let slot = Slot::new(file, direct, size, Arc::clone(&self.retained), self.options.drop_oldest);
         let output = Output::over(Box::new(slot), self.shown(&name));
         match Compression::of_path(&self.name) {
             (Some(compression), _) if ending.is_empty() => output.compressed(compression),
@@ -261,19 +260,19 @@ impl Fresh {
 
     /// In the place of none, as far as the file system can do that at once.
     fn rename(&self, from: &str, to: &str) -> rustix::io::Result<()> {
-        let shelf = self.locked();
-        match renameat_with(&shelf.folder, from, &shelf.folder, to, RenameFlags::NOREPLACE) {
+        let retained = self.locked();
+        match renameat_with(&retained.folder, from, &retained.folder, to, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {}
             done => return done,
         }
-        match statat(&shelf.folder, to, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => renameat(&shelf.folder, from, &shelf.folder, to),
+        match statat(&retained.folder, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => renameat(&retained.folder, from, &retained.folder, to),
             Err(error) => Err(error),
             Ok(_) => Err(Errno::EXIST),
         }
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> std::sync::MutexGuard<'_, Retained> {
+        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,218 @@
+//! `linerate streams`: the TCP streams of captured traffic, rebuilt.
+
+mod report;
+
+use self::report::{SummaryJson, summary};
+use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output, span};
+use super::show::ShowArgs;
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, confine};
+use crate::signals::stop_on_signals;
+use crate::view::ledger::{self, is_void};
+use crate::view::live::{Live, answer};
+use crate::view::terminal::{is_watched, records, result, result_document, shown, tell};
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use linerate_engine::follow::{Conversation, Files, FilesOptions, Form, Gaps, Nowhere, Outlet, Records};
+use linerate_engine::{Following, Progress, Stop};
+use linerate_port::spec::parse_size;
+use linerate_receive::follow::{Config, Overlap};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Options of `linerate streams`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # which streams there are, those with most bytes first
+  linerate streams -r trace.pcap
+  # a file for each direction, and an index of them
+  linerate streams -r trace.pcap -w streams/
+  # one conversation, as text, and the bytes of another
+  linerate streams -r trace.pcap --follow 3 --form ascii
+  linerate streams -r trace.pcap --follow 4 > both
+  # what comes to port 80 for a minute
+  linerate streams eth0 -t 60 -w web/ tcp port 80
+  # all streams to another program, as records
+  linerate streams -r trace.pcap.zst -w - | ./reads-records
+A stream is one direction of a connection, as its receiver got it. What was not captured is a gap, which the
+index names by offset and length. Nothing is sent, and nothing that a receiver got is missing without a word.
+docs/follow.md says what the index and the records hold")]
+pub struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+    /// Where streams go: a folder that is new or empty, with a file for each and streams.jsonl, or - for all of them
+    /// as records on standard output
+    #[arg(short = 'w', long, value_name = "DIR/|-")]
+    write: Option<String>,
+    /// Write the bytes of one connection to standard output, both directions as they came; they count from 0
+    #[arg(long, value_name = "N", conflicts_with = "write")]
+    follow: Option<u64>,
+    /// How these are shown
+    #[arg(long, value_name = "FORM", default_value = "raw")]
+    form: FormArg,
+    /// What stands in files for bytes that are missing: as many zero bytes, nothing, or a line that says how many
+    #[arg(long, value_name = "WHAT", default_value = "zeros")]
+    gaps: GapsArg,
+    /// Which bytes count where two segments differ that both wait for others: those that came first or last, or those
+    /// that such a host takes
+    #[arg(long, value_name = "POLICY", default_value = "first",
+          value_parser = PossibleValuesParser::new(Overlap::NAMES.map(|(name, _)| name)))]
+    overlap: String,
+    /// Leave out segments with a wrong checksum; of a capture on the sending host most are unfinished
+    #[arg(long)]
+    checksums: bool,
+    /// How long a gap is waited for whose bytes the receiver has acknowledged, seconds
+    #[arg(long, value_name = "S", default_value = "1")]
+    gap_wait: f64,
+    /// After how long without a frame a connection is over, seconds
+    #[arg(long, value_name = "S", default_value = "3600")]
+    idle: f64,
+    /// The most memory for bytes that wait for others, of all streams
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    held_memory: String,
+    /// The same of one stream
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    stream_memory: String,
+    /// The most connections at a time: those that have ended give way first, then those without a byte, then those
+    /// that were quiet for longest
+    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    max_connections: u32,
+    /// The most files: streams that begin later have none, and the status is 1
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    max_files: u64,
+    /// Print the summary as one JSON document (schema linerate/streams/1)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    receive: ReceiveArgs,
+}
+
+/// Forms of a conversation.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormArg {
+    /// The bytes as they are
+    Raw,
+    /// Offset, bytes in hexadecimal numbers, and text; the direction that answers is indented
+    Hex,
+    /// Text, with a dot for each byte that is none
+    Ascii,
+}
+
+/// What stands for bytes that are missing.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GapsArg {
+    /// As many zero bytes, which take no room on most file systems
+    Zeros,
+    /// Nothing
+    Skip,
+    /// A line
+    Mark,
+}
+
+/// Files that are open at a time: as many as any limit of a process allows.
+const OPEN: usize = 256;
+
+/// Follows.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let inputs = args.input.check()?;
+    let config = args.config()?;
+    let identity = args.receive.identity(&inputs)?;
+    args.write.iter().try_for_each(|target| check_output(&inputs.specs, target))?;
+    let (ports, mut notes) = args.receive.open(&inputs, Needs::default())?;
+    identity.assume()?;
+    let (out, folder) = args.outlet(&identity)?;
+    notes.extend(identity.note().into_iter().chain(confine(&folder.into_iter().collect::<Vec<_>>())));
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+
+    // Streams on standard output are not to be mixed with a summary.
+    let is_mixed = args.follow.is_some() || args.write.as_deref() == Some("-");
+    let is_silent = args.show.quiet || args.json || is_mixed;
+    if !is_silent {
+        tell(format_args!(
+            "following the streams of {}: {}\n",
+            shown(&inputs.names().join(", ")),
+            args.bounds(&config)
+        ));
+        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+    }
+    let progress = Progress::new();
+    let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+    let live = Live::start_reading(&progress, "followed", interval, inputs.reading());
+    let answers = answer(&progress, "followed", String::new)?;
+    let mut following = Following::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
+    let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut following]);
+    drop((live, answers));
+    let followed = following.done();
+    if args.json {
+        result_document(&SummaryJson::new(&inputs, &config, &followed, &run), is_mixed)?;
+    } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
+        result(ledger::run(&run, &summary(&followed, args.write.as_deref()), args.show.ledger), is_mixed);
+    }
+    Ok(args.receive.conclude(&run))
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<Config> {
+        let overlap = Overlap::NAMES.into_iter().find(|(name, _)| *name == self.overlap);
+        let is_folder = self.write.as_deref().is_some_and(|target| target != "-");
+        if self.write.is_some() && !is_folder && (!matches!(self.gaps, GapsArg::Zeros)) {
+            return Err(usage("--gaps means nothing here: records say themselves what is missing"));
+        }
+        Ok(Config {
+            overlap: overlap.map(|(_, overlap)| overlap).unwrap_or_default(),
+            connections: self.max_connections as usize,
+            memory: size("--held-memory", &self.held_memory)?,
+            stream_memory: size("--stream-memory", &self.stream_memory)?,
+            patience: span("--gap-wait", self.gap_wait)?,
+            idle: span("--idle", self.idle)?,
+            checksums: self.checksums,
+        })
+    }
+
+    /// What streams go to, and its folder.
+    fn outlet(&self, identity: &Identity) -> anyhow::Result<(Box<dyn Outlet>, Option<OwnedFd>)> {
+        if let Some(number) = self.follow {
+            let form = match self.form {
+                FormArg::Raw => Form::Raw,
+                FormArg::Hex => Form::Hex,
+                FormArg::Ascii => Form::Ascii,
+            };
+            return Ok((Box::new(Conversation::new(records(), number, form)), None));
+        }
+        match self.write.as_deref() {
+            None => Ok((Box::new(Nowhere), None)),
+            Some("-") => Ok((Box::new(Records::new(records(), "standard output")), None)),
+            Some(folder) => {
+                let gaps = match self.gaps {
+                    GapsArg::Zeros => Gaps::Zeros,
+                    GapsArg::Skip => Gaps::Skip,
+                    GapsArg::Mark => Gaps::Mark,
+                };
+                let options = FilesOptions { gaps, most: self.max_files, open: OPEN };
+                let files = Files::new(Path::new(folder), options).map_err(|error| identity.explain(error))?;
+                let folder = files.folder()?;
+                Ok((Box::new(files), Some(folder)))
+            }
+        }
+    }
+
+    /// What it may take.
+    fn bounds(&self, config: &Config) -> String {
+        format!(
+            "at most {} connections ({} MiB), {} MiB for bytes that wait",
+            config.connections,
+            config.table_bytes() >> 20,
+            config.memory >> 20
+        )
+    }
+}
+
+fn size(option: &str, text: &str) -> anyhow::Result<usize> {
+    let size = parse_size(text).filter(|size| *size > 0).and_then(|size| usize::try_from(size).ok());
+    size.ok_or_else(|| usage(format!("{option} {text}: not a size (as in 512KiB, 64MiB)")))
+}

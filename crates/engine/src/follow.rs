@@ -1,0 +1,289 @@
+//! The streams of captured TCP traffic, rebuilt by looking on.
+//!
+//! Frames of several lanes are put in order first, then each goes to [`Follow`] where it lies. What it hands on goes to an [`Outlet`]:
+//! `files`, a file for each direction with an index beside them; `records`, all streams in one pipe; `conversation`, both directions of one
+//! connection as they came.
+
+mod conversation;
+mod files;
+mod index;
+mod records;
+
+pub use self::conversation::{Conversation, Form};
+pub use self::files::{Files, FilesOptions, Gaps};
+pub use self::records::Records;
+
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
+use crate::control::Progress;
+use crate::error::ReceiveError;
+use crate::select::{Selection, Selector};
+use linerate_burst::{Count, Kind, Nanos, Pick, SinkError, Stage};
+use linerate_receive::follow::{About, Config, Counts, Follow, Output, Summary, Taken};
+use linerate_receive::place::StreamId;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Streams that are told of in the end, those with most bytes.
+const LONGEST: usize = 10;
+
+/// Where streams go.
+pub trait Outlet: Output + Send {
+    /// Nothing comes at the moment: what is held back is to be seen.
+    fn flush(&mut self);
+
+    /// Why nothing more can be written.
+    fn failure(&self) -> Option<&SinkError>;
+
+    /// All streams are over.
+    ///
+    /// # Errors
+    /// What failed first.
+    fn finish(&mut self) -> Result<(), SinkError>;
+
+    /// Files there are.
+    fn files(&self) -> u64 {
+        0
+    }
+
+    /// What people should know, once it has finished.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// For those who want to know what streams there are.
+#[derive(Debug, Default)]
+pub struct Nowhere;
+
+impl Output for Nowhere {
+    fn begin(&mut self, _: &About, _: Nanos) {}
+
+    fn bytes(&mut self, _: StreamId, _: u64, _: &[u8], _: Nanos) -> bool {
+        true
+    }
+
+    fn gap(&mut self, _: StreamId, _: Range<u64>, _: Nanos) {}
+
+    fn end(&mut self, _: &Summary) {}
+}
+
+impl Outlet for Nowhere {
+    fn flush(&mut self) {}
+
+    fn failure(&self) -> Option<&SinkError> {
+        None
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Follows the streams of what is selected.
+pub struct Following {
+    selector: Selector,
+    follow: Follow,
+    out: Watched,
+    progress: Arc<Progress>,
+    picks: Vec<Pick>,
+    taken: Frames,
+    bytes: u64,
+    notes: Vec<String>,
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frames {
+    followed: u64,
+    unwritten: u64,
+    not_tcp: u64,
+    malformed: u64,
+    fragments: u64,
+    bad_checksum: u64,
+    unknown_link: u64,
+}
+
+/// What was followed.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// What was counted.
+    pub counts: Counts,
+    /// The streams with most bytes, these first.
+    pub longest: Vec<Summary>,
+    /// Files that were made.
+    pub files: u64,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// An outlet, and the longest streams that it got.
+struct Watched {
+    out: Box<dyn Outlet>,
+    longest: Vec<Summary>,
+}
+
+impl Output for Watched {
+    fn begin(&mut self, about: &About, now: Nanos) {
+        self.out.begin(about, now);
+    }
+
+    #[inline]
+    fn bytes(&mut self, stream: StreamId, offset: u64, bytes: &[u8], now: Nanos) -> bool {
+        self.out.bytes(stream, offset, bytes, now)
+    }
+
+    fn gap(&mut self, stream: StreamId, gap: Range<u64>, now: Nanos) {
+        self.out.gap(stream, gap, now);
+    }
+
+    fn end(&mut self, summary: &Summary) {
+        self.out.end(summary);
+        let least = self.longest.last().map_or(0, |last| last.tally.bytes);
+        if self.longest.len() < LONGEST || summary.tally.bytes > least {
+            self.longest.push(summary.clone());
+            self.longest.sort_by_key(|one| (u64::MAX - one.tally.bytes, one.about.stream));
+            self.longest.truncate(LONGEST);
+        }
+    }
+}
+
+impl Following {
+    /// Follows frames that are selected, whole ones; `out` takes what comes of it.
+    pub fn new(config: Config, selection: Selection, out: Box<dyn Outlet>) -> Self {
+        Following {
+            selector: Selector::new(Selection { slice: None, ..selection }),
+            follow: Follow::new(config),
+            out: Watched { out, longest: Vec::new() },
+            progress: Progress::new(),
+            picks: Vec::new(),
+            taken: Frames::default(),
+            bytes: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Says there what it has done so far.
+    pub fn progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// What was followed, once the run is over.
+    pub fn done(self) -> Followed {
+        let (counts, files) = (self.follow.counts(), self.out.out.files());
+        Followed { counts, longest: self.out.longest, files, notes: self.notes }
+    }
+
+    fn follow(&mut self, round: &Round<'_>) {
+        let mut picks = std::mem::take(&mut self.picks);
+        for pick in self.selector.choose(round, &mut picks) {
+            let (lane, index) = (pick.lane(), pick.index());
+            let (burst, links) = (&round.bursts[lane], round.links[lane]);
+            let (desc, frame) = (&burst.descs()[index], burst.frame(index));
+            self.bytes += u64::from(desc.wire);
+            let Some(link) = links.get(usize::from(desc.interface)).copied().flatten() else {
+                self.taken.unknown_link += 1;
+                continue;
+            };
+            let taken = self.follow.take(link, desc, frame, &mut self.out);
+            *self.taken.of(taken) += 1;
+        }
+        picks.clear();
+        self.picks = picks;
+    }
+
+    /// Whether whoever read the output has gone.
+    fn is_unread(&self) -> bool {
+        self.out.out.failure().is_some_and(|failure| failure.reason.kind() == ErrorKind::BrokenPipe)
+    }
+}
+
+impl Frames {
+    fn of(&mut self, taken: Taken) -> &mut u64 {
+        match taken {
+            Taken::Followed => &mut self.followed,
+            Taken::Unwritten => &mut self.unwritten,
+            Taken::NotTcp => &mut self.not_tcp,
+            Taken::Malformed => &mut self.malformed,
+            Taken::Fragment => &mut self.fragments,
+            Taken::BadChecksum => &mut self.bad_checksum,
+        }
+    }
+
+    fn all(&self) -> u64 {
+        let Frames { followed, unwritten, not_tcp, malformed, fragments, bad_checksum, unknown_link } = *self;
+        followed + unwritten + not_tcp + malformed + fragments + bad_checksum + unknown_link
+    }
+}
+
+impl Consumer for Following {
+    fn name(&self) -> &'static str {
+        "streams"
+    }
+
+    fn order(&self) -> Order {
+        Order::Merged
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        let learned = self.selector.learn(round.interfaces);
+        self.follow(round);
+        if round.frames() == 0 {
+            if round.complete != Nanos::MAX {
+                self.follow.pause(round.complete.min(round.now), &mut self.out);
+            }
+            self.out.out.flush();
+        }
+        learned
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        self.progress.frames.store(self.taken.all(), Ordering::Relaxed);
+        self.progress.bytes.store(self.bytes, Ordering::Relaxed);
+        self.progress.wire_bytes.store(self.bytes, Ordering::Relaxed);
+        self.progress.lost.store(look.queues().lost() + self.taken.unwritten, Ordering::Relaxed);
+    }
+
+    fn demand(&self) -> Demand {
+        match self.out.out.failure() {
+            Some(_) if self.is_unread() => Demand::Enough,
+            Some(_) => Demand::Failed,
+            None if self.selector.is_full() => Demand::Enough,
+            None => Demand::More,
+        }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        let died = end.died.take();
+        let is_unread = self.is_unread();
+        let mut result = Ok(());
+        if died.is_none() {
+            self.follow.finish(&mut self.out);
+            result = self.out.out.finish();
+            self.notes = self.out.out.notes();
+        }
+        self.selector.counters(end.ledger.account(Stage::Select, ""));
+        let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);
+        let Frames { followed, unwritten, not_tcp, malformed, fragments, bad_checksum, unknown_link } = self.taken;
+        let (unread, unwritten) = if is_unread { (unwritten, 0) } else { (0, unwritten) };
+        let counts = self.follow.counts();
+        let account = end.ledger.account(Stage::Follow, "");
+        account.add(Count::FollowReceived, selected).add(Count::Followed, followed);
+        account.add(Count::FollowUnknownLink, unknown_link).add(Count::FollowNotTcp, not_tcp);
+        account.add(Count::FollowMalformed, malformed).add(Count::FollowBadChecksum, bad_checksum);
+        account.add(Count::FollowFragment, fragments).add(Count::FollowUnwritten, unwritten);
+        account.add(Count::FollowUnread, unread).add(Count::FollowGaps, counts.tally.gaps);
+        account.add(Count::FollowEvicted, counts.evicted);
+        if let Some(died) = died {
+            account.add(Count::FollowDied, selected.saturating_sub(self.taken.all()));
+            end.fail(died);
+        }
+        if let Err(error) = result
+            && error.reason.kind() != ErrorKind::BrokenPipe
+        {
+            end.fail(error);
+        }
+    }
+}

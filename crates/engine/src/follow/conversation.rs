@@ -1,0 +1,163 @@
+//! Both directions of one connection, as they came.
+
+use super::Outlet;
+use linerate_burst::{Nanos, SinkError};
+use linerate_receive::follow::{About, Output, Summary};
+use linerate_receive::place::StreamId;
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+
+/// Bytes in a line of hexadecimal numbers.
+const ROW: usize = 16;
+
+/// How bytes are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As they are; nothing says where one direction ends and the other begins, or where bytes are missing.
+    Raw,
+    /// Offset, sixteen bytes and what they are as text; the direction that did not begin is indented.
+    Hex,
+    /// Text, with a dot for each byte that is none; a line says whose it is.
+    Ascii,
+}
+
+/// Writes one conversation.
+pub struct Conversation<W: Write> {
+    out: BufWriter<W>,
+    number: u64,
+    form: Form,
+    /// The two directions, the one that began first.
+    streams: [Option<StreamId>; 2],
+    headings: [String; 2],
+    /// Whose bytes came last.
+    last: Option<usize>,
+    line: String,
+    failure: Option<SinkError>,
+}
+
+impl<W: Write> Conversation<W> {
+    /// Of the connection of this number.
+    pub fn new(out: W, number: u64, form: Form) -> Self {
+        Conversation {
+            out: BufWriter::new(out),
+            number,
+            form,
+            streams: [None; 2],
+            headings: Default::default(),
+            last: None,
+            line: String::new(),
+            failure: None,
+        }
+    }
+
+    fn side(&self, stream: StreamId) -> Option<usize> {
+        self.streams.iter().position(|one| *one == Some(stream))
+    }
+
+    /// Bytes of either are to follow.
+    fn turn_to(&mut self, side: usize) {
+        if self.form == Form::Ascii && self.last != Some(side) {
+            let ahead = if self.last.is_some() { "\n" } else { "" };
+            let _ = write!(self.line, "{ahead}{}\n", self.headings[side]);
+        }
+        self.last = Some(side);
+    }
+
+    fn put_hex(&mut self, side: usize, offset: u64, bytes: &[u8]) {
+        let indent = if side == 1 { "\t" } else { "" };
+        for (row, bytes) in bytes.chunks(ROW).enumerate() {
+            let _ = write!(self.line, "{indent}{:08x} ", offset + (row * ROW) as u64);
+            for at in 0..ROW {
+                let gap = if at == ROW / 2 { " " } else { "" };
+                let _ = match bytes.get(at) {
+                    Some(byte) => write!(self.line, "{gap} {byte:02x}"),
+                    None => write!(self.line, "{gap}   "),
+                };
+            }
+            self.line.push_str("   ");
+            self.line.extend(
+                bytes.iter().map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { *byte as char } else { '.' }),
+            );
+            self.line.push('\n');
+        }
+    }
+
+    fn write(&mut self, bytes: Option<&[u8]>) -> bool {
+        if self.failure.is_none()
+            && let Err(reason) = self.out.write_all(bytes.unwrap_or(self.line.as_bytes()))
+        {
+            self.fail(reason);
+        }
+        self.line.clear();
+        self.failure.is_none()
+    }
+
+    fn fail(&mut self, reason: std::io::Error) {
+        self.failure = Some(SinkError { target: "standard output".into(), reason, advice: String::new() });
+    }
+}
+
+impl<W: Write> Output for Conversation<W> {
+    fn begin(&mut self, about: &About, _: Nanos) {
+        if about.connection == self.number
+            && let Some(side) = self.streams.iter().position(Option::is_none)
+        {
+            self.streams[side] = Some(about.stream);
+            self.headings[side] = format!("--- {} > {}", about.ends.from, about.ends.to);
+        }
+    }
+
+    fn bytes(&mut self, stream: StreamId, offset: u64, bytes: &[u8], _: Nanos) -> bool {
+        let Some(side) = self.side(stream) else { return true };
+        self.turn_to(side);
+        match self.form {
+            Form::Raw => return self.write(Some(bytes)),
+            Form::Hex => self.put_hex(side, offset, bytes),
+            Form::Ascii => {
+                let is_shown = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t');
+                self.line.extend(bytes.iter().map(|byte| if is_shown(*byte) { *byte as char } else { '.' }));
+            }
+        }
+        self.write(None)
+    }
+
+    fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
+        let Some(side) = self.side(stream).filter(|_| self.form != Form::Raw) else { return };
+        self.turn_to(side);
+        let _ = write!(self.line, "[{} bytes missing from offset {}]\n", gap.end - gap.start, gap.start);
+        self.write(None);
+    }
+
+    fn end(&mut self, _: &Summary) {}
+}
+
+impl<W: Write + Send> Outlet for Conversation<W> {
+    fn flush(&mut self) {
+        if self.failure.is_none()
+            && let Err(reason) = self.out.flush()
+        {
+            self.fail(reason);
+        }
+    }
+
+    fn failure(&self) -> Option<&SinkError> {
+        self.failure.as_ref()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        if self.form == Form::Ascii && self.last.is_some() {
+            self.line.push('\n');
+            self.write(None);
+        }
+        self.flush();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        match self.streams {
+            [None, None] => vec![format!("no connection {} with a byte was seen; they count from 0", self.number)],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A file for each stream, and an index beside them.
+//!
+//! Names are made of addresses and ports alone. A file appears with the first byte of its stream, never in place of another. So many are
+//! open at a time; others are closed and opened again when there is more for them.
+
+use super::{Outlet, index};
+use linerate_burst::{Nanos, SinkError};
+use linerate_receive::follow::{About, Output, Summary};
+use linerate_receive::place::StreamId;
+use rustix::fs::OFlags;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, create_dir};
+use std::io::{BufWriter, Error, ErrorKind, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The name of the index.
+const INDEX: &str = "streams.jsonl";
+/// Bytes of a stream that are gathered before they are written.
+const BUFFER: usize = 64 << 10;
+
+/// How files are written.
+#[derive(Clone, Copy, Debug)]
+pub struct FilesOptions {
+    /// What stands for bytes that are missing.
+    pub gaps: Gaps,
+    /// The most files there are to be.
+    pub most: u64,
+    /// The most that are open at a time.
+    pub open: usize,
+}
+
+/// What stands in a file for bytes that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    /// As many zero bytes, which take no room on most file systems: offsets in the file are those of the stream.
+    Zeros,
+    /// Nothing.
+    Skip,
+    /// A line that says how many they are.
+    Mark,
+}
+
+/// Writes files.
+pub struct Files {
+    folder: PathBuf,
+    options: FilesOptions,
+    index: BufWriter<File>,
+    streams: HashMap<StreamId, Stream>,
+    open: Vec<Open>,
+    /// Who is looked at next when one is to be closed.
+    hand: usize,
+    files: u64,
+    /// Streams without a file, as there were enough.
+    left_out: u64,
+    failure: Option<SinkError>,
+}
+
+/// A stream that is not over.
+struct Stream {
+    about: About,
+    /// Its file, once there is one.
+    name: Option<String>,
+    is_left_out: bool,
+    /// Where the next byte goes.
+    at: u64,
+    /// Among those that are open.
+    place: Option<usize>,
+}
+
+/// A file that is open.
+struct Open {
+    stream: StreamId,
+    file: Option<File>,
+    buffer: Vec<u8>,
+    /// Since it was looked at last.
+    is_used: bool,
+}
+
+impl Files {
+    /// Makes the folder, unless it is there and empty, and the index in it.
+    ///
+    /// # Errors
+    /// There is something in it, or it cannot be made.
+    pub fn new(folder: &Path, options: FilesOptions) -> Result<Self, SinkError> {
+        let fail = |reason: Error, advice: &str| SinkError {
+            target: folder.display().to_string(),
+            reason,
+            advice: advice.to_owned(),
+        };
+        match create_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.map_err(|error| fail(error, ""))?,
+        }
+        let mut found = std::fs::read_dir(folder).map_err(|error| fail(error, ""))?;
+        if found.next().is_some() {
+            return Err(fail(ErrorKind::DirectoryNotEmpty.into(), "name a new folder, or an empty one"));
+        }
+        let index = create(&folder.join(INDEX)).map_err(|error| fail(error, ""))?;
+        Ok(Files {
+            folder: folder.to_owned(),
+            options,
+            index: BufWriter::new(index),
+            streams: HashMap::new(),
+            open: Vec::new(),
+            hand: 0,
+            files: 0,
+            left_out: 0,
+            failure: None,
+        })
+    }
+
+    /// The folder, for whoever confines the program to it.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn folder(&self) -> std::io::Result<OwnedFd> {
+        File::open(&self.folder).map(OwnedFd::from)
+    }
+
+    fn fail(&mut self, name: &str, reason: Error) -> bool {
+        let target = self.folder.join(name).display().to_string();
+        self.failure.get_or_insert(SinkError { target, reason, advice: String::new() });
+        false
+    }
+
+    /// Writes bytes, or keeps them to be written with others.
+    fn put(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
+        let Some(place) = self.place_of(stream) else { return false };
+        let open = &mut self.open[place];
+        open.is_used = true;
+        if open.buffer.len() + bytes.len() > BUFFER && !self.write_out(place) {
+            return false;
+        }
+        self.open[place].buffer.extend_from_slice(bytes);
+        true
+    }
+
+    /// Where the file of a stream is open; `None` if it is to have none, or that fails.
+    fn place_of(&mut self, stream: StreamId) -> Option<usize> {
+        let known = self.streams.get(&stream)?;
+        if known.place.is_some() || known.is_left_out || self.failure.is_some() {
+            return known.place.filter(|_| self.failure.is_none());
+        }
+        if known.name.is_none() && self.files >= self.options.most {
+            self.left_out += 1;
+            self.streams.get_mut(&stream)?.is_left_out = true;
+            return None;
+        }
+        let place = self.free_place()?;
+        let known = self.streams.get_mut(&stream)?;
+        let opened = match &known.name {
+            Some(name) => reopen(&self.folder.join(name)).map_err(|error| (name.clone(), error)),
+            None => begin(&self.folder, &known.about).map(|(name, file)| {
+                known.name = Some(name);
+                self.files += 1;
+                file
+            }),
+        };
+        match opened {
+            Ok(file) => {
+                (self.open[place].stream, self.open[place].file) = (stream, Some(file));
+                known.place = Some(place);
+                Some(place)
+            }
+            Err((name, error)) => {
+                self.fail(&name, error);
+                None
+            }
+        }
+    }
+
+    /// A place for one more file: one that nobody has used for long is closed.
+    fn free_place(&mut self) -> Option<usize> {
+        if self.open.len() < self.options.open.max(1) {
+            self.open.push(Open { stream: StreamId(0), file: None, buffer: Vec::new(), is_used: false });
+            return Some(self.open.len() - 1);
+        }
+        loop {
+            let place = self.hand;
+            self.hand = (self.hand + 1) % self.open.len();
+            if self.open[place].file.is_none() {
+                return Some(place);
+            }
+            if !std::mem::take(&mut self.open[place].is_used) {
+                return self.close(place).then_some(place);
+            }
+        }
+    }
+
+    fn close(&mut self, place: usize) -> bool {
+        let is_written = self.write_out(place);
+        let open = &mut self.open[place];
+        open.file = None;
+        if let Some(stream) = self.streams.get_mut(&open.stream) {
+            stream.place = None;
+        }
+        is_written
+    }
+
+    /// Writes what has gathered.
+    fn write_out(&mut self, place: usize) -> bool {
+        let Open { stream, file: Some(file), buffer, .. } = &mut self.open[place] else { return true };
+        let Some(known) = self.streams.get_mut(stream) else { return true };
+        if buffer.is_empty() || self.failure.is_some() {
+            return self.failure.is_none();
+        }
+        let result = file.write_all_at(buffer, known.at);
+        known.at += buffer.len() as u64;
+        buffer.clear();
+        match result {
+            Ok(()) => true,
+            Err(error) => {
+                let name = known.name.clone().unwrap_or_default();
+                self.fail(&name, error)
+            }
+        }
+    }
+
+    /// The last of a stream is written, and its file as long as it is.
+    fn complete(&mut self, stream: StreamId, place: usize, has_hole: bool) {
+        self.write_out(place);
+        let (Some(known), Some(file)) = (self.streams.get(&stream), &self.open[place].file) else { return };
+        if has_hole
+            && self.failure.is_none()
+            && let Err(error) = file.set_len(known.at)
+        {
+            let name = known.name.clone().unwrap_or_default();
+            self.fail(&name, error);
+        }
+        let open = &mut self.open[place];
+        (open.file, open.is_used) = (None, false);
+    }
+}
+
+impl Output for Files {
+    fn begin(&mut self, about: &About, _: Nanos) {
+        let stream = Stream { about: *about, name: None, is_left_out: false, at: 0, place: None };
+        self.streams.insert(about.stream, stream);
+    }
+
+    #[inline]
+    fn bytes(&mut self, stream: StreamId, _: u64, bytes: &[u8], _: Nanos) -> bool {
+        self.put(stream, bytes)
+    }
+
+    fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
+        let missing = gap.end - gap.start;
+        match self.options.gaps {
+            Gaps::Skip => {}
+            Gaps::Mark => {
+                self.put(stream, format!("\n[{missing} bytes missing]\n").as_bytes());
+            }
+            Gaps::Zeros => {
+                if let Some(place) = self.streams.get(&stream).and_then(|known| known.place) {
+                    self.write_out(place);
+                }
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    known.at += missing;
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, summary: &Summary) {
+        let stream = summary.about.stream;
+        let has_hole = self.options.gaps == Gaps::Zeros && summary.tally.missing > 0 && summary.tally.bytes > 0;
+        let place =
+            if has_hole { self.place_of(stream) } else { self.streams.get(&stream).and_then(|known| known.place) };
+        if let Some(place) = place {
+            self.complete(stream, place, has_hole);
+        }
+        let name = self.streams.remove(&stream).and_then(|known| known.name);
+        let line = index::ended(summary, Some(name.as_deref()));
+        if let Err(error) = self.index.write_all(line.as_bytes()) {
+            self.fail(INDEX, error);
+        }
+    }
+}
+
+impl Outlet for Files {
+    fn flush(&mut self) {
+        for place in 0..self.open.len() {
+            self.write_out(place);
+        }
+        if let Err(error) = self.index.flush() {
+            self.fail(INDEX, error);
+        }
+    }
+
+    fn failure(&self) -> Option<&SinkError> {
+        self.failure.as_ref()
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.flush();
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if self.left_out == 0 {
+            return Ok(());
+        }
+        Err(SinkError {
+            target: self.folder.display().to_string(),
+            reason: Error::other(format!("{} streams have no file: {} are enough", self.left_out, self.options.most)),
+            advice: "--max-files allows more, a filter asks for fewer".to_owned(),
+        })
+    }
+
+    fn files(&self) -> u64 {
+        self.files
+    }
+}
+
+/// Makes the file of a stream: by the name that both ends give it, or, if there is one already, with the number of its connection.
+fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)> {
+    let name = format!("{}-{}", numbers(about.ends.from), numbers(about.ends.to));
+    match create(&folder.join(&name)) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let name = format!("{name}c{}", about.connection);
+            let file = create(&folder.join(&name)).map_err(|error| (name.clone(), error))?;
+            Ok((name, file))
+        }
+        made => made.map(|file| (name.clone(), file)).map_err(|error| (name, error)),
+    }
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Not what somebody else may have put in its place.
+fn reopen(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
+}
+
+/// An address and a port in digits that sort.
+fn numbers(end: SocketAddr) -> String {
+    let address: Vec<String> = match end.ip() {
+        IpAddr::V4(address) => address.octets().iter().map(|part| format!("{part:03}")).collect(),
+        IpAddr::V6(address) => address.segments().iter().map(|part| format!("{part:04x}")).collect(),
+    };
+    format!("{}.{:05}", address.join("."), end.port())
+}

@@ -1,0 +1,59 @@
+//! A stream as a line of JSON: numbers and addresses alone, so that nothing in it need be escaped.
+
+use linerate_burst::Nanos;
+use linerate_receive::follow::{About, Summary, Tally};
+use std::fmt::Write;
+
+/// How a stream is begun, without the brace that ends it.
+pub(super) fn begun(about: &About) -> String {
+    let About { stream, connection, ends, is_inner, began } = about;
+    let mut line = format!(r#"{{"stream":{stream},"connection":{connection}"#);
+    for (name, end) in [("src", ends.from), ("dst", ends.to)] {
+        let _ = write!(line, r#","{name}":"{}","{name}_port":{}"#, end.ip(), end.port());
+    }
+    let _ = write!(line, r#","inner":{is_inner},"began":"{}""#, began.name());
+    line
+}
+
+/// What is known in the end, with the file that it is in, if there are files.
+pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>) -> String {
+    let Summary { about, other, ending, times, tally, gaps, missing_at_end } = summary;
+    let mut line = begun(about);
+    let mut add = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(line, r#","{name}":{value}"#);
+    };
+    match other {
+        Some(other) => add("other", other),
+        None => add("other", &"null"),
+    }
+    add("ended", &format_args!(r#""{}""#, ending.name()));
+    if let Some((Nanos(first), Nanos(last))) = times {
+        add("first_time_ns", first);
+        add("last_time_ns", last);
+    }
+    let Tally { bytes, gaps: _, missing, unlisted, repeated, differing, late, before, beyond, far } = tally;
+    add("length", &(bytes + missing));
+    for (name, value) in [
+        ("bytes", bytes),
+        ("missing", missing),
+        ("missing_at_end", missing_at_end),
+        ("repeated", repeated),
+        ("differing", differing),
+        ("late", late),
+        ("before", before),
+        ("beyond", beyond),
+        ("far", far),
+    ] {
+        add(name, value);
+    }
+    let listed: Vec<String> = gaps.iter().map(|gap| format!("[{},{}]", gap.start, gap.end - gap.start)).collect();
+    add("gaps", &format_args!("[{}]", listed.join(",")));
+    add("gaps_unlisted", unlisted);
+    match file {
+        Some(Some(file)) => add("file", &format_args!(r#""{file}""#)),
+        Some(None) => add("file", &"null"),
+        None => {}
+    }
+    line.push_str("}\n");
+    line
+}

@@ -1,0 +1,107 @@
+//! All streams in one pipe.
+//!
+//! Eight bytes of magic, then records: 32 bytes, all numbers little-endian, and what follows them.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 1 | `B` a stream begins, `D` bytes of it, `G` a gap in it, `E` it is over |
+//! | 1 | 3 | 0 |
+//! | 4 | 4 | number of the stream |
+//! | 8 | 8 | offset in the stream: of the first byte, or of the gap; of `E` its length |
+//! | 16 | 8 | time, nanoseconds since 1970 |
+//! | 24 | 8 | how many bytes follow; of `G` how many are missing, and none follows |
+//!
+//! Behind `B` and `E` follows a JSON document, as the lines of an index have it.
+
+use super::{Outlet, index};
+use linerate_burst::{Nanos, SinkError};
+use linerate_receive::follow::{About, Output, Summary};
+use linerate_receive::place::StreamId;
+use std::io::{BufWriter, Result, Write};
+use std::ops::Range;
+
+/// What everything begins with.
+const MAGIC: &[u8; 8] = b"LRSTRM1\n";
+/// What is written at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Writes records.
+pub struct Records<W: Write> {
+    out: BufWriter<W>,
+    target: String,
+    failure: Option<SinkError>,
+}
+
+impl<W: Write> Records<W> {
+    /// Begins; `target` is what people call it.
+    pub fn new(out: W, target: &str) -> Self {
+        let mut records =
+            Records { out: BufWriter::with_capacity(BUFFER, out), target: target.to_owned(), failure: None };
+        records.try_to(|out| out.write_all(MAGIC));
+        records
+    }
+
+    fn put(&mut self, kind: u8, stream: StreamId, offset: u64, time: Nanos, len: u64, bytes: &[u8]) -> bool {
+        let mut head = [0; 32];
+        head[0] = kind;
+        head[4..8].copy_from_slice(&stream.0.to_le_bytes());
+        head[8..16].copy_from_slice(&offset.to_le_bytes());
+        head[16..24].copy_from_slice(&time.0.to_le_bytes());
+        head[24..32].copy_from_slice(&len.to_le_bytes());
+        self.try_to(|out| {
+            out.write_all(&head)?;
+            out.write_all(bytes)
+        })
+    }
+
+    fn try_to(&mut self, write: impl FnOnce(&mut BufWriter<W>) -> Result<()>) -> bool {
+        if self.failure.is_none()
+            && let Err(reason) = write(&mut self.out)
+        {
+            self.failure = Some(SinkError { target: self.target.clone(), reason, advice: String::new() });
+        }
+        self.failure.is_none()
+    }
+}
+
+impl<W: Write> Output for Records<W> {
+    fn begin(&mut self, about: &About, now: Nanos) {
+        let document = index::begun(about) + "}\n";
+        self.put(b'B', about.stream, 0, now, document.len() as u64, document.as_bytes());
+    }
+
+    fn bytes(&mut self, stream: StreamId, offset: u64, bytes: &[u8], now: Nanos) -> bool {
+        self.put(b'D', stream, offset, now, bytes.len() as u64, bytes)
+    }
+
+    fn gap(&mut self, stream: StreamId, gap: Range<u64>, now: Nanos) {
+        self.put(b'G', stream, gap.start, now, gap.end - gap.start, &[]);
+    }
+
+    fn end(&mut self, summary: &Summary) {
+        let document = index::ended(summary, None);
+        let length = summary.tally.bytes + summary.tally.missing;
+        let last = summary.times.map_or(Nanos::ZERO, |(_, last)| last);
+        self.put(b'E', summary.about.stream, length, last, document.len() as u64, document.as_bytes());
+    }
+}
+
+impl<W: Write + Send> Outlet for Records<W> {
+    fn flush(&mut self) {
+        self.try_to(BufWriter::flush);
+    }
+
+    fn failure(&self) -> Option<&SinkError> {
+        self.failure.as_ref()
+    }
+
+    fn finish(&mut self) -> std::result::Result<(), SinkError> {
+        self.flush();
+        match &self.failure {
+            None => Ok(()),
+            Some(SinkError { target, reason, advice }) => {
+                Err(SinkError { target: target.clone(), reason: reason.kind().into(), advice: advice.clone() })
+            }
+        }
+    }
+}

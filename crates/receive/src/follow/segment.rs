@@ -1,0 +1,238 @@
+//! What a frame says to whoever follows streams: the TCP segment in it, and between whom.
+
+use linerate_burst::{Desc, Flags, Nanos};
+use linerate_wire::{Layer, Layers, Link, Protocol, Pseudo, Role, Stop};
+use linerate_wire::{dissect, geneve, gre, ipv4, ipv6, ipv6_fragment, registry, tcp, vxlan};
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The longest payload that is believed in, where only a capture file says how long it was.
+const LONGEST: usize = 1 << 20;
+
+/// Which connection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The lower end first.
+    ends: [(u128, u16); 2],
+    version: u8,
+    tunnel: Tunnel,
+}
+
+/// The tunnel that a packet came through, without what differs from one direction to the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Tunnel {
+    /// 0: none.
+    kind: u8,
+    /// VNI, or key of GRE.
+    id: u32,
+    /// Addresses of its ends, the lower first.
+    ends: [u128; 2],
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [(low, low_port), (high, high_port)] = self.ends;
+        if self.version == 4 {
+            state.write_u64((low as u64) << 32 | high as u64);
+        } else {
+            state.write_u128(low);
+            state.write_u128(high);
+        }
+        state.write_u64(u64::from(low_port) << 24 | u64::from(high_port) << 8 | u64::from(self.version));
+        if self.tunnel.kind != 0 {
+            self.tunnel.hash(state);
+        }
+    }
+}
+
+impl Key {
+    /// One of the two ends.
+    pub fn end(&self, side: usize) -> SocketAddr {
+        let (address, port) = self.ends[side];
+        let address = match self.version {
+            4 => IpAddr::V4(Ipv4Addr::from(address as u32)),
+            _ => IpAddr::V6(Ipv6Addr::from(address)),
+        };
+        SocketAddr::new(address, port)
+    }
+
+    /// Whether it lies in a tunnel.
+    pub fn is_inner(&self) -> bool {
+        self.tunnel.kind != 0
+    }
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment<'a> {
+    pub key: Key,
+    /// Which end sent it.
+    pub side: usize,
+    pub sequence: u32,
+    /// If there is one.
+    pub acknowledgement: Option<u32>,
+    pub flags: tcp::Flags,
+    pub payload: &'a [u8],
+    /// Bytes behind the payload that were sent and not captured.
+    pub cut: usize,
+    pub time: Nanos,
+}
+
+impl Segment<'_> {
+    pub fn has(&self, flag: tcp::Flags) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// Bytes of the stream that it brought to its receiver.
+    pub fn len(&self) -> usize {
+        self.payload.len() + self.cut
+    }
+}
+
+/// What is in a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    Segment(Segment<'a>),
+    NotTcp,
+    Malformed,
+    Fragment,
+    BadChecksum,
+}
+
+/// Takes a frame apart.
+pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool, layers: &mut Layers) -> Found<'a> {
+    dissect(link, frame, layers);
+    let all = layers.as_slice();
+    let Some(network) = all.iter().rposition(|layer| layer.protocol.role() == Role::Network) else {
+        return if is_broken(layers.stop()) { Found::Malformed } else { Found::NotTcp };
+    };
+    let Some(ip) = Ip::parse(frame, &all[network], &all[network + 1..]) else { return Found::Malformed };
+    let Some(last) = all.last().filter(|last| last.protocol == Protocol::Tcp) else {
+        return match layers.stop() {
+            Stop::Fragment if ip.protocol == registry::TCP => Found::Fragment,
+            stop if is_broken(stop) => Found::Malformed,
+            _ => Found::NotTcp,
+        };
+    };
+    if ip.is_fragment {
+        return Found::Fragment;
+    }
+    let Ok(view) = tcp::View::parse(frame.get(last.offset as usize..).unwrap_or_default()) else {
+        return Found::Malformed;
+    };
+    let payload = layers.payload(frame);
+    // What the packet says, as far as the frame had room for it.
+    let room = (desc.wire as usize).saturating_sub(last.end() as usize).max(payload.len());
+    let said = ip.end.map_or(room, |end| end.saturating_sub(last.end() as usize));
+    let cut = said.min(room).min(LONGEST).saturating_sub(payload.len());
+    let is_known = desc.flags.contains(Flags::CHECKSUM_PARTIAL) || desc.flags.contains(Flags::CHECKSUM_VALID);
+    if checksums && !is_known && cut == 0 && ip.is_wrong(frame, last, payload) {
+        return Found::BadChecksum;
+    }
+    let (from, to) = ((ip.source, view.source_port()), (ip.destination, view.destination_port()));
+    let side = usize::from(from > to);
+    let ends = if side == 0 { [from, to] } else { [to, from] };
+    Found::Segment(Segment {
+        key: Key { ends, version: ip.version, tunnel: tunnel(frame, &all[..network]) },
+        side,
+        sequence: view.sequence(),
+        acknowledgement: view.flags().contains(tcp::Flags::ACK).then(|| view.acknowledgement()),
+        flags: view.flags(),
+        payload,
+        cut,
+        time: desc.time,
+    })
+}
+
+/// Whether an IP or TCP header was announced, and is not there as it should be.
+fn is_broken(stop: Stop) -> bool {
+    let (Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) = stop else { return false };
+    matches!(protocol.role(), Role::Network | Role::Extension) || protocol == Protocol::Tcp
+}
+
+/// What an IP header says.
+struct Ip {
+    version: u8,
+    source: u128,
+    destination: u128,
+    /// Of what is behind all IP headers.
+    protocol: u8,
+    /// Where the packet ends, from the start of the frame; `None` where it does not say.
+    end: Option<usize>,
+    is_fragment: bool,
+    /// None where the final destination stands in a routing header.
+    pseudo: Option<Pseudo>,
+}
+
+impl Ip {
+    fn parse(frame: &[u8], header: &Layer, behind: &[Layer]) -> Option<Ip> {
+        let offset = header.offset as usize;
+        let bytes = frame.get(offset..)?;
+        if header.protocol == Protocol::Ipv4 {
+            let view = ipv4::View::parse(bytes).ok()?;
+            return Some(Ip {
+                version: 4,
+                source: u32::from(view.source()).into(),
+                destination: u32::from(view.destination()).into(),
+                protocol: view.protocol(),
+                end: Some(usize::from(view.total_len())).filter(|length| *length > 0).map(|length| offset + length),
+                is_fragment: view.is_fragment(),
+                pseudo: Some(view.pseudo()),
+            });
+        }
+        let view = ipv6::View::parse(bytes).ok()?;
+        let extensions = || behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension);
+        let last = extensions().last().and_then(|layer| frame.get(layer.offset as usize));
+        let routed = extensions().any(|layer| layer.protocol == Protocol::Routing);
+        let length = usize::from(view.payload_len());
+        Some(Ip {
+            version: 6,
+            source: view.source().into(),
+            destination: view.destination().into(),
+            protocol: last.copied().unwrap_or(view.next_header()),
+            end: Some(length).filter(|length| *length > 0).map(|length| offset + ipv6::LEN + length),
+            is_fragment: extensions().any(|layer| is_part(frame, layer)),
+            pseudo: (!routed).then(|| view.pseudo()),
+        })
+    }
+
+    /// Whether the checksum of a segment that is there whole is wrong.
+    fn is_wrong(&self, frame: &[u8], header: &Layer, payload: &[u8]) -> bool {
+        let (start, end) = (header.offset as usize, header.end() as usize + payload.len());
+        let segment = frame.get(start..end).and_then(|bytes| tcp::View::parse(bytes).ok());
+        segment.zip(self.pseudo.as_ref()).is_some_and(|(segment, pseudo)| !segment.is_checksum_right(pseudo))
+    }
+}
+
+/// Whether a fragment header speaks of others.
+fn is_part(frame: &[u8], layer: &Layer) -> bool {
+    let header = frame.get(layer.offset as usize..).filter(|_| layer.protocol == Protocol::Fragment);
+    let view = header.and_then(|header| ipv6_fragment::View::parse(header).ok());
+    view.is_some_and(|view| view.more_fragments() || view.fragment_offset() > 0)
+}
+
+/// The innermost tunnel of a packet, by the headers in front of it.
+fn tunnel(frame: &[u8], front: &[Layer]) -> Tunnel {
+    let Some(outer) = front.iter().rposition(|layer| layer.protocol.role() == Role::Network) else {
+        return Tunnel::default();
+    };
+    let Some(ip) = Ip::parse(frame, &front[outer], &front[outer + 1..]) else { return Tunnel::default() };
+    let ends = [ip.source.min(ip.destination), ip.source.max(ip.destination)];
+    let layer = front[outer..].iter().rfind(|layer| layer.protocol.role() == Role::Tunnel);
+    let header = layer.and_then(|layer| frame.get(layer.offset as usize..)).unwrap_or_default();
+    let (kind, id) = match layer.map(|layer| layer.protocol) {
+        Some(Protocol::Gre | Protocol::Erspan) => (2, gre_key(header)),
+        Some(Protocol::Vxlan) => (3, vxlan::View::parse(header).map_or(0, |view| view.vni())),
+        Some(Protocol::Geneve) => (4, geneve::View::parse(header).map_or(0, |view| view.vni())),
+        Some(_) => (5, 0),
+        None => (1, 0),
+    };
+    Tunnel { kind, id, ends }
+}
+
+fn gre_key(header: &[u8]) -> u32 {
+    match gre::View::parse(header).map(|view| view.header()) {
+        Ok(gre::Header::Routing(routing)) => routing.key.unwrap_or(0),
+        _ => 0,
+    }
+}

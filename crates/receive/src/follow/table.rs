@@ -1,0 +1,161 @@
+//! The connections that are known, and in which order they were last heard of.
+
+use super::segment::Key;
+use super::side::Side;
+use linerate_burst::Nanos;
+use std::collections::HashMap;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// In which of the lists a connection stands; those of the first give way first where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// It has ended, and what comes late still belongs to it.
+    Closed,
+    /// No byte was seen yet.
+    Fresh,
+    Open,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub key: Key,
+    /// How many there were before it.
+    pub number: u64,
+    pub sides: [Side; 2],
+    /// It was reset.
+    pub is_reset: bool,
+    /// When it was last heard of.
+    pub seen: Nanos,
+    pub list: List,
+    earlier: u32,
+    later: u32,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: HashMap<Key, u32>,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+    /// The first and the last of each list: those heard of longest ago, and just now.
+    ends: [Option<(u32, u32)>; 3],
+    /// The last one that was asked for.
+    last: Option<(Key, u32)>,
+    begun: u64,
+}
+
+impl Table {
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many there were.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    #[inline]
+    pub fn find(&mut self, key: &Key) -> Option<u32> {
+        if let Some((last, place)) = &self.last
+            && last == key
+        {
+            return Some(*place);
+        }
+        let place = *self.places.get(key)?;
+        self.last = Some((*key, place));
+        Some(place)
+    }
+
+    pub fn get(&self, place: u32) -> Option<&Connection> {
+        self.connections.get(place as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    /// Adds one; there is none of this key.
+    pub fn add(&mut self, key: Key, now: Nanos) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        });
+        let connection = Connection {
+            key,
+            number: self.begun,
+            sides: Default::default(),
+            is_reset: false,
+            seen: now,
+            list: List::Fresh,
+            earlier: NONE,
+            later: NONE,
+        };
+        self.begun += 1;
+        self.connections[place as usize] = Some(Box::new(connection));
+        self.places.insert(key, place);
+        self.append(place, List::Fresh);
+        place
+    }
+
+    pub fn remove(&mut self, place: u32) -> Option<Box<Connection>> {
+        self.unlink(place);
+        let connection = self.connections.get_mut(place as usize)?.take()?;
+        self.places.remove(&connection.key);
+        self.last = None;
+        self.free.push(place);
+        Some(connection)
+    }
+
+    /// It was heard of now.
+    #[inline]
+    pub fn touch(&mut self, place: u32, list: List, now: Nanos) {
+        let Some(connection) = self.get_mut(place) else { return };
+        connection.seen = now;
+        let is_last = connection.list == list && connection.later == NONE;
+        if !is_last {
+            self.unlink(place);
+            self.append(place, list);
+        }
+    }
+
+    /// The one of a list that was not heard of for longest.
+    pub fn oldest(&self, list: List) -> Option<u32> {
+        self.ends[list as usize].map(|(first, _)| first)
+    }
+
+    /// All places, by the number of their connections.
+    pub fn all(&self) -> Vec<u32> {
+        let mut places: Vec<u32> = self.places.values().copied().collect();
+        places.sort_unstable_by_key(|place| self.get(*place).map(|connection| connection.number));
+        places
+    }
+
+    fn append(&mut self, place: u32, list: List) {
+        let ends = &mut self.ends[list as usize];
+        let before = ends.map_or(NONE, |(_, last)| last);
+        *ends = Some((ends.map_or(place, |(first, _)| first), place));
+        if let Some(connection) = self.get_mut(place) {
+            (connection.list, connection.earlier, connection.later) = (list, before, NONE);
+        }
+        if let Some(before) = self.get_mut(before) {
+            before.later = place;
+        }
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Some(&Connection { list, earlier, later, .. }) = self.get(place) else { return };
+        if let Some(connection) = self.get_mut(earlier) {
+            connection.later = later;
+        }
+        if let Some(connection) = self.get_mut(later) {
+            connection.earlier = earlier;
+        }
+        let Some((first, last)) = self.ends[list as usize] else { return };
+        let (first, last) = (if first == place { later } else { first }, if last == place { earlier } else { last });
+        self.ends[list as usize] = (first != NONE).then_some((first, last));
+    }
+}

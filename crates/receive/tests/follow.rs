@@ -1,0 +1,10 @@
+//! Streams of captured traffic: against naive models, and case by case.
+
+#[path = "follow/cases.rs"]
+mod cases;
+#[path = "follow/hostile.rs"]
+mod hostile;
+#[path = "follow/hosts.rs"]
+mod hosts;
+#[path = "follow/model.rs"]
+mod model;

@@ -1,0 +1,223 @@
+//! One thing at a time.
+
+use super::hosts::{ACK, FIN, RST, SYN, Sent, Watcher, answer, followed, sent};
+use linerate_receive::follow::{Began, Config, Ending, Taken};
+use std::time::Duration;
+
+fn whole(segments: &[Sent]) -> Vec<Vec<u8>> {
+    followed(Config::default(), segments).iter().map(|stream| stream.whole()).collect()
+}
+
+#[test]
+fn both_directions_of_a_connection_come_out_with_their_ends() {
+    let streams = followed(
+        Config::default(),
+        &[
+            sent(99, SYN, &[]),
+            answer(499, 100, SYN, &[]),
+            sent(100, ACK, b"question"),
+            answer(500, 108, 0, b"answer"),
+            Sent { ack: Some(506), ..sent(108, FIN, &[]) },
+            answer(506, 109, FIN, b""),
+        ],
+    );
+    let [question, answer] = &streams[..] else { panic!("two streams") };
+    assert_eq!((question.whole(), answer.whole()), (b"question".to_vec(), b"answer".to_vec()));
+    let (one, other) = (question.summary(), answer.summary());
+    assert_eq!((one.other, other.other), (Some(other.about.stream), Some(one.about.stream)));
+    assert_eq!((one.about.ends.from, one.about.ends.to), (other.about.ends.to, other.about.ends.from));
+    assert_eq!(one.about.ends.from.to_string(), "10.0.0.1:1000");
+    for summary in [one, other] {
+        assert_eq!((summary.about.connection, summary.about.began, summary.ending), (0, Began::Start, Ending::Fin));
+        assert_eq!((summary.missing_at_end, summary.tally.repeated), (0, 0));
+    }
+}
+
+#[test]
+fn repeats_keep_alives_and_probes_add_nothing() {
+    let streams = followed(
+        Config::default(),
+        &[
+            sent(99, SYN, &[]),
+            sent(99, SYN, &[]),
+            sent(100, ACK, b"abcd"),
+            // A keep-alive, with and without the byte, and a probe of a window that is shut.
+            sent(103, ACK, b"\0"),
+            sent(103, ACK, b""),
+            sent(104, ACK, b"e"),
+            sent(104, ACK, b"efgh"),
+            sent(100, ACK, b"abcdefghij"),
+        ],
+    );
+    assert_eq!(streams.len(), 1);
+    assert_eq!(streams[0].whole(), b"abcdefghij");
+    assert_eq!(streams[0].summary().tally.repeated, 1 + 1 + 8);
+}
+
+#[test]
+fn a_syn_may_bring_data_and_a_fin_too() {
+    let segments =
+        [sent(99, SYN, b"fast"), sent(100, ACK, b"fast open"), sent(109, ACK | FIN, b"!"), sent(110, ACK, b"?")];
+    let streams = followed(Config::default(), &segments);
+    assert_eq!(streams[0].whole(), b"fast open!");
+    assert_eq!(streams[0].summary().tally.beyond, 1);
+}
+
+#[test]
+fn the_answer_to_a_syn_that_was_not_seen_says_where_the_stream_begins() {
+    let streams = followed(Config::default(), &[answer(499, 100, SYN, &[]), sent(104, ACK, b"efgh")]);
+    assert_eq!((streams[0].gaps.clone(), streams[0].whole()), (vec![0..4], b"\0\0\0\0efgh".to_vec()));
+    assert_eq!(streams[0].summary().about.began, Began::Start);
+}
+
+#[test]
+fn a_connection_may_be_under_way() {
+    let streams = followed(
+        Config::default(),
+        &[sent(5000, ACK, b"mid"), sent(4990, ACK, b"0123456789mid"), sent(5003, ACK, b"dle")],
+    );
+    assert_eq!(streams[0].whole(), b"middle");
+    let summary = streams[0].summary();
+    assert_eq!((summary.about.began, summary.tally.before, summary.tally.repeated), (Began::Middle, 10, 3));
+    assert_eq!(summary.ending, Ending::Stopped);
+}
+
+#[test]
+fn a_new_syn_begins_a_new_stream() {
+    let segments = [
+        sent(99, SYN, &[]),
+        sent(100, ACK, b"one"),
+        sent(103, ACK | FIN, &[]),
+        sent(7777, SYN, &[]),
+        sent(7778, ACK, b"two"),
+        // An answer of its own number makes no third.
+        answer(11, 7778, SYN, &[]),
+        answer(12, 7781, 0, b"back"),
+    ];
+    let streams = followed(Config::default(), &segments);
+    let all: Vec<_> = streams.iter().map(|stream| (stream.whole(), stream.summary().about.connection)).collect();
+    assert_eq!(all, [(b"one".to_vec(), 0), (b"two".to_vec(), 1), (b"back".to_vec(), 1)]);
+    assert_eq!(streams[0].summary().ending, Ending::Fin);
+}
+
+#[test]
+fn both_may_open_at_once() {
+    let segments = [
+        sent(99, SYN, &[]),
+        Sent { ack: None, flags: SYN, ..answer(499, 0, 0, &[]) },
+        Sent { ack: Some(500), ..sent(99, SYN, &[]) },
+        answer(499, 100, SYN, &[]),
+        sent(100, ACK, b"a"),
+        answer(500, 101, 0, b"b"),
+    ];
+    assert_eq!(whole(&segments), [b"a", b"b"]);
+}
+
+#[test]
+fn a_reset_ends_both_and_its_text_is_no_data() {
+    let segments = [
+        sent(99, SYN, &[]),
+        sent(100, ACK, b"data"),
+        answer(500, 104, RST, b"go away"),
+        // Of the same connection all the same.
+        sent(102, ACK, b"ta and more"),
+    ];
+    let streams = followed(Config::default(), &segments);
+    assert_eq!(streams.len(), 1);
+    assert_eq!((streams[0].whole(), streams[0].summary().ending), (b"data and more".to_vec(), Ending::Reset));
+}
+
+#[test]
+fn a_gap_is_given_up_once_its_receiver_has_the_bytes_for_a_while() {
+    let mut watcher = Watcher::new(Config { patience: Duration::from_millis(100), ..Config::default() });
+    watcher.see(&sent(99, SYN, &[]));
+    watcher.see(&sent(104, ACK, b"efgh"));
+    for _ in 0..400 {
+        watcher.see(&sent(108, ACK, &[]));
+    }
+    assert!(watcher.out.streams.is_empty(), "nobody has it: it may come");
+    watcher.see(&answer(500, 108, 0, &[]));
+    for _ in 0..50 {
+        watcher.see(&sent(108, ACK, &[]));
+    }
+    for _ in 0..150 {
+        watcher.see(&sent(108, ACK, &[]));
+    }
+    assert_eq!(watcher.out.streams.len(), 1);
+    watcher.see(&sent(100, ACK, b"abcdefgh"));
+    let streams = watcher.done();
+    assert_eq!((streams[0].gaps.clone(), streams[0].whole()), (vec![0..4], b"\0\0\0\0efgh".to_vec()));
+    let tally = streams[0].summary().tally;
+    assert_eq!((tally.late, tally.repeated, tally.missing), (4, 4, 4));
+}
+
+#[test]
+fn what_a_fin_or_the_receiver_says_and_nobody_saw_is_missing_at_the_end() {
+    let segments = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), sent(110, ACK | FIN, &[]), answer(500, 111, 0, &[])];
+    let streams = followed(Config::default(), &segments);
+    assert_eq!((streams[0].whole(), streams[0].summary().missing_at_end), (b"abcd".to_vec(), 6));
+    let segments = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 107, 0, &[])];
+    assert_eq!(followed(Config::default(), &segments)[0].summary().missing_at_end, 3);
+}
+
+#[test]
+fn what_is_far_away_is_left_out_unless_it_insists() {
+    let far = 100 + (1 << 30) + 50;
+    let mut segments = vec![sent(99, SYN, &[]), sent(100, ACK, b"near"), sent(far, ACK, b"far"), sent(104, ACK, b"er")];
+    let streams = followed(Config::default(), &segments);
+    assert_eq!((streams[0].whole(), streams[0].summary().tally.far), (b"nearer".to_vec(), 3));
+    segments.extend((0..20).map(|number| sent(far + 3 * number, ACK, b"far")));
+    let streams = followed(Config::default(), &segments);
+    assert_eq!((streams[0].gaps.len(), streams[0].summary().tally.bytes), (1, 6 + 3 * 5));
+}
+
+#[test]
+fn wrong_checksums_are_left_out_if_asked_for() {
+    let wrong = Sent { has_wrong_checksum: true, ..sent(100, ACK, b"bad!") };
+    let segments = [sent(99, SYN, &[]), wrong, sent(100, ACK, b"good")];
+    assert_eq!(whole(&segments), [b"bad!"]);
+    let mut watcher = Watcher::new(Config { checksums: true, ..Config::default() });
+    let taken: Vec<Taken> = segments.iter().map(|sent| watcher.see(sent)).collect();
+    assert_eq!(taken, [Taken::Followed, Taken::BadChecksum, Taken::Followed]);
+    assert_eq!(watcher.done()[0].whole(), b"good");
+}
+
+#[test]
+fn fragments_are_told_apart_and_what_is_no_tcp() {
+    let mut watcher = Watcher::new(Config::default());
+    let mut packet = sent(99, ACK, b"0123456789abcdef").packet();
+    packet[6] = 0x20;
+    assert_eq!(watcher.see_frame(&packet, packet.len()), Taken::Fragment, "the first");
+    packet[6..8].copy_from_slice(&[0, 3]);
+    assert_eq!(watcher.see_frame(&packet, packet.len()), Taken::Fragment, "the last");
+    packet[6..8].copy_from_slice(&[0, 0]);
+    assert_eq!(watcher.see_frame(&packet[..30], packet.len()), Taken::Malformed, "cut in its header");
+    packet[9] = 17;
+    assert_eq!(watcher.see_frame(&packet, packet.len()), Taken::NotTcp);
+    assert_eq!(watcher.see_frame(&[], 0), Taken::Malformed, "nothing where a packet should be");
+    assert!(watcher.done().is_empty());
+}
+
+#[test]
+fn silence_ends_a_connection_and_one_wrong_time_does_not() {
+    let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
+    watcher.see(&sent(99, SYN, &[]));
+    watcher.see(&sent(100, ACK, b"a"));
+    // A stamp of another year.
+    watcher.time += 40_000_000_000;
+    watcher.see(&Sent { port: 7, ..sent(1, ACK, b"x") });
+    watcher.time -= 40_000_000_000;
+    for _ in 0..2000 {
+        watcher.see(&Sent { port: 8, ..sent(1, ACK, b"") });
+    }
+    watcher.see(&sent(101, ACK, b"b"));
+    watcher.time += 7000;
+    for _ in 0..200 {
+        watcher.see(&Sent { port: 8, ..sent(1, ACK, b"") });
+    }
+    watcher.see(&sent(102, ACK, b"c"));
+    let streams = watcher.done();
+    let all: Vec<_> = streams.iter().map(|stream| (stream.whole(), stream.summary().ending)).collect();
+    let wanted = [(b"ab".to_vec(), Ending::Silent), (b"x".to_vec(), Ending::Silent), (b"c".to_vec(), Ending::Stopped)];
+    assert_eq!(all, wanted);
+}

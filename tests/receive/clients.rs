@@ -1,0 +1,75 @@
+//! Programs that people send with.
+
+use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use linerate_tests::support::has_tools;
+use std::time::Duration;
+
+/// Sends what it is given in parts of many lengths, with pauses, then waits for the other side to close.
+const SOCKET: &str = "
+import socket, sys, time
+data = open(sys.argv[2], 'rb').read()
+s = socket.create_connection((sys.argv[1], 5001))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+at, n = 0, 1
+while at < len(data):
+    s.sendall(data[at:at + n])
+    at, n = at + n, n * 7 % 100003 + 1
+    if n % 50 == 0: time.sleep(0.001)
+s.shutdown(socket.SHUT_WR)
+assert s.recv(1) == b'', 'nothing is sent back'
+";
+
+#[test]
+fn what_a_socket_curl_and_a_shell_send_is_in_the_files() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "curl", "bash"])) else { return };
+    let data: Vec<u8> = (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let (file, script) = (stage.scratch.file("data"), stage.scratch.file("send.py"));
+    std::fs::write(&file, &data).expect("a file");
+    std::fs::write(&script, SOCKET).expect("a file");
+    let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");
+    let telnet = format!("telnet://{OWN}:5001");
+    let clients: [(&str, &[&str]); 4] = [
+        ("python3", &[&script, OWN, &file]),
+        ("python3", &[&script, OWN6, &file]),
+        ("bash", &["-c", &shell]),
+        ("curl", &["-sN", "-T", &file, &telnet]),
+    ];
+    for way in [Way::Packet, Way::Bursts] {
+        for (program, arguments) in clients {
+            let folder = stage.scratch.file(&format!("{way:?}-{program}-{}", arguments[0].len() + arguments.len()));
+            let running = stage.receive(&stage.port(way, ""), &["-w", &folder, "--streams", "1"]);
+            let client = stage.command("client", program, arguments).spawn().expect(program);
+            let report = sound(running.end());
+            let output = client.wait_with_output().expect(program);
+            assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(streams(&report), [("complete".to_owned(), data.len() as u64)], "{program}");
+            let written = written(&folder);
+            assert!(written == [data.clone()], "{program} over {way:?}: other bytes");
+            std::fs::remove_dir_all(&folder).expect("a folder");
+        }
+    }
+}
+
+#[test]
+fn an_upload_by_http_is_received_as_far_as_it_goes() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["curl"])) else { return };
+    let file = stage.scratch.file("data");
+    std::fs::write(&file, vec![b'u'; 1_000_000]).expect("a file");
+    let folder = stage.scratch.file("frames");
+    let running = stage.receive(&stage.port(Way::Packet, ""), &["-w", &folder, "--streams", "1"]);
+    let to = format!("http://{OWN}:5001/up");
+    // Nobody answers: curl gives up, and closes.
+    let limit = Duration::from_secs(2).as_secs().to_string();
+    let client = stage.command("client", "curl", &["-s", "-m", &limit, "-H", "Expect:", "-T", &file, &to]).output();
+    assert!(!client.expect("curl").status.success());
+    let report = sound(running.end());
+    let written = written(&folder);
+    assert!(written[0].starts_with(b"PUT /up HTTP/1.1\r\n") && written[0].ends_with(&[b'u'; 1_000_000]), "{report:#}");
+}
+
+/// Streams in a folder, without the lists beside them.
+fn written(folder: &str) -> Vec<Vec<u8>> {
+    let files = linerate_tests::support::files(std::path::Path::new(folder));
+    let streams = files.iter().filter(|file| !file.to_string_lossy().contains(".json"));
+    streams.map(|file| std::fs::read(file).expect("a file")).collect()
+}

@@ -1,0 +1,67 @@
+//! Wires that damage, and ends that go away.
+
+use crate::stage::{OWN, Stage, Way, sound, streams};
+use linerate_tests::support::wait_until;
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn every_byte_arrives_over_a_wire_that_loses_repeats_reorders_and_damages() {
+    let Some(stage) = Stage::up(false) else { return };
+    let to = format!("{OWN}:5001");
+    for (faults, size) in [
+        ("drop=1%&seed=1", 8),
+        ("burst=0.1%x30&seed=2", 8),
+        ("repeat=2%&seed=3", 8),
+        ("reorder=1%x20&seed=4", 8),
+        ("corrupt=1%x3&seed=5", 8),
+        ("truncate=1%&seed=6", 8),
+        ("pad=5%x40&seed=7", 8),
+        ("drop=1%&burst=0.05%x10&repeat=1%&reorder=1%x50&corrupt=0.5%x2&truncate=0.5%&pad=1%x9&seed=8", 6),
+    ] {
+        let port = stage.port(Way::Bursts, &format!("&{faults}"));
+        let running = stage.receive(&port, &["--check", "--streams", "1"]);
+        stage.send(&to, &["--size", &format!("{size}MiB")]).good();
+        let report = running.end().good().json();
+        assert_eq!(report["balanced"], true, "{faults}: {report:#}");
+        assert_eq!(streams(&report), [("complete".to_owned(), size * MIB)], "{faults}");
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_leaves_what_it_sent() {
+    let Some(stage) = Stage::up(true) else { return };
+    let running = stage.receive(&stage.port(Way::Packet, ""), &["--check", "--streams", "1"]);
+    let to = format!("{OWN}:5001");
+    let arguments = ["send", &to, "-q", "--duration", "50"];
+    let client = stage.wire.start_inside("client", &arguments);
+    wait_until("something was sent", || stage.sent() > 50 * MIB);
+    client.signal(Signal::KILL);
+    drop(client);
+    let report = sound(running.end());
+    let [(ended, bytes)] = &streams(&report)[..] else { panic!("{report:#}") };
+    assert!(["reset", "complete"].contains(&ended.as_str()) && *bytes > 40 * MIB, "{report:#}");
+}
+
+#[test]
+fn a_wrong_byte_is_found_and_ends_the_run() {
+    let Some(stage) = Stage::up(true) else { return };
+    let running = stage.receive(&stage.port(Way::Packet, ""), &["--check", "--key", "7", "--streams", "1"]);
+    stage.send(&format!("{OWN}:5001"), &["--size", "1MiB", "--key", "8"]);
+    let ended = running.end().with_status(1);
+    assert!(ended.errors.contains("byte 0 of the stream is"), "{}", ended.errors);
+}
+
+#[test]
+fn nobody_answers_on_other_ports_but_by_a_reset() {
+    let Some(stage) = Stage::up(true) else { return };
+    for (silent, said) in [(false, "refused"), (true, "silen")] {
+        let more: &[&str] = if silent { &["--silent"] } else { &[] };
+        let running = stage.receive(&stage.port(Way::Packet, ""), more);
+        let ended = stage.send(&format!("{OWN}:5002"), &["--size", "1MiB", "--silence", "1"]);
+        assert!(ended.status == 1 && ended.errors.to_lowercase().contains(said), "{said}: {}", ended.errors);
+        let report = running.interrupt().good().json();
+        assert_eq!((streams(&report), &report["balanced"]), (Vec::new(), &true.into()), "{report:#}");
+    }
+}

@@ -1,0 +1,108 @@
+//! A host whose kernel sends, and one with a port on which the program receives.
+
+use linerate_tests::support::Scratch;
+use linerate_tests::support::may_make_labs;
+use linerate_tests::support::program::{Ended, Running, start};
+use linerate_tests::support::wire::Wire;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// The addresses of the program, which no interface has.
+pub const OWN: &str = "10.7.0.9";
+pub const OWN6: &str = "fd07::9";
+/// Those of the host that sends.
+const CLIENT: &str = "10.7.0.1/24";
+const CLIENT6: &str = "fd07::1/64";
+
+/// How frames come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Read straight to their place, super-frames among them.
+    Packet,
+    /// From memory that an XDP program writes.
+    Xdp,
+    /// In bursts, through a line that does nothing.
+    Bursts,
+}
+
+impl Way {
+    pub const ALL: [Way; 3] = [Way::Packet, Way::Xdp, Way::Bursts];
+}
+
+/// The hosts; removed when this is dropped.
+pub struct Stage {
+    pub wire: Wire,
+    pub scratch: Scratch,
+}
+
+impl Stage {
+    /// `None`, said aloud, where hosts cannot be made. Without offloads frames are no longer than the MTU, and have checksums.
+    pub fn up(offloads: bool) -> Option<Stage> {
+        if !may_make_labs() {
+            return None;
+        }
+        let more = if offloads { "" } else { ",offloads=off" };
+        let wire = Wire::of(&[&format!("client:eth0={CLIENT}+{CLIENT6},server:eth1{more}")]);
+        Some(Stage { wire, scratch: Scratch::new() })
+    }
+
+    /// The port of the host that receives.
+    pub fn port(&self, way: Way, more: &str) -> String {
+        let packet = self.wire.port("server", "eth1", more);
+        match way {
+            Way::Packet => packet,
+            Way::Xdp => packet.replace("packet:", "xdp:"),
+            Way::Bursts => format!("faulty:{packet}"),
+        }
+    }
+
+    /// Starts to receive, and to verify, streams to port 5001 of both addresses.
+    pub fn receive(&self, port: &str, arguments: &[&str]) -> Running {
+        let (tcp, tcp6) = (format!("{OWN}:5001"), format!("[{OWN6}]:5001"));
+        start(&[&["receive", port, "--tcp", &tcp, "--tcp", &tcp6, "--json", "-Z", "root"], arguments].concat())
+    }
+
+    /// Sends from the client by the program's own sender, which uses the kernel.
+    pub fn send(&self, to: &str, arguments: &[&str]) -> Ended {
+        self.wire.inside("client", &[&["send", to, "--json", "-q"], arguments].concat())
+    }
+
+    /// Bytes that the client's interface has counted out.
+    pub fn sent(&self) -> u64 {
+        let shown = self.exec("client", "ip", &["-s", "-j", "link", "show", "eth0"]);
+        let link: Value = serde_json::from_str(&shown).expect("JSON of ip");
+        link[0]["stats64"]["tx"]["bytes"].as_u64().expect("a count")
+    }
+
+    /// Runs a program on a host to its end.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> String {
+        Ended::of(self.command(host, program, arguments).output().expect(program)).good().output
+    }
+
+    /// A program on a host; it gives up after a minute.
+    pub fn command(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "60", "ip", "netns", "exec", &self.wire.namespace(host), program]);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// What the program says that it received: nothing lost, everything accounted for.
+pub fn sound(ended: Ended) -> Value {
+    let report = ended.good().json();
+    assert_eq!((&report["lost"], &report["balanced"]), (&0.into(), &true.into()), "{report:#}");
+    report
+}
+
+/// How its streams ended, and their bytes.
+pub fn streams(report: &Value) -> Vec<(String, u64)> {
+    let streams = report["by_stream"].as_array().expect("streams");
+    let one = |stream: &Value| {
+        (stream["ended"].as_str().expect("an end").to_owned(), stream["bytes"].as_u64().expect("bytes"))
+    };
+    streams.iter().map(one).collect()
+}
