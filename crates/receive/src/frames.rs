@@ -23,10 +23,10 @@
 //! belongs elsewhere is moved. Only places whose bytes are not there are given away so.
 
 mod config;
-mod filling;
+pub(crate) mod filling;
 mod frame;
 mod memory;
-mod pool;
+pub(crate) mod pool;
 mod read;
 mod stream;
 

@@ -4,6 +4,7 @@
 //! here opens a socket, reads a clock or starts a thread.
 //!
 //! - [`frames`]: memory for streams, in pieces of one size from a pool; [`copy`]: how bytes come there;
+//! - [`datagrams`]: sequenced datagrams in such frames; [`destination`]: where finished frames go;
 //! - [`place`]: the contract between who finds out where bytes belong and the memory that takes them;
 //! - [`ranges`]: which bytes of a stream are there;
 //! - [`tcp`]: the receiving end of TCP connections;
@@ -13,6 +14,7 @@
 #![deny(unsafe_code)]
 
 pub mod copy;
+pub mod datagrams;
 pub mod destination;
 pub mod follow;
 pub mod frames;

@@ -33,13 +33,15 @@ impl Filling {
         &self.there
     }
 
-    /// Puts those of these bytes to `at` that are not there yet. They end in the frame.
+    /// Puts those of these bytes to `at` that are not there yet, and says how many. They end in the frame.
     #[inline]
-    pub fn put(&mut self, at: usize, bytes: &[u8], kernel: Kernel, now: Nanos) {
+    pub fn put(&mut self, at: usize, bytes: &[u8], kernel: Kernel, now: Nanos) -> usize {
         let Filling { frame, there, crc, summed } = self;
+        let mut count = 0;
         let memory = frame.memory.bytes_mut();
         let range = at as u64..(at + bytes.len()) as u64;
         let _ = there.insert(range, usize::MAX, |new| {
+            count += (new.end - new.start) as usize;
             let to = &mut memory[bounds(&new)];
             let from = &bytes[new.start as usize - at..new.end as usize - at];
             match crc {
@@ -48,6 +50,20 @@ impl Filling {
             }
         });
         self.came(now);
+        count
+    }
+
+    pub fn count_repeated(&mut self) {
+        self.frame.meta.repeated = self.frame.meta.repeated.saturating_add(1);
+    }
+
+    pub fn count_late(&mut self) {
+        self.frame.meta.late = self.frame.meta.late.saturating_add(1);
+    }
+
+    /// When a byte came last.
+    pub fn last(&self) -> Nanos {
+        self.frame.meta.last
     }
 
     /// As many bytes are at `at` already.

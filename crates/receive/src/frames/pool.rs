@@ -91,6 +91,15 @@ impl Pool {
         self.full.pop_front()
     }
 
+    /// Takes the oldest finished frame that nobody has fetched for free again; says how many bytes of streams are lost so.
+    pub fn reclaim(&mut self) -> Option<u64> {
+        let oldest = self.full.iter().position(|frame| frame.memory.len() > 0 && frame.meta.ending.is_none())?;
+        let frame = self.full.remove(oldest)?;
+        let bytes = frame.meta.len as u64 - frame.meta.missing;
+        self.free.push(frame);
+        Some(bytes)
+    }
+
     /// Takes a frame back that was fetched; those without memory, and those of another size, are none of this pool.
     pub fn give_back(&mut self, frame: Frame) {
         if frame.memory.len() == self.config.size && self.config.size > 0 {

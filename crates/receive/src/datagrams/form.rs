@@ -1,0 +1,231 @@
+//! What a datagram says of where it belongs.
+
+/// A number in the header of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Where its first byte is.
+    pub offset: usize,
+    /// How many bytes it has: 1 to 8.
+    pub width: usize,
+    /// Whether its lowest byte comes first.
+    pub little_endian: bool,
+    /// Of these bytes as one number, so many low bits are not part of it ...
+    pub shift: u32,
+    /// ... and behind those it has so many.
+    pub bits: u32,
+}
+
+impl Field {
+    /// A number of whole bytes, the highest first.
+    pub const fn big(offset: usize, width: usize) -> Field {
+        Field { offset, width, little_endian: false, shift: 0, bits: 8 * width as u32 }
+    }
+
+    /// The same, the lowest first.
+    pub const fn little(offset: usize, width: usize) -> Field {
+        Field { little_endian: true, ..Field::big(offset, width) }
+    }
+
+    fn read(&self, bytes: &[u8]) -> Option<u64> {
+        let field = bytes.get(self.offset..self.offset.checked_add(self.width.clamp(1, 8))?)?;
+        let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
+        let whole = if self.little_endian { field.iter().rev().fold(0, add) } else { field.iter().fold(0, add) };
+        Some(whole.checked_shr(self.shift).unwrap_or(0) & mask(self.bits))
+    }
+}
+
+/// What a sequence number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Datagrams, each with so many bytes of data.
+    Packets(usize),
+    /// Bytes of data.
+    Bytes,
+}
+
+/// What datagrams say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A sequence number in a fixed place.
+    Fixed {
+        /// The number.
+        sequence: Field,
+        /// What it counts.
+        unit: Unit,
+        /// The number of the batch within which it counts, and how many bytes a batch has.
+        batch: Option<(Field, u64)>,
+        /// Where data begins.
+        data: usize,
+    },
+    /// SPEAD, 64-48 or 64-40. A position is a heap and an offset in it: heaps have so many bytes, and their numbers go up by so many.
+    Spead {
+        /// Bytes of a heap.
+        heap: u64,
+        /// From the number of one heap to that of the next.
+        step: u64,
+    },
+    /// Data packets of VITA 49, with so many bytes of data each. Their count has four bits, so a loss of more than seven in a row makes
+    /// what follows belong elsewhere, by a multiple of 16 packets. Where that matters a timestamp as a fixed field is the sounder rule.
+    Vita49 {
+        /// Bytes of data in each packet.
+        data: usize,
+    },
+}
+
+/// Why a datagram belongs nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It contradicts itself, is too short, or has a length that it must not have.
+    Malformed,
+    /// It is about data and holds none.
+    NoData,
+}
+
+/// Where a datagram belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Belongs<'a> {
+    /// Which stream of its sender.
+    pub stream: u32,
+    number: u64,
+    /// How many bits of the number are there.
+    bits: u32,
+    /// What a step of it is in bytes.
+    unit: u64,
+    /// Behind that, in bytes.
+    offset: u64,
+    /// The data.
+    pub data: &'a [u8],
+}
+
+impl Belongs<'_> {
+    /// The position that is nearest to `near`, as the number starts again from 0 where its bits end.
+    pub fn position(&self, near: u64) -> u64 {
+        let (near, mask) = (near / self.unit, mask(self.bits));
+        let ahead = self.number.wrapping_sub(near) & mask;
+        let number = match ahead > mask / 2 {
+            true => near.checked_sub(mask - ahead + 1).unwrap_or(near.saturating_add(ahead)),
+            false => near.saturating_add(ahead),
+        };
+        number.saturating_mul(self.unit).saturating_add(self.offset)
+    }
+
+    /// The position of the first of a stream.
+    pub fn first(&self) -> u64 {
+        self.number.saturating_mul(self.unit).saturating_add(self.offset)
+    }
+}
+
+impl Form {
+    /// Where a datagram with this payload belongs.
+    ///
+    /// # Errors
+    /// If it belongs nowhere.
+    pub fn find<'a>(&self, payload: &'a [u8]) -> Result<Belongs<'a>, Unfit> {
+        match *self {
+            Form::Fixed { sequence, unit, batch, data } => fixed(payload, &sequence, unit, batch, data),
+            Form::Spead { heap, step } => spead(payload, heap.max(1), step.max(1)),
+            Form::Vita49 { data } => vita49(payload, data),
+        }
+        .filter(|belongs| belongs.first().checked_add(belongs.data.len() as u64).is_some())
+    }
+}
+
+trait Filter<T>: Sized {
+    fn filter(self, keep: impl FnOnce(&T) -> bool) -> Self;
+}
+
+impl<T> Filter<T> for Result<T, Unfit> {
+    fn filter(self, keep: impl FnOnce(&T) -> bool) -> Self {
+        self.and_then(|value| if keep(&value) { Ok(value) } else { Err(Unfit::Malformed) })
+    }
+}
+
+fn fixed<'a>(
+    payload: &'a [u8],
+    sequence: &Field,
+    unit: Unit,
+    batch: Option<(Field, u64)>,
+    data: usize,
+) -> Result<Belongs<'a>, Unfit> {
+    let number = sequence.read(payload).ok_or(Unfit::Malformed)?;
+    let data = payload.get(data..).ok_or(Unfit::Malformed)?;
+    let (unit, is_sound) = match unit {
+        Unit::Packets(bytes) => (bytes.max(1) as u64, data.len() == bytes),
+        Unit::Bytes => (1, true),
+    };
+    if !is_sound {
+        return Err(Unfit::Malformed);
+    }
+    let Some((field, bytes)) = batch else {
+        return some_data(Belongs { stream: 0, number, bits: sequence.bits, unit, offset: 0, data });
+    };
+    let batch = field.read(payload).ok_or(Unfit::Malformed)?;
+    let offset = number.checked_mul(unit).filter(|offset| *offset < bytes).ok_or(Unfit::Malformed)?;
+    some_data(Belongs { stream: 0, number: batch, bits: field.bits, unit: bytes.max(1), offset, data })
+}
+
+/// Item identifiers of SPEAD.
+const HEAP: u64 = 1;
+const HEAP_OFFSET: u64 = 3;
+const LENGTH: u64 = 4;
+
+fn spead(payload: &[u8], heap: u64, step: u64) -> Result<Belongs<'_>, Unfit> {
+    let (head, _) = payload.split_first_chunk::<8>().ok_or(Unfit::Malformed)?;
+    // Magic, version 4, then the widths of identifiers and of addresses in bytes.
+    let bits = match head[..4] {
+        [0x53, 4, 2, 6] => 48,
+        [0x53, 4, 3, 5] => 40,
+        _ => return Err(Unfit::Malformed),
+    };
+    let items = usize::from(u16::from_be_bytes([head[6], head[7]]));
+    let pointers = payload.get(8..8 + 8 * items).ok_or(Unfit::Malformed)?;
+    let (mut count, mut offset, mut length) = (None, None, None);
+    for pointer in pointers.as_chunks::<8>().0 {
+        let pointer = u64::from_be_bytes(*pointer);
+        let (is_immediate, value) = (pointer >> 63 == 1, pointer & mask(bits));
+        match pointer >> bits & mask(63 - bits) {
+            HEAP if is_immediate => count = Some(value),
+            HEAP_OFFSET if is_immediate => offset = Some(value),
+            LENGTH if is_immediate => length = Some(value),
+            _ => {}
+        }
+    }
+    let data = &payload[8 + 8 * items..];
+    let length = length.map_or(Ok(data.len()), usize::try_from).map_err(|_| Unfit::Malformed)?;
+    let data = data.get(..length).ok_or(Unfit::Malformed)?;
+    let (count, offset) = (count.ok_or(Unfit::Malformed)?, offset.unwrap_or(0));
+    if offset.checked_add(length as u64).is_none_or(|end| end > heap) || count % step != 0 {
+        return Err(Unfit::Malformed);
+    }
+    // A number that goes up by several does not start again at a multiple of these: it counts as endless.
+    some_data(Belongs { stream: 0, number: count / step, bits: 64, unit: heap, offset, data })
+}
+
+fn vita49(payload: &[u8], size: usize) -> Result<Belongs<'_>, Unfit> {
+    let (head, _) = payload.split_first_chunk::<4>().ok_or(Unfit::Malformed)?;
+    let head = u32::from_be_bytes(*head);
+    let kind = head >> 28;
+    // Signal and extension data, without and with an identifier of the stream; the others are about data.
+    if kind > 3 {
+        return Err(Unfit::NoData);
+    }
+    let has = |mask: u32, bytes: usize| if head & mask != 0 { bytes } else { 0 };
+    let with_stream = kind & 1 == 1;
+    let begin = 4 + usize::from(with_stream) * 4 + has(1 << 27, 8) + has(3 << 22, 4) + has(3 << 20, 8);
+    let end = ((head & 0xffff) as usize * 4).checked_sub(has(1 << 26, 4)).ok_or(Unfit::Malformed)?;
+    let data = payload.get(begin..end).filter(|data| data.len() == size).ok_or(Unfit::Malformed)?;
+    let stream = match payload.get(4..8) {
+        Some(id) if with_stream => u32::from_be_bytes([id[0], id[1], id[2], id[3]]),
+        _ => 0,
+    };
+    let number = u64::from(head >> 16 & 15);
+    some_data(Belongs { stream, number, bits: 4, unit: size.max(1) as u64, offset: 0, data })
+}
+
+fn some_data(belongs: Belongs<'_>) -> Result<Belongs<'_>, Unfit> {
+    if belongs.data.is_empty() { Err(Unfit::NoData) } else { Ok(belongs) }
+}
+
+fn mask(bits: u32) -> u64 {
+    1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
+}
