@@ -165,6 +165,7 @@ mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
 pub mod transfer;
+mod virtio;
 pub mod xdp;
 pub mod xdp_live;
 

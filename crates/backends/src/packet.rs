@@ -5,10 +5,12 @@
 //! CPUs feeding one ring do not. Sends with `sendmmsg`, past the queueing discipline.
 
 mod receive;
+mod scatter;
 mod send;
 mod stamps;
 
 use self::receive::{PacketRx, Timing};
+use self::scatter::ScatterRx;
 use self::send::PacketTx;
 pub(crate) use self::stamps::able as stamping_clock;
 use self::stamps::{ClockMonitor, Stamping};
@@ -18,7 +20,7 @@ use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
 use crate::sys::packet_socket::PacketSocket;
 use linerate_burst::{Interface, LinkType, StampSource};
-use linerate_filter::{Filter, Insn};
+use linerate_filter::{Filter, Insn, REFUSE_TAGGED};
 use linerate_port::{
     Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
 };
@@ -79,6 +81,9 @@ fn on_interface(found: &Found) -> Result<(), String> {
 /// Opens an interface to receive from.
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let mut wanted = Wanted::read(spec, options)?;
+    if options.scatter {
+        return open_scatter(spec, options, wanted);
+    }
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
         let stamping = wanted.by_card.then(|| Stamping::start(&spec.target, spec.option("netns"))).transpose()?;
@@ -106,6 +111,23 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         filtered: wanted.filter.complete,
         offset_ns: 0,
         notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).chain(stamp_notes).collect(),
+    })
+}
+
+/// Opens an interface to read each frame from it to where it is wanted.
+fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<RxPort, PortError> {
+    let opened = within(spec.option("netns"), || {
+        let found = find(&spec.target)?;
+        let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
+        let queue = ScatterRx::open(interface(spec, None), subject(spec, 0), &found, &mut wanted, options.promiscuous)?;
+        Ok((found, queue, monitor))
+    });
+    let (found, queue, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    Ok(RxPort {
+        monitor: Some(Box::new(monitor)),
+        filtered: wanted.filter.complete,
+        notes: note_if_down(&found).into_iter().chain(wanted.filter.notes).collect(),
+        ..RxPort::new(spec.to_string(), vec![Box::new(queue)], Feed::Clock)
     })
 }
 
@@ -216,6 +238,17 @@ impl FilterPlan {
             }
         }
         socket.attach(&[Insn::ret(u32::MAX)])
+    }
+
+    /// The same where nobody puts a tag back that the driver took out: frames that had one do not pass.
+    fn attach_untagged_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
+        let rest = match &self.program {
+            Some(program) if program.starts_with(&REFUSE_TAGGED[..2]) => program[REFUSE_TAGGED.len()..].to_vec(),
+            Some(program) => program.clone(),
+            None => vec![Insn::ret(u32::MAX)],
+        };
+        self.program = Some(REFUSE_TAGGED.into_iter().chain(rest).collect());
+        self.attach_to(socket)
     }
 }
 

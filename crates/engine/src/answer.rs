@@ -8,11 +8,12 @@ use crate::consumer::{Consumer, Demand, End, Order, Round};
 use crate::control::Stop;
 use crate::died::survive;
 use crate::error::ReceiveError;
+use crate::outlet::{Outlet, Sent};
 use crate::receive::wait::Waiting;
 use crate::receive::{Receive, Receiver};
 use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
-use linerate_port::{PortError, RxPort, TxPort};
+use linerate_port::{RxPort, TxPort};
 use linerate_wire::MacAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,11 +30,8 @@ pub struct Answering {
 
 /// What comes is looked at, and what is to be sent is sent.
 pub(crate) struct Answers {
-    to: TxPort,
+    to: Outlet,
     answerer: Answerer,
-    /// How many of the frames to be sent are sent.
-    sent: usize,
-    failure: Option<PortError>,
 }
 
 /// Answers that are given in a thread until they are finished.
@@ -79,7 +77,7 @@ pub enum Unresolved {
 impl Answering {
     /// Answers what comes from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
-        let mut answers = Answers { to, answerer, sent: 0, failure: None };
+        let mut answers = Answers { to: Outlet::new(to), answerer };
         let stop = Stop::new();
         let receive = Receive { ports: vec![from], waiting: Waiting::Sleep, duration: None, stop: stop.clone() };
         Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
@@ -99,13 +97,13 @@ impl Answering {
                 match state {
                     Some(Resolution::At(mac)) => found.push(mac),
                     Some(Resolution::Silent) => {
-                        return Err(Unresolved::Silent { hop: *hop, port: self.answers.to.name.clone() });
+                        return Err(Unresolved::Silent { hop: *hop, port: self.answers.to.name().to_owned() });
                     }
                     Some(Resolution::Asking) | None => asking = asking.or(Some(hop.target())),
                 }
             }
             let Some(asking) = asking else { return Ok(found) };
-            let own = self.answers.failure.take().map(ReceiveError::Port);
+            let own = self.answers.to.take_failure().map(ReceiveError::Port);
             if let Some(failure) = own.or(self.receiver.take_failure()) {
                 return Err(Unresolved::Port(failure));
             }
@@ -168,7 +166,7 @@ impl Answers {
     pub fn done(mut self) -> AnsweringReport {
         let mut ledger = Ledger::new();
         self.counters(&mut ledger);
-        let failure = self.failure.take().map(ReceiveError::Port);
+        let failure = self.to.take_failure().map(ReceiveError::Port);
         AnsweringReport { ledger: of_answers(&ledger), events: Vec::new(), failure }
     }
 
@@ -180,41 +178,21 @@ impl Answers {
     }
 
     fn counters(&mut self, ledger: &mut Ledger) {
-        let left = self.answerer.frames().len() - self.sent;
-        self.forget(left);
-        self.to.queues.iter().for_each(|queue| queue.counters(ledger));
-        self.answerer.counters(ledger.account(Stage::Answer, &self.to.name));
+        let unsent = self.to.give_up(self.answerer.frames());
+        self.answerer.clear(unsent);
+        self.to.counters(ledger);
+        self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
     }
 
     /// Hands on what is to be sent; true if nothing is left in hand.
     fn send(&mut self, now: Nanos) -> bool {
-        let queue = &mut self.to.queues[0];
-        let frames = self.answerer.frames();
-        let result = queue.send(frames.slice(self.sent..frames.len())).and_then(|done| {
-            self.sent += done;
-            queue.flush(now)
-        });
-        let left = frames.len() - self.sent;
-        match result {
-            Ok(flushed) if left == 0 => {
-                self.forget(0);
+        match self.to.send(self.answerer.frames(), now) {
+            Sent::Done { unsent, flushed } => {
+                self.answerer.clear(unsent);
                 flushed
             }
-            Ok(_) | Err(PortError::Again { .. }) => false,
-            // Who asks will ask again.
-            Err(error) => {
-                self.forget(left);
-                if !matches!(error, PortError::Down { .. }) {
-                    self.failure.get_or_insert(error);
-                }
-                true
-            }
+            Sent::Waits => false,
         }
-    }
-
-    fn forget(&mut self, unsent: usize) {
-        self.answerer.clear(unsent);
-        self.sent = 0;
     }
 }
 
@@ -244,12 +222,12 @@ impl Consumer for Answers {
     }
 
     fn demand(&self) -> Demand {
-        if self.failure.is_some() { Demand::Failed } else { Demand::More }
+        if self.to.has_failed() { Demand::Failed } else { Demand::More }
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
         self.counters(end.ledger);
-        if let Some(failure) = self.failure.take() {
+        if let Some(failure) = self.to.take_failure() {
             end.fail(failure);
         }
     }

@@ -5,8 +5,9 @@ use crate::died::Died;
 use crate::error::ReceiveError;
 use crate::lanes::Lanes;
 use linerate_burst::{Burst, Desc, Interface, Ledger, Nanos, Pick};
-use linerate_port::{Held, Tallied};
+use linerate_port::{Held, Scattered, Tallied};
 use linerate_wire::Link;
+use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
 /// Takes the frames of a run, a round at a time, in the thread of the run. Several take the same frames, each for itself.
@@ -44,6 +45,15 @@ pub trait Consumer {
     /// The frames that it asked for ([`Round::hold`]) are its own now, and those that it needs no more can be given back. Once every
     /// round, of a consumer that [is alone](Consumer::is_alone).
     fn hold(&mut self, _holds: &mut Holds<'_>) {}
+
+    /// Reads what has come from queues that bring each frame straight to where it is wanted. Once every round, of a consumer that
+    /// [is alone](Consumer::is_alone); to return once they are dry, or after some time.
+    ///
+    /// # Errors
+    /// As those of [`Consumer::take`].
+    fn read(&mut self, _reads: &mut Reads<'_>) -> Result<(), ReceiveError> {
+        Ok(())
+    }
 
     /// Some ten times a second: what the ports have counted.
     fn look(&mut self, _look: &Look<'_>) {}
@@ -239,6 +249,48 @@ impl Holds<'_> {
                 return;
             }
         }
+    }
+
+    /// The consumer has something in hand: the run is not over yet, and goes on soon.
+    pub fn keep_busy(&mut self) {
+        self.is_busy = true;
+    }
+}
+
+/// Queues that bring each frame straight to where it is wanted ([`RxOptions::scatter`](linerate_port::RxOptions::scatter)).
+pub struct Reads<'a> {
+    pub(crate) lanes: &'a mut Lanes,
+    pub(crate) frames: u64,
+    pub(crate) draining: Option<Duration>,
+    pub(crate) is_busy: bool,
+}
+
+impl Reads<'_> {
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// What time it is, UTC.
+    pub fn now(&self) -> Nanos {
+        self.lanes.now()
+    }
+
+    /// As [`Round::draining`].
+    pub fn draining(&self) -> Option<Duration> {
+        self.draining
+    }
+
+    /// What frames of a lane begin with.
+    pub fn link(&self, lane: usize) -> Option<Link> {
+        self.lanes.link(lane)
+    }
+
+    /// Reads the next frame of a lane into these pieces, one after another; none where there is none now, or the lane is down.
+    pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
+        let read = self.lanes.read(lane, pieces);
+        self.frames += u64::from(read.is_some());
+        read
     }
 
     /// The consumer has something in hand: the run is not over yet, and goes on soon.

@@ -46,3 +46,13 @@ pub enum ReceiveError {
         reason: String,
     },
 }
+
+impl ReceiveError {
+    /// Of what a thread died, if it is that.
+    pub(crate) fn died(&self) -> Option<Died> {
+        match self {
+            ReceiveError::Died(died) => Some(died.clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,19 +1,24 @@
 //! The lanes of a run: the queues of all its ports, and the interfaces they bring.
 //!
-//! `feed`: how long live ports wait for lanes that others feed.
+//! `feed`: how long live ports wait for lanes that others feed; `table`: the interfaces as they become known.
 
 mod feed;
+mod table;
 
 use self::feed::{Present, Source};
+pub(crate) use self::table::Table;
 use crate::clock::{Clock, STEP, Time, said};
-use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage, StampSource};
+use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
-use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Tallied};
+use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Scattered, Tallied};
 use linerate_wire::Link;
+use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+/// Said of a port whose interface was down.
+const CAME_BACK: &str = "the interface that was down delivers frames again";
 /// How often steps of the clock are said; all are counted.
 const MOST_SAID: u64 = 100;
 
@@ -177,6 +182,38 @@ impl Lanes {
         done
     }
 
+    /// What time it is.
+    pub fn now(&self) -> Nanos {
+        self.time.utc()
+    }
+
+    /// What frames of a lane of one interface begin with; not known before its first fill.
+    pub fn link(&self, lane: usize) -> Option<Link> {
+        self.ports[self.queues[lane].port].links.first().copied().flatten()
+    }
+
+    /// Reads the next frame of a lane to where it is wanted, if it does that and has one.
+    pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
+        let Lanes { queues, ports, events, failure, .. } = self;
+        let lane = &mut queues[lane];
+        if lane.state == State::Ended {
+            return None;
+        }
+        match lane.queue.scatter()?.read(pieces) {
+            Ok(read) => {
+                if lane.state == State::Down && read.is_some() {
+                    lane.state = State::Up;
+                    events.push(format!("{}: {CAME_BACK}", ports[lane.port].name));
+                }
+                read
+            }
+            Err(error) => {
+                events.extend(failed(&mut lane.state, error, failure));
+                None
+            }
+        }
+    }
+
     /// No lane takes in anything more.
     pub fn detach(&mut self) {
         for lane in &mut self.queues {
@@ -272,94 +309,30 @@ impl Lane {
                 if came_back {
                     self.state = State::Up;
                 }
-                let again = || "the interface that was down delivers frames again".to_owned();
+                let again = || CAME_BACK.to_owned();
                 (head, said.map(|said| format!("{port}: {said}")).or_else(|| came_back.then(again)))
             }
-            Err(PortError::Again { .. }) => (nothing(Horizon::At(Nanos::ZERO)), None),
-            Err(error @ PortError::Down { .. }) => {
-                self.state = State::Down;
-                (nothing(Horizon::At(Nanos::ZERO)), Some(error.to_string()))
-            }
             Err(error) => {
-                self.state = State::Ended;
-                let event = error.to_string();
-                failure.get_or_insert(error);
-                (nothing(Horizon::Ended), Some(event))
+                let event = failed(&mut self.state, error, failure);
+                let horizon = if self.state == State::Ended { Horizon::Ended } else { Horizon::At(Nanos::ZERO) };
+                (nothing(horizon), event)
             }
         }
     }
 }
 
-/// The interfaces of all ports, growing while lanes are shown.
-pub(crate) struct Table<'a> {
-    ports: &'a mut Vec<Port>,
-    interfaces: &'a mut Vec<Interface>,
-    failure: &'a mut Option<PortError>,
-    time: &'a Time,
-    is_merged: bool,
-    is_live: &'a mut bool,
-    above: u64,
-}
-
-/// As many interfaces as descs can tell apart.
-const MOST_INTERFACES: usize = u16::MAX as usize + 1;
-
-impl Table<'_> {
-    /// No frame that lanes have shown is later than this, if its time is right. To be asked behind `fill`: frames may have
-    /// come while lanes were filled.
-    #[inline]
-    pub fn ceiling(&self) -> Nanos {
-        if *self.is_live { Nanos(self.time.utc().0.saturating_add(self.above)) } else { Nanos::MAX }
-    }
-
-    /// Takes up interfaces that a lane shows for the first time.
-    pub fn learn(&mut self, shown: &Shown<'_>) {
-        let port = &mut self.ports[shown.port];
-        for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
-            port.links.push(Link::from_linktype(interface.link.0));
-            if self.interfaces.len() == MOST_INTERFACES {
-                port.map.push(u16::MAX);
-                self.failure.get_or_insert_with(|| {
-                    let reason = format!(
-                        "more than {MOST_INTERFACES} interfaces in one run, and frames of the others count as those \
-                         of the last: read fewer files at a time"
-                    );
-                    PortError::broken(&port.name, reason)
-                });
-                continue;
-            }
-            // A ring of this machine may bring frames of its clock too.
-            let by_clock = matches!(interface.stamp, StampSource::Hardware | StampSource::Kernel | StampSource::Xdp);
-            *self.is_live |= self.is_merged && by_clock;
-            port.map.push(self.interfaces.len() as u16);
-            let mut interface = interface.clone();
-            if interface.description.is_empty() {
-                interface.description.clone_from(&port.name);
-            }
-            self.interfaces.push(interface);
+/// The queue of a lane failed, for now or for good; what is to be said about it.
+fn failed(state: &mut State, error: PortError, failure: &mut Option<PortError>) -> Option<String> {
+    let event = error.to_string();
+    match error {
+        PortError::Again { .. } => return None,
+        PortError::Down { .. } => *state = State::Down,
+        error => {
+            *state = State::Ended;
+            failure.get_or_insert(error);
         }
     }
-
-    /// The place of each interface of a lane in the list of all.
-    pub fn map(&self, shown: &Shown<'_>) -> &[u16] {
-        &self.ports[shown.port].map
-    }
-
-    /// What frames of each interface of a lane begin with.
-    pub fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
-        &self.ports[shown.port].links
-    }
-
-    /// The interfaces of all ports.
-    pub fn interfaces(&self) -> &[Interface] {
-        self.interfaces
-    }
-
-    /// Whether the lane's backend has applied the filter.
-    #[inline]
-    pub fn is_filtered(&self, shown: &Shown<'_>) -> bool {
-        self.ports[shown.port].filtered
-    }
+    Some(event)
 }
 
 /// An empty vector of another lifetime in the memory of this one.

@@ -14,7 +14,7 @@ pub(crate) mod wait;
 use self::pace::{Came, Pace};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
-use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Round, Start};
+use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Reads, Round, Start};
 use crate::control::Stop;
 use crate::died::{Died, survive};
 use crate::error::ReceiveError;
@@ -236,15 +236,16 @@ impl Receiver {
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {
             frames += lanes.give_back(lane, *taken - *left, &mut wanted[lane], held);
         }
-        if let ([consumer], [None]) = (consumers, &died[..]) {
-            let mut holds = Holds { lanes, held, now, draining: pace.draining(), is_busy: false };
-            if let Err(dead) = survive(|| consumer.hold(&mut holds)) {
-                failure.get_or_insert(dead.clone().into());
-                died[0] = Some(dead);
-            }
-            is_busy |= holds.is_busy;
-        }
         *given += frames as u64;
+        if let ([consumer], [died @ None]) = (consumers, &mut died[..]) {
+            let own = serve(&mut **consumer, lanes, held, now, pace.draining());
+            frames += own.frames;
+            is_busy |= own.is_busy;
+            if let Err(error) = own.result {
+                *died = error.died();
+                failure.get_or_insert(error);
+            }
+        }
         match () {
             () if frames > 0 => Came::Frames,
             () if is_busy => Came::Busy,
@@ -316,6 +317,34 @@ fn offer(
         if let Err(error) = result {
             failure.get_or_insert(error);
         }
+    }
+}
+
+/// What a consumer made of what it alone may do.
+struct Served {
+    /// Frames that it has read.
+    frames: usize,
+    is_busy: bool,
+    result: Result<(), ReceiveError>,
+}
+
+/// Lets a consumer that is alone hold frames, give them back, and read.
+fn serve(
+    consumer: &mut dyn Consumer,
+    lanes: &mut Lanes,
+    held: &mut Vec<Held>,
+    now: Nanos,
+    draining: Option<Duration>,
+) -> Served {
+    let mut holds = Holds { lanes, held, now, draining, is_busy: false };
+    let holding = survive(|| consumer.hold(&mut holds));
+    let is_holding = holds.is_busy;
+    let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
+    let result = holding.and_then(|()| survive(|| consumer.read(&mut reads)));
+    Served {
+        frames: reads.frames as usize,
+        is_busy: is_holding || reads.is_busy,
+        result: result.unwrap_or_else(|dead| Err(dead.into())),
     }
 }
 

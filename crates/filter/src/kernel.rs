@@ -52,6 +52,11 @@ pub enum Reason {
     Return,
 }
 
+/// What a program begins with that refuses frames whose VLAN tag was taken out; others go on behind it, A being 0. A
+/// [`KernelProgram`] of a filter begins with the same, but passes them.
+pub const REFUSE_TAGGED: [Insn; 3] =
+    [Insn::new(code::LD_W_ABS, VLAN_TAG_PRESENT), Insn::jump(code::JEQ_K, 0, 1, 0), Insn::ret(0)];
+
 /// A program for `SO_ATTACH_FILTER` on an `AF_PACKET` socket of type `SOCK_RAW`.
 ///
 /// It returns the snap length for untagged frames that pass, 0 for those that do not, and `u32::MAX` for
@@ -68,8 +73,8 @@ impl KernelProgram {
     pub fn new(program: &Program, snap: u32) -> Result<KernelProgram, Reason> {
         judge(program)?;
         // A is 0 after the test of the tag, as it must be at the start of the filter proper.
-        let mut insns =
-            vec![Insn::new(code::LD_W_ABS, VLAN_TAG_PRESENT), Insn::jump(code::JEQ_K, 0, 1, 0), Insn::ret(u32::MAX)];
+        let [load, test, _] = REFUSE_TAGGED;
+        let mut insns = vec![load, test, Insn::ret(u32::MAX)];
         insns.extend(program.insns().iter().map(|&insn| match insn {
             Insn { code: code::RET_K, k: 1.., .. } => Insn::ret(keep(snap)),
             other => other,

@@ -21,7 +21,7 @@ pub mod kernel;
 mod libpcap;
 pub mod program;
 
-pub use kernel::{KernelProgram, Reason};
+pub use kernel::{KernelProgram, REFUSE_TAGGED, Reason};
 pub use program::{Insn, Invalid, Program};
 
 use std::sync::{Mutex, PoisonError};

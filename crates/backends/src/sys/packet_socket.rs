@@ -72,6 +72,12 @@ impl PacketSocket {
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
+    /// Sets the receive buffer, beyond the system's limit where that is allowed.
+    pub fn set_receive_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+            .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+    }
+
     /// Sets a structured option.
     pub fn set_raw<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
         // SAFETY: `value` is a live T and its size is passed.

@@ -1,0 +1,42 @@
+//! The header in front of a frame that may be a super-frame, or lack its checksum (`struct virtio_net_hdr`, linux/virtio_net.h),
+//! as AF_PACKET (`PACKET_VNET_HDR`) and tun (`IFF_VNET_HDR`) hand it out.
+
+use linerate_burst::Flags;
+
+/// Bytes of it.
+pub(crate) const LEN: usize = 10;
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the transport checksum is that of the pseudo-header alone.
+const NEEDS_CHECKSUM: u8 = 1;
+/// `VIRTIO_NET_HDR_F_DATA_VALID`: it was verified.
+const DATA_VALID: u8 = 2;
+
+/// What it says of its frame, and the payload bytes of each packet in a super-frame; 0 for others.
+pub(crate) fn read(header: &[u8; LEN]) -> (Flags, u16) {
+    let [flags, gso, ..] = *header;
+    let mut known = Flags::NONE;
+    if flags & NEEDS_CHECKSUM != 0 {
+        known |= Flags::CHECKSUM_PARTIAL;
+    }
+    if flags & DATA_VALID != 0 {
+        known |= Flags::CHECKSUM_VALID;
+    }
+    if gso == 0 {
+        return (known, 0);
+    }
+    (known | Flags::SUPER_FRAME, u16::from_ne_bytes([header[4], header[5]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_segments_are_read() {
+        let size = 1448_u16.to_ne_bytes();
+        let header = |flags, gso| [flags, gso, 0, 0, size[0], size[1], 0, 0, 0, 0];
+        assert_eq!(read(&header(0, 0)), (Flags::NONE, 0));
+        assert_eq!(read(&header(DATA_VALID, 0)), (Flags::CHECKSUM_VALID, 0));
+        assert_eq!(read(&header(NEEDS_CHECKSUM, 1)), (Flags::CHECKSUM_PARTIAL | Flags::SUPER_FRAME, 1448));
+    }
+}

@@ -1,0 +1,127 @@
+//! A frame that is being filled.
+
+use super::frame::Frame;
+use super::{Config, Missing};
+use crate::copy::{Crc, Kernel};
+use crate::place::{Ending, Ends, StreamId};
+use crate::ranges::Ranges;
+use linerate_burst::Nanos;
+use std::ops::Range;
+
+/// A frame, and which of its bytes are there.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    frame: Frame,
+    there: Ranges,
+    crc: Option<Crc>,
+    /// Up to where the checksum goes: it follows the edge.
+    summed: u64,
+}
+
+impl Filling {
+    /// To be the frame `number` of a stream.
+    pub fn new(mut frame: Frame, stream: StreamId, ends: &Ends, number: u64, config: &Config) -> Self {
+        let meta = &mut frame.meta;
+        (meta.stream, meta.ends, meta.number, meta.offset) = (stream, *ends, number, number * config.size as u64);
+        (meta.first, meta.last, meta.repeated, meta.late, meta.ending) = (Nanos::ZERO, Nanos::ZERO, 0, 0, None);
+        Filling { frame, there: Ranges::default(), crc: config.crc.then_some(Crc::NEW), summed: 0 }
+    }
+
+    /// Which bytes are there, from the first of the frame on.
+    #[inline]
+    pub fn there(&self) -> &Ranges {
+        &self.there
+    }
+
+    /// Puts those of these bytes to `at` that are not there yet. They end in the frame.
+    #[inline]
+    pub fn put(&mut self, at: usize, bytes: &[u8], kernel: Kernel, now: Nanos) {
+        let Filling { frame, there, crc, summed } = self;
+        let memory = frame.memory.bytes_mut();
+        let range = at as u64..(at + bytes.len()) as u64;
+        let _ = there.insert(range, usize::MAX, |new| {
+            let to = &mut memory[bounds(&new)];
+            let from = &bytes[new.start as usize - at..new.end as usize - at];
+            match crc {
+                Some(crc) if *summed == new.start => (*crc, *summed) = (kernel.copy_summed(to, from, *crc), new.end),
+                _ => kernel.copy(to, from),
+            }
+        });
+        self.came(now);
+    }
+
+    /// As many bytes are at `at` already.
+    #[inline]
+    pub fn put_in_place(&mut self, at: usize, len: usize, now: Nanos) {
+        let _ = self.there.insert(at as u64..(at + len) as u64, usize::MAX, |_| {});
+        self.came(now);
+    }
+
+    /// What came before its turn is summed when its turn has come.
+    #[inline]
+    fn came(&mut self, now: Nanos) {
+        let edge = self.there.edge();
+        if let Some(crc) = &mut self.crc
+            && self.summed < edge
+        {
+            *crc = crc.with(&self.frame.memory.bytes()[bounds(&(self.summed..edge))]);
+            self.summed = edge;
+        }
+        let meta = &mut self.frame.meta;
+        if meta.first == Nanos::ZERO {
+            meta.first = now;
+        }
+        meta.last = now;
+    }
+
+    /// The room from `at` on up to the next byte that is there; none if `at` is.
+    #[inline]
+    pub fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
+        let (from, size) = (at as u64, self.frame.memory.len());
+        let next = self.there.beyond().iter().find(|range| range.end > from);
+        let end = match next {
+            _ if from < self.there.edge() => at,
+            Some(range) => (range.start.max(from) as usize).min(at + most),
+            None => size.min(at + most),
+        };
+        &mut self.frame.memory.bytes_mut()[at..end]
+    }
+
+    /// The bytes from `at` on, there or not.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.frame.memory.bytes()[range]
+    }
+
+    /// The frame, which ends with byte `len`.
+    pub fn finish(mut self, config: &Config, len: usize, ending: Option<Ending>, id: u64) -> Frame {
+        let frame = &mut self.frame;
+        let mut at = self.there.edge();
+        frame.missing.clear();
+        for range in self.there.beyond() {
+            frame.missing.push(at..range.start);
+            at = range.end;
+        }
+        if at < len as u64 {
+            frame.missing.push(at..len as u64);
+        }
+        let memory = frame.memory.bytes_mut();
+        if config.missing == Missing::Zeroed {
+            frame.missing.iter().for_each(|range| memory[bounds(range)].fill(0));
+        }
+        frame.presence.set(len, &frame.missing);
+        let meta = &mut frame.meta;
+        meta.crc32c = self.crc.map(|crc| crc.with(&memory[self.summed as usize..len]).value());
+        meta.missing = frame.missing.iter().map(|range| range.end - range.start).sum();
+        (meta.id, meta.len, meta.ending) = (id, len, ending);
+        self.frame
+    }
+
+    /// What it was made from, with nothing in it.
+    pub fn give_up(self) -> Frame {
+        self.frame
+    }
+}
+
+fn bounds(range: &Range<u64>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}

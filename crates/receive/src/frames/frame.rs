@@ -1,0 +1,143 @@
+//! A frame: a piece of a stream in memory of its own, and what is known of it.
+
+use super::memory::Memory;
+use crate::place::{Ending, Ends, StreamId};
+use linerate_burst::Nanos;
+use std::ops::Range;
+
+/// A finished frame. Whoever has it owns its memory, and gives it back to where it came from once done.
+#[derive(Debug)]
+pub struct Frame {
+    pub(super) memory: Memory,
+    pub(super) presence: Presence,
+    pub(super) missing: Vec<Range<u64>>,
+    /// What is known of it.
+    pub meta: Meta,
+}
+
+/// What is known of a frame beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// A running number, over all frames of the run, in the order in which they were finished.
+    pub id: u64,
+    /// Whose bytes it holds.
+    pub stream: StreamId,
+    /// Between whom.
+    pub ends: Ends,
+    /// Which frame of its stream it is, from 0 on.
+    pub number: u64,
+    /// Where in the stream its first byte is.
+    pub offset: u64,
+    /// Bytes of it that belong to the stream. All but the last frame of a stream are full.
+    pub len: usize,
+    /// Bytes among these that did not come.
+    pub missing: u64,
+    /// The CRC-32C of these bytes as they lie in memory, if it was asked for.
+    pub crc32c: Option<u32>,
+    /// When the first of its bytes came, and the last. Zero if none did.
+    pub first: Nanos,
+    /// See `first`.
+    pub last: Nanos,
+    /// Datagrams for it that came twice.
+    pub repeated: u32,
+    /// Datagrams for its stream that came too late for their frame while this one was filled.
+    pub late: u32,
+    /// How its stream ended, if this is the last of it.
+    pub ending: Option<Ending>,
+}
+
+impl Frame {
+    pub(super) fn new(memory: Memory, granule: usize) -> Self {
+        let nobody = ([0, 0, 0, 0], 0).into();
+        let meta = Meta {
+            id: 0,
+            stream: StreamId(0),
+            ends: Ends { from: nobody, to: nobody },
+            number: 0,
+            offset: 0,
+            len: 0,
+            missing: 0,
+            crc32c: None,
+            first: Nanos::ZERO,
+            last: Nanos::ZERO,
+            repeated: 0,
+            late: 0,
+            ending: None,
+        };
+        Frame { memory, presence: Presence { granule, words: Vec::new(), granules: 0 }, missing: Vec::new(), meta }
+    }
+
+    /// Its bytes. What did not come is zero, or whatever was there before, as the pool was told.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory.bytes()[..self.meta.len]
+    }
+
+    /// All of its memory, from a multiple of 4096 on: what lies behind [`Frame::bytes`] belongs to no stream.
+    pub fn memory(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// Whether all of its bytes came.
+    pub fn is_complete(&self) -> bool {
+        self.meta.missing == 0
+    }
+
+    /// The bytes that did not come, from its first on: ascending, with what came between them.
+    pub fn missing(&self) -> &[Range<u64>] {
+        &self.missing
+    }
+
+    /// The same as a bitmap, coarser.
+    pub fn presence(&self) -> &Presence {
+        &self.presence
+    }
+}
+
+/// Which parts of a frame are there, a bit for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presence {
+    granule: usize,
+    words: Vec<u64>,
+    granules: usize,
+}
+
+impl Presence {
+    /// Bytes to a bit. The last bit of a frame may stand for fewer.
+    pub fn granule(&self) -> usize {
+        self.granule
+    }
+
+    /// How many bits there are.
+    pub fn len(&self) -> usize {
+        self.granules
+    }
+
+    /// Whether there are none, as in a frame of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.granules == 0
+    }
+
+    /// Whether all bytes of a part came.
+    pub fn is_there(&self, granule: usize) -> bool {
+        granule < self.granules && self.words[granule / 64] >> (granule % 64) & 1 == 1
+    }
+
+    /// The bits, the lowest of the first word first; those behind the last are 0.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// For a frame of `len` bytes without these.
+    pub(super) fn set(&mut self, len: usize, missing: &[Range<u64>]) {
+        self.granules = len.div_ceil(self.granule);
+        self.words.clear();
+        self.words.resize(self.granules.div_ceil(64), u64::MAX);
+        if let (Some(last), over @ 1..) = (self.words.last_mut(), self.granules % 64) {
+            *last >>= 64 - over;
+        }
+        for range in missing {
+            let (first, last) = (range.start as usize / self.granule, (range.end - 1) as usize / self.granule);
+            (first..=last).for_each(|granule| self.words[granule / 64] &= !(1 << (granule % 64)));
+        }
+    }
+}

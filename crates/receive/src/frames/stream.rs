@@ -1,0 +1,109 @@
+//! The frames that one stream holds.
+
+use super::filling::Filling;
+use super::read::LONGEST;
+use crate::copy::Kernel;
+use crate::place::{Ends, StreamId};
+use linerate_burst::Nanos;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A stream, and the frames that it fills: those behind its edge, one after the other.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub id: StreamId,
+    pub ends: Ends,
+    /// The number of the first that it holds.
+    pub first: u64,
+    pub held: VecDeque<Filling>,
+    pub edge: u64,
+    /// Whether it waits for a frame.
+    pub waits: bool,
+}
+
+impl Stream {
+    pub fn new(id: StreamId, ends: &Ends) -> Self {
+        Stream { id, ends: *ends, first: 0, held: VecDeque::new(), edge: 0, waits: false }
+    }
+
+    /// The first byte that there is no room for.
+    #[inline]
+    pub fn room(&self, size: u64) -> u64 {
+        (self.first + self.held.len() as u64) * size
+    }
+
+    /// Whether there is less room behind the edge than there is to be, or none.
+    #[inline]
+    pub fn wants(&self, size: u64, ahead: u64) -> bool {
+        self.room(size) < self.edge + ahead.max(1)
+    }
+
+    /// Puts bytes to their place, as far as there is room, and says for how many there is none.
+    #[inline]
+    pub fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, kernel: Kernel, now: Nanos) -> usize {
+        while let Some((frame, at)) = self.frame_of(offset, size) {
+            let count = bytes.len().min(size as usize - at);
+            frame.put(at, &bytes[..count], kernel, now);
+            if count == bytes.len() {
+                return 0;
+            }
+            (offset, bytes) = (offset + count as u64, &bytes[count..]);
+        }
+        bytes.len()
+    }
+
+    /// As many bytes are at their place already.
+    #[inline]
+    pub fn put_in_place(&mut self, mut offset: u64, mut len: usize, size: u64, now: Nanos) {
+        while let Some((frame, at)) = self.frame_of(offset, size) {
+            let count = len.min(size as usize - at);
+            frame.put_in_place(at, count, now);
+            if count == len {
+                return;
+            }
+            (offset, len) = (offset + count as u64, len - count);
+        }
+    }
+
+    /// The frame that a byte belongs to, if the stream holds it, and where in it.
+    #[inline]
+    fn frame_of(&mut self, offset: u64, size: u64) -> Option<(&mut Filling, usize)> {
+        let (index, at) = self.index_of(offset, size)?;
+        Some((self.held.get_mut(index)?, at))
+    }
+
+    #[inline]
+    fn index_of(&self, offset: u64, size: u64) -> Option<(usize, usize)> {
+        let within = offset.checked_sub(self.first * size)?;
+        match within < size {
+            true => Some((0, within as usize)),
+            false => Some(((within / size) as usize, (within % size) as usize)),
+        }
+    }
+
+    /// The room from `offset` on up to the next byte that is there, in two pieces: they may be in two frames.
+    pub fn gap(&mut self, offset: u64, size: u64) -> (&mut [u8], &mut [u8]) {
+        let Some((index, at)) = self.index_of(offset, size) else { return Default::default() };
+        let mut frames = self.held.iter_mut().skip(index);
+        let front = frames.next().map_or(Default::default(), |frame| frame.gap(at, LONGEST));
+        match frames.next() {
+            Some(frame) if at + front.len() == size as usize && !front.is_empty() => {
+                let most = LONGEST - front.len();
+                (front, frame.gap(0, most))
+            }
+            _ => (front, Default::default()),
+        }
+    }
+
+    /// The bytes of a range, whether they count as there or not, as far as the stream holds their frames.
+    pub fn bytes(&self, range: Range<u64>, size: u64) -> impl Iterator<Item = &[u8]> {
+        let begin = self.index_of(range.start, size).unwrap_or((self.held.len(), 0));
+        let mut left = (range.end - range.start) as usize;
+        self.held.iter().skip(begin.0).enumerate().map_while(move |(index, frame)| {
+            let at = if index == 0 { begin.1 } else { 0 };
+            let count = left.min(size as usize - at);
+            left -= count;
+            (count > 0).then(|| frame.bytes(at..at + count))
+        })
+    }
+}

@@ -1,0 +1,352 @@
+//! Frames against streams that are known byte by byte.
+
+use super::*;
+use crate::copy::Kernel;
+use crate::ranges::Ranges;
+use linerate_wire::Crc32c;
+use proptest::prelude::*;
+
+/// The byte of a stream at an offset; never 0, so that missing ones show.
+fn byte(stream: StreamId, offset: u64) -> u8 {
+    ((offset * 31 + offset / 255 + u64::from(stream.0) * 101) % 255) as u8 + 1
+}
+
+fn bytes(stream: StreamId, range: Range<u64>) -> Vec<u8> {
+    range.map(|offset| byte(stream, offset)).collect()
+}
+
+fn ends(stream: StreamId) -> Ends {
+    Ends { from: ([10, 0, 0, 1], stream.0 as u16).into(), to: ([10, 0, 0, 2], 9).into() }
+}
+
+/// What a stream sent, and what was seen of it.
+struct Sender {
+    id: StreamId,
+    there: Ranges,
+    room: u64,
+    /// The number of the next frame that its reader sees.
+    next: u64,
+    ending: Option<Ending>,
+    is_over: bool,
+}
+
+/// The frames, and what is known to be true of them.
+struct Model {
+    config: Config,
+    frames: Frames,
+    senders: Vec<Sender>,
+    fetched: Vec<Frame>,
+    ids: u64,
+    time: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Begin,
+    /// Of a stream, so far behind its edge, so many bytes, and how they come.
+    Segment(usize, u64, u64, Way),
+    End(usize, Ending),
+    Fetch,
+    GiveBack(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Copied,
+    /// Read to where this many bytes behind the edge of that stream was expected, behind a header of so many bytes.
+    Read(usize, u64, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let way = prop_oneof![
+        Just(Way::Copied),
+        (0_usize..4, 0_u64..4, 0_usize..5).prop_map(|(stream, behind, header)| Way::Read(stream, behind * 7, header)),
+        Just(Way::Read(usize::MAX, 0, 3)),
+    ];
+    let ending = prop_oneof![Just(Ending::Complete), Just(Ending::Reset), Just(Ending::Silent)];
+    let step = prop_oneof![
+        1 => Just(Step::Begin),
+        12 => (0_usize..4, prop_oneof![Just(0), 0_u64..50], 0_u64..60, way)
+            .prop_map(|(stream, behind, len, way)| Step::Segment(stream, behind, len, way)),
+        1 => (0_usize..4, ending).prop_map(|(stream, ending)| Step::End(stream, ending)),
+        3 => Just(Step::Fetch),
+        3 => (0_usize..4).prop_map(Step::GiveBack),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+impl Model {
+    fn step(&mut self, step: &Step) {
+        self.time += 1;
+        match step {
+            Step::Begin => self.begin(),
+            Step::Segment(stream, behind, len, way) => self.segment(*stream, *behind, *len, *way),
+            Step::End(stream, ending) => {
+                let Some(stream) = self.live(*stream) else { return };
+                self.senders[stream].ending = Some(*ending);
+                self.frames.end(self.senders[stream].id, *ending, Nanos(self.time));
+            }
+            Step::Fetch => {
+                if let Some(frame) = self.frames.full() {
+                    self.check(&frame);
+                    self.fetched.push(frame);
+                }
+            }
+            Step::GiveBack(index) if !self.fetched.is_empty() => {
+                let frame = self.fetched.swap_remove(index % self.fetched.len());
+                self.frames.give_back(frame);
+            }
+            Step::GiveBack(_) => {}
+        }
+        self.keeps_promises();
+    }
+
+    fn live(&self, stream: usize) -> Option<usize> {
+        let live: Vec<usize> = (0..self.senders.len()).filter(|index| self.senders[*index].ending.is_none()).collect();
+        (!live.is_empty()).then(|| live[stream % live.len()])
+    }
+
+    fn begin(&mut self) {
+        let (id, free) = (StreamId(self.senders.len() as u32), self.frames.state().0);
+        let began = self.frames.begin(id, &ends(id), Nanos(self.time));
+        assert_eq!(began, free > 0);
+        if began {
+            let sender = Sender { id, there: Ranges::default(), room: 0, next: 0, ending: None, is_over: false };
+            self.senders.push(sender);
+        }
+    }
+
+    fn segment(&mut self, stream: usize, behind: u64, len: u64, way: Way) {
+        let Some(stream) = self.live(stream) else { return };
+        let (id, from) = (self.senders[stream].id, self.senders[stream].there.edge() + behind);
+        let range = from..(from + len).min(self.senders[stream].room).max(from);
+        let sent = bytes(id, range.clone());
+        let skip = if let Way::Read(expected, ahead, header) = way {
+            self.read(stream, expected, ahead, header, &sent)
+        } else {
+            0
+        };
+        let (sender, mut new) = (&mut self.senders[stream], Vec::new());
+        sender.there.insert(range.clone(), usize::MAX, |piece| new.push(piece)).unwrap();
+        for piece in new {
+            let part = (piece.start - range.start) as usize..(piece.end - range.start) as usize;
+            let payload = match way {
+                // What lies in the header's buffer is the reader's own.
+                Way::Read(..) if part.start >= skip => Payload::Read { from: part.start - skip, len: part.len() },
+                _ => Payload::Bytes(&sent[part]),
+            };
+            self.frames.place(id, piece.start, payload, Nanos(self.time));
+        }
+        self.frames.advance(id, sender.there.edge(), Nanos(self.time));
+    }
+
+    /// Has the payload read, and looks at what was read. How many of its bytes went to the buffer for headers.
+    fn read(&mut self, stream: usize, expected: usize, ahead: u64, header: usize, sent: &[u8]) -> usize {
+        let expected = match expected {
+            usize::MAX => Some((self.senders[stream].id, self.senders[stream].there.edge())),
+            index => self.live(index).map(|index| (self.senders[index].id, self.senders[index].there.edge() + ahead)),
+        };
+        let mut buffer = vec![0; header];
+        let read = self.frames.read(expected, &mut buffer, |pieces| {
+            let mut left = sent;
+            for piece in pieces {
+                let count = left.len().min(piece.len());
+                piece[..count].copy_from_slice(&left[..count]);
+                left = &left[count..];
+            }
+            assert!(left.is_empty());
+            Ok::<_, ()>(sent.len())
+        });
+        assert_eq!(read, Ok(sent.len()));
+        let behind = &sent[header.min(sent.len())..];
+        assert_eq!(self.frames.read_bytes(0..behind.len()).collect::<Vec<_>>().concat(), behind);
+        if ahead == 7 {
+            assert_eq!(self.frames.read_whole(0..behind.len()), behind);
+            assert_eq!(self.frames.read_bytes(0..behind.len()).collect::<Vec<_>>().concat(), behind);
+        }
+        header
+    }
+
+    fn keeps_promises(&mut self) {
+        for sender in self.senders.iter_mut().filter(|sender| sender.ending.is_none()) {
+            let room = self.frames.room(sender.id);
+            assert!(room >= sender.room, "room of {} went back from {} to {room}", sender.id, sender.room);
+            sender.room = room;
+        }
+        for stream in &self.frames.streams {
+            let queued = self.frames.without.iter().chain(&self.frames.wanting).filter(|id| **id == stream.id).count();
+            assert_eq!(queued, usize::from(stream.waits), "{} in the queues", stream.id);
+        }
+        let held: usize = self.frames.streams.iter().map(|stream| stream.held.len()).sum();
+        let with_memory = |frame: &&Frame| !frame.memory().is_empty();
+        let (free, _) = self.frames.state();
+        let fetched = self.fetched.iter().filter(with_memory).count();
+        let full = self.frames.pool.waiting_with_memory();
+        assert_eq!(free + held + full + fetched, self.config.frames, "frames got lost");
+        let without = self.frames.streams.iter().any(|stream| stream.held.is_empty());
+        assert!(!without || free == 0, "a stream waits beside a free frame");
+    }
+
+    fn check(&mut self, frame: &Frame) {
+        let (meta, size) = (frame.meta, self.config.size as u64);
+        let sender = &mut self.senders[meta.stream.0 as usize];
+        assert_eq!((meta.id, meta.number, meta.ends), (self.ids, sender.next, ends(sender.id)));
+        assert_eq!(meta.offset, meta.number * size);
+        assert!(!sender.is_over);
+        (self.ids, sender.next, sender.is_over) = (self.ids + 1, sender.next + 1, meta.ending.is_some());
+        let end = sender.there.end().max(meta.offset).min(meta.offset + size);
+        assert_eq!(meta.offset + meta.len as u64, end);
+        assert_eq!(frame.bytes().len(), meta.len);
+        assert!(meta.ending.is_some() || meta.len == self.config.size, "{meta:?}");
+        assert!(sender.ending.is_some() || frame.is_complete(), "{meta:?}");
+        if meta.ending.is_some() {
+            assert_eq!(meta.ending, sender.ending);
+            assert!(sender.there.end() <= end, "more came than went out");
+        }
+        let is_there = |at: u64| {
+            let at = meta.offset + at;
+            at < sender.there.edge() || sender.there.beyond().iter().any(|range| range.contains(&at))
+        };
+        for at in 0..meta.len as u64 {
+            let wanted = if is_there(at) { byte(sender.id, meta.offset + at) } else { 0 };
+            let is_left = self.config.missing == Missing::Left && !is_there(at);
+            assert!(is_left || frame.bytes()[at as usize] == wanted, "byte {at} of {meta:?}");
+        }
+        let wanted: Vec<u64> = (0..meta.len as u64).filter(|at| !is_there(*at)).collect();
+        let missing: Vec<u64> = frame.missing().iter().flat_map(Clone::clone).collect();
+        assert_eq!((missing.len() as u64, missing), (meta.missing, wanted));
+        let granules: Vec<bool> = (0..meta.len)
+            .step_by(self.config.granule)
+            .map(|at| (at..(at + self.config.granule).min(meta.len)).all(|at| is_there(at as u64)))
+            .collect();
+        let presence = frame.presence();
+        assert_eq!((0..presence.len()).map(|at| presence.is_there(at)).collect::<Vec<_>>(), granules);
+        assert!(!presence.is_there(presence.len()));
+        let ones: u32 = presence.words().iter().map(|word| word.count_ones()).sum();
+        assert_eq!(ones as usize, granules.iter().filter(|there| **there).count());
+        let crc = Crc32c::NEW.with(frame.bytes()).value();
+        assert_eq!(meta.crc32c, self.config.crc.then_some(crc));
+        assert!(meta.first <= meta.last && meta.last.0 <= self.time);
+        assert_eq!(meta.first == Nanos::ZERO, meta.missing == meta.len as u64);
+    }
+
+    /// Everything comes to an end, and all frames are free again.
+    fn finish(mut self) {
+        for stream in 0..self.senders.len() {
+            if self.senders[stream].ending.is_none() {
+                self.senders[stream].ending = Some(Ending::Stopped);
+                self.frames.end(self.senders[stream].id, Ending::Stopped, Nanos(self.time));
+            }
+        }
+        while let Some(frame) = self.frames.full() {
+            self.check(&frame);
+            self.fetched.push(frame);
+        }
+        for frame in std::mem::take(&mut self.fetched) {
+            self.frames.give_back(frame);
+        }
+        assert!(self.senders.iter().all(|sender| sender.is_over), "a stream has no end");
+        assert_eq!(self.frames.state(), (self.config.frames, 0));
+        assert_eq!((self.frames.counts().frames, self.frames.counts().beyond), (self.ids, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn frames_are_the_streams(
+        steps in steps(), size in 1_usize..80, count in 1_usize..7, ahead in 0_u64..200, granule in 1_usize..20,
+        left in any::<bool>(), crc in any::<bool>(),
+    ) {
+        let missing = if left { Missing::Left } else { Missing::Zeroed };
+        let config = Config { size, frames: count, ahead, missing, granule, crc, kernel: Kernel::default() };
+        let frames = Frames::new(&config).unwrap();
+        let mut model = Model { config, frames, senders: Vec::new(), fetched: Vec::new(), ids: 0, time: 0 };
+        model.step(&Step::Begin);
+        steps.iter().for_each(|step| model.step(step));
+        model.finish();
+    }
+}
+
+fn frames(size: usize, count: usize, ahead: u64) -> Frames {
+    Frames::new(&Config { size, frames: count, ahead, ..Config::default() }).unwrap()
+}
+
+/// Fills so many bytes of a stream, as far as there is room; says how many.
+fn fill(frames: &mut Frames, stream: StreamId, from: u64, len: u64) -> u64 {
+    let end = (from + len).min(frames.room(stream));
+    frames.place(stream, from, Payload::Bytes(&bytes(stream, from..end)), Nanos(1));
+    frames.advance(stream, end, Nanos(1));
+    end - from
+}
+
+#[test]
+fn one_stream_alone_has_the_whole_pool() {
+    let mut frames = frames(10, 5, 1000);
+    assert!(frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1)));
+    assert_eq!(frames.room(StreamId(0)), 50);
+    assert_eq!(fill(&mut frames, StreamId(0), 0, 100), 50);
+    assert_eq!((frames.state(), frames.room(StreamId(0))), ((0, 5), 50));
+    let first = frames.full().unwrap();
+    frames.give_back(first);
+    assert_eq!(frames.room(StreamId(0)), 60);
+}
+
+#[test]
+fn streams_among_others_have_room_ahead() {
+    let mut frames = frames(10, 9, 20);
+    for stream in (0..3).map(StreamId) {
+        assert!(frames.begin(stream, &ends(stream), Nanos(1)));
+        assert_eq!(frames.room(stream), 20);
+        fill(&mut frames, stream, 0, 1);
+        assert_eq!(frames.room(stream), if stream.0 < 2 { 30 } else { 20 }, "of {stream}");
+    }
+}
+
+/// Two that want everything, and a reader that gives frames back one by one: each gets every second one.
+#[test]
+fn streams_that_want_everything_share() {
+    let mut frames = frames(10, 4, 1000);
+    let streams = [StreamId(0), StreamId(1)];
+    let mut filled = [0, 0];
+    assert!(frames.begin(streams[0], &ends(streams[0]), Nanos(1)));
+    // Alone it took all; what it fills comes back, and then there is room for another one.
+    assert!(!frames.begin(streams[1], &ends(streams[1]), Nanos(1)));
+    filled[0] += fill(&mut frames, streams[0], 0, 30);
+    for _ in 0..3 {
+        let frame = frames.full().unwrap();
+        frames.give_back(frame);
+    }
+    assert!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), "nobody is kept out for good");
+    for _ in 0..100 {
+        for stream in [0, 1] {
+            filled[stream] += fill(&mut frames, streams[stream], filled[stream], 1000);
+        }
+        let frame = frames.full().unwrap();
+        frames.give_back(frame);
+    }
+    assert!(filled.iter().all(|filled| *filled > 480), "{filled:?}");
+}
+
+#[test]
+fn bytes_without_room_are_counted_and_touch_nothing() {
+    let mut frames = frames(10, 2, 0);
+    frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1));
+    frames.place(StreamId(0), 5, Payload::Bytes(&[7; 20]), Nanos(1));
+    frames.place(StreamId(9), 0, Payload::Bytes(&[7; 4]), Nanos(1));
+    assert_eq!(frames.counts().beyond, 15 + 4);
+    frames.end(StreamId(0), Ending::Reset, Nanos(2));
+    let frame = frames.full().unwrap();
+    assert_eq!((frame.bytes(), frame.missing()), ([0, 0, 0, 0, 0, 7, 7, 7, 7, 7].as_slice(), [0..5].as_slice()));
+}
+
+#[test]
+fn frames_that_cannot_be_are_refused() {
+    let config = Config { size: 0, ..Config::default() };
+    assert_eq!(Frames::new(&config).unwrap_err(), FramesError::Size(0));
+    let config = Config { frames: 0, ..Config::default() };
+    assert!(matches!(Frames::new(&config), Err(FramesError::Frames(0, _))));
+    let config = Config { size: 1 << 36, frames: 1 << 30, ..Config::default() };
+    assert!(matches!(Frames::new(&config), Err(FramesError::Frames(..))));
+}
