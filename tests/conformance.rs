@@ -10,6 +10,7 @@
 //! - `links`: interfaces that go down, come back and are removed;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `shm`: the suite over shared memory, and what only it has;
+//! - `tun`: the suite over an interface that is made here, and what only that has;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -38,6 +39,8 @@ mod offloads;
 mod rings;
 #[path = "conformance/shm.rs"]
 mod shm;
+#[path = "conformance/tun.rs"]
+mod tun;
 #[path = "conformance/vlan.rs"]
 mod vlan;
 #[path = "conformance/wire.rs"]

@@ -29,6 +29,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/backends/src/sys/packet_ring.rs",
     "crates/backends/src/sys/packet_socket.rs",
     "crates/backends/src/sys/thread.rs",
+    "crates/backends/src/sys/tun_device.rs",
     "crates/backends/src/sys/xsk_frames.rs",
     "crates/backends/src/sys/xsk_memory.rs",
     "crates/backends/src/sys/xsk_ring.rs",

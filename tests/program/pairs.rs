@@ -5,6 +5,7 @@ use linerate_tests::support::records::Record;
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, frames, may_make_labs, records};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{TcpListener, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -124,6 +125,16 @@ const VALUES: &[(&str, &[&str])] = &[
     ("gateway", &["--gateway", "10.0.0.1"]),
     ("resolve", &["--resolve"]),
     ("yes", &["--yes"]),
+    ("chunk", &["--chunk", "32KiB"]),
+    ("send count", &["--count", "2"]),
+    ("pattern", &["--pattern", "none"]),
+    ("connections", &["--connections", "2"]),
+    ("datagram", &["--datagram", "300"]),
+    ("congestion", &["--congestion", "reno"]),
+    ("buffer", &["--buffer", "64KiB"]),
+    ("cpu", &["--cpu", "0"]),
+    ("source", &["--source", "127.0.0.1"]),
+    ("silence", &["--silence", "20"]),
 ];
 
 /// What is not tried, and why.
@@ -182,6 +193,10 @@ const UNSEEN: &[(&str, &str)] = &[
     ("direct", "how the same is written"),
     ("before-memory", "there is more than it takes"),
     ("sync", "there is no power cut"),
+    ("buffer", "where bytes wait"),
+    ("cpu", "where threads run"),
+    ("source", "it is that address anyway"),
+    ("silence", "all is acknowledged"),
 ];
 
 /// What one of two is or does anyway.
@@ -211,6 +226,9 @@ const BASES: &[(&str, &[&str])] = &[
     ("generate", &["--to", "pcap:out.pcap", "--replay", "IN"]),
     ("find", &["IN", "-w", "out.cap"]),
     ("find", &["IN"]),
+    ("send", &["SINK", "--size", "200KiB"]),
+    ("send", &["SINK", "--chunk", "64KiB", "--count", "3"]),
+    ("send", &["DATAGRAMS", "--udp", "--size", "3000", "--rate", "1mbps"]),
     ("wire", &["ONE", "OTHER", "-t", "0.1"]),
     ("demo", &["--memory", "--replay", "IN"]),
     ("ports", &["--netns", "NETNS"]),
@@ -224,6 +242,9 @@ struct Names {
     input: String,
     /// Two ports that no frame comes to; those who may not make any go without.
     wire: Option<Wire>,
+    /// Where all that is sent is received.
+    sink: String,
+    datagrams: UdpSocket,
 }
 
 impl Names {
@@ -234,6 +255,8 @@ impl Names {
             "IN" => Some(self.input.clone()),
             "ONE" => Some(wire?.port("a", "eth0", "")),
             "OTHER" => Some(wire?.port("b", "eth0", "")),
+            "SINK" => Some(self.sink.clone()),
+            "DATAGRAMS" => Some(self.datagrams.local_addr().unwrap().to_string()),
             "NETNS" => Some(wire?.namespace("a")),
             word => Some(word.to_owned()),
         };
@@ -250,7 +273,9 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     sample.iter_mut().enumerate().for_each(|(place, record)| record.bytes[11] = place as u8 % 16);
     let doubled = sample.chunks(5).flat_map(|some| [&some[..1], some].concat());
     records::write(&input, &doubled.collect::<Vec<_>>());
-    let names = Names { input, wire: may_make_labs().then(|| Wire::of(&["a:eth0,b:eth0"])) };
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let wire = may_make_labs().then(|| Wire::of(&["a:eth0,b:eth0"]));
+    let names = Names { input, wire, sink: sink(), datagrams };
     let (mut wrong, mut excused) = (Vec::new(), BTreeSet::new());
     for (number, (verb, words)) in BASES.iter().enumerate() {
         let Some(base) = names.known(words) else { continue };
@@ -284,6 +309,18 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     assert!(wrong.is_empty(), "{} pairs:\n{}", wrong.len(), wrong.join("\n"));
     let unused: Vec<&str> = UNSEEN.iter().map(|(name, _)| *name).filter(|name| !excused.contains(name)).collect();
     assert!(unused.is_empty(), "always seen, and no longer to be excused: {unused:?}");
+}
+
+/// Receives whatever is sent there, as long as this process runs.
+fn sink() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut std::io::sink()));
+        }
+    });
+    address
 }
 
 /// The long names of its options, as its help has them.
@@ -345,11 +382,22 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
         let is_live =
             |line: &&str| line.trim_start().split_once(" s ").is_some_and(|(at, _)| at.parse::<u32>().is_ok());
         let text = String::from_utf8_lossy(&text).replace(&ring, "RING");
-        seen += &timeless(&text.lines().filter(|line| !is_live(line)).collect::<Vec<_>>().join("\n"));
+        // What the kernel chose, and how it went.
+        let is_by_chance =
+            |line: &&str| ["sent again", "resent_segments", "min_rtt_us"].iter().any(|by| line.contains(by));
+        let lines = text.lines().filter(|line| !is_live(line) && !is_by_chance(line));
+        seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
     }
     let files: BTreeMap<String, String> =
         folder.names().into_iter().map(|name| (name.clone(), content(&folder.file(&name)))).collect();
     Some(format!("{seen}{files:?}"))
+}
+
+/// Text without the ports of addresses of this machine.
+fn without_ports(text: &str) -> String {
+    let mut parts = text.split("127.0.0.1:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + "127.0.0.1" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 /// Text without what is of the time it was made at.

@@ -1,6 +1,6 @@
 //! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
-//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`faulty`]: the backends; system calls stay in `sys/`;
+//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`tun`], [`faulty`]: the backends; system calls stay in `sys/`;
 //! - [`inventory`]: what interfaces there are and what they can do; [`interface`]: all that is known of one;
 //! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening things inside a network namespace;
@@ -165,6 +165,7 @@ mod rtnl;
 pub mod shm;
 pub(crate) mod sys;
 pub mod transfer;
+pub mod tun;
 mod virtio;
 pub mod xdp;
 pub mod xdp_live;
@@ -180,6 +181,7 @@ pub const BACKENDS: &[Backend] = &[
     mem::BACKEND,
     null::BACKEND,
     shm::BACKEND,
+    tun::BACKEND,
     faulty::BACKEND,
 ];
 

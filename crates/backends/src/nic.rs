@@ -29,7 +29,7 @@ pub(crate) struct LinkCounts {
     tx_packets: u64,
     pub rx_errors: u64,
     pub rx_dropped: u64,
-    tx_dropped: u64,
+    pub tx_dropped: u64,
     pub rx_missed: u64,
 }
 

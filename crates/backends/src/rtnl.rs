@@ -4,6 +4,7 @@
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 /// `struct rtnl_link_stats64`.
@@ -38,7 +39,15 @@ const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
+const RTM_NEWADDR: u16 = 20;
+/// `IFA_ADDRESS`, `IFA_LOCAL`; `IFA_F_NODAD`: nobody is asked whether it is taken.
+const ADDRESS: u16 = 1;
+const LOCAL: u16 = 2;
+const NO_DETECTION: u8 = 2;
 const IFNAME: u16 = 3;
+/// `IFLA_MTU`, `IFLA_TXQLEN`.
+const MTU: u16 = 4;
+const TX_QUEUE: u16 = 13;
 const LINKINFO: u16 = 18;
 /// In [`LINKINFO`]: `IFLA_INFO_KIND`, `IFLA_INFO_DATA`; in the latter `VETH_INFO_PEER` (linux/veth.h).
 const INFO_KIND: u16 = 1;
@@ -73,8 +82,12 @@ impl Rtnetlink {
         let peer = [&ifinfomsg(b)[..], &pack(IFNAME, b"b\0")].concat();
         let info = [pack(INFO_KIND, b"veth\0"), pack(INFO_DATA, &pack(VETH_PEER, &peer))].concat();
         let body = [&ifinfomsg(a)[..], &pack(IFNAME, b"a\0"), &pack(LINKINFO, &info)].concat();
-        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE;
-        sendto(&self.0, &message(RTM_NEWLINK, flags, &body), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, &body)
+    }
+
+    /// Has something done, and waits for the answer.
+    fn order(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        sendto(&self.0, &message(kind, flags, body), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut answer = [0u8; 1024];
         let (length, _) = recv(&self.0, &mut answer[..], RecvFlags::empty())?;
         // struct nlmsgerr: a negative error, or 0.
@@ -83,6 +96,36 @@ impl Rtnetlink {
             Some(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
             None => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// Sets the MTU of a link and how many frames its queue keeps.
+    pub fn set_link(&self, index: u32, mtu: Option<u32>, queue: Option<u32>) -> io::Result<()> {
+        let mut body = ifinfomsg(index).to_vec();
+        for (kind, value) in [(MTU, mtu), (TX_QUEUE, queue)] {
+            body.extend(value.into_iter().flat_map(|value| pack(kind, &value.to_ne_bytes())));
+        }
+        self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, &body)
+    }
+
+    /// Sets a link up.
+    pub fn set_up(&self, index: u32) -> io::Result<()> {
+        let mut body = ifinfomsg(index);
+        // Flags, and which of them change.
+        body[8..12].copy_from_slice(&IFF_UP.to_ne_bytes());
+        body[12..16].copy_from_slice(&IFF_UP.to_ne_bytes());
+        self.order(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, &body)
+    }
+
+    /// Gives a link an address, which can be used at once.
+    pub fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let (family, bytes) = match address {
+            IpAddr::V4(address) => (AddressFamily::INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (AddressFamily::INET6, address.octets().to_vec()),
+        };
+        // struct ifaddrmsg: family, prefix length, flags, scope, index.
+        let head = [family.as_raw() as u8, prefix, NO_DETECTION, 0];
+        let body = [&head[..], &index.to_ne_bytes(), &pack(ADDRESS, &bytes), &pack(LOCAL, &bytes)].concat();
+        self.order(RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, &body)
     }
 
     /// The kinds of the queueing disciplines of a link: `ingress` and `clsact` are where tc filters hang.

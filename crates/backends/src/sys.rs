@@ -12,6 +12,7 @@ pub(crate) mod packet_blocks;
 pub(crate) mod packet_ring;
 pub(crate) mod packet_socket;
 pub(crate) mod thread;
+pub(crate) mod tun_device;
 pub(crate) mod xsk_frames;
 pub(crate) mod xsk_memory;
 pub(crate) mod xsk_ring;

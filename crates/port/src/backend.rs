@@ -38,6 +38,9 @@ pub enum Target {
     },
     /// A way in and out that is no interface of this machine: what is sent there does not come in again.
     Device,
+    /// An interface of this machine that the run makes, and this process is behind: what is sent there does not come in again. It
+    /// takes IP packets without a link header as well as Ethernet frames.
+    Tunnel,
     /// The path of a file, which may hold any character. It is opened with the rights of whoever the program becomes, and
     /// takes frames of the link type that it was opened for.
     File,

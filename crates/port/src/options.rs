@@ -45,7 +45,7 @@ pub struct TxOptions {
     pub stamped: bool,
     /// The user and group with whose rights what stays in the file system is made (sockets of rings), where this is root.
     pub owner: Option<(u32, u32)>,
-    /// What its frames begin with. Other than Ethernet only files take ([`Target::File`](crate::Target::File)): opening any
-    /// other port fails.
+    /// What its frames begin with. Other than Ethernet only files take ([`Target::File`](crate::Target::File)), and IP packets
+    /// alone also tunnels ([`Target::Tunnel`](crate::Target::Tunnel)): opening any other port fails.
     pub link: LinkType,
 }

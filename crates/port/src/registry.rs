@@ -86,7 +86,12 @@ impl Registry {
     pub fn open_tx(&self, spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
         let (backend, spec) = self.find(spec)?;
         allow(&spec, backend, backend.tx_options)?;
-        if options.link != LinkType::ETHERNET && !matches!(backend.target, Target::File) {
+        let takes = match backend.target {
+            Target::File => true,
+            Target::Tunnel => [LinkType::ETHERNET, LinkType::RAW].contains(&options.link),
+            _ => options.link == LinkType::ETHERNET,
+        };
+        if !takes {
             let reason =
                 format!("it takes ethernet frames, and these are of {}; write those to pcap:FILE", options.link);
             return Err(PortError::wrong(spec.to_string(), reason));

@@ -19,6 +19,7 @@ const OBJ_GET_INFO_BY_FD: i32 = 15;
 const LINK_CREATE: i32 = 28;
 
 const PROG_TYPE_XDP: u32 = 6;
+const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// As the attach type of a program it stands for `BPF_XDP`.
 const ATTACH_XDP: u32 = 37;
 pub(super) const F_MMAPABLE: u32 = 1 << 10;
@@ -47,15 +48,24 @@ pub struct Program(pub(super) OwnedFd);
 impl Program {
     /// Loads an XDP program; where the verifier refuses it, the error ends with what it said last.
     pub fn load(insns: &[Insn], demands: Demands) -> io::Result<Self> {
+        Program::load_as((PROG_TYPE_XDP, ATTACH_XDP), insns, demands)
+    }
+
+    /// Loads a filter of packets: the program says how many bytes of each are kept.
+    pub fn load_filter(insns: &[Insn]) -> io::Result<Self> {
+        Program::load_as((PROG_TYPE_SOCKET_FILTER, 0), insns, Demands::default())
+    }
+
+    fn load_as((kind, attach): (u32, u32), insns: &[Insn], demands: Demands) -> io::Result<Self> {
         let mut attr = LoadAttr {
-            prog_type: PROG_TYPE_XDP,
+            prog_type: kind,
             insn_cnt: insns.len() as u32,
             insns: insns.as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
             prog_flags: if demands.frags { 1 << 5 } else { 0 } | if demands.bound_to.is_some() { 1 << 6 } else { 0 },
             prog_name: NAME,
             prog_ifindex: demands.bound_to.unwrap_or(0),
-            expected_attach_type: ATTACH_XDP,
+            expected_attach_type: attach,
             ..LoadAttr::default()
         };
         // SAFETY: instructions and licence outlive the call, which only reads them.

@@ -136,6 +136,8 @@ const IOCTLS: &[u64] = &[
     libc::FIONREAD as u64,
     // What a peer has not acknowledged.
     libc::TIOCOUTQ as u64,
+    // The end of what comes from a tun interface.
+    libc::TUNSETFILTEREBPF as u64,
     libc::SIOCGIFNAME as u64,
     libc::SIOCGIFFLAGS as u64,
     libc::SIOCGIFMTU as u64,

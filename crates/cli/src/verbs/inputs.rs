@@ -282,7 +282,8 @@ fn is_port(word: &str) -> bool {
 
 /// Whether frames come from, or go to, interfaces of this machine.
 pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
-    specs.into_iter().any(|spec| REGISTRY.interface(spec).is_some())
+    let is_tunnel = |spec| REGISTRY.innermost(spec).is_ok_and(|(backend, _)| matches!(backend.target, Target::Tunnel));
+    specs.into_iter().any(|spec| REGISTRY.interface(spec).is_some() || is_tunnel(spec))
 }
 
 /// Whether it is a capture file, behind whatever wrappers. To be written it is opened by whoever the program becomes.

@@ -159,7 +159,7 @@ impl Args {
             let target = &at.target;
             let on_host = match backend.target {
                 Target::Interface { .. } => at.option("netns").is_none(),
-                Target::Device => false,
+                Target::Device | Target::Tunnel => false,
                 _ => return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files"))),
             };
             if on_host && !self.yes && is_default_route(target) {

@@ -1,0 +1,48 @@
+//! Attaching to a tun or tap interface (Documentation/networking/tuntap.rst, linux/if_tun.h).
+//!
+//! Unsafe because requests go to the kernel as raw memory.
+#![allow(unsafe_code)]
+
+use super::bpf::Program;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What the interface hands out may lack its checksum, or be a super-frame of TCP.
+const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+
+/// Makes an open `/dev/net/tun` a queue of this interface, which is made if it is not there, with the header in front of each frame
+/// that `crate::virtio` reads.
+pub fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: bool) -> io::Result<()> {
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.len() >= request.ifr_name.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let kind = if is_ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
+    let queues = if has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as libc::c_short;
+    // SAFETY: the request reads and writes one ifreq, which is live.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
+}
+
+/// Says whether super-frames and unfinished checksums are welcome.
+pub fn set_offloads(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    let offloads = libc::c_ulong::from(if on { OFFLOADS } else { 0 });
+    // SAFETY: the request takes a number and no memory.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) })
+}
+
+/// Has the interface drop what a program refuses on its way to us; nothing without one.
+pub fn set_filter(fd: BorrowedFd<'_>, program: Option<&Program>) -> io::Result<()> {
+    let program: libc::c_int = program.map_or(-1, |program| program.0.as_raw_fd());
+    // SAFETY: the request reads one int, which is live; the kernel holds the program itself from then on.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETFILTEREBPF as _, &raw const program) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,218 @@
+//! The receiving side: a call a frame.
+
+use super::device::{Device, Queue};
+use crate::virtio;
+use linerate_burst::{
+    Block, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
+};
+use linerate_port::{Head, PortError, RxOptions, RxQueue, Scatter, Scattered};
+use rustix::io::{Errno, readv};
+use std::cell::Cell;
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// What is shown at a time: frames, and room for the bytes of some super-frames.
+const FRAMES: usize = 512;
+const BYTES: usize = 2 << 20;
+/// The longest that the kernel hands out.
+const LONGEST: usize = 65_535 + 18;
+/// The most pieces of a read, that of the header in front not counted.
+const PIECES: usize = 7;
+const _: () = assert!(BYTES > 2 * MAX_FRAME && LONGEST <= MAX_FRAME);
+
+/// One lane.
+pub(super) struct TunRx {
+    subject: String,
+    interfaces: [Interface; 1],
+    device: Arc<Device>,
+    queue: Queue,
+    snap: usize,
+    /// Frames are read to where they are wanted, and none is shown.
+    is_scattered: bool,
+    shown: Block,
+    used: usize,
+    consumed: usize,
+    buffer: Vec<u8>,
+    delivered: u64,
+    super_frames: u64,
+    partial: u64,
+    downs: u64,
+    dropped: Cell<u64>,
+    /// How many more are read after the detach.
+    left: Option<u32>,
+}
+
+impl TunRx {
+    /// None if the queue is received from already.
+    pub fn new(subject: String, device: Arc<Device>, queue: Queue, options: &RxOptions) -> Option<Self> {
+        if !device.claim(&queue) {
+            return None;
+        }
+        let link = if device.is_ethernet { LinkType::ETHERNET } else { LinkType::RAW };
+        let name = subject.strip_prefix("tun:").and_then(|name| name.split('@').next()).unwrap_or_default();
+        let room = if options.scatter { (1 << 17, 1) } else { (BYTES, FRAMES) };
+        Some(TunRx {
+            interfaces: [Interface::new(name, link, StampSource::User)],
+            subject,
+            device,
+            queue,
+            snap: if options.snap == 0 { usize::MAX } else { options.snap as usize },
+            is_scattered: options.scatter,
+            shown: Block::new(room.0.max(MAX_FRAME), room.1),
+            used: 0,
+            consumed: 0,
+            buffer: vec![0; if options.scatter { 0 } else { LONGEST }],
+            delivered: 0,
+            super_frames: 0,
+            partial: 0,
+            downs: 0,
+            dropped: Cell::new(0),
+            left: None,
+        })
+    }
+
+    /// Reads the next frame into these pieces.
+    fn next(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
+        let mut header = [0; virtio::LEN];
+        let mut all: [IoSliceMut<'_>; PIECES + 1] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let count = pieces.len();
+        assert!(count <= PIECES, "{count} pieces");
+        all[0] = IoSliceMut::new(&mut header);
+        for (own, piece) in all[1..].iter_mut().zip(pieces.iter_mut()) {
+            *own = IoSliceMut::new(piece);
+        }
+        let read = match readv(&*self.queue.fd, &mut all[..=count]) {
+            Ok(read) => read,
+            Err(error) => return self.failed(error),
+        };
+        let (flags, segment) = virtio::read(&header);
+        self.left = self.left.map(|left| left - 1);
+        self.super_frames += u64::from(flags.contains(Flags::SUPER_FRAME));
+        self.partial += u64::from(flags.contains(Flags::CHECKSUM_PARTIAL));
+        Ok(Some(Scattered { len: read.saturating_sub(virtio::LEN), flags, segment }))
+    }
+
+    /// What a failed call says of the interface.
+    fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
+        let port = self.subject.clone();
+        match error {
+            Errno::AGAIN | Errno::INTR => {
+                // All that had arrived is read.
+                self.left = self.left.map(|_| 0);
+                Ok(None)
+            }
+            Errno::BADFD | Errno::NODEV | Errno::FAULT if self.device.is_up().is_none() => {
+                Err(PortError::removed(port))
+            }
+            Errno::IO | Errno::NETDOWN => {
+                self.downs += 1;
+                Err(PortError::Down { port })
+            }
+            other => Err(PortError::broken(port, other.to_string())),
+        }
+    }
+
+    /// Reads what is there, as far as there is room.
+    fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = loop {
+            if self.shown.len() == FRAMES || self.used + LONGEST > BYTES - MAX_FRAME {
+                break Ok(());
+            }
+            match self.next(&mut [IoSliceMut::new(&mut buffer)]) {
+                Ok(Some(Scattered { len, flags, .. })) => {
+                    let kept = len.min(self.snap);
+                    let desc = Desc { wire: len as u32, flags, ..Desc::new(now, 0, kept as u32) };
+                    let has_room = self.shown.push(&desc, &buffer[..kept]);
+                    assert!(has_room, "a block of {BYTES} bytes is full at {}", self.used);
+                    self.used += kept + linerate_burst::RECORD_HEADER;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.buffer = buffer;
+        result
+    }
+
+    fn unconsumed(&self) -> usize {
+        self.shown.len() - self.consumed
+    }
+}
+
+impl RxQueue for TunRx {
+    fn fill(&mut self, now: Nanos) -> Result<Head<'_>, PortError> {
+        if !self.is_scattered && self.unconsumed() == 0 {
+            self.shown.clear();
+            (self.used, self.consumed) = (0, 0);
+            let taken = self.take_in(now);
+            if self.shown.is_empty() {
+                taken?;
+            }
+        }
+        let ended = self.left == Some(0) && self.unconsumed() == 0;
+        let burst = self.shown.burst().slice(self.consumed..self.shown.len());
+        // What is read later has a later time; what is shown and was read before is not overtaken.
+        let horizon =
+            if ended { Horizon::Ended } else { Horizon::At(burst.descs().first().map_or(now, |desc| desc.time)) };
+        Ok(Head { burst, horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        let shown = self.unconsumed();
+        assert!(frames <= shown, "{frames} frames consumed, {shown} shown");
+        self.consumed += frames;
+        self.delivered += frames as u64;
+    }
+
+    fn detach(&mut self) {
+        if self.left.is_none() {
+            self.left = Some(self.device.depth);
+            // In this order: what is refused from here on is not lost.
+            self.dropped.set(self.device.dropped());
+            self.device.retire();
+        }
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.queue.fd.as_fd())
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        if self.left.is_none() {
+            self.dropped.set(self.device.dropped());
+        }
+        // The kernel counts those of all queues together.
+        let dropped = if self.queue.number == 0 { self.dropped.get() } else { 0 };
+        let received = self.delivered + self.unconsumed() as u64 + dropped;
+        let account = ledger.account(Stage::Receive, &self.subject);
+        account.add(Count::Received, received).add(Count::Delivered, self.delivered);
+        account.add(Count::RingFull, dropped).add(Count::LinkDown, self.downs);
+        account.add(Count::SuperFrames, self.super_frames).add(Count::ChecksumPartial, self.partial);
+    }
+
+    fn scatter(&mut self) -> Option<&mut dyn Scatter> {
+        if self.is_scattered { Some(self) } else { None }
+    }
+}
+
+impl Scatter for TunRx {
+    fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
+        let read = self.next(pieces)?;
+        self.delivered += u64::from(read.is_some());
+        Ok(read)
+    }
+}
+
+impl Drop for TunRx {
+    fn drop(&mut self) {
+        if self.left.is_none() {
+            self.device.retire();
+        }
+        self.queue.give_back();
+    }
+}
