@@ -162,35 +162,40 @@ impl Gather {
             to.resize(to.len().next_multiple_of(8), 0);
             sets += 1;
         };
-        let small = |to: &mut Vec<u8>, values: &[u16]| values.iter().for_each(|value| to.extend(value.to_le_bytes()));
-        let large = |to: &mut Vec<u8>, words: &[u64]| words.iter().for_each(|word| to.extend(word.to_le_bytes()));
         if self.links.len() <= LISTED_LINKS {
-            put(Kind::Links, Form::List, &|to| small(to, &self.links));
+            put(Kind::Links, Form::List, &|to| append(to, &self.links, u16::to_le_bytes));
         }
         if self.ethertypes.len() <= LISTED_ETHERTYPES {
-            put(Kind::EtherTypes, Form::List, &|to| small(to, &self.ethertypes));
+            put(Kind::EtherTypes, Form::List, &|to| append(to, &self.ethertypes, u16::to_le_bytes));
         }
         if self.vlans.set.len() <= LISTED_VLANS {
-            put(Kind::Vlans, Form::List, &|to| small(to, &self.vlans.set));
+            put(Kind::Vlans, Form::List, &|to| append(to, &self.vlans.set, u16::to_le_bytes));
         } else {
-            put(Kind::Vlans, Form::Bits, &|to| large(to, &*self.vlans.words));
+            put(Kind::Vlans, Form::Bits, &|to| append(to, &*self.vlans.words, u64::to_le_bytes));
         }
-        put(Kind::Protocols, Form::Bits, &|to| large(to, &self.protocols));
+        put(Kind::Protocols, Form::Bits, &|to| append(to, &self.protocols, u64::to_le_bytes));
         if self.ports.set.len() * 2 <= PORT_BYTES {
-            put(Kind::Ports, Form::List, &|to| small(to, &self.ports.set));
+            put(Kind::Ports, Form::List, &|to| append(to, &self.ports.set, u16::to_le_bytes));
         } else {
-            put(Kind::Ports, Form::Bits, &|to| large(to, &*self.ports.words));
+            put(Kind::Ports, Form::Bits, &|to| append(to, &*self.ports.words, u64::to_le_bytes));
         }
         let Addresses { ipv4, ipv6, bloom, is_bloom, is_any } = &self.addresses;
         if *is_bloom && !is_any {
-            put(Kind::Addresses, Form::Bloom, &|to| large(to, &**bloom));
+            put(Kind::Addresses, Form::Bloom, &|to| append(to, &**bloom, u64::to_le_bytes));
         } else if !is_any {
-            put(Kind::Ipv4, Form::List, &|to| ipv4.values().iter().for_each(|value| to.extend(value.to_le_bytes())));
-            put(Kind::Ipv6, Form::List, &|to| ipv6.values().iter().for_each(|value| to.extend(value.to_le_bytes())));
+            put(Kind::Ipv4, Form::List, &|to| append(to, ipv4.values(), u32::to_le_bytes));
+            put(Kind::Ipv6, Form::List, &|to| append(to, ipv6.values(), u128::to_le_bytes));
         }
         debug_assert!(to.len() - before < 22_000, "{} bytes", to.len() - before);
         sets
     }
+}
+
+/// Appends the bytes of values, all in one go.
+fn append<T: Copy, const N: usize>(to: &mut Vec<u8>, values: &[T], bytes_of: impl Fn(T) -> [u8; N]) {
+    let start = to.len();
+    to.resize(start + values.len() * N, 0);
+    to[start..].as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = bytes_of(*value));
 }
 
 impl Addresses {
