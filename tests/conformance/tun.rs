@@ -10,7 +10,7 @@ use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Flags, Horizon, Ledger, LinkType, Nanos};
 use linerate_engine::clock::now;
 use linerate_lab::within;
-use linerate_port::{RxOptions, RxPort, RxQueue, Spec, TxOptions, TxPort};
+use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use std::io::{IoSliceMut, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;

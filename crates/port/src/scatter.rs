@@ -11,7 +11,7 @@ use std::io::IoSliceMut;
 /// A queue that reads so ([`RxOptions::scatter`](crate::RxOptions::scatter)). It shows no frames.
 pub trait Scatter {
     /// Reads the next frame into these pieces, one after another; none if there is none now. What the pieces have no room for is
-    /// lost, and the queue counts the frame as truncated.
+    /// lost.
     ///
     /// # Errors
     /// As those of [`RxQueue::fill`](crate::RxQueue::fill).

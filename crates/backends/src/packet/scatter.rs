@@ -10,15 +10,13 @@ use linerate_burst::{Burst, Count, Flags, Horizon, Interface, Ledger, Nanos, Sta
 use linerate_filter::Insn;
 use linerate_port::{Found, Head, PortError, RxQueue, Scatter, Scattered};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::{Errno, readv};
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What the kernel may keep for us: a reader that is away for a few milliseconds loses nothing at 100 Gb/s.
 const BUFFER: u32 = 64 << 20;
-/// The most pieces of a read, that of the header in front not counted.
-const PIECES: usize = 7;
 
 /// The one lane of such a port.
 pub(super) struct ScatterRx {
@@ -26,7 +24,6 @@ pub(super) struct ScatterRx {
     interfaces: [Interface; 1],
     socket: PacketSocket,
     delivered: u64,
-    truncated: u64,
     super_frames: u64,
     partial: u64,
     downs: u64,
@@ -63,7 +60,6 @@ impl ScatterRx {
             interfaces: [interface],
             socket,
             delivered: 0,
-            truncated: 0,
             super_frames: 0,
             partial: 0,
             downs: 0,
@@ -93,26 +89,14 @@ impl ScatterRx {
 
 impl Scatter for ScatterRx {
     fn read(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Scattered>, PortError> {
-        let mut header = [0; virtio::LEN];
-        let room: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut all: [IoSliceMut<'_>; PIECES + 1] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-        let count = pieces.len();
-        assert!(count <= PIECES, "{count} pieces");
-        all[0] = IoSliceMut::new(&mut header);
-        for (own, piece) in all[1..].iter_mut().zip(pieces.iter_mut()) {
-            *own = IoSliceMut::new(piece);
-        }
-        let read = match readv(self.socket.fd(), &mut all[..=count]) {
+        let read = match virtio::read_frame(self.socket.fd(), pieces) {
             Ok(read) => read,
             Err(error) => return self.failed(error),
         };
-        let (flags, segment) = virtio::read(&header);
-        let len = read.saturating_sub(virtio::LEN);
         self.delivered += 1;
-        self.truncated += u64::from(len == room);
-        self.super_frames += u64::from(flags.contains(Flags::SUPER_FRAME));
-        self.partial += u64::from(flags.contains(Flags::CHECKSUM_PARTIAL));
-        Ok(Some(Scattered { len, flags, segment }))
+        self.super_frames += u64::from(read.flags.contains(Flags::SUPER_FRAME));
+        self.partial += u64::from(read.flags.contains(Flags::CHECKSUM_PARTIAL));
+        Ok(Some(read))
     }
 }
 

@@ -6,7 +6,7 @@ use linerate_burst::{
     Block, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
 };
 use linerate_port::{Head, PortError, RxOptions, RxQueue, Scatter, Scattered};
-use rustix::io::{Errno, readv};
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,8 +17,6 @@ const FRAMES: usize = 512;
 const BYTES: usize = 2 << 20;
 /// The longest that the kernel hands out.
 const LONGEST: usize = 65_535 + 18;
-/// The most pieces of a read, that of the header in front not counted.
-const PIECES: usize = 7;
 const _: () = assert!(BYTES > 2 * MAX_FRAME && LONGEST <= MAX_FRAME);
 
 /// One lane.
@@ -77,23 +75,14 @@ impl TunRx {
         if self.left == Some(0) {
             return Ok(None);
         }
-        let mut header = [0; virtio::LEN];
-        let mut all: [IoSliceMut<'_>; PIECES + 1] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-        let count = pieces.len();
-        assert!(count <= PIECES, "{count} pieces");
-        all[0] = IoSliceMut::new(&mut header);
-        for (own, piece) in all[1..].iter_mut().zip(pieces.iter_mut()) {
-            *own = IoSliceMut::new(piece);
-        }
-        let read = match readv(&*self.queue.fd, &mut all[..=count]) {
+        let read = match virtio::read_frame(&*self.queue.fd, pieces) {
             Ok(read) => read,
             Err(error) => return self.failed(error),
         };
-        let (flags, segment) = virtio::read(&header);
         self.left = self.left.map(|left| left - 1);
-        self.super_frames += u64::from(flags.contains(Flags::SUPER_FRAME));
-        self.partial += u64::from(flags.contains(Flags::CHECKSUM_PARTIAL));
-        Ok(Some(Scattered { len: read.saturating_sub(virtio::LEN), flags, segment }))
+        self.super_frames += u64::from(read.flags.contains(Flags::SUPER_FRAME));
+        self.partial += u64::from(read.flags.contains(Flags::CHECKSUM_PARTIAL));
+        Ok(Some(read))
     }
 
     /// What a failed call says of the interface.

@@ -111,7 +111,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions::default())?;
     let mut notes = std::mem::take(&mut from.notes);
     identity.assume()?;
-    let frames = args.frames.pool()?;
+    let (frames, copies) = args.frames.pool(mtu(&spec))?;
+    notes.push(copies);
     let (destination, made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
     notes.extend(identity.note().into_iter().chain(confine(&made_in)));
     let stop = Stop::new();

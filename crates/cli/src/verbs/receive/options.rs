@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Instant;
 
 /// An address, and ports of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,8 +158,8 @@ pub struct FrameArgs {
 }
 
 impl FrameArgs {
-    /// The frames.
-    pub fn pool(&self) -> anyhow::Result<Frames> {
+    /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
+    pub fn pool(&self, segment: u32) -> anyhow::Result<(Frames, String)> {
         let config = Config {
             size: size("--frame-size", &self.frame_size)? as usize,
             frames: self.frames,
@@ -166,7 +167,12 @@ impl FrameArgs {
             missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
             ..Config::default()
         };
-        Frames::new(&config).map_err(usage)
+        let mut frames = Frames::new(&config).map_err(usage)?;
+        let began = Instant::now();
+        let measured = frames.calibrate(segment as usize, &|| began.elapsed().as_nanos() as u64);
+        let told: Vec<String> =
+            measured.iter().map(|one| format!("{} {:.1}", one.kernel.name(), one.rate as f64 / 1e9)).collect();
+        Ok((frames, format!("segments that are copied: {} GB/s", told.join(", "))))
     }
 
     /// Where they go, and the folder in which that makes files.
