@@ -84,7 +84,7 @@ fn data_with_a_wrong_acknowledgement_is_not_taken() {
 fn other_addresses_and_ports_are_other_connections() {
     let (mut rig, conn) = victim();
     let good = conn.data(100, b"forged");
-    let mut changed = vec![good.clone(), good.clone(), good.clone(), good.clone()];
+    let mut changed = [good.clone(), good.clone(), good.clone(), good];
     changed[0].from.0 = v4(3);
     changed[1].from.1 += 1;
     changed[2].to.1 += 1;
