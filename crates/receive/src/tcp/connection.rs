@@ -101,6 +101,9 @@ pub struct Connection {
     pub challenges_until: Nanos,
 }
 
+/// What [`super`] says of memory.
+const _: () = assert!(size_of::<Connection>() <= 512);
+
 impl Connection {
     /// One whose SYN has come.
     pub fn new(key: Key, template: Template, (irs, iss): (u32, u32), agreed: Agreed, now: Nanos) -> Self {

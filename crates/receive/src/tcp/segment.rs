@@ -22,11 +22,11 @@ pub struct Key {
 }
 
 impl Key {
-    pub fn from_port(&self) -> u16 {
+    pub fn source_port(&self) -> u16 {
         (self.ports >> 16) as u16
     }
 
-    pub fn to_port(&self) -> u16 {
+    pub fn destination_port(&self) -> u16 {
         self.ports as u16
     }
 
@@ -36,7 +36,7 @@ impl Key {
 
     pub fn ends(&self) -> Ends {
         let end = |bits, port| SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), port);
-        Ends { from: end(self.from, self.from_port()), to: end(self.to, self.to_port()) }
+        Ends { from: end(self.from, self.source_port()), to: end(self.to, self.destination_port()) }
     }
 
     pub fn words(&self) -> [u64; 5] {
@@ -77,7 +77,7 @@ impl Own {
 
     /// Whether connections to these are taken.
     pub fn listens(&self, key: &Key) -> bool {
-        self.listen.iter().any(|local| bits(local.ip) == key.to && local.ports.contains(&key.to_port()))
+        self.listen.iter().any(|local| bits(local.ip) == key.to && local.ports.contains(&key.destination_port()))
     }
 
     #[inline]
@@ -160,7 +160,7 @@ pub fn read<'a>(arrival: &Arrival<'a>, own: &Own) -> Result<Segment<'a>, Refusal
     verify(arrival, &found, packet, payload.len())?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let key = Key { from: found.from, to: found.to, ports: word(0) };
-    if key.from == key.to || key.from_port() == 0 || !is_host(key.ends().from.ip()) {
+    if key.from == key.to || key.source_port() == 0 || !is_host(key.ends().from.ip()) {
         return Err(Refusal::Drop(Count::TcpMartian));
     }
     let options = &packet[found.tcp + 20..payload_at];

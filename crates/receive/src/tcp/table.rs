@@ -127,3 +127,54 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::Agreed;
+    use super::super::segment::Segment;
+    use super::super::template::Template;
+    use super::*;
+    use crate::place::Payload;
+    use linerate_burst::Nanos;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn connection(ports: u32) -> Connection {
+        let key = Key { from: 0xffff_0a00_0002, to: 0xffff_0a00_0001, ports };
+        let payload = Payload::Bytes(&[]);
+        let segment = Segment { link: &[], key, sequence: 0, ack: 0, flags: 0, options: &[], payload, headers: 40 };
+        Connection::new(key, Template::back(&segment), (0, 0), Agreed::default(), Nanos::ZERO)
+    }
+
+    proptest! {
+        /// Against a map.
+        #[test]
+        fn connections_are_found_whatever_came_and_went(
+            steps in prop::collection::vec((0u32..120, any::<bool>()), 0..600), secret: [u64; 2],
+        ) {
+            let (mut table, mut model) = (Table::new(Secret::new(secret)), BTreeMap::new());
+            for (ports, comes) in steps {
+                let key = connection(ports).key;
+                prop_assert_eq!(table.find(&key), model.get(&ports).copied());
+                match model.get(&ports) {
+                    None if comes => {
+                        let slot = table.insert(connection(ports));
+                        model.insert(ports, slot);
+                    }
+                    Some(slot) if !comes => {
+                        prop_assert_eq!(table.remove(*slot).map(|gone| gone.key), Some(key));
+                        model.remove(&ports);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            for (ports, slot) in &model {
+                prop_assert_eq!(table.find(&connection(*ports).key), Some(*slot));
+            }
+            let mut slots: Vec<u32> = model.into_values().collect();
+            slots.sort_unstable();
+            prop_assert_eq!(table.slots(), slots);
+        }
+    }
+}

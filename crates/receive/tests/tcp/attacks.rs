@@ -84,7 +84,7 @@ fn data_with_a_wrong_acknowledgement_is_not_taken() {
 fn other_addresses_and_ports_are_other_connections() {
     let (mut rig, conn) = victim();
     let good = conn.data(100, b"forged");
-    let mut changed = vec![good.clone(), good.clone(), good.clone(), good.clone()];
+    let mut changed = [good.clone(), good.clone(), good.clone(), good];
     changed[0].from.0 = v4(3);
     changed[1].from.1 += 1;
     changed[2].to.1 += 1;
@@ -194,14 +194,42 @@ fn a_flood_of_syns_takes_no_memory_and_real_ones_still_get_in() {
     for _ in 0..10_000 {
         let mut guess = Seg::new(ACK, chance.next() as u32, chance.next() as u32, &[]);
         guess.from.1 = 777;
-        assert_eq!(rig.send(&guess), [], "no reset: it may be one that we have answered so");
+        rig.hear(&guess.frame());
+        assert_eq!(rig.replies(), [], "no reset: it may be one that we have answered so");
     }
     let mut late = Seg::new(Flags::SYN, 9, 0, &[]);
     late.from.1 = 888;
-    let cookie = rig.send(&late).remove(0).seq;
+    rig.hear(&late.frame());
+    let cookie = rig.replies().remove(0).seq;
+    // Half open ones that are sent again for a minute leave no room for others, who get cookies too.
     rig.now = rig.now.after(Duration::from_secs(129));
-    rig.send(&Seg { flags: ACK, seq: 10, ack: cookie.wrapping_add(1), ..late });
-    assert!(rig.endpoint.connections() <= before);
+    let mut other = Seg::new(Flags::SYN, 9, 0, &[]);
+    other.from.1 = 889;
+    rig.hear(&other.frame());
+    let young = rig.replies().remove(0).seq;
+    rig.hear(&Seg { flags: ACK, seq: 10, ack: cookie.wrapping_add(1), ..late }.frame());
+    assert_eq!(rig.count(Count::TcpCookiesTaken), 2, "too old");
+    rig.hear(&Seg { flags: ACK, seq: 10, ack: young.wrapping_add(1), ..other }.frame());
+    assert_eq!(rig.count(Count::TcpCookiesTaken), 3);
+    assert!(rig.endpoint.connections() <= before + 1);
+}
+
+#[test]
+fn who_finds_no_room_on_the_way_out_gets_it_later() {
+    let (mut rig, conn) = victim();
+    let others: Vec<Conn> = (0..1200)
+        .map(|port| {
+            let mut first = Seg::new(Flags::SYN, 9, 0, &[]);
+            first.from.1 = 1000 + port;
+            rig.connect_as(&first)
+        })
+        .collect();
+    others.iter().for_each(|other| assert_eq!(rig.hear(&other.data(0, b"x").frame()), Heard::Taken));
+    rig.hear(&conn.data(100, b"x").frame());
+    rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
+    assert_eq!(rig.replies().len(), 1024);
+    rig.endpoint.burst_end(true, rig.now, &mut rig.memory);
+    assert_eq!(rig.replies().len(), 177);
 }
 
 #[test]

@@ -219,6 +219,16 @@ fn the_end_of_a_stream_is_taken_in_its_order() {
 }
 
 #[test]
+fn an_end_before_what_is_there_is_none() {
+    let mut rig = Rig::new(config());
+    let conn = rig.connect(5, false);
+    rig.send(&conn.data(10, b"behind"));
+    rig.send(&conn.seg(FIN, 3, b"wrong"));
+    assert_eq!(rig.send(&conn.data(0, &[b'.'; 10]))[0].ack, conn.seq(16));
+    assert_eq!((rig.memory.one().ending, rig.memory.one().edge), (None, 16));
+}
+
+#[test]
 fn our_end_is_not_sent_for_ever() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);

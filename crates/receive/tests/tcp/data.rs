@@ -172,6 +172,23 @@ fn windows_are_never_taken_back_and_never_silly() {
 }
 
 #[test]
+fn a_byte_that_is_freed_is_not_offered() {
+    let mut rig = Rig::new(config());
+    rig.memory.room = 10_000;
+    let conn = rig.connect(5, true);
+    assert_eq!(rig.send(&conn.data(0, &[7; 10_000]))[0].window, 0);
+    for freed in 1..1460 {
+        rig.memory.one_mut().room += 1;
+        assert_eq!(rig.pass(Duration::from_millis(2)), [], "{freed}");
+        if freed % 100 == 0 {
+            assert_eq!(rig.send(&conn.data(10_000, b"?"))[0].window, 0, "{freed}");
+        }
+    }
+    rig.memory.one_mut().room += 1;
+    assert_eq!(rig.pass(Duration::from_millis(2))[0].window, 1460);
+}
+
+#[test]
 fn a_closed_window_is_probed_and_opens_again() {
     let mut rig = Rig::new(config());
     rig.memory.room = 3000;
