@@ -5,6 +5,8 @@
 
 mod stage;
 #[macro_use]
+mod frames;
+#[macro_use]
 mod tcp;
 
 pub use self::stage::{Stage, Unit};

@@ -14,15 +14,17 @@
 //!
 //! A frame of which nothing came at all does not go out; the numbers of frames say so, and [`Counts::skipped`].
 
+mod arrival;
 mod form;
 
 pub use self::form::{Belongs, Field, Form, Unfit, Unit};
 
+use crate::copy::Measured;
 use crate::frames::filling::Filling;
 use crate::frames::pool::Pool;
 use crate::frames::{self, Frame, FramesError};
 use crate::place::{Ending, Ends, StreamId};
-use linerate_burst::Nanos;
+use linerate_burst::{Account, Count, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -70,6 +72,10 @@ pub struct Counts {
     pub out_of_line: u64,
     /// Those too short for their header, or of a length that they must not have.
     pub malformed: u64,
+    /// Those with a wrong checksum.
+    pub bad_checksum: u64,
+    /// Fragments of datagrams, which are not put together.
+    pub fragments: u64,
     /// Those that are in order and carry no data.
     pub no_data: u64,
     /// Those for which no frame was free.
@@ -88,6 +94,28 @@ pub struct Counts {
     pub frames: u64,
     /// Bytes in these that did not come.
     pub missing: u64,
+}
+
+impl Counts {
+    /// Adds what was counted.
+    pub fn add_to(&self, account: &mut Account) {
+        account
+            .add(Count::DatagramsReceived, self.received)
+            .add(Count::DatagramsPlaced, self.placed)
+            .add(Count::DatagramsRepeated, self.repeated)
+            .add(Count::DatagramsNoData, self.no_data)
+            .add(Count::DatagramsMalformed, self.malformed)
+            .add(Count::DatagramsBadChecksum, self.bad_checksum)
+            .add(Count::DatagramsFragment, self.fragments)
+            .add(Count::DatagramsLate, self.late)
+            .add(Count::DatagramsOutOfLine, self.out_of_line)
+            .add(Count::DatagramsNoFrame, self.no_frame)
+            .add(Count::DatagramsNoStream, self.no_stream)
+            .add(Count::DatagramsRestarts, self.restarts)
+            .add(Count::DatagramsReclaimed, self.reclaimed)
+            .add(Count::DatagramsSkipped, self.skipped)
+            .add(Count::DatagramsMissing, self.missing);
+    }
 }
 
 /// After so many in a row a sender has begun anew.
@@ -125,6 +153,13 @@ impl Datagrams {
     pub fn new(config: Config) -> Result<Self, FramesError> {
         let (pool, streams) = (Pool::new(&config.frames)?, HashMap::new());
         Ok(Datagrams { config, pool, streams, next: 0, counts: Counts::default() })
+    }
+
+    /// Finds the fastest way to copy, as [`Frames::calibrate`](crate::frames::Frames::calibrate) does.
+    pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
+        let found = self.pool.calibrate(piece, clock);
+        self.config.frames.kernel = self.pool.config().kernel;
+        found
     }
 
     /// Takes the payload of a datagram.

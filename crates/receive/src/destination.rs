@@ -131,6 +131,3 @@ impl Destination for Discard {
         self.stored
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -37,6 +37,10 @@ pub enum Stage {
     Answer,
     /// The end of TCP connections that receives.
     Tcp,
+    /// Sequenced datagrams that become frames of memory.
+    Datagrams,
+    /// Where frames of memory go.
+    Store,
 }
 
 impl Stage {
@@ -60,6 +64,8 @@ impl Stage {
             Stage::Send => "send",
             Stage::Answer => "answer",
             Stage::Tcp => "tcp",
+            Stage::Datagrams => "datagrams",
+            Stage::Store => "store",
         }
     }
 

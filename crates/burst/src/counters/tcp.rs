@@ -2,7 +2,7 @@
 
 macro_rules! tcp_rows {
     ($($before:tt)*) => {
-        counters! {
+        frame_rows! {
             $($before)*
 
             /// Frames looked at for TCP segments to own addresses.

@@ -42,13 +42,13 @@ pub struct Files {
     /// Bytes of the list.
     listed: u64,
     /// Those of streams that have not ended.
-    pub(super) open: BTreeMap<StreamId, Pair>,
+    open: BTreeMap<StreamId, Pair>,
     stored: Stored,
 }
 
 /// A file, and the same once more without the page cache.
 #[derive(Debug)]
-pub(super) struct Pair {
+struct Pair {
     name: String,
     plain: File,
     direct: Option<File>,

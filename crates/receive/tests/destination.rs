@@ -1,11 +1,12 @@
 //! What destinations have afterwards is what frames held.
 
-use super::*;
-use crate::frames::{Config, Frames};
-use crate::place::{Ending, Ends, Payload, Place};
 use linerate_burst::Nanos;
+use linerate_receive::destination::{Destination, DestinationError, Discard, Files, FilesConfig, Stored};
+use linerate_receive::frames::{Config, Frames};
+use linerate_receive::pattern::Pattern;
+use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SIZE: usize = 8192;
@@ -93,7 +94,9 @@ fn a_file_holds_a_stream() {
             sent => sent.unwrap(),
         }
         assert_eq!(files.stored(), Stored { frames: 4, bytes: 2 * SIZE as u64 + 700 + 900, files: 2 });
-        assert!(files.open.is_empty(), "files of streams that have ended stay open");
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        let open: Vec<PathBuf> = open.filter(|path| path.starts_with(&folder.0) && *path != folder.0).collect();
+        assert_eq!(open, [folder.0.join(LIST)], "files of streams that have ended stay open");
         assert!(read(&folder.0, FIRST) == stream());
         let second = read(&folder.0, SECOND);
         assert!(second[..500] == [0; 500] && second[500..] == stream()[500..900]);
@@ -165,7 +168,7 @@ fn a_disk_that_is_full_loses_nothing_of_what_was_written() {
         .args(["-m", "sh", "-c", mount, "sh"])
         .arg(&folder.0)
         .arg(std::env::current_exe().unwrap())
-        .arg("destination::tests::in_a_tiny_folder")
+        .arg("in_a_tiny_folder")
         .env(TINY, &folder.0)
         .output();
     match output {

@@ -1,0 +1,49 @@
+//! The rows of sequenced datagrams and of frames of memory, behind those in front of them.
+
+macro_rules! frame_rows {
+    ($($before:tt)*) => {
+        counters! {
+            $($before)*
+
+            /// Datagrams whose payload was looked at for a sequence number.
+            DatagramsReceived = Datagrams, Received, "received";
+            /// Datagrams with bytes that went to frames of memory.
+            DatagramsPlaced = Datagrams, Delivered, "placed";
+            /// Datagrams whose bytes were there already.
+            DatagramsRepeated = Datagrams, Refused, "already_there";
+            /// Datagrams about the data of others, without data of their own.
+            DatagramsNoData = Datagrams, Refused, "no_data";
+            /// Datagrams too short for their header, or of a length that they must not have.
+            DatagramsMalformed = Datagrams, Refused, "malformed";
+            /// Datagrams with a wrong checksum, of UDP or of the IPv4 header.
+            DatagramsBadChecksum = Datagrams, Refused, "bad_checksum";
+            /// Fragments of datagrams; they are not put together.
+            DatagramsFragment = Datagrams, Lost, "fragments";
+            /// Datagrams for a frame of memory that was finished without them.
+            DatagramsLate = Datagrams, Lost, "late";
+            /// Datagrams too far from the one before, of a sender that went on from there.
+            DatagramsOutOfLine = Datagrams, Lost, "out_of_line";
+            /// Datagrams for which no frame of memory was free.
+            DatagramsNoFrame = Datagrams, Lost, "no_frame";
+            /// Datagrams of more senders than streams are kept for.
+            DatagramsNoStream = Datagrams, Lost, "streams_full";
+            /// Times that a sender began anew somewhere else in its sequence.
+            DatagramsRestarts = Datagrams, Note, "restarts";
+            /// Frames of memory that were finished and then dropped for newer ones, as nobody had fetched them.
+            DatagramsReclaimed = Datagrams, Note, "frames_dropped";
+            /// Frames of memory that never were, as nothing came for them.
+            DatagramsSkipped = Datagrams, Note, "frames_skipped";
+            /// Bytes that did not come, in frames of memory that were finished.
+            DatagramsMissing = Datagrams, Note, "missing_bytes";
+
+            /// Frames of memory handed to their destination.
+            StoreReceived = Store, Received, "received";
+            /// Frames of memory that their destination has taken.
+            Stored = Store, Delivered, "stored";
+            /// Frames of memory that came after their destination had failed, or as it did.
+            StoreFailed = Store, Lost, "store_failed";
+            /// Frames of memory for a destination that had died of a bug of this program, or was about to.
+            StoreDied = Store, Lost, "store_died";
+        }
+    };
+}

@@ -1,0 +1,147 @@
+//! The UDP datagram in a frame.
+
+use super::Datagrams;
+use crate::place::Ends;
+use linerate_burst::Nanos;
+use linerate_wire::{Layers, Link, Protocol, dissect, ipv4, ipv6, udp};
+use std::net::{IpAddr, SocketAddr};
+
+/// The number of UDP in IP headers.
+const UDP: u8 = 17;
+
+/// Why a datagram is not taken.
+enum Bad {
+    /// It is a part of one.
+    Fragment,
+    /// It is cut, or its lengths contradict each other.
+    Malformed,
+    /// Its checksum, or that of its IPv4 header, is wrong.
+    Checksum,
+}
+
+impl Datagrams {
+    /// Takes the datagram of a frame, if there is one between these ends; whether there is. Fragments are counted and not put
+    /// together, whoever's they are; IPv6 extension headers are not looked behind. `is_trusted` says that the checksums are known to
+    /// be right.
+    pub fn receive_frame(
+        &mut self,
+        link: Link,
+        frame: &[u8],
+        is_trusted: bool,
+        wanted: impl FnOnce(&Ends) -> bool,
+        now: Nanos,
+    ) -> bool {
+        let Some((ends, payload)) = datagram(link, frame, is_trusted) else { return false };
+        if ends.is_some_and(|ends| !wanted(&ends)) {
+            return false;
+        }
+        match (ends, payload) {
+            (Some(ends), Ok(payload)) => self.receive(&ends, payload, now),
+            (_, Err(bad)) => {
+                self.counts.received += 1;
+                match bad {
+                    Bad::Fragment => self.counts.fragments += 1,
+                    Bad::Malformed => self.counts.malformed += 1,
+                    Bad::Checksum => self.counts.bad_checksum += 1,
+                }
+            }
+            (None, Ok(_)) => {}
+        }
+        true
+    }
+}
+
+/// Between whom, as far as that is known, and what; none if there is no UDP.
+fn datagram(link: Link, frame: &[u8], is_trusted: bool) -> Option<(Option<Ends>, Result<&[u8], Bad>)> {
+    let mut layers = Layers::new();
+    dissect(link, frame, &mut layers);
+    let network = layers.network()?;
+    let bytes = frame.get(network.offset as usize..)?;
+    let (from, to, udp_bytes, pseudo, is_cut): (IpAddr, IpAddr, _, _, _) = match network.protocol {
+        Protocol::Ipv4 => {
+            let ip = ipv4::View::parse(bytes).ok().filter(|ip| ip.protocol() == UDP)?;
+            if ip.is_fragment() {
+                return Some((None, Err(Bad::Fragment)));
+            }
+            if !is_trusted && !ip.is_checksum_right() {
+                return Some((None, Err(Bad::Checksum)));
+            }
+            (ip.source().into(), ip.destination().into(), ip.payload(), ip.pseudo(), ip.is_cut())
+        }
+        Protocol::Ipv6 => {
+            let ip = ipv6::View::parse(bytes).ok()?;
+            if layers.find(Protocol::Fragment).is_some() {
+                return Some((None, Err(Bad::Fragment)));
+            }
+            if ip.next_header() != UDP {
+                return None;
+            }
+            (ip.source().into(), ip.destination().into(), ip.payload(), ip.pseudo(), ip.is_cut())
+        }
+        _ => return None,
+    };
+    let Ok(view) = udp::View::parse(udp_bytes) else { return Some((None, Err(Bad::Malformed))) };
+    let end = SocketAddr::new;
+    let ends = Some(Ends { from: end(from, view.source_port()), to: end(to, view.destination_port()) });
+    Some((
+        ends,
+        match () {
+            () if is_cut || view.is_cut() => Err(Bad::Malformed),
+            () if !is_trusted && !view.is_checksum_right(&pseudo) => Err(Bad::Checksum),
+            () => Ok(view.payload()),
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{FORM, config, datagram as payload};
+    use super::*;
+    use linerate_wire::Sum;
+
+    fn taken(frame: &[u8], is_trusted: bool) -> (bool, [u64; 4]) {
+        let mut datagrams = Datagrams::new(config(FORM, 3)).unwrap();
+        let taken = datagrams.receive_frame(Link::Ethernet, frame, is_trusted, |ends| ends.to.port() == 9, Nanos(1));
+        let counts = datagrams.counts();
+        (taken, [counts.placed, counts.malformed, counts.bad_checksum, counts.fragments])
+    }
+
+    /// Ethernet, IPv4 and UDP around a payload.
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let mut ip = vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        ip[2..4].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+        let sum = Sum::of(&ip).checksum();
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let mut datagram = [&[0, 7, 0, 9][..], &(8 + payload.len() as u16).to_be_bytes(), &[0, 0], payload].concat();
+        let pseudo = ipv4::View::parse(&[&ip[..], &datagram].concat()).unwrap().pseudo();
+        udp::fill_checksum(&mut datagram, &pseudo).unwrap();
+        let padding = [0; 20];
+        [&[2; 12][..], &[8, 0], &ip, &datagram, &padding].concat()
+    }
+
+    #[test]
+    fn datagrams_are_taken_out_of_frames() {
+        let good = frame(&payload(1));
+        assert_eq!(taken(&good, false), (true, [1, 0, 0, 0]));
+        let mut changed = good.clone();
+        // Data, then the address in the IP header.
+        changed[50] ^= 1;
+        assert_eq!(taken(&changed, false), (true, [0, 0, 1, 0]));
+        assert_eq!(taken(&changed, true), (true, [1, 0, 0, 0]));
+        changed.clone_from(&good);
+        changed[29] ^= 1;
+        assert_eq!(taken(&changed, false), (true, [0, 0, 1, 0]));
+        // One of several fragments, and one whose end is missing.
+        changed.clone_from(&good);
+        changed[20] = 0x20;
+        assert_eq!(taken(&changed, false), (true, [0, 0, 0, 1]));
+        assert_eq!(taken(&good[..50], false), (true, [0, 1, 0, 0]));
+        // To another port, and no UDP at all.
+        changed.clone_from(&good);
+        changed[37] = 8;
+        assert_eq!(taken(&changed, true), (false, [0; 4]));
+        changed[23] = 6;
+        assert_eq!(taken(&changed, true), (false, [0; 4]));
+        assert_eq!(taken(&[], true), (false, [0; 4]));
+    }
+}
