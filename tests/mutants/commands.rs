@@ -42,6 +42,10 @@ pub const ALONE: &[Command] = &[
     Command("flows READ --max-flows 4096 --level tcp -w OUT.log --tunnels outer"),
     Command("flows READ --max-flows 16 --level stats -w OUT.log --active 0.001"),
     Command("flows READ --max-flows 16 --level stats --json"),
+    Command("streams READ --overlap bsd --gap-wait 0"),
+    Command("streams READ -w - --overlap linux --gap-wait 0 --checksums"),
+    Command("streams READ --json --max-connections 3 --held-memory 1KiB --stream-memory 300"),
+    Command("streams READ --follow 0 --form hex --idle 0.001"),
     Command("generate --replay FILE --to pcap:OUT.pcap --rate top"),
     Command(
         "generate --replay FILE --to pcap:OUT.pcap --rate top --loops 2 --pad --rewrite-inner --fix-checksums \

@@ -78,6 +78,15 @@ const VALUES: &[(&str, &[&str])] = &[
     ("spin", &["--spin"]),
     ("sleep", &["--sleep"]),
     ("user", &["--user", "root"]),
+    ("follow", &["--follow", "0"]),
+    ("form", &["--form", "hex"]),
+    ("gaps", &["--gaps", "mark"]),
+    ("overlap", &["--overlap", "last"]),
+    ("gap-wait", &["--gap-wait", "0.5"]),
+    ("held-memory", &["--held-memory", "1KiB"]),
+    ("stream-memory", &["--stream-memory", "1KiB"]),
+    ("max-connections", &["--max-connections", "1"]),
+    ("max-files", &["--max-files", "1"]),
     ("protocols", &["--protocols"]),
     ("bursts", &["--bursts"]),
     ("check", &["--check"]),
@@ -197,6 +206,11 @@ const UNSEEN: &[(&str, &str)] = &[
     ("cpu", "where threads run"),
     ("source", "it is that address anyway"),
     ("silence", "all is acknowledged"),
+    ("gaps", "no byte is missing"),
+    ("overlap", "no bytes differ"),
+    ("gap-wait", "nothing waits"),
+    ("held-memory", "nothing waits"),
+    ("stream-memory", "nothing waits"),
 ];
 
 /// What one of two is or does anyway.
@@ -221,6 +235,8 @@ const BASES: &[(&str, &[&str])] = &[
     ("capture", &["-r", "IN", "-w", "./%s.cap", "-C", "1KiB"]),
     ("count", &["-r", "IN"]),
     ("flows", &["-r", "IN", "-w", "out.jsonl"]),
+    ("streams", &["-r", "IN"]),
+    ("streams", &["-r", "IN", "-w", "out"]),
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),
     ("generate", &["--to", "pcap:out.pcap", "--udp", "--src-ports", "4"]),
     ("generate", &["--to", "pcap:out.pcap", "--replay", "IN"]),
@@ -421,7 +437,10 @@ fn timeless(text: &str) -> String {
 /// What is in a file: of captures frames and the gaps between them.
 fn content(path: &str) -> String {
     if std::fs::metadata(path).unwrap().is_dir() {
-        return "a folder".to_owned();
+        let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let names = names.iter().map(|name| name.to_str().unwrap());
+        return names.map(|name| format!("{name}: {}\n", content(&format!("{path}/{name}")))).collect();
     }
     let bytes = std::fs::read(path).unwrap();
     if path.ends_with(".cap") || bytes.is_empty() {

@@ -9,7 +9,7 @@ pub struct ShowArgs {
     /// Show what happens every so many seconds; 0 for nothing until the end [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
-    /// Say nothing but errors; what count finds, and flows that are written nowhere, is still shown at the end
+    /// Say nothing but errors; what count finds, and flows and streams that are written nowhere, is still shown at the end
     #[arg(short = 'q', long)]
     pub quiet: bool,
     /// The whole ledger at the end, also where nothing was lost

@@ -130,6 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     stop_on_signals(&stop)?;
 
     // Streams on standard output are not to be mixed with a summary.
+    let is_nowhere = args.write.is_none() && args.follow.is_none();
     let is_mixed = args.follow.is_some() || args.write.as_deref() == Some("-");
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
@@ -150,7 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let followed = following.done();
     if args.json {
         result_document(&SummaryJson::new(&inputs, &config, &followed, &run), is_mixed)?;
-    } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
+    } else if (!args.show.quiet || is_nowhere) && !is_void(&run.ledger, run.failure.as_ref()) {
         result(ledger::run(&run, &summary(&followed, args.write.as_deref()), args.show.ledger), is_mixed);
     }
     Ok(args.receive.conclude(&run))

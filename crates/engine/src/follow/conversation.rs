@@ -59,7 +59,7 @@ impl<W: Write> Conversation<W> {
     fn turn_to(&mut self, side: usize) {
         if self.form == Form::Ascii && self.last != Some(side) {
             let ahead = if self.last.is_some() { "\n" } else { "" };
-            let _ = write!(self.line, "{ahead}{}\n", self.headings[side]);
+            let _ = writeln!(self.line, "{ahead}{}", self.headings[side]);
         }
         self.last = Some(side);
     }
@@ -125,7 +125,10 @@ impl<W: Write> Output for Conversation<W> {
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
         let Some(side) = self.side(stream).filter(|_| self.form != Form::Raw) else { return };
         self.turn_to(side);
-        let _ = write!(self.line, "[{} bytes missing from offset {}]\n", gap.end - gap.start, gap.start);
+        if self.form == Form::Hex && side == 1 {
+            self.line.push('\t');
+        }
+        let _ = writeln!(self.line, "[{} bytes missing from offset {}]", gap.end - gap.start, gap.start);
         self.write(None);
     }
 

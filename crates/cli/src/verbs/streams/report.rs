@@ -112,17 +112,18 @@ pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
     let counts = &followed.counts;
     let tally = &counts.tally;
     let mut text = format!(
-        "{} streams of {} connections, {} bytes\n",
-        grouped(counts.streams),
-        grouped(counts.connections),
-        grouped(tally.bytes)
+        "{} of {}, {}\n",
+        counted(counts.streams, "stream"),
+        counted(counts.connections, "connection"),
+        counted(tally.bytes, "byte")
     );
     if let Some(target) = target.filter(|target| *target != "-") {
         let folder = target.trim_end_matches('/');
-        text += &format!("  {} files in {folder}; {folder}/streams.jsonl says what each is\n", grouped(followed.files));
+        let files = counted(followed.files, "file");
+        text += &format!("  {files} in {folder}; {folder}/streams.jsonl says what each is\n");
     }
     if tally.gaps > 0 {
-        text += &format!("  {} gaps of {} bytes\n", grouped(tally.gaps), grouped(tally.missing));
+        text += &format!("  {} of {}\n", counted(tally.gaps, "gap"), counted(tally.missing, "byte"));
     }
     for (count, what) in [
         (counts.missing_at_end, "bytes at ends of streams were sent and not captured"),
@@ -140,6 +141,11 @@ pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
     }
     text += &followed.notes.iter().map(|note| format!("  {note}\n")).collect::<String>();
     text + &longest(&followed.longest)
+}
+
+/// So many of them.
+fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 fn longest(streams: &[Summary]) -> String {

@@ -1,0 +1,108 @@
+//! How it ends: bounds, full disks, folders that are taken, live ports.
+
+use super::traffic::{conversation, segment};
+use super::{followed, indexed};
+use linerate_tests::support::program::{linerate, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, is_root, may_make_labs, records, wait_until};
+use std::io::Read;
+use std::process::Command;
+use std::process::Stdio;
+
+#[test]
+fn nothing_that_is_there_is_written_over() {
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("taken"));
+    records::write(&input, &conversation(1000));
+    std::fs::create_dir(&folder).unwrap();
+    run(&["streams", "-r", &input, "-w", &folder]).good();
+    run(&["streams", "-r", &input, "-w", &folder]).with_status(1).says("name a new folder, or an empty one");
+    run(&["streams", "-r", &input, "-w", &input]).with_status(2);
+    run(&["streams", "-r", &input, "-w", &format!("{input}/x")]).with_status(1);
+}
+
+#[test]
+fn a_flood_of_syns_makes_no_file() {
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    let flood = (1..5000).map(|port| segment(u64::from(port), port, false, (port.into(), 0), 2, b""));
+    records::write(&input, &flood.collect::<Vec<_>>());
+    assert!(followed(&scratch, &input, &[]).is_empty());
+    assert_eq!(std::fs::read_dir(scratch.file("streams")).unwrap().count(), 1, "the index alone");
+    let found = run(&["streams", "-r", &input, "--max-connections", "10", "--json"]).good().json();
+    assert_eq!((&found["most_connections"], &found["streams"], &found["evicted"]), (&10.into(), &0.into(), &0.into()));
+}
+
+#[test]
+fn more_streams_than_files_are_said_and_counted() {
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("few"));
+    let many = (1..100).map(|port| segment(u64::from(port), port, false, (1, 0), 16, b"x"));
+    records::write(&input, &many.collect::<Vec<_>>());
+    let ended = run(&["streams", "--json", "-r", &input, "-w", &folder, "--max-files", "9"]).with_status(1);
+    let found = ended.says("90 streams have no file").json();
+    assert_eq!(
+        (&found["files"], &found["drops"]["unwritten"], &found["balanced"]),
+        (&9.into(), &90.into(), &true.into())
+    );
+    assert_eq!(indexed(&folder).values().flatten().count(), 9);
+}
+
+#[test]
+fn a_full_disk_ends_it_and_what_is_there_stays() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (input, disk) = (scratch.file("in.pcap"), scratch.file("disk"));
+    let much: Vec<_> = (0..2000).map(|n| segment(n.into(), 7, false, (n * 1000, 0), 16, &[n as u8; 1000])).collect();
+    records::write(&input, &much);
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none", &disk]).status().unwrap();
+    assert!(mounted.success());
+    let folder = format!("{disk}/streams");
+    let ended = run(&["streams", "--json", "-r", &input, "-w", &folder]);
+    let file = std::fs::read(format!("{folder}/010.000.000.001.00007-010.000.000.002.00080")).unwrap();
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    let found = ended.with_status(1).says("No space left").json();
+    assert_eq!(found["balanced"], true);
+    assert!(found["drops"]["unwritten"].as_u64().unwrap() > 0);
+    let wanted: Vec<u8> = (0..2000u32).flat_map(|n| [n as u8; 1000]).collect();
+    assert!(file.len() > 500_000 && wanted.starts_with(&file), "{}", file.len());
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    let much: Vec<_> = (0..4000).map(|n| segment(n.into(), 7, false, (n * 1000, 0), 16, &[n as u8; 1000])).collect();
+    records::write(&input, &much);
+    let mut command = linerate(&["streams", "--json", "-r", &input, "-w", "-"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{errors}");
+    let found: serde_json::Value = serde_json::from_str(&errors).unwrap();
+    assert_eq!((&found["balanced"], &found["lost"]), (&true.into(), &0.into()), "{errors}");
+}
+
+#[test]
+fn a_live_port_is_followed_until_it_is_asked_to_stop() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0"]);
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("live"));
+    records::write(&input, &[conversation(1000), conversation(1001)].concat());
+    let running = start(&["streams", "-q", &wire.port("b", "eth0", ""), "-w", &folder]);
+    run(&["generate", "-q", "--to", &wire.port("a", "eth0", ""), "--replay", &input, "--speed", "20"]).good();
+    let name = format!("{folder}/010.000.000.002.00080-010.000.000.001.01001");
+    wait_until("bytes are seen while it runs", || std::fs::read(&name).is_ok_and(|bytes| bytes.starts_with(b"hello ")));
+    running.interrupt().good();
+    let streams = indexed(&folder);
+    assert_eq!(streams.len(), 4);
+    assert!(streams.values().flatten().all(|one| one.entry["ended"] == "fin"));
+}
