@@ -3,6 +3,7 @@
 use linerate_tests::support::program::{linerate, program};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool};
+use std::net::TcpListener;
 
 /// Runs the program with its output and its errors on a terminal of so many columns, and returns what that shows.
 fn in_terminal(columns: u16, arguments: &[&str]) -> String {
@@ -36,7 +37,16 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     assert!(made.success());
     let mem = format!("mem:terminals-{}", std::process::id());
     let flows = scratch.file("flows.jsonl");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sink = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        listener.incoming().flatten().for_each(|mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())));
+    });
     let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["send", &sink, "--chunk", "64KiB,1MiB", "--count", "3"],
+            &["average us", "p99 us", "max us", "bytes acknowledged", "segments sent again"],
+        ),
         (&["capture", "-r", &input], &["bytes captured", "every frame accounted for"]),
         (
             &["capture", "-r", &input, "--ledger", "--count", "udp"],
