@@ -217,6 +217,10 @@ pub const IMPLIED: &[(&str, &str)] = &[
     // The one comes first, and all that follows is written.
     ("trigger", "trigger-rate"),
     ("before", "trigger-rate"),
+    // The first frames are over sooner than any silence, and no segment of these has a right checksum.
+    ("frames", "idle"),
+    ("checksums", "idle"),
+    ("checksums", "max-files"),
     // Nothing is said, and no frame comes to the wire here.
     ("quiet", "faults"),
     ("quiet", "faults-back"),
