@@ -10,15 +10,17 @@
 //! bytes of the stream are expected ([`Scatter`](linerate_port::Scatter)), and the kernel's copy is the only one.
 
 mod delivery;
+mod protocol;
 mod watch;
 
-pub use self::delivery::Delivery;
+pub use self::protocol::Protocol;
 pub use self::watch::{ReceptionWatch, SoFar, StreamSoFar, Totals};
 
+use self::delivery::Delivery;
 use crate::consumer::{Consumer, Demand, End, Order, Reads, Round};
 use crate::error::ReceiveError;
 use crate::outlet::{Done, Outlet, Sent};
-use linerate_burst::{Desc, Flags, Nanos, Stage};
+use linerate_burst::{Flags, Nanos, Stage};
 use linerate_generate::answer::Answerer;
 use linerate_port::{Scattered, TxPort};
 use linerate_receive::destination::Destination;
@@ -31,13 +33,14 @@ use std::time::Duration;
 const READS: usize = 256;
 /// Where nothing is known of the next frame so much of it is asked for in front of the payload: Ethernet, IPv4 and TCP with timestamps.
 const HEADERS: usize = 14 + 20 + 32;
+/// How far ahead the headers of frames in a burst are asked for.
+const AHEAD: usize = 8;
 /// How long what is to be sent may stay at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Receives streams, as a consumer that is alone.
 pub struct Reception {
-    endpoint: Endpoint,
-    frames: Frames,
+    protocol: Protocol,
     answerer: Answerer,
     outlet: Outlet,
     acks: Done,
@@ -52,17 +55,10 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Receives by this endpoint into these frames, which go to `destination`; answers and acknowledgements go to `to`.
-    pub fn new(
-        endpoint: Endpoint,
-        frames: Frames,
-        answerer: Answerer,
-        to: TxPort,
-        destination: Box<dyn Destination>,
-    ) -> Reception {
+    /// Receives by this protocol; its frames of memory go to `destination`, answers and acknowledgements to `to`.
+    pub fn new(protocol: Protocol, answerer: Answerer, to: TxPort, destination: Box<dyn Destination>) -> Reception {
         Reception {
-            endpoint,
-            frames,
+            protocol,
             answerer,
             outlet: Outlet::new(to),
             acks: Done::default(),
@@ -105,53 +101,37 @@ impl Reception {
 
     /// Looks at a frame that lies in one piece.
     fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
-        let is_sound = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);
-        let checksum = if is_sound { Checksum::Trusted } else { Checksum::Verify };
-        let arrival = Arrival { headers: frame, rest: 0, link, checksum, now };
-        if self.endpoint.receive(&arrival, &mut self.frames) == Heard::NotMine && link == Link::Ethernet {
+        if !self.protocol.hear(link, frame, flags, now) && link == Link::Ethernet {
             self.answerer.receive(frame, now);
-        }
-    }
-
-    /// Looks at a frame of which `head` bytes were read apart.
-    fn hear_read(&mut self, link: Link, head: usize, read: Scattered, now: Nanos) {
-        let rest = read.len.saturating_sub(head);
-        let is_sound = read.flags.contains(Flags::CHECKSUM_PARTIAL) || read.flags.contains(Flags::CHECKSUM_VALID);
-        let checksum = match rest {
-            _ if is_sound => Checksum::Trusted,
-            0 => Checksum::Verify,
-            rest => Checksum::Rest(sum(self.frames.read_bytes(0..rest))),
-        };
-        let headers = &self.headers[..read.len - rest];
-        match self.endpoint.receive(&Arrival { headers, rest, link, checksum, now }, &mut self.frames) {
-            Heard::Taken => {}
-            Heard::NotMine | Heard::Gather => {
-                let mut whole = std::mem::take(&mut self.whole);
-                whole.clear();
-                whole.extend_from_slice(headers);
-                whole.extend_from_slice(self.frames.read_whole(0..rest));
-                self.hear(link, &whole, read.flags, now);
-                self.whole = whole;
-            }
         }
     }
 
     /// Reads what a lane has; whether it is dry.
     fn read_lane(&mut self, lane: usize, link: Link, reads: &mut Reads<'_>) -> bool {
         for _ in 0..READS {
-            let expected = self.endpoint.expected();
+            let Protocol::Tcp { endpoint, frames } = &mut self.protocol else { return true };
+            let expected = endpoint.expected();
             let head = expected.map_or(HEADERS, |expected| expected.headers);
             let place = expected.map(|expected| (expected.stream, expected.next));
             self.headers.resize(head, 0);
             let mut read = None;
-            let result = self.frames.read(place, &mut self.headers, |pieces| {
+            let result = frames.read(place, &mut self.headers, |pieces| {
                 read = reads.read(lane, pieces);
                 read.map(|read| read.len).ok_or(())
             });
             let (Ok(_), Some(read)) = (result, read) else { return true };
             let now = reads.now();
-            self.hear_read(link, head, read, now);
-            self.endpoint.burst_end(false, now, &mut self.frames);
+            let (rest, heard) = hear_read(endpoint, frames, &self.headers, link, read, now);
+            if heard == Heard::Taken {
+                endpoint.burst_end(false, now, &mut **frames);
+            } else {
+                let mut whole = std::mem::take(&mut self.whole);
+                whole.clear();
+                whole.extend_from_slice(&self.headers[..read.len - rest]);
+                whole.extend_from_slice(frames.read_whole(0..rest));
+                self.hear(link, &whole, read.flags, now);
+                self.whole = whole;
+            }
             self.hand_on(now);
         }
         false
@@ -160,56 +140,74 @@ impl Reception {
     /// Hands on what is ready: frames to the destination, acknowledgements and answers to their senders. Whether nothing is left.
     fn hand_on(&mut self, now: Nanos) -> bool {
         let mut opens = false;
-        while let Some(frame) = self.frames.full() {
+        while let Some(frame) = self.protocol.full() {
             self.watch.finished(&frame);
             if let Some(frame) = self.delivery.hand_over(frame) {
-                self.frames.give_back(frame);
+                self.protocol.give_back(frame);
                 opens = true;
             }
         }
         while let Some(frame) = self.delivery.returned() {
-            self.frames.give_back(frame);
+            self.protocol.give_back(frame);
             opens = true;
         }
-        if opens {
-            self.endpoint.burst_end(false, now, &mut self.frames);
+        if let (true, Protocol::Tcp { endpoint, frames }) = (opens, &mut self.protocol) {
+            endpoint.burst_end(false, now, &mut **frames);
         }
         self.send(now)
     }
 
     fn send(&mut self, now: Nanos) -> bool {
-        let Reception { endpoint, answerer, outlet, acks, answers, .. } = self;
+        let Reception { protocol, answerer, outlet, acks, answers, .. } = self;
         let mut is_done = true;
-        if !endpoint.frames().is_empty() {
-            match outlet.send(acks, endpoint.frames(), now) {
-                Sent::Done { unsent, flushed } => {
-                    endpoint.clear(unsent);
-                    is_done &= flushed;
-                }
-                Sent::Waits => is_done = false,
+        let mut went = |sent: Sent, clear: &mut dyn FnMut(usize)| match sent {
+            Sent::Done { unsent, flushed } => {
+                clear(unsent);
+                is_done &= flushed;
             }
+            Sent::Waits => is_done = false,
+        };
+        if let Protocol::Tcp { endpoint, .. } = protocol
+            && !endpoint.frames().is_empty()
+        {
+            let sent = outlet.send(acks, endpoint.frames(), now);
+            went(sent, &mut |unsent| endpoint.clear(unsent));
         }
         if !answerer.frames().is_empty() {
-            match outlet.send(answers, answerer.frames(), now) {
-                Sent::Done { unsent, flushed } => {
-                    answerer.clear(unsent);
-                    is_done &= flushed;
-                }
-                Sent::Waits => is_done = false,
-            }
+            let sent = outlet.send(answers, answerer.frames(), now);
+            went(sent, &mut |unsent| answerer.clear(unsent));
         }
         is_done
     }
 
     /// What is due at the end of a burst, and by time.
     fn settle(&mut self, is_dry: bool, now: Nanos) -> bool {
-        self.endpoint.burst_end(is_dry, now, &mut self.frames);
-        self.endpoint.tick(now, &mut self.frames);
+        self.protocol.settle(is_dry, now);
         self.answerer.tick(now);
         let is_done = self.hand_on(now);
-        self.watch.settle(&self.endpoint, &self.frames);
+        self.watch.settle(&self.protocol);
         is_done
     }
+}
+
+/// Looks at a frame whose first bytes are in `headers`, the others where they were read to; how many these are.
+fn hear_read(
+    endpoint: &mut Endpoint,
+    frames: &mut Frames,
+    headers: &[u8],
+    link: Link,
+    read: Scattered,
+    now: Nanos,
+) -> (usize, Heard) {
+    let rest = read.len.saturating_sub(headers.len());
+    let is_sound = read.flags.contains(Flags::CHECKSUM_PARTIAL) || read.flags.contains(Flags::CHECKSUM_VALID);
+    let checksum = match rest {
+        _ if is_sound => Checksum::Trusted,
+        0 => Checksum::Verify,
+        rest => Checksum::Rest(sum(frames.read_bytes(0..rest))),
+    };
+    let arrival = Arrival { headers: &headers[..read.len - rest], rest, link, checksum, now };
+    (rest, endpoint.receive(&arrival, frames))
 }
 
 impl Consumer for Reception {
@@ -231,10 +229,11 @@ impl Consumer for Reception {
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         for (lane, burst) in round.bursts.iter().enumerate() {
-            for (desc, frame) in burst.iter() {
+            for (index, (desc, frame)) in burst.iter().enumerate() {
+                burst.prefetch(index + AHEAD);
+                // Ports bring frames of Ethernet or IP. What is cut says so by its own lengths, and counts as that.
                 let link = round.links[lane].get(usize::from(desc.interface)).copied().flatten();
-                let Some(link) = link.filter(|_| !Desc::is_truncated(desc)) else { continue };
-                self.hear(link, frame, desc.flags, round.now);
+                self.hear(link.unwrap_or(Link::Ethernet), frame, desc.flags, round.now);
             }
         }
         let is_done = self.settle(true, round.now);
@@ -266,16 +265,18 @@ impl Consumer for Reception {
 
     fn finish(&mut self, end: &mut End<'_>) {
         let now = crate::clock::now();
-        self.endpoint.stop(now, &mut self.frames);
+        self.protocol.stop(now);
         self.hand_on(now);
-        self.watch.settle(&self.endpoint, &self.frames);
-        self.endpoint.clear(self.acks.give_up(self.endpoint.frames()));
+        self.watch.settle(&self.protocol);
+        if let Protocol::Tcp { endpoint, .. } = &mut self.protocol {
+            endpoint.clear(self.acks.give_up(endpoint.frames()));
+        }
         self.answerer.clear(self.answers.give_up(self.answerer.frames()));
-        self.delivery.finish(&mut self.frames, end);
+        self.delivery.finish(end);
         self.outlet.counters(end.ledger);
         let subject = self.outlet.name().to_owned();
         self.answerer.counters(end.ledger.account(Stage::Answer, &subject));
-        self.endpoint.counters(end.ledger.account(Stage::Tcp, ""));
+        self.protocol.counters(end.ledger);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);
         }

@@ -76,6 +76,8 @@ pub struct Counts {
     pub bad_checksum: u64,
     /// Fragments of datagrams, which are not put together.
     pub fragments: u64,
+    /// Super-frames of several datagrams.
+    pub joined: u64,
     /// Those that are in order and carry no data.
     pub no_data: u64,
     /// Those for which no frame was free.
@@ -107,6 +109,7 @@ impl Counts {
             .add(Count::DatagramsMalformed, self.malformed)
             .add(Count::DatagramsBadChecksum, self.bad_checksum)
             .add(Count::DatagramsFragment, self.fragments)
+            .add(Count::DatagramsJoined, self.joined)
             .add(Count::DatagramsLate, self.late)
             .add(Count::DatagramsOutOfLine, self.out_of_line)
             .add(Count::DatagramsNoFrame, self.no_frame)
@@ -229,6 +232,11 @@ impl Datagrams {
     /// Takes back a frame that was fetched.
     pub fn give_back(&mut self, frame: Frame) {
         self.pool.give_back(frame);
+    }
+
+    /// How many streams there are now, and how many have begun.
+    pub fn streams(&self) -> (usize, u64) {
+        (self.streams.len(), self.next.into())
     }
 
     /// What happened so far.

@@ -127,6 +127,21 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("source", &["--source", "127.0.0.1"]),
     ("silence", &["--silence", "20"]),
     ("follow", &["--follow", "0"]),
+    ("receive frame-size", &["--frame-size", "128KiB"]),
+    ("receive frames", &["--frames", "3"]),
+    ("receive streams", &["--streams", "2"]),
+    ("mac", &["--mac", "02:00:00:00:00:55"]),
+    ("mtu", &["--mtu", "1400"]),
+    ("window", &["--window", "1MiB"]),
+    ("acks", &["--acks", "2"]),
+    ("silent", &["--silent"]),
+    ("per-frame", &["--per-frame"]),
+    ("no-crc", &["--no-crc"]),
+    ("missing", &["--missing", "left"]),
+    ("sequence", &["--sequence", "at=4,width=4"]),
+    ("open-frames", &["--open-frames", "3"]),
+    ("frame-timeout", &["--frame-timeout", "0.5"]),
+    ("drop", &["--drop", "oldest"]),
     ("form", &["--form", "hex"]),
     ("gaps", &["--gaps", "mark"]),
     ("overlap", &["--overlap", "last"]),
@@ -221,10 +236,10 @@ pub const IMPLIED: &[(&str, &str)] = &[
     ("frames", "idle"),
     ("checksums", "idle"),
     ("checksums", "max-files"),
-    // Nothing is said, and no frame comes to the wire here.
-    ("quiet", "faults"),
-    ("quiet", "faults-back"),
 ];
+
+/// Verbs that say nothing at all where they are to be quiet, as no frame comes.
+pub const NO_FRAMES: &[&str] = &["wire", "receive"];
 
 /// Commands that options are added to.
 pub const BASES: &[(&str, &[&str])] = &[
@@ -243,6 +258,8 @@ pub const BASES: &[(&str, &[&str])] = &[
     ("streams", &["-r", "IN"]),
     ("streams", &["-r", "IN", "-w", "out"]),
     ("wire", &["ONE", "OTHER", "-t", "0.1"]),
+    ("receive", &["ONE", "--tcp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
+    ("receive", &["ONE", "--udp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
     ("demo", &["--memory", "--replay", "IN"]),
     ("ports", &["--netns", "NETNS"]),
     ("bench", &["--quick", "render"]),

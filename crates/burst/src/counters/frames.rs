@@ -19,6 +19,8 @@ macro_rules! frame_rows {
             DatagramsBadChecksum = Datagrams, Refused, "bad_checksum";
             /// Fragments of datagrams; they are not put together.
             DatagramsFragment = Datagrams, Lost, "fragments";
+            /// Super-frames that several datagrams were joined to on the way: where each begins is not told (ethtool -K INTERFACE gro off).
+            DatagramsJoined = Datagrams, Lost, "joined";
             /// Datagrams for a frame of memory that was finished without them.
             DatagramsLate = Datagrams, Lost, "late";
             /// Datagrams too far from the one before, of a sender that went on from there.

@@ -180,6 +180,22 @@ const RULES: &[Rule] = &[
     ),
     rule("send", &["pattern", "key", "connections"], Beside::None(&["read"]), "the file is sent, once"),
     rule("send", &["interval"], Beside::None(&["quiet"]), "nothing is shown while it runs"),
+    rule(
+        "receive",
+        &["mtu", "window", "acks", "max_connections", "idle", "silent"],
+        OneOf(&["tcp"]),
+        "no TCP is received",
+    ),
+    rule(
+        "receive",
+        &["sequence", "open_frames", "frame_timeout", "drop"],
+        OneOf(&["udp"]),
+        "no datagrams are received",
+    ),
+    rule("receive", &["per_frame", "direct"], OneOf(&["write"]), "no file is written"),
+    rule("receive", &["key"], OneOf(&["check"]), "nothing is verified"),
+    rule("receive", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
+    rule("receive", &["rows"], Beside::None(&["quiet", "json"]), "no table is shown"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];
 

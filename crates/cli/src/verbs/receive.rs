@@ -1,10 +1,12 @@
-//! `linerate receive`: TCP streams received in user space, into frames of memory.
+//! `linerate receive`: streams received in user space, into frames of memory.
 
 mod options;
 mod report;
+mod udp;
 
 use self::options::{FrameArgs, Listen, TcpArgs};
 use self::report::{ReceivedJson, summary, ticker};
+use self::udp::{UdpArgs, locals};
 use super::inputs::{are_live, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -13,18 +15,21 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
+use clap::ArgGroup;
 use linerate_backends::inventory::interfaces;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_engine::reception::ReceptionWatch;
+use linerate_burst::LinkType;
+use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop, Waiting};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
-use linerate_port::{RxOptions, Spec, TxOptions};
+use linerate_port::{RxOptions, Spec, Target, TxOptions};
 use linerate_wire::MacAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Options of `linerate receive`.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("listen").required(true).args(["tcp", "udp"]))]
 #[command(after_help = "\
 Examples:
   # on the receiving machine: an address that no host has, on the wire of eth1
@@ -35,6 +40,9 @@ Examples:
   linerate receive eth1 --tcp 10.0.0.9:5001 --check --streams 1
   # at the limit of the driver, with an XDP program
   linerate receive xdp:eth1 --tcp '[fd00::9]:5001-5016'
+  # datagrams with a 4-byte packet number, 8,192 bytes of data behind a header of 16
+  linerate receive eth1 --udp 10.0.0.9:7148 -w frames/ \\
+    --sequence at=4,width=4,counts=packets,size=8192,data=16
   # on this machine, without a network card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
 The address is one of your network that no host has: this program answers ARP, neighbor solicitations and pings
@@ -46,8 +54,11 @@ pub struct Args {
     #[arg(value_name = "PORT")]
     port: String,
     /// Receive TCP streams to this address and port, or ports: 10.0.0.9:5001, [fd00::9]:5001-5016; may be given again
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT")]
     tcp: Vec<Listen>,
+    /// Receive datagrams with sequence numbers instead
+    #[arg(long, value_name = "ADDR:PORT")]
+    udp: Vec<Listen>,
     /// The MAC address to be at; that of the interface itself where a card or a switch takes no other [default: one made from
     /// the IP address]
     #[arg(long, value_name = "MAC")]
@@ -56,6 +67,8 @@ pub struct Args {
     frames: FrameArgs,
     #[command(flatten)]
     tcp_args: TcpArgs,
+    #[command(flatten)]
+    udp_args: UdpArgs,
     /// Stop after so many streams have ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     streams: Option<u64>,
@@ -96,35 +109,51 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let spec = Spec::parse(&args.port).map_err(usage)?;
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     super::inputs::check_take(args.take, [&spec])?;
-    let own = args.own()?;
-    let endpoint = args.tcp_args.endpoint(&args.tcp, own.iter().map(|own| own.mac).collect(), mtu(&spec))?;
+    check_port(&spec)?;
+    let own = args.own();
+    let endpoint = match args.tcp.is_empty() {
+        false => Some(args.tcp_args.endpoint(&args.tcp, own.iter().map(|own| own.mac).collect(), mtu(&spec))?),
+        true => None,
+    };
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
     let options = RxOptions {
         promiscuous: true,
         lanes: 1,
         take: args.take,
-        scatter: true,
+        scatter: endpoint.is_some(),
         filter: args.filter(),
         ..RxOptions::default()
     };
     let mut from = open_rx(&spec, &options)?;
-    let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions::default())?;
+    let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link: link(&spec), ..TxOptions::default() })?;
     let mut notes = std::mem::take(&mut from.notes);
     identity.assume()?;
-    let (frames, copies) = args.frames.pool(mtu(&spec))?;
+    let (protocol, copies) = match endpoint {
+        Some(endpoint) => {
+            let (frames, copies) = args.frames.pool(mtu(&spec))?;
+            (Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies)
+        }
+        None => {
+            let (datagrams, copies) = args.udp_args.datagrams(&args.frames, mtu(&spec))?;
+            (Protocol::Udp { datagrams: Box::new(datagrams), listen: locals(&args.udp) }, copies)
+        }
+    };
     notes.push(copies);
     let (destination, made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
     notes.extend(identity.note().into_iter().chain(confine(&made_in)));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
-        tell(format_args!("receiving on {}: {}\n", shown(&spec.to_string()), args.describe(&own)));
+        tell(format_args!("receiving on {}: {}\n", shown(&spec.to_string()), shown(&args.describe(&own))));
+        let of_protocol = if args.tcp.is_empty() { args.udp_args.asked() } else { args.tcp_args.asked(mtu(&spec)) };
+        let asked: Vec<String> = of_protocol.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        tell(format_args!("  {}\n", shown(&asked.join(", "))));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
+    let asked = args.asked(&own, mtu(&spec));
     let answerer = Answerer::new(Addresses::new(own).map_err(usage)?, ANSWERS_PER_SECOND);
     let watch = ReceptionWatch::default();
-    let mut reception =
-        Reception::new(endpoint, frames, answerer, to, destination).streams(args.streams).watch(watch.clone());
+    let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
     if args.frames.is_looked_at() {
         reception = reception.apart()?;
     }
@@ -142,7 +171,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     drop(live);
     let so_far = watch.so_far();
     if args.json {
-        show_document(&ReceivedJson::new(&spec.to_string(), &so_far, &run))?;
+        show_document(&ReceivedJson::new(&spec.to_string(), asked, &so_far, &run))?;
     } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
         show(ledger::run(&run, &summary(&so_far, &run, args.rows), args.show.ledger));
     }
@@ -156,24 +185,70 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
+    fn listen(&self) -> &[Listen] {
+        if self.tcp.is_empty() { &self.udp } else { &self.tcp }
+    }
+
+    fn ips(&self) -> BTreeSet<IpAddr> {
+        self.listen().iter().map(|listen| listen.ip).collect()
+    }
+
     /// The addresses to be, each once, and where they are.
-    fn own(&self) -> anyhow::Result<Vec<Own>> {
-        let ips: BTreeSet<IpAddr> = self.tcp.iter().map(|listen| listen.ip).collect();
-        Ok(ips.into_iter().map(|ip| Own::one(ip, self.mac.unwrap_or_else(|| station(ip)))).collect())
+    fn own(&self) -> Vec<Own> {
+        self.ips().into_iter().map(|ip| Own::one(ip, self.mac.unwrap_or_else(|| station(ip)))).collect()
     }
 
     /// What is to come in: what is for these addresses, and questions after them.
     fn filter(&self) -> String {
-        let ips: BTreeSet<IpAddr> = self.tcp.iter().map(|listen| listen.ip).collect();
-        let hosts = ips.iter().map(|ip| format!("dst host {ip}"));
+        let hosts = self.ips().into_iter().map(|ip| format!("dst host {ip}"));
         ["arp".to_owned(), "icmp6".to_owned()].into_iter().chain(hosts).collect::<Vec<_>>().join(" or ")
     }
 
-    fn describe(&self, own: &[Own]) -> String {
-        let listens: Vec<String> = self.tcp.iter().map(ToString::to_string).collect();
-        let mac = own.first().map_or(String::new(), |own| own.mac.to_string());
-        format!("tcp {} at {mac}, {}", listens.join(", "), self.frames.describe())
+    /// What is asked for, by name.
+    fn asked(&self, own: &[Own], mtu: u32) -> BTreeMap<&'static str, String> {
+        let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
+        let of_protocol = if self.tcp.is_empty() { self.udp_args.asked() } else { self.tcp_args.asked(mtu) };
+        let macs: Vec<String> = own.iter().map(|own| own.mac.to_string()).collect();
+        [
+            ("protocol", if self.tcp.is_empty() { "udp" } else { "tcp" }.to_owned()),
+            ("listen", listens.join(",")),
+            ("mac", macs.join(",")),
+            ("streams", self.streams.map_or_else(String::new, |streams| streams.to_string())),
+        ]
+        .into_iter()
+        .chain(of_protocol)
+        .chain(self.frames.asked())
+        .collect()
     }
+
+    fn describe(&self, own: &[Own]) -> String {
+        let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
+        let protocol = if self.tcp.is_empty() { "udp" } else { "tcp" };
+        let macs: BTreeSet<String> = own.iter().map(|own| own.mac.to_string()).collect();
+        let macs: Vec<String> = macs.into_iter().collect();
+        format!("{protocol} {} at {}, {}", listens.join(", "), macs.join(", "), self.frames.describe())
+    }
+}
+
+/// Refuses ports on which nobody can be answered.
+fn check_port(spec: &Spec) -> anyhow::Result<()> {
+    match REGISTRY.innermost(spec)?.0.target {
+        Target::Interface { .. } | Target::Tunnel | Target::Memory => Ok(()),
+        Target::File => Err(usage(format!(
+            "{spec} is a file, and nobody can be answered: streams -r FILE rebuilds the streams of recorded traffic"
+        ))),
+        Target::Device | Target::Ring | Target::Port(_) => Err(usage(format!(
+            "{spec}: streams are received on an interface (linerate ports lists them) or on tun:NAME"
+        ))),
+    }
+}
+
+/// What frames of a port begin with.
+fn link(spec: &Spec) -> LinkType {
+    let is_tunnel = REGISTRY
+        .innermost(spec)
+        .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
+    if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
 }
 
 /// The MTU of the interface that a port is; the usual one of others.

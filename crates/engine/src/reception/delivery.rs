@@ -5,15 +5,16 @@
 
 use crate::consumer::End;
 use crate::died::{Died, survive};
+use linerate_burst::{Count, Stage};
 use linerate_receive::destination::{Destination, DestinationError};
-use linerate_receive::frames::{Frame, Frames};
+use linerate_receive::frames::Frame;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 /// Who hands frames to a destination.
-pub struct Delivery {
+pub(super) struct Delivery {
     way: Way,
     /// Frames handed over that have not come back.
     out: u64,
@@ -130,12 +131,13 @@ impl Delivery {
     }
 
     /// The last frames are on their way: waits for them, and completes what the destination has begun.
-    pub(super) fn finish(&mut self, frames: &mut Frames, end: &mut End<'_>) {
+    pub(super) fn finish(&mut self, end: &mut End<'_>) {
         let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
             Way::Here(guarded) => guarded,
             Way::Apart { to, back, thread } => {
                 drop(to);
-                back.into_iter().for_each(|frame| frames.give_back(frame));
+                // Nobody needs the memory any more.
+                back.into_iter().for_each(drop);
                 self.out = 0;
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
@@ -143,7 +145,9 @@ impl Delivery {
         };
         guarded.finish();
         let lost = self.lost.load(Ordering::Relaxed);
-        let _ = lost;
+        let reason = if guarded.died.is_some() { Count::StoreDied } else { Count::StoreFailed };
+        let account = end.ledger.account(Stage::Store, "");
+        account.add(Count::StoreReceived, self.given).add(Count::Stored, self.given - lost).add(reason, lost);
         if let Some(failure) = guarded.failure.take() {
             end.fail(failure);
         }

@@ -1,9 +1,9 @@
 //! How far a reception is, for another thread; and what became of its streams.
 
+use super::Protocol;
 use linerate_burst::Nanos;
-use linerate_receive::frames::{Frame, Frames};
+use linerate_receive::frames::Frame;
 use linerate_receive::place::{Ending, Ends, StreamId};
-use linerate_receive::tcp::Endpoint;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +38,8 @@ pub struct SoFar {
     pub totals: Totals,
     /// What became of each stream that has finished a frame; of the first 10,000.
     pub by_stream: BTreeMap<StreamId, StreamSoFar>,
+    /// Bytes that came, in frames that are finished.
+    finished_bytes: u64,
 }
 
 /// What was received of a stream.
@@ -69,8 +71,9 @@ impl ReceptionWatch {
     }
 
     pub(super) fn finished(&self, frame: &Frame) {
-        let SoFar { totals, by_stream } = &mut *self.lock();
+        let SoFar { totals, by_stream, finished_bytes } = &mut *self.lock();
         let meta = &frame.meta;
+        *finished_bytes += meta.len as u64 - meta.missing;
         totals.frames += 1;
         totals.missing += meta.missing;
         totals.ended += u64::from(meta.ending.is_some());
@@ -86,11 +89,10 @@ impl ReceptionWatch {
         stream.ending = meta.ending;
     }
 
-    pub(super) fn settle(&self, endpoint: &Endpoint, frames: &Frames) {
-        let totals = &mut self.lock().totals;
-        totals.bytes = frames.counts().bytes;
-        totals.streams = endpoint.streams();
-        totals.open = endpoint.connections() as u64;
+    pub(super) fn settle(&self, protocol: &Protocol) {
+        let SoFar { totals, finished_bytes, .. } = &mut *self.lock();
+        let (open, begun, bytes) = protocol.streams();
+        (totals.open, totals.streams, totals.bytes) = (open, begun, bytes.unwrap_or(*finished_bytes));
     }
 
     fn lock(&self) -> MutexGuard<'_, SoFar> {

@@ -2,7 +2,7 @@
 
 use super::Datagrams;
 use crate::place::Ends;
-use linerate_burst::Nanos;
+use linerate_burst::{Flags, Nanos};
 use linerate_wire::{Layers, Link, Protocol, dissect, ipv4, ipv6, udp};
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,21 +17,27 @@ enum Bad {
     Malformed,
     /// Its checksum, or that of its IPv4 header, is wrong.
     Checksum,
+    /// Several were joined on the way, and where each began is not told.
+    Joined,
 }
 
 impl Datagrams {
     /// Takes the datagram of a frame, if there is one between these ends; whether there is. Fragments are counted and not put
-    /// together, whoever's they are; IPv6 extension headers are not looked behind. `is_trusted` says that the checksums are known to
-    /// be right.
+    /// together, whoever's they are; IPv6 extension headers are not looked behind. `flags` say what is known of its checksums, and
+    /// whether it is a super-frame.
     pub fn receive_frame(
         &mut self,
         link: Link,
         frame: &[u8],
-        is_trusted: bool,
+        flags: Flags,
         wanted: impl FnOnce(&Ends) -> bool,
         now: Nanos,
     ) -> bool {
-        let Some((ends, payload)) = datagram(link, frame, is_trusted) else { return false };
+        let is_trusted = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);
+        let Some((ends, mut payload)) = datagram(link, frame, is_trusted) else { return false };
+        if flags.contains(Flags::SUPER_FRAME) {
+            payload = Err(Bad::Joined);
+        }
         if ends.is_some_and(|ends| !wanted(&ends)) {
             return false;
         }
@@ -43,6 +49,7 @@ impl Datagrams {
                     Bad::Fragment => self.counts.fragments += 1,
                     Bad::Malformed => self.counts.malformed += 1,
                     Bad::Checksum => self.counts.bad_checksum += 1,
+                    Bad::Joined => self.counts.joined += 1,
                 }
             }
             (None, Ok(_)) => {}
@@ -101,7 +108,8 @@ mod tests {
 
     fn taken(frame: &[u8], is_trusted: bool) -> (bool, [u64; 4]) {
         let mut datagrams = Datagrams::new(config(FORM, 3)).unwrap();
-        let taken = datagrams.receive_frame(Link::Ethernet, frame, is_trusted, |ends| ends.to.port() == 9, Nanos(1));
+        let flags = if is_trusted { Flags::CHECKSUM_PARTIAL } else { Flags::NONE };
+        let taken = datagrams.receive_frame(Link::Ethernet, frame, flags, |ends| ends.to.port() == 9, Nanos(1));
         let counts = datagrams.counts();
         (taken, [counts.placed, counts.malformed, counts.bad_checksum, counts.fragments])
     }

@@ -4,6 +4,7 @@ use super::super::inputs::{size, span};
 use crate::exit::usage;
 use clap::builder::PossibleValuesParser;
 use linerate_port::spec::parse_size;
+use linerate_receive::copy::Measured;
 use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
 use linerate_receive::frames::{Config, Frames, Missing};
 use linerate_receive::pattern::Pattern;
@@ -57,6 +58,9 @@ impl fmt::Display for Listen {
     }
 }
 
+/// As much as 5 ms at 100 Gb/s.
+const WINDOW: &str = "64MiB";
+
 /// Options of how connections are received.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TCP")]
@@ -65,7 +69,7 @@ pub struct TcpArgs {
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
     /// The most that a sender may have on its way, up to 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", default_value = WINDOW)]
     window: String,
     /// When to acknowledge: adaptive, burst (once for all that had come), after a number of segments (2) or bytes (256KiB)
     #[arg(long, value_name = "WHEN", default_value = "adaptive")]
@@ -84,6 +88,17 @@ pub struct TcpArgs {
 /// When to acknowledge, as users write it.
 #[derive(Clone, Copy, Debug)]
 pub struct Acks(AckPolicy);
+
+impl fmt::Display for Acks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            AckPolicy::Adaptive => f.write_str("adaptive"),
+            AckPolicy::Burst => f.write_str("burst"),
+            AckPolicy::Segments(segments) => write!(f, "{segments}"),
+            AckPolicy::Bytes(bytes) => write!(f, "{}KiB", bytes.div_ceil(1 << 10)),
+        }
+    }
+}
 
 impl FromStr for Acks {
     type Err = String;
@@ -105,6 +120,18 @@ impl FromStr for Acks {
 }
 
 impl TcpArgs {
+    /// What is asked for, by name.
+    pub fn asked(&self, mtu: u32) -> Vec<(&'static str, String)> {
+        vec![
+            ("mtu", self.mtu.unwrap_or(mtu).to_string()),
+            ("window", self.window.clone()),
+            ("acks", self.acks.to_string()),
+            ("max_connections", self.max_connections.to_string()),
+            ("idle", self.idle.to_string()),
+            ("silent", self.silent.to_string()),
+        ]
+    }
+
     /// An endpoint for these addresses, at these stations.
     pub fn endpoint(&self, listen: &[Listen], stations: Vec<MacAddr>, mtu: u32) -> anyhow::Result<Endpoint> {
         let random = RandomState::new();
@@ -132,16 +159,16 @@ pub struct FrameArgs {
     #[arg(short = 'w', long, value_name = "DIR")]
     write: Option<String>,
     /// Write a file a frame instead
-    #[arg(long, requires = "write")]
+    #[arg(long)]
     per_frame: bool,
     /// Write past the memory that the system keeps files in (O_DIRECT)
-    #[arg(long, requires = "write")]
+    #[arg(long)]
     direct: bool,
     /// Verify every byte: it has to be what send makes
     #[arg(long, conflicts_with = "write")]
     check: bool,
     /// What the pattern is under, where the sender was given a key
-    #[arg(long, value_name = "K", requires = "check")]
+    #[arg(long, value_name = "K")]
     key: Option<u64>,
     /// Bytes of a frame
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
@@ -158,21 +185,23 @@ pub struct FrameArgs {
 }
 
 impl FrameArgs {
-    /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
-    pub fn pool(&self, segment: u32) -> anyhow::Result<(Frames, String)> {
-        let config = Config {
+    /// How they are.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        Ok(Config {
             size: size("--frame-size", &self.frame_size)? as usize,
             frames: self.frames,
             crc: !self.no_crc,
             missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
             ..Config::default()
-        };
-        let mut frames = Frames::new(&config).map_err(usage)?;
+        })
+    }
+
+    /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
+    pub fn pool(&self, segment: u32) -> anyhow::Result<(Frames, String)> {
+        let mut frames = Frames::new(&self.config()?).map_err(usage)?;
         let began = Instant::now();
         let measured = frames.calibrate(segment as usize, &|| began.elapsed().as_nanos() as u64);
-        let told: Vec<String> =
-            measured.iter().map(|one| format!("{} {:.1}", one.kernel.name(), one.rate as f64 / 1e9)).collect();
-        Ok((frames, format!("segments that are copied: {} GB/s", told.join(", "))))
+        Ok((frames, told(&measured)))
     }
 
     /// Where they go, and the folder in which that makes files.
@@ -182,7 +211,7 @@ impl FrameArgs {
             return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
         };
         let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
-        let files = Files::create(Path::new(folder), size("--frame-size", &self.frame_size)? as usize, config)?;
+        let files = Files::create(Path::new(folder), self.config()?.size, config)?;
         let made_in = vec![files.folder().try_clone_to_owned()?];
         Ok((Box::new(files), made_in))
     }
@@ -190,6 +219,21 @@ impl FrameArgs {
     /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
     pub fn is_looked_at(&self) -> bool {
         self.write.is_some() || self.check
+    }
+
+    /// What is asked for, by name.
+    pub fn asked(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("frames", self.frames.to_string()),
+            ("frame_size", self.frame_size.clone()),
+            ("crc32c", (!self.no_crc).to_string()),
+            ("missing", self.missing.clone()),
+            ("write", self.write.clone().unwrap_or_default()),
+            ("per_frame", self.per_frame.to_string()),
+            ("direct", self.direct.to_string()),
+            ("check", self.check.to_string()),
+            ("key", self.key.unwrap_or_default().to_string()),
+        ]
     }
 
     /// For people.
@@ -200,5 +244,40 @@ impl FrameArgs {
             None => "kept nowhere (-w DIR)".to_owned(),
         };
         format!("{} frames of {}, {to}", self.frames, self.frame_size)
+    }
+}
+
+/// How fast bytes are copied, the fastest way first.
+pub fn told(measured: &[Measured]) -> String {
+    let all = measured.iter().map(|one| format!("{} {:.1}", one.kernel.name(), one.rate as f64 / 1e9));
+    format!("payload that is copied: {} GB/s", all.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports_are_read_and_said() {
+        for text in ["10.0.0.9:5001", "10.0.0.9:1-65535", "[fd00::9]:5001-5016"] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        for text in
+            ["10.0.0.9", "fd00::9:5001", "10.0.0.9:0", "10.0.0.9:9-8", "[10.0.0.9]:1", "host:1", ":5", "10.0.0.9:70000"]
+        {
+            assert!(text.parse::<Listen>().unwrap_err().contains("ADDRESS:PORT"), "{text}");
+        }
+    }
+
+    #[test]
+    fn when_to_acknowledge_is_read() {
+        let read = |text: &str| text.parse::<Acks>().map(|acks| acks.0);
+        assert_eq!(read("adaptive"), Ok(AckPolicy::Adaptive));
+        assert_eq!(read("burst"), Ok(AckPolicy::Burst));
+        assert_eq!(read("2"), Ok(AckPolicy::Segments(2)));
+        assert_eq!(read("256KiB"), Ok(AckPolicy::Bytes(256 << 10)));
+        for text in ["0", "0KiB", "often", "-1", ""] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use linerate_engine::Received;
 use linerate_engine::reception::{ReceptionWatch, SoFar, StreamSoFar};
 use linerate_receive::place::{Ending, StreamId};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -90,6 +91,8 @@ fn ending(ending: Option<Ending>) -> &'static str {
 pub struct ReceivedJson {
     schema: &'static str,
     port: String,
+    /// What was asked for, or is so unless asked for otherwise.
+    asked: BTreeMap<&'static str, String>,
     seconds: f64,
     /// Streams that began.
     streams: u64,
@@ -117,7 +120,7 @@ struct StreamJson {
 
 impl ReceivedJson {
     /// All of it.
-    pub fn new(port: &str, so_far: &SoFar, run: &Received) -> Self {
+    pub fn new(port: &str, asked: BTreeMap<&'static str, String>, so_far: &SoFar, run: &Received) -> Self {
         let one = |(id, stream): (&StreamId, &StreamSoFar)| StreamJson {
             stream: id.0,
             from: stream.ends.from.to_string(),
@@ -132,6 +135,7 @@ impl ReceivedJson {
         ReceivedJson {
             schema: "linerate/receive/1",
             port: port.to_owned(),
+            asked,
             seconds: run.elapsed.as_secs_f64(),
             streams: so_far.totals.streams,
             bytes: so_far.totals.bytes,

@@ -1,0 +1,101 @@
+//! What streams come by, and the frames of memory that they fill.
+
+use linerate_burst::{Flags, Ledger, Nanos, Stage};
+use linerate_receive::datagrams::Datagrams;
+use linerate_receive::frames::{Frame, Frames};
+use linerate_receive::place::Ends;
+use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard, Local};
+use linerate_wire::Link;
+
+/// What streams come by. Each has frames of its own: what is promised to a TCP sender nobody else may take.
+pub enum Protocol {
+    /// Segments, which are acknowledged.
+    Tcp {
+        /// Who acknowledges.
+        endpoint: Box<Endpoint>,
+        /// What they fill.
+        frames: Box<Frames>,
+    },
+    /// Datagrams that say where they belong.
+    Udp {
+        /// What they fill.
+        datagrams: Box<Datagrams>,
+        /// Where they are to go to.
+        listen: Vec<Local>,
+    },
+}
+
+impl Protocol {
+    /// Takes a frame that lies in one piece; whether it was for this.
+    pub(super) fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) -> bool {
+        match self {
+            Protocol::Tcp { endpoint, frames } => {
+                let is_sound = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);
+                let checksum = if is_sound { Checksum::Trusted } else { Checksum::Verify };
+                let arrival = Arrival { headers: frame, rest: 0, link, checksum, now };
+                endpoint.receive(&arrival, &mut **frames) != Heard::NotMine
+            }
+            Protocol::Udp { datagrams, listen } => {
+                let wanted = |ends: &Ends| {
+                    listen.iter().any(|local| local.ip == ends.to.ip() && local.ports.contains(&ends.to.port()))
+                };
+                datagrams.receive_frame(link, frame, flags, wanted, now)
+            }
+        }
+    }
+
+    /// What is due at the end of a burst, and by time.
+    pub(super) fn settle(&mut self, is_dry: bool, now: Nanos) {
+        match self {
+            Protocol::Tcp { endpoint, frames } => {
+                endpoint.burst_end(is_dry, now, &mut **frames);
+                endpoint.tick(now, &mut **frames);
+            }
+            Protocol::Udp { datagrams, .. } => datagrams.tick(now),
+        }
+    }
+
+    /// No more will come: all that is there goes out.
+    pub(super) fn stop(&mut self, now: Nanos) {
+        match self {
+            Protocol::Tcp { endpoint, frames } => endpoint.stop(now, &mut **frames),
+            Protocol::Udp { datagrams, .. } => datagrams.finish(),
+        }
+    }
+
+    /// The next finished frame.
+    pub(super) fn full(&mut self) -> Option<Frame> {
+        match self {
+            Protocol::Tcp { frames, .. } => frames.full(),
+            Protocol::Udp { datagrams, .. } => datagrams.full(),
+        }
+    }
+
+    /// A frame that is needed no more; a window may open.
+    pub(super) fn give_back(&mut self, frame: Frame) {
+        match self {
+            Protocol::Tcp { frames, .. } => frames.give_back(frame),
+            Protocol::Udp { datagrams, .. } => datagrams.give_back(frame),
+        }
+    }
+
+    /// Streams there are and were, and bytes of them.
+    pub(super) fn streams(&self) -> (u64, u64, Option<u64>) {
+        match self {
+            Protocol::Tcp { endpoint, frames } => {
+                (endpoint.connections() as u64, endpoint.streams(), Some(frames.counts().bytes))
+            }
+            Protocol::Udp { datagrams, .. } => {
+                let (open, begun) = datagrams.streams();
+                (open as u64, begun, None)
+            }
+        }
+    }
+
+    pub(super) fn counters(&self, ledger: &mut Ledger) {
+        match self {
+            Protocol::Tcp { endpoint, .. } => endpoint.counters(ledger.account(Stage::Tcp, "")),
+            Protocol::Udp { datagrams, .. } => datagrams.counts().add_to(ledger.account(Stage::Datagrams, "")),
+        }
+    }
+}
