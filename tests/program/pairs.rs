@@ -3,7 +3,7 @@
 #[path = "pairs/tables.rs"]
 mod tables;
 
-use self::tables::{APART, BASES, IMPLIED, UNSEEN, VALUES};
+use self::tables::{APART, BASES, IMPLIED, NO_FRAMES, UNSEEN, VALUES};
 use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::records::Record;
 use linerate_tests::support::wire::Wire;

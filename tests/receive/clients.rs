@@ -67,9 +67,9 @@ fn an_upload_by_http_is_received_as_far_as_it_goes() {
     assert!(written[0].starts_with(b"PUT /up HTTP/1.1\r\n") && written[0].ends_with(&[b'u'; 1_000_000]), "{report:#}");
 }
 
-/// Streams in a folder, without the lists beside them.
+/// Streams in a folder, without the list beside them.
 fn written(folder: &str) -> Vec<Vec<u8>> {
     let files = linerate_tests::support::files(std::path::Path::new(folder));
-    let streams = files.iter().filter(|file| !file.to_string_lossy().contains(".json"));
+    let streams = files.iter().filter(|file| !file.to_string_lossy().ends_with(".csv"));
     streams.map(|file| std::fs::read(file).expect("a file")).collect()
 }
