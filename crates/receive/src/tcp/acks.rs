@@ -164,6 +164,10 @@ impl Endpoint {
         if is_due {
             return self.acknowledge(slot, now, place);
         }
+        if waiting > 0 && !is_dry {
+            // So that it is looked at again when the queue has run dry, though nothing more came.
+            connection.touch(slot, &mut self.touched);
+        }
         if waiting > 0 && connection.ack_at == Nanos::MAX {
             let is_short = self.config.acks == AckPolicy::Adaptive;
             connection.ack_at = now.after(if is_short { SHORT_DELAY } else { DELAY });

@@ -218,7 +218,13 @@ impl Connection {
     /// The window as the header says it, and how many bytes these are: what is promised, without the bits that are shifted out.
     pub fn window(&self) -> (u16, u64) {
         let shift = self.agreed.shift.unwrap_or(0);
-        let field = (self.promise.saturating_sub(self.next()) >> shift).min(u16::MAX.into());
+        let promised = self.promise.saturating_sub(self.next());
+        let field = (promised >> shift).min(u16::MAX.into());
+        if field == 0 && promised > 0 {
+            // What is less than the unit of the field could never be said, and a frame never be filled to its end. One unit is more
+            // than there is; what comes behind the promise is not taken.
+            return (1, promised);
+        }
         (field as u16, field << shift)
     }
 
