@@ -71,8 +71,8 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
         for line in lines.iter().filter(|line| line.len() == 2) {
             let Some(both) = &done[line] else { continue };
             for (one, other) in [(&line[0], &line[1]), (&line[1], &line[0])] {
-                let is_implied = IMPLIED.contains(&(one.as_str(), other.as_str()))
-                    || one == "quiet" && NO_FRAMES.contains(verb);
+                let is_implied =
+                    IMPLIED.contains(&(one.as_str(), other.as_str())) || one == "quiet" && NO_FRAMES.contains(verb);
                 if is_implied || done[&vec![one.clone()]].as_ref() != Some(both) {
                     continue;
                 }
@@ -160,8 +160,9 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
             |line: &&str| line.trim_start().split_once(" s ").is_some_and(|(at, _)| at.parse::<u32>().is_ok());
         let text = String::from_utf8_lossy(&text).replace(&ring, "RING");
         // What the kernel chose, and how it went.
-        let is_by_chance =
-            |line: &&str| ["sent again", "resent_segments", "min_rtt_us", "payload that is copied"].iter().any(|by| line.contains(by));
+        let is_by_chance = |line: &&str| {
+            ["sent again", "resent_segments", "min_rtt_us", "payload that is copied"].iter().any(|by| line.contains(by))
+        };
         let lines = text.lines().filter(|line| !is_live(line) && !is_by_chance(line));
         seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
     }

@@ -82,6 +82,12 @@ fn on_interface(found: &Found) -> Result<(), String> {
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let mut wanted = Wanted::read(spec, options)?;
     if options.scatter {
+        if let Some((key, _)) =
+            spec.options.iter().find(|(key, _)| key != "netns" && RX_OPTIONS.contains(&key.as_str()))
+        {
+            let reason = format!("{key}= means nothing here: frames are read one by one, not from a ring");
+            return Err(PortError::wrong(spec.to_string(), reason));
+        }
         return open_scatter(spec, options, wanted);
     }
     let opened = within(spec.option("netns"), || {
@@ -130,7 +136,11 @@ fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<
     Ok(RxPort {
         monitor: Some(Box::new(monitor)),
         filtered: wanted.filter.complete,
-        notes: note_if_down(&found, spec.option("netns")).into_iter().chain(wanted.filter.notes).collect(),
+        notes: note_if_down(&found, spec.option("netns"))
+            .into_iter()
+            .chain(wanted.filter.notes)
+            .chain(queue.note())
+            .collect(),
         ..RxPort::new(spec.to_string(), vec![Box::new(queue)], Feed::Clock)
     })
 }

@@ -24,10 +24,10 @@ use linerate_burst::{Flags, Nanos, Stage};
 use linerate_generate::answer::Answerer;
 use linerate_port::{Scattered, TxPort};
 use linerate_receive::destination::Destination;
-use linerate_receive::frames::Frames;
+use linerate_receive::frames::{Frame, Frames};
 use linerate_receive::tcp::{Arrival, Checksum, Endpoint, Heard};
 use linerate_wire::{Link, Sum};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many frames are read of a lane before others get their turn.
 const READS: usize = 256;
@@ -35,6 +35,10 @@ const READS: usize = 256;
 const HEADERS: usize = 14 + 20 + 32;
 /// How far ahead the headers of frames in a burst are asked for.
 const AHEAD: usize = 8;
+/// How many frames are with the destination: one that it works on, and the next.
+const MOST_OUT: u64 = 2;
+/// How long to wait before looking again whether the port takes more.
+const BUSY_NAP: Duration = Duration::from_micros(50);
 /// How long what is to be sent may stay at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -140,21 +144,29 @@ impl Reception {
     /// Hands on what is ready: frames to the destination, acknowledgements and answers to their senders. Whether nothing is left.
     fn hand_on(&mut self, now: Nanos) -> bool {
         let mut opens = false;
-        while let Some(frame) = self.protocol.full() {
-            self.watch.finished(&frame);
-            if let Some(frame) = self.delivery.hand_over(frame) {
-                self.protocol.give_back(frame);
-                opens = true;
-            }
-        }
         while let Some(frame) = self.delivery.returned() {
             self.protocol.give_back(frame);
             opens = true;
+        }
+        // The others wait where newer ones may take their place.
+        while self.delivery.out() < MOST_OUT
+            && let Some(frame) = self.protocol.full()
+        {
+            opens |= self.deliver(frame);
         }
         if let (true, Protocol::Tcp { endpoint, frames }) = (opens, &mut self.protocol) {
             endpoint.burst_end(false, now, &mut **frames);
         }
         self.send(now)
+    }
+
+    /// Hands a frame over; whether it came back at once.
+    fn deliver(&mut self, frame: Frame) -> bool {
+        self.watch.finished(&frame);
+        let returned = self.delivery.hand_over(frame);
+        let is_back = returned.is_some();
+        returned.into_iter().for_each(|frame| self.protocol.give_back(frame));
+        is_back
     }
 
     fn send(&mut self, now: Nanos) -> bool {
@@ -237,7 +249,10 @@ impl Consumer for Reception {
             }
         }
         let is_done = self.settle(true, round.now);
-        if !is_done && round.draining.is_none_or(|since| since < STOP_LIMIT) || self.delivery.is_at_work() {
+        let may_wait = round.draining.is_none_or(|since| since < STOP_LIMIT);
+        // What comes back from the destination opens a window, and nobody wakes us then.
+        let awaits = round.draining.is_none() && self.delivery.out() > 0 && self.protocol.lacks_frames();
+        if !is_done && may_wait || awaits {
             round.keep_busy();
         }
         Ok(())
@@ -265,8 +280,19 @@ impl Consumer for Reception {
 
     fn finish(&mut self, end: &mut End<'_>) {
         let now = crate::clock::now();
-        self.protocol.stop(now);
-        self.hand_on(now);
+        let began = Instant::now();
+        loop {
+            let is_stopped = self.protocol.stop(now);
+            while let Some(frame) = self.protocol.full() {
+                self.deliver(frame);
+            }
+            while !self.send(now) && began.elapsed() < STOP_LIMIT {
+                std::thread::sleep(BUSY_NAP);
+            }
+            if is_stopped || began.elapsed() >= STOP_LIMIT {
+                break;
+            }
+        }
         self.watch.settle(&self.protocol);
         if let Protocol::Tcp { endpoint, .. } = &mut self.protocol {
             endpoint.clear(self.acks.give_up(endpoint.frames()));

@@ -69,6 +69,17 @@ impl ScatterRx {
         })
     }
 
+    /// What is to be said of the room for what is not read yet, if it is less than was asked for.
+    pub fn note(&self) -> Option<String> {
+        // The kernel counts its own part of the memory too, and doubles what is asked for.
+        let room = self.socket.receive_buffer().ok().filter(|room| *room < 2 * BUFFER)? / 2;
+        Some(format!(
+            "the buffer has {} of {} KiB, as CAP_NET_ADMIN is missing: sysctl -w net.core.rmem_max={BUFFER}",
+            room >> 10,
+            BUFFER >> 10
+        ))
+    }
+
     /// What a failed call says of the interface.
     fn failed(&mut self, error: Errno) -> Result<Option<Scattered>, PortError> {
         let port = self.subject.clone();

@@ -78,6 +78,11 @@ impl PacketSocket {
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
     }
 
+    /// What the receive buffer has, with the kernel's own part.
+    pub fn receive_buffer(&self) -> io::Result<u32> {
+        self.get(libc::SOL_SOCKET, libc::SO_RCVBUF)
+    }
+
     /// Sets a structured option.
     pub fn set_raw<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
         // SAFETY: `value` is a live T and its size is passed.

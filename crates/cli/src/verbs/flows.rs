@@ -10,6 +10,7 @@ mod timeouts;
 mod workers;
 
 pub(super) use self::json::FlowsJson;
+pub(super) use self::memory::free as free_memory;
 pub use self::options::Level;
 pub(super) use self::options::MeterArgs;
 pub(super) use self::output::{Tee, Totals};

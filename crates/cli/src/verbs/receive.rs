@@ -11,21 +11,24 @@ use super::inputs::{are_live, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
-use crate::signals::stop_on_signals;
+use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
 use clap::ArgGroup;
 use linerate_backends::inventory::interfaces;
+use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop, Waiting};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
 use linerate_port::{RxOptions, Spec, Target, TxOptions};
+use linerate_receive::tcp::Endpoint;
 use linerate_wire::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
+use std::time::Instant;
 
 /// Options of `linerate receive`.
 #[derive(Debug, clap::Args)]
@@ -110,9 +113,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     super::inputs::check_take(args.take, [&spec])?;
     check_port(&spec)?;
+    args.check_addresses(&spec)?;
     let own = args.own();
     let endpoint = match args.tcp.is_empty() {
-        false => Some(args.tcp_args.endpoint(&args.tcp, own.iter().map(|own| own.mac).collect(), mtu(&spec))?),
+        false => Some(args.endpoint(&own, &spec)?),
         true => None,
     };
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
@@ -129,7 +133,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut notes = std::mem::take(&mut from.notes);
     identity.assume()?;
     let (protocol, copies) = match endpoint {
-        Some(endpoint) => {
+        Some(_) => {
+            // Of a tunnel that was just made the MTU is known only now.
+            let endpoint = args.endpoint(&own, &spec)?;
             let (frames, copies) = args.frames.pool(mtu(&spec))?;
             (Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies)
         }
@@ -144,10 +150,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
-        tell(format_args!("receiving on {}: {}\n", shown(&spec.to_string()), shown(&args.describe(&own))));
-        let of_protocol = if args.tcp.is_empty() { args.udp_args.asked() } else { args.tcp_args.asked(mtu(&spec)) };
-        let asked: Vec<String> = of_protocol.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        tell(format_args!("  {}\n", shown(&asked.join(", "))));
+        tell(format_args!("receiving on {}\n", shown(&spec.to_string())));
+        args.describe(&own, mtu(&spec)).iter().for_each(|line| tell(format_args!("  {}\n", shown(line))));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let asked = args.asked(&own, mtu(&spec));
@@ -166,14 +170,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (_, true) => Waiting::Sleep,
         _ => Waiting::Adaptive,
     };
+    let (asked_for, began, rows) = (watch.clone(), Instant::now(), args.rows);
+    let answers = answer_requests(move || {
+        tell(format_args!("so far {}", summary(&asked_for.so_far(), began.elapsed().as_secs_f64(), rows)));
+    })?;
     from.queues.iter_mut().for_each(|queue| queue.start());
     let run = Receive { ports: vec![from], waiting, duration, stop }.run(&mut [&mut reception]);
-    drop(live);
+    drop((live, answers));
     let so_far = watch.so_far();
     if args.json {
         show_document(&ReceivedJson::new(&spec.to_string(), asked, &so_far, &run))?;
     } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
-        show(ledger::run(&run, &summary(&so_far, &run, args.rows), args.show.ledger));
+        show(ledger::run(&run, &summary(&so_far, run.elapsed.as_secs_f64(), args.rows), args.show.ledger));
     }
     match &run.failure {
         Some(failure) => {
@@ -221,12 +229,38 @@ impl Args {
         .collect()
     }
 
-    fn describe(&self, own: &[Own]) -> String {
+    /// The same for people, in lines.
+    fn describe(&self, own: &[Own], mtu: u32) -> Vec<String> {
         let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
         let protocol = if self.tcp.is_empty() { "udp" } else { "tcp" };
         let macs: BTreeSet<String> = own.iter().map(|own| own.mac.to_string()).collect();
         let macs: Vec<String> = macs.into_iter().collect();
-        format!("{protocol} {} at {}, {}", listens.join(", "), macs.join(", "), self.frames.describe())
+        let of_protocol = if self.tcp.is_empty() { self.udp_args.asked() } else { self.tcp_args.asked(mtu) };
+        let asked: Vec<String> = of_protocol.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let (first, second) = asked.split_at(asked.len() / 2);
+        vec![
+            format!("{protocol} {}", listens.join(", ")),
+            format!("at {}", macs.join(", ")),
+            self.frames.describe(),
+            first.join(", "),
+            second.join(", "),
+        ]
+    }
+
+    fn endpoint(&self, own: &[Own], spec: &Spec) -> anyhow::Result<Endpoint> {
+        self.tcp_args.endpoint(&self.tcp, own.iter().map(|own| own.mac).collect(), mtu(spec))
+    }
+
+    /// Refuses addresses of this host: its kernel would answer too, and reset what it knows nothing of.
+    fn check_addresses(&self, spec: &Spec) -> anyhow::Result<()> {
+        let (_, at) = REGISTRY.innermost(spec)?;
+        let has = |ip: IpAddr| within(at.option("netns"), || UdpSocket::bind((ip, 0))).is_ok();
+        match self.ips().into_iter().find(|ip| has(*ip)) {
+            Some(ip) => Err(usage(format!(
+                "{ip}: this host has that address, and its kernel answers there: name one of your network that no host has"
+            ))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -253,7 +287,7 @@ fn link(spec: &Spec) -> LinkType {
 
 /// The MTU of the interface that a port is; the usual one of others.
 fn mtu(spec: &Spec) -> u32 {
-    let Some(at) = REGISTRY.interface(spec) else { return USUAL_MTU };
+    let Ok((_, at)) = REGISTRY.innermost(spec) else { return USUAL_MTU };
     let all = interfaces(at.option("netns")).unwrap_or_default();
     all.iter().find(|one| one.name == at.target).map_or(USUAL_MTU, |one| one.mtu.clamp(LEAST_MTU, MOST_MTU))
 }

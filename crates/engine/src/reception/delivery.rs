@@ -104,9 +104,10 @@ impl Delivery {
                 Some(frame)
             }
             Way::Apart { to, .. } => {
-                self.out += 1;
                 // The thread ends when it is told to, whatever happens to a frame.
-                to.send(frame).err().map(|unsent| unsent.0)
+                let unsent = to.send(frame).err().map(|unsent| unsent.0);
+                self.out += u64::from(unsent.is_none());
+                unsent
             }
             Way::Nowhere => Some(frame),
         }
@@ -120,9 +121,9 @@ impl Delivery {
         Some(frame)
     }
 
-    /// Whether frames are still to come back.
-    pub(super) fn is_at_work(&self) -> bool {
-        self.out > 0
+    /// Frames that are still to come back.
+    pub(super) fn out(&self) -> u64 {
+        self.out
     }
 
     /// Whether frames go nowhere any more.

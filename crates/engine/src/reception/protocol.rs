@@ -55,11 +55,22 @@ impl Protocol {
         }
     }
 
-    /// No more will come: all that is there goes out.
-    pub(super) fn stop(&mut self, now: Nanos) {
+    /// No more will come: all that is there goes out. False if it is to be called again once what there is to send has gone.
+    pub(super) fn stop(&mut self, now: Nanos) -> bool {
         match self {
             Protocol::Tcp { endpoint, frames } => endpoint.stop(now, &mut **frames),
-            Protocol::Udp { datagrams, .. } => datagrams.finish(),
+            Protocol::Udp { datagrams, .. } => {
+                datagrams.finish();
+                true
+            }
+        }
+    }
+
+    /// Whether a stream may wait for frames to come back.
+    pub(super) fn lacks_frames(&self) -> bool {
+        match self {
+            Protocol::Tcp { frames, .. } => frames.state().0 == 0,
+            Protocol::Udp { .. } => false,
         }
     }
 

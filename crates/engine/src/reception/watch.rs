@@ -47,9 +47,9 @@ pub struct SoFar {
 pub struct StreamSoFar {
     /// Between whom.
     pub ends: Ends,
-    /// Bytes in frames that are finished.
+    /// Bytes that came, in frames that are finished.
     pub bytes: u64,
-    /// Bytes among these that did not come.
+    /// Bytes between these that did not come.
     pub missing: u64,
     /// When the first of them came, and the last.
     pub first: Nanos,
@@ -83,7 +83,7 @@ impl ReceptionWatch {
         let new =
             StreamSoFar { ends: meta.ends, bytes: 0, missing: 0, first: meta.first, last: meta.last, ending: None };
         let stream = by_stream.entry(meta.stream).or_insert(new);
-        stream.bytes += meta.len as u64;
+        stream.bytes += meta.len as u64 - meta.missing;
         stream.missing += meta.missing;
         stream.last = stream.last.max(meta.last);
         stream.ending = meta.ending;

@@ -60,14 +60,19 @@ impl Endpoint {
         self.timers.first().map(|(when, _)| when)
     }
 
-    /// The run ends: streams as well, and their senders get a reset.
-    pub fn stop(&mut self, now: Nanos, place: &mut impl Place) {
+    /// The run ends: streams as well, and their senders get a reset. False if there are more than can be told at once: to be
+    /// called again when the frames are sent.
+    pub fn stop(&mut self, now: Nanos, place: &mut impl Place) -> bool {
         for slot in self.table.slots() {
+            if self.outbox.is_full() {
+                return false;
+            }
             if self.table.get(slot).is_some_and(|connection| connection.state != State::LastAck) {
                 self.send_reset(slot, now);
             }
             self.end(slot, Ending::Stopped, now, place);
         }
+        true
     }
 
     /// Acknowledges all that is there, and offers what room there is.

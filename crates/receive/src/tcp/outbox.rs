@@ -38,6 +38,11 @@ impl Outbox {
         is_in
     }
 
+    /// Whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        self.block.len() >= MOST_FRAMES
+    }
+
     /// All that waits.
     pub fn frames(&self) -> Burst<'_> {
         self.block.burst()

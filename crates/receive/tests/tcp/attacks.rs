@@ -275,7 +275,7 @@ fn hostile_bytes_do_no_harm() {
         }
         assert!(rig.endpoint.connections() <= 4096 + 1024);
     }
-    rig.endpoint.stop(rig.now, &mut rig.memory);
+    assert!(rig.endpoint.stop(rig.now, &mut rig.memory));
     assert!(rig.memory.streams.values().all(|stream| stream.ending.is_some()));
     rig.count(Count::TcpReceived);
 }

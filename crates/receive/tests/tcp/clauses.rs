@@ -283,7 +283,7 @@ fn there_are_as_many_connections_as_are_allowed() {
         }
     }
     assert_eq!((rig.endpoint.connections(), rig.count(Count::TcpFull)), (3, 1));
-    rig.endpoint.stop(rig.now, &mut rig.memory);
+    assert!(rig.endpoint.stop(rig.now, &mut rig.memory));
     assert_eq!(rig.replies().iter().filter(|reply| reply.flags.contains(Flags::RST)).count(), 3);
     assert!(rig.memory.streams.values().all(|stream| stream.ending == Some(Ending::Stopped)));
     assert!(rig.endpoint.is_idle());

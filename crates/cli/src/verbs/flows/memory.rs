@@ -28,11 +28,7 @@ pub(super) fn bound(config: &mut Config, workers: usize) -> Option<String> {
 /// Refuses tables that this machine has no room for; how much is free, if that is less than the `most` that may be taken.
 pub(super) fn check_memory(config: &Config, most: usize) -> anyhow::Result<Option<u64>> {
     let wanted = config.bytes_per_flow()[0] as u64 * config.max_flows as u64;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
-    let free = free.into_iter().chain(getrlimit(Resource::As).current).min();
-    match free {
+    match free() {
         Some(free) if wanted > free => Err(usage(format!(
             "--max-flows {}: takes {} MiB at this level, and {} MiB are free",
             grouped(config.max_flows as u64),
@@ -41,6 +37,14 @@ pub(super) fn check_memory(config: &Config, most: usize) -> anyhow::Result<Optio
         ))),
         free => Ok(free.filter(|free| *free < most as u64)),
     }
+}
+
+/// How much memory this process may still take, as far as that is known.
+pub(in crate::verbs) fn free() -> Option<u64> {
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map(|free| free << 10);
+    free.into_iter().chain(getrlimit(Resource::As).current).min()
 }
 
 pub(super) fn warn_of_memory(most: usize, free: u64) {

@@ -1,7 +1,9 @@
 //! What is asked for of connections and of frames.
 
+use super::super::flows::free_memory;
 use super::super::inputs::{size, span};
 use crate::exit::usage;
+use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
 use linerate_port::spec::parse_size;
 use linerate_receive::copy::Measured;
@@ -187,8 +189,19 @@ pub struct FrameArgs {
 impl FrameArgs {
     /// How they are.
     pub fn config(&self) -> anyhow::Result<Config> {
+        let bytes = size("--frame-size", &self.frame_size)?;
+        let wanted = bytes.saturating_mul(self.frames as u64);
+        if let Some(free) = free_memory().filter(|free| wanted > *free) {
+            return Err(usage(format!(
+                "--frames {}: {} MiB by --frame-size {}, and {} MiB are free",
+                self.frames,
+                grouped(wanted >> 20),
+                self.frame_size,
+                grouped(free >> 20)
+            )));
+        }
         Ok(Config {
-            size: size("--frame-size", &self.frame_size)? as usize,
+            size: bytes as usize,
             frames: self.frames,
             crc: !self.no_crc,
             missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
@@ -243,7 +256,7 @@ impl FrameArgs {
             None if self.check => "verified".to_owned(),
             None => "kept nowhere (-w DIR)".to_owned(),
         };
-        format!("{} frames of {}, {to}", self.frames, self.frame_size)
+        format!("{} frame{} of {}, {to}", self.frames, if self.frames == 1 { "" } else { "s" }, self.frame_size)
     }
 }
 

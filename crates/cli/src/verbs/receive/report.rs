@@ -33,8 +33,7 @@ pub fn ticker(watch: ReceptionWatch) -> impl FnMut() + Send + 'static {
 }
 
 /// What was received, for people.
-pub fn summary(so_far: &SoFar, run: &Received, rows: usize) -> String {
-    let seconds = run.elapsed.as_secs_f64();
+pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
     let missing = match so_far.totals.missing {
         0 => String::new(),
         missing => format!(", {} bytes missing in them", grouped(missing)),

@@ -29,12 +29,16 @@ pub struct UdpArgs {
     drop: Option<String>,
 }
 
-/// Where datagrams say where they belong, as users write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sequence(Form);
+/// Where datagrams say where they belong, and how users have written that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    form: Form,
+    text: String,
+}
 
 /// As `send --udp` does: the byte offset in front.
 const USUAL: Form = Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 };
+const USUAL_TEXT: &str = "at=0,width=8";
 /// How many frames of a stream are filled at a time.
 const OPEN_FRAMES: u16 = 2;
 /// A sender may leave out so much at a time, and go on.
@@ -48,7 +52,8 @@ impl FromStr for Sequence {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).map(Sequence).map_err(|what| format!("{text}: {what}"))
+        let form = read(text).map_err(|what| format!("{text}: {what}"))?;
+        Ok(Sequence { form, text: text.to_owned() })
     }
 }
 
@@ -155,7 +160,7 @@ impl UdpArgs {
     /// What is asked for, by name.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("sequence", format!("{:?}", self.form())),
+            ("sequence", self.sequence.as_ref().map_or(USUAL_TEXT, |sequence| &sequence.text).to_owned()),
             ("open_frames", self.open_frames.unwrap_or(OPEN_FRAMES).to_string()),
             ("frame_timeout", self.frame_timeout.unwrap_or(TIMEOUT.as_secs_f64()).to_string()),
             ("drop", self.drop.clone().unwrap_or_else(|| "newest".to_owned())),
@@ -163,7 +168,7 @@ impl UdpArgs {
     }
 
     fn form(&self) -> Form {
-        self.sequence.map_or(USUAL, |sequence| sequence.0)
+        self.sequence.as_ref().map_or(USUAL, |sequence| sequence.form)
     }
 
     /// What receives datagrams, and how bytes come to frames, for people.
@@ -201,7 +206,7 @@ mod tests {
     fn what_is_said_of_sequences_is_read() {
         let big = Field::big;
         for (text, form) in [
-            ("at=0,width=8", USUAL),
+            (USUAL_TEXT, USUAL),
             (
                 "at=4,width=4,order=le,counts=packets,size=8KiB,data=16",
                 Form::Fixed { sequence: Field::little(4, 4), unit: Unit::Packets(8192), batch: None, data: 16 },
@@ -218,7 +223,7 @@ mod tests {
             ("spead,heap=1MiB", Form::Spead { heap: 1 << 20, step: 1 }),
             ("vita49,size=1024", Form::Vita49 { data: 1024 }),
         ] {
-            assert_eq!(text.parse::<Sequence>().unwrap(), Sequence(form), "{text}");
+            assert_eq!(text.parse::<Sequence>().unwrap().form, form, "{text}");
         }
     }
 
