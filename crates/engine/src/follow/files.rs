@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const INDEX: &str = "streams.jsonl";
 /// Bytes of a stream that are gathered before they are written.
 const BUFFER: usize = 64 << 10;
+/// For whoever made them alone: they hold what others said.
+const MODE: u32 = 0o600;
 
 /// How files are written.
 #[derive(Clone, Copy, Debug)]
@@ -329,7 +331,7 @@ fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
+    OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)
 }
 
 /// Not what somebody else may have put in its place.
