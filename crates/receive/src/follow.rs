@@ -345,7 +345,10 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         if segment.has(tcp::Flags::SYN) {
             other.begin_by_answer(acknowledgement);
         }
-        other.acknowledge(acknowledgement);
+        // Firewalls and old stacks put anything there when they reset.
+        if !segment.has(tcp::Flags::RST) {
+            other.acknowledge(acknowledgement);
+        }
     }
     if segment.has(tcp::Flags::RST) {
         connection.is_reset = true;

@@ -115,10 +115,12 @@ impl Side {
         if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 }
     }
 
-    /// The other side has everything before this.
+    /// The other side has everything before this, unless that is further than it can have come.
     pub fn acknowledge(&mut self, acknowledgement: u32) {
-        if self.base.is_some() {
-            let acked = u64::try_from(self.at(acknowledgement)).unwrap_or(0);
+        if self.base.is_some()
+            && let Ok(acked) = u64::try_from(self.at(acknowledgement))
+            && acked <= self.ranges.end() + WINDOW as u64
+        {
             self.acked = self.acked.max(acked.min(self.fin.unwrap_or(u64::MAX)));
         }
     }
