@@ -121,6 +121,8 @@ impl Side {
             && let Ok(acked) = u64::try_from(self.at(acknowledgement))
             && acked <= self.ranges.end() + WINDOW as u64
         {
+            // It comes after the FIN in the numbers: who has bytes behind that did not take it for one.
+            self.fin = self.fin.filter(|fin| acked <= fin + 1);
             self.acked = self.acked.max(acked.min(self.fin.unwrap_or(u64::MAX)));
         }
     }
@@ -131,6 +133,7 @@ impl Side {
         if self.fin.is_none()
             && let Ok(fin) = u64::try_from(self.at(sequence))
             && fin >= self.ranges.edge()
+            && fin <= self.ranges.end() + WINDOW as u64
         {
             self.fin = Some(fin.max(self.ranges.end()));
         }
