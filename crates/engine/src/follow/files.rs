@@ -58,6 +58,8 @@ pub struct Files {
     files: u64,
     /// Streams without a file, as there were enough.
     left_out: u64,
+    /// Bytes that had been taken, and could not be written then.
+    lost: u64,
     failure: Option<SinkError>,
 }
 
@@ -69,6 +71,10 @@ struct Stream {
     is_left_out: bool,
     /// Where the next byte goes.
     at: u64,
+    /// Whether bytes of it went nowhere.
+    is_short: bool,
+    /// How long its file is.
+    written: u64,
     /// Among those that are open.
     place: Option<usize>,
 }
@@ -111,6 +117,7 @@ impl Files {
             hand: 0,
             files: 0,
             left_out: 0,
+            lost: 0,
             failure: None,
         })
     }
@@ -207,15 +214,20 @@ impl Files {
     fn write_out(&mut self, place: usize) -> bool {
         let Open { stream, file: Some(file), buffer, .. } = &mut self.open[place] else { return true };
         let Some(known) = self.streams.get_mut(stream) else { return true };
-        if buffer.is_empty() || self.failure.is_some() {
+        if buffer.is_empty() {
             return self.failure.is_none();
         }
-        let result = file.write_all_at(buffer, known.at);
-        known.at += buffer.len() as u64;
+        let (done, result) = write_at(file, buffer, known.at);
+        known.at += done as u64;
+        if done > 0 {
+            known.written = known.at;
+        }
+        self.lost += (buffer.len() - done) as u64;
         buffer.clear();
         match result {
             Ok(()) => true,
             Err(error) => {
+                known.is_short = true;
                 let name = known.name.clone().unwrap_or_default();
                 self.fail(&name, error)
             }
@@ -225,13 +237,16 @@ impl Files {
     /// The last of a stream is written, and its file as long as it is.
     fn complete(&mut self, stream: StreamId, place: usize, has_hole: bool) {
         self.write_out(place);
-        let (Some(known), Some(file)) = (self.streams.get(&stream), &self.open[place].file) else { return };
-        if has_hole
-            && self.failure.is_none()
-            && let Err(error) = file.set_len(known.at)
-        {
-            let name = known.name.clone().unwrap_or_default();
-            self.fail(&name, error);
+        let (Some(known), Some(file)) = (self.streams.get_mut(&stream), &self.open[place].file) else { return };
+        if has_hole && !known.is_short {
+            match file.set_len(known.at) {
+                Ok(()) => known.written = known.at,
+                Err(error) => {
+                    known.is_short = true;
+                    let name = known.name.clone().unwrap_or_default();
+                    self.fail(&name, error);
+                }
+            }
         }
         let open = &mut self.open[place];
         (open.file, open.is_used) = (None, false);
@@ -240,13 +255,18 @@ impl Files {
 
 impl Output for Files {
     fn begin(&mut self, about: &About, _: Nanos) {
-        let stream = Stream { about: *about, name: None, is_left_out: false, at: 0, place: None };
+        let stream =
+            Stream { about: *about, name: None, is_left_out: false, at: 0, is_short: false, written: 0, place: None };
         self.streams.insert(about.stream, stream);
     }
 
     #[inline]
     fn bytes(&mut self, stream: StreamId, _: u64, bytes: &[u8], _: Nanos) -> bool {
-        self.put(stream, bytes)
+        let is_taken = self.put(stream, bytes);
+        if !is_taken && let Some(known) = self.streams.get_mut(&stream) {
+            known.is_short = true;
+        }
+        is_taken
     }
 
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
@@ -270,13 +290,14 @@ impl Output for Files {
     fn end(&mut self, summary: &Summary) {
         let stream = summary.about.stream;
         let has_hole = self.options.gaps == Gaps::Zeros && summary.tally.missing > 0 && summary.tally.bytes > 0;
-        let place =
-            if has_hole { self.place_of(stream) } else { self.streams.get(&stream).and_then(|known| known.place) };
+        let open = self.streams.get(&stream).and_then(|known| known.place);
+        let place = if has_hole { open.or_else(|| self.place_of(stream)) } else { open };
         if let Some(place) = place {
             self.complete(stream, place, has_hole);
         }
-        let name = self.streams.remove(&stream).and_then(|known| known.name);
-        let line = index::ended(summary, Some(name.as_deref()));
+        let known = self.streams.remove(&stream).filter(|one| one.name.is_some());
+        let written = known.as_ref().filter(|one| one.is_short || one.written < one.at).map(|one| one.written);
+        let line = index::ended(summary, Some(known.as_ref().and_then(|one| one.name.as_deref())), written);
         if let Err(error) = self.index.write_all(line.as_bytes()) {
             self.fail(INDEX, error);
         }
@@ -299,7 +320,11 @@ impl Outlet for Files {
 
     fn finish(&mut self) -> Result<(), SinkError> {
         self.flush();
-        if let Some(failure) = self.failure.take() {
+        if let Some(mut failure) = self.failure.take() {
+            if self.lost > 0 {
+                failure.advice =
+                    format!("{} bytes that had been taken are lost too; {INDEX} says what is there", self.lost);
+            }
             return Err(failure);
         }
         if self.left_out == 0 {
@@ -332,6 +357,20 @@ fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)
 
 fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)
+}
+
+/// Writes as much as it can, and says how much.
+fn write_at(file: &File, bytes: &[u8], at: u64) -> (usize, std::io::Result<()>) {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.write_at(&bytes[done..], at + done as u64) {
+            Ok(0) => return (done, Err(ErrorKind::WriteZero.into())),
+            Ok(more) => done += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (done, Err(error)),
+        }
+    }
+    (done, Ok(()))
 }
 
 /// Not what somebody else may have put in its place.
