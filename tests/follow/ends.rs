@@ -117,6 +117,33 @@ fn after_a_failure_the_index_says_what_is_there() {
 }
 
 #[test]
+fn a_file_that_cannot_grow_is_its_own_streams_affair() {
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("streams"));
+    let hostile = [
+        segment(1, 7, false, (99, 0), 2, b""),
+        segment(2, 7, false, (100, 0), 16, b"one"),
+        segment(3, 7, false, (100 + (1 << 29), 0), 16, b"two"),
+        segment(4, 7, true, (500, 103 + (1 << 29)), 16, b""),
+        segment(3000, 7, false, (103 + (1 << 29), 0), 16, b"three"),
+    ];
+    records::write(&input, &[&hostile[..], &conversation(1000)].concat());
+    let program = linerate(&["streams", "--json", "-r", &input, "-w", &folder]);
+    let limited = "trap '' XFSZ; ulimit -f 100; exec \"$@\"";
+    let mut command = Command::new("bash");
+    let ended =
+        command.args(["-c", limited, "bash"]).arg(program.get_program()).args(program.get_args()).output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && errors.contains("1 file is not whole"), "{errors}");
+    let entries = check_index(&folder);
+    let hostile = entries.iter().find(|entry| entry["src_port"] == 7).unwrap();
+    assert_eq!((&hostile["bytes"], &hostile["written"]), (&11.into(), &3.into()));
+    let others: Vec<_> = entries.iter().filter(|entry| entry["src_port"] != 7).collect();
+    assert_eq!(others.len(), 2, "all others go on");
+    assert!(others.iter().all(|entry| entry["written"].is_null()));
+}
+
+#[test]
 fn a_reader_that_has_enough_is_no_failure() {
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");

@@ -5,6 +5,7 @@
 //! connection as they came.
 
 mod conversation;
+mod disk;
 mod files;
 mod index;
 mod records;

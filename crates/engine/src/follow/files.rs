@@ -3,26 +3,22 @@
 //! Names are made of addresses and ports alone. A file appears with the first byte of its stream, never in place of another. So many are
 //! open at a time; others are closed and opened again when there is more for them.
 
+use super::disk::{begin, create, is_of_one, reopen, write_at};
 use super::{Outlet, index};
 use linerate_burst::{Nanos, SinkError};
 use linerate_receive::follow::{About, Output, Summary};
 use linerate_receive::place::StreamId;
-use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, create_dir};
+use std::fs::{File, create_dir};
 use std::io::{BufWriter, Error, ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The name of the index.
 const INDEX: &str = "streams.jsonl";
 /// Bytes of a stream that are gathered before they are written.
 const BUFFER: usize = 64 << 10;
-/// For whoever made them alone: they hold what others said.
-const MODE: u32 = 0o600;
 
 /// How files are written.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +54,8 @@ pub struct Files {
     files: u64,
     /// Streams without a file, as there were enough.
     left_out: u64,
+    /// Files that could not grow as far as their streams go.
+    cut_off: u64,
     /// Bytes that had been taken, and could not be written then.
     lost: u64,
     failure: Option<SinkError>,
@@ -117,6 +115,7 @@ impl Files {
             hand: 0,
             files: 0,
             left_out: 0,
+            cut_off: 0,
             lost: 0,
             failure: None,
         })
@@ -151,8 +150,11 @@ impl Files {
     /// Where the file of a stream is open; `None` if it is to have none, or that fails.
     fn place_of(&mut self, stream: StreamId) -> Option<usize> {
         let known = self.streams.get(&stream)?;
-        if known.place.is_some() || known.is_left_out || self.failure.is_some() {
-            return known.place.filter(|_| self.failure.is_none());
+        if known.is_left_out || self.failure.is_some() {
+            return None;
+        }
+        if known.place.is_some() {
+            return known.place;
         }
         if known.name.is_none() && self.files >= self.options.most {
             self.left_out += 1;
@@ -195,19 +197,32 @@ impl Files {
                 return Some(place);
             }
             if !std::mem::take(&mut self.open[place].is_used) {
-                return self.close(place).then_some(place);
+                self.close(place);
+                return self.failure.is_none().then_some(place);
             }
         }
     }
 
-    fn close(&mut self, place: usize) -> bool {
-        let is_written = self.write_out(place);
+    fn close(&mut self, place: usize) {
+        self.write_out(place);
         let open = &mut self.open[place];
         open.file = None;
         if let Some(stream) = self.streams.get_mut(&open.stream) {
             stream.place = None;
         }
-        is_written
+    }
+
+    /// The file of a stream takes no more: its own affair, or that of all.
+    fn cut_off(&mut self, stream: StreamId, reason: Error) -> bool {
+        let Some(known) = self.streams.get_mut(&stream) else { return false };
+        known.is_short = true;
+        if is_of_one(&reason) {
+            known.is_left_out = true;
+            self.cut_off += 1;
+            return false;
+        }
+        let name = known.name.clone().unwrap_or_default();
+        self.fail(&name, reason)
     }
 
     /// Writes what has gathered.
@@ -227,9 +242,8 @@ impl Files {
         match result {
             Ok(()) => true,
             Err(error) => {
-                known.is_short = true;
-                let name = known.name.clone().unwrap_or_default();
-                self.fail(&name, error)
+                let stream = *stream;
+                self.cut_off(stream, error)
             }
         }
     }
@@ -242,9 +256,7 @@ impl Files {
             match file.set_len(known.at) {
                 Ok(()) => known.written = known.at,
                 Err(error) => {
-                    known.is_short = true;
-                    let name = known.name.clone().unwrap_or_default();
-                    self.fail(&name, error);
+                    self.cut_off(stream, error);
                 }
             }
         }
@@ -327,62 +339,24 @@ impl Outlet for Files {
             }
             return Err(failure);
         }
-        if self.left_out == 0 {
-            return Ok(());
+        let fail = |reason: String, advice: &str| {
+            let target = self.folder.display().to_string();
+            Err(SinkError { target, reason: Error::other(reason), advice: advice.to_owned() })
+        };
+        let left_out = format!("{} streams have no file: {} are enough", self.left_out, self.options.most);
+        let cut_off = match self.cut_off {
+            1 => "1 file is not whole, as it can grow no further".to_owned(),
+            files => format!("{files} files are not whole, as they can grow no further"),
+        };
+        match (self.left_out, self.cut_off) {
+            (0, 0) => Ok(()),
+            (_, 0) => fail(left_out, "--max-files allows more, a filter asks for fewer"),
+            (0, _) => fail(cut_off, "--gaps skip and mark take no room for what is missing"),
+            _ => fail(format!("{left_out}; {cut_off}"), "--max-files allows more, --gaps skip makes them shorter"),
         }
-        Err(SinkError {
-            target: self.folder.display().to_string(),
-            reason: Error::other(format!("{} streams have no file: {} are enough", self.left_out, self.options.most)),
-            advice: "--max-files allows more, a filter asks for fewer".to_owned(),
-        })
     }
 
     fn files(&self) -> u64 {
         self.files
     }
-}
-
-/// Makes the file of a stream: by the name that both ends give it, or, if there is one already, with the number of its connection.
-fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)> {
-    let name = format!("{}-{}", numbers(about.ends.from), numbers(about.ends.to));
-    match create(&folder.join(&name)) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let name = format!("{name}c{}", about.connection);
-            let file = create(&folder.join(&name)).map_err(|error| (name.clone(), error))?;
-            Ok((name, file))
-        }
-        made => made.map(|file| (name.clone(), file)).map_err(|error| (name, error)),
-    }
-}
-
-fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)
-}
-
-/// Writes as much as it can, and says how much.
-fn write_at(file: &File, bytes: &[u8], at: u64) -> (usize, std::io::Result<()>) {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.write_at(&bytes[done..], at + done as u64) {
-            Ok(0) => return (done, Err(ErrorKind::WriteZero.into())),
-            Ok(more) => done += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (done, Err(error)),
-        }
-    }
-    (done, Ok(()))
-}
-
-/// Not what somebody else may have put in its place.
-fn reopen(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
-}
-
-/// An address and a port in digits that sort.
-fn numbers(end: SocketAddr) -> String {
-    let address: Vec<String> = match end.ip() {
-        IpAddr::V4(address) => address.octets().iter().map(|part| format!("{part:03}")).collect(),
-        IpAddr::V6(address) => address.segments().iter().map(|part| format!("{part:04x}")).collect(),
-    };
-    format!("{}.{:05}", address.join("."), end.port())
 }
