@@ -59,6 +59,8 @@ pub struct Follow {
     clock: Clock,
     layers: Layers,
     memory: usize,
+    /// Of it, what lists of gaps take.
+    listed: usize,
     streams: u32,
     frames: u32,
     /// Streams with gaps, by when these were looked at last.
@@ -80,6 +82,7 @@ struct Context<'a, O> {
     out: &'a mut O,
     config: &'a Config,
     memory: &'a mut usize,
+    listed: &'a mut usize,
     streams: &'a mut u32,
     time: Nanos,
     ends: Ends,
@@ -112,6 +115,7 @@ impl Follow {
             clock: Clock::default(),
             layers: Layers::new(),
             memory: 0,
+            listed: 0,
             streams: 0,
             frames: 0,
             waiting: VecDeque::new(),
@@ -167,7 +171,7 @@ impl Follow {
     fn segment(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> bool {
         let Some(place) = self.place_of(segment, out) else { return true };
         let now = self.clock.now();
-        let Follow { table, config, memory, streams, waiting, .. } = self;
+        let Follow { table, config, memory, listed, streams, waiting, .. } = self;
         let Some(connection) = table.get_mut(place) else { return true };
         let (key, number) = (&connection.key, connection.number);
         let [from, to] = [segment.side, 1 - segment.side];
@@ -175,6 +179,7 @@ impl Follow {
             out,
             config,
             memory,
+            listed,
             streams,
             time: segment.time,
             ends: Ends { from: key.end(from), to: key.end(to) },
@@ -277,6 +282,7 @@ impl Follow {
                 out,
                 config: &self.config,
                 memory: &mut self.memory,
+                listed: &mut self.listed,
                 streams: &mut self.streams,
                 time: now,
                 ends: Ends { from: key.end(side), to: key.end(1 - side) },
@@ -298,16 +304,19 @@ impl Follow {
         let (key, number, is_inner) = (connection.key, connection.number, connection.key.is_inner());
         for side in 0..2 {
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
-            let (config, memory, streams) = (&self.config, &mut self.memory, &mut self.streams);
+            let (config, memory, listed, streams) =
+                (&self.config, &mut self.memory, &mut self.listed, &mut self.streams);
             let time = connection.sides[side].times.map_or(self.clock.now(), |(_, last)| last);
             let out = &mut *out;
-            let mut context = Context { out, config, memory, streams, time, ends, number, is_inner, is_taken: true };
+            let mut context =
+                Context { out, config, memory, listed, streams, time, ends, number, is_inner, is_taken: true };
             connection.sides[side].give_up_all(&mut context);
         }
         for side in 0..2 {
             let other = connection.sides[1 - side].stream;
             let one = &mut connection.sides[side];
             self.memory -= one.gaps.len() * GAP;
+            self.listed -= one.gaps.len() * GAP;
             self.counts.tally.add(&one.tally);
             let Some(stream) = one.stream else { continue };
             let missing_at_end = one.missing_at_end();

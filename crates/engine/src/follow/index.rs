@@ -46,8 +46,15 @@ pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>, written: Opti
     ] {
         add(name, value);
     }
-    let listed: Vec<String> = gaps.iter().map(|gap| format!("[{},{}]", gap.start, gap.end - gap.start)).collect();
-    add("gaps", &format_args!("[{}]", listed.join(",")));
+    line.push_str(r#","gaps":["#);
+    for (number, gap) in gaps.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        let _ = write!(line, "{comma}[{},{}]", gap.start, gap.end - gap.start);
+    }
+    line.push(']');
+    let mut add = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(line, r#","{name}":{value}"#);
+    };
     add("gaps_unlisted", unlisted);
     match file {
         Some(Some(file)) => add("file", &format_args!(r#""{file}""#)),

@@ -13,6 +13,8 @@ const RANGES: usize = 4096;
 const WINDOW: i64 = 1 << 30;
 /// Unless so many segments in a row say the same: then much was not captured.
 const INSISTING: u32 = 16;
+/// Lists of gaps may take this part of the memory, as the rest is for what waits.
+const LISTS: usize = 4;
 /// Memory that a gap takes in the list of a stream.
 pub(super) const GAP: usize = size_of::<Range<u64>>();
 
@@ -297,10 +299,11 @@ impl Side {
         context.out.gap(stream, gap.clone(), context.time);
         self.tally.gaps += 1;
         self.tally.missing += gap.end - gap.start;
-        if *context.memory + GAP > context.config.memory {
+        if *context.memory + GAP > context.config.memory || *context.listed + GAP > context.config.memory / LISTS {
             self.tally.unlisted += 1;
         } else {
             *context.memory += GAP;
+            *context.listed += GAP;
             self.gaps.push(gap);
         }
     }
