@@ -12,7 +12,8 @@
 //! # What is taken for what
 //!
 //! A connection begins with a SYN, or in its middle with whatever is seen of it first but a reset. A SYN of another sequence number begins
-//! another one. It ends when both sides have said so or one has reset it; what comes for it within a minute (repeats, as a rule) is still
+//! another one. It ends when both sides have said so or one has reset it (and goes on no
+//! more); what comes for it within a minute (repeats, as a rule) is still
 //! its own. An offset counts from the byte behind the SYN, or from the first one seen. A segment more than a window (1 GiB) away from all
 //! that is known is not believed in, until sixteen in a row are. Payload of a reset is no part of the stream, nor is what lies behind a FIN.
 //! Bytes that were handed on stay as they were: a policy of overlaps chooses among those that wait.
@@ -194,7 +195,7 @@ impl Follow {
             waiting.push_back(Waiting { place, number, side: from, since: now });
         }
         let list = match &connection.sides {
-            _ if connection.is_reset => List::Closed,
+            _ if connection.reset_by.is_some() => List::Closed,
             [one, other] if one.is_over() && other.is_over() => List::Closed,
             [one, other] if one.has_data() || other.has_data() => List::Open,
             _ => List::Fresh,
@@ -324,7 +325,7 @@ impl Follow {
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
             let ending = match ending {
                 _ if one.has_fin() => Ending::Fin,
-                _ if connection.is_reset => Ending::Reset,
+                _ if connection.reset_by.is_some() => Ending::Reset,
                 ending => ending,
             };
             out.end(&Summary {
@@ -360,9 +361,13 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         }
     }
     if segment.has(tcp::Flags::RST) {
-        connection.is_reset = true;
+        if connection.sides[from].may_reset(sequence) {
+            connection.reset_by = Some(from);
+        }
         return;
     }
+    // Who goes on did not mean it: somebody else sent that reset.
+    connection.reset_by = connection.reset_by.filter(|by| *by != from);
     let side = &mut connection.sides[from];
     if segment.len() > 0 {
         side.receive(sequence, segment.payload, segment.cut, context);

@@ -129,6 +129,12 @@ impl Side {
         }
     }
 
+    /// Whether a reset with this sequence number is one that the receiver can have taken.
+    pub fn may_reset(&self, sequence: u32) -> bool {
+        let (at, edge, acked) = (self.at(sequence), self.ranges.edge() as i64, self.acked as i64);
+        self.base.is_none() || (at >= edge.min(acked) && at <= edge.max(acked) + WINDOW)
+    }
+
     /// The sender says that it ends there.
     pub fn finish(&mut self, sequence: u32) {
         self.base.get_or_insert(sequence);

@@ -1,6 +1,6 @@
 //! Segments that somebody else may have sent, and clocks that are wrong.
 
-use super::hosts::{ACK, FIN, RST, SYN, answer, followed, sent};
+use super::hosts::{ACK, FIN, RST, SYN, Sent, Watcher, answer, followed, sent};
 use linerate_receive::follow::{Config, Ending};
 
 #[test]
@@ -32,4 +32,25 @@ fn a_fin_that_the_receiver_did_not_take_is_none() {
         [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), sent(0x7000_0000, ACK | FIN, &[]), sent(104, ACK | FIN, &[])];
     let streams = followed(Config::default(), &far);
     assert_eq!((streams[0].summary().ending, streams[0].summary().missing_at_end), (Ending::Fin, 0));
+}
+
+#[test]
+fn a_reset_that_its_receiver_does_not_take_ends_nothing() {
+    let begun = [sent(99, SYN, &[]), answer(499, 100, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 104, 0, b"ok")];
+    let wrong = [answer(501 + (1 << 30) + 5, 104, RST, &[]), answer(400, 104, RST, &[])];
+    // In the window, but whoever is said to have sent it goes on.
+    let guessed = [answer(502, 104, RST, &[]), sent(104, ACK, b"e"), answer(502, 105, 0, &[])];
+    for after in [&wrong[..1], &wrong[1..], &guessed] {
+        let mut watcher = Watcher::new(Config { connections: 10, ..Config::default() });
+        begun.iter().chain(after).for_each(|sent| {
+            watcher.see(sent);
+        });
+        for port in 2000..2010 {
+            watcher.see(&Sent { port, ..sent(1, ACK, b"x") });
+        }
+        assert_eq!(watcher.follow.counts().evicted, 1, "it was open");
+        assert!(watcher.done()[..2].iter().all(|stream| stream.summary().ending != Ending::Reset));
+    }
+    let real = followed(Config::default(), &[&begun[..], &[answer(502, 104, RST, &[])]].concat());
+    assert!(real.iter().all(|stream| stream.summary().ending == Ending::Reset));
 }
