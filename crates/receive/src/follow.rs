@@ -314,13 +314,16 @@ impl Follow {
             connection.sides[side].give_up_all(&mut context);
         }
         for side in 0..2 {
+            let is_over = connection.sides[1 - side].has_fin()
+                || connection.reset_by.is_some()
+                || matches!(ending, Ending::Silent | Ending::Reused);
             let other = connection.sides[1 - side].stream;
             let one = &mut connection.sides[side];
             self.memory -= one.gaps.len() * GAP;
             self.listed -= one.gaps.len() * GAP;
             self.counts.tally.add(&one.tally);
             let Some(stream) = one.stream else { continue };
-            let missing_at_end = one.missing_at_end();
+            let missing_at_end = one.missing_at_end(is_over);
             self.counts.missing_at_end += missing_at_end;
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
             let ending = match ending {

@@ -112,9 +112,11 @@ impl Side {
     }
 
     /// Bytes at its end that were sent, by what either side said, and not seen.
-    pub fn missing_at_end(&self) -> u64 {
+    pub fn missing_at_end(&self, is_over: bool) -> u64 {
         let end = self.fin.unwrap_or(self.acked);
-        if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 }
+        let missing = if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 };
+        // A FIN has a number too, which is acknowledged as a byte is.
+        if missing == 1 && self.fin.is_none() && is_over { 0 } else { missing }
     }
 
     /// The other side has everything before this, unless that is further than it can have come.

@@ -54,3 +54,11 @@ fn a_reset_that_its_receiver_does_not_take_ends_nothing() {
     let real = followed(Config::default(), &[&begun[..], &[answer(502, 104, RST, &[])]].concat());
     assert!(real.iter().all(|stream| stream.summary().ending == Ending::Reset));
 }
+
+#[test]
+fn a_fin_that_was_not_captured_is_no_missing_byte() {
+    let over = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 105, FIN, b"ok")];
+    assert_eq!(followed(Config::default(), &over)[0].summary().missing_at_end, 0);
+    let is_open = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 105, 0, b"ok")];
+    assert_eq!(followed(Config::default(), &is_open)[0].summary().missing_at_end, 1, "it may be a byte");
+}
