@@ -285,7 +285,7 @@ impl Follow {
                 memory: &mut self.memory,
                 listed: &mut self.listed,
                 streams: &mut self.streams,
-                time: now,
+                time: self.clock.stamp(),
                 ends: Ends { from: key.end(side), to: key.end(1 - side) },
                 number,
                 is_inner: key.is_inner(),
@@ -307,7 +307,7 @@ impl Follow {
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
             let (config, memory, listed, streams) =
                 (&self.config, &mut self.memory, &mut self.listed, &mut self.streams);
-            let time = connection.sides[side].times.map_or(self.clock.now(), |(_, last)| last);
+            let time = connection.sides[side].times.map_or(self.clock.stamp(), |(_, last)| last);
             let out = &mut *out;
             let mut context =
                 Context { out, config, memory, listed, streams, time, ends, number, is_inner, is_taken: true };

@@ -2,6 +2,7 @@
 
 use super::hosts::{ACK, FIN, RST, SYN, Sent, Watcher, answer, followed, sent};
 use linerate_receive::follow::{Config, Ending};
+use std::time::Duration;
 
 #[test]
 fn an_acknowledgement_that_nobody_can_mean_is_not_believed() {
@@ -61,4 +62,25 @@ fn a_fin_that_was_not_captured_is_no_missing_byte() {
     assert_eq!(followed(Config::default(), &over)[0].summary().missing_at_end, 0);
     let is_open = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 105, 0, b"ok")];
     assert_eq!(followed(Config::default(), &is_open)[0].summary().missing_at_end, 1, "it may be a byte");
+}
+
+#[test]
+fn a_first_stamp_of_the_future_does_not_stop_the_clock() {
+    let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
+    watcher.time += 40_000_000_000;
+    watcher.see(&sent(99, SYN, &[]));
+    watcher.time -= 40_000_000_000;
+    watcher.see(&sent(100, ACK, b"a"));
+    for _ in 0..200 {
+        watcher.see(&Sent { port: 8, ..sent(1, ACK, b"") });
+    }
+    watcher.see(&sent(101, ACK, b"b"));
+    watcher.time += 7000;
+    for _ in 0..200 {
+        watcher.see(&Sent { port: 8, ..sent(1, ACK, b"") });
+    }
+    watcher.see(&sent(102, ACK, b"c"));
+    let streams = watcher.done();
+    let all: Vec<_> = streams.iter().map(|stream| (stream.whole(), stream.summary().ending)).collect();
+    assert_eq!(all, [(b"ab".to_vec(), Ending::Silent), (b"c".to_vec(), Ending::Stopped)]);
 }
