@@ -5,7 +5,8 @@ use super::{followed, indexed};
 use linerate_tests::support::program::{linerate, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, is_root, may_make_labs, records, wait_until};
-use std::io::Read;
+use serde_json::Value;
+use std::io::{Read, Write};
 use std::process::Command;
 use std::process::Stdio;
 
@@ -69,6 +70,77 @@ fn a_full_disk_ends_it_and_what_is_there_stays() {
     assert!(found["drops"]["unwritten"].as_u64().unwrap() > 0);
     let wanted: Vec<u8> = (0..2000u32).flat_map(|n| [n as u8; 1000]).collect();
     assert!(file.len() > 500_000 && wanted.starts_with(&file), "{}", file.len());
+}
+
+/// Each line says how much its file has.
+fn check_index(folder: &str) -> Vec<Value> {
+    let lines = std::fs::read_to_string(format!("{folder}/streams.jsonl")).unwrap();
+    let entries: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for entry in &entries {
+        let Some(Ok(file)) = entry["file"].as_str().map(|name| std::fs::metadata(format!("{folder}/{name}"))) else {
+            continue;
+        };
+        let said = entry["written"].as_u64().or(entry["length"].as_u64());
+        assert_eq!(said, Some(file.len()), "{entry}");
+    }
+    entries
+}
+
+#[test]
+fn after_a_failure_the_index_says_what_is_there() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("streams");
+    let bytes = |time: u64, port: u16, seq: u32, data: &[u8]| segment(time, port, false, (seq, 0), 16, data);
+    let first: Vec<_> = (1..300).map(|port| bytes(1, port, 1, b"abcd")).collect();
+    let name = |port: u16| format!("{folder}/010.000.000.001.{port:05}-010.000.000.002.00080");
+    let mut command = linerate(&["streams", "--json", "-r", "-", "-w", &folder]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let file = scratch.file("in.pcap");
+    records::write(&file, &first);
+    input.write_all(&std::fs::read(&file).unwrap()).unwrap();
+    wait_until("all is written", || std::fs::read(name(299)).is_ok_and(|bytes| bytes == b"abcd"));
+    // The first is closed long since, as there are more than may be open, and cannot be opened again.
+    std::fs::remove_file(name(1)).unwrap();
+    let second: Vec<_> = [290, 291, 292, 1, 293].map(|port| bytes(2, port, 5, b"efgh")).to_vec();
+    records::write(&file, &second);
+    input.write_all(&std::fs::read(&file).unwrap()[24..]).unwrap();
+    drop(input);
+    let ended = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && errors.contains("No such file"), "{errors}");
+    let entries = check_index(&folder);
+    assert_eq!(entries.len(), 299);
+    let of = |port: u16| entries.iter().find(|entry| entry["src_port"] == port).unwrap();
+    assert_eq!((&of(1)["bytes"], &of(1)["written"]), (&8.into(), &4.into()));
+    assert_eq!((&of(290)["bytes"], &of(290)["written"]), (&8.into(), &Value::Null), "its file took it");
+}
+
+#[test]
+fn a_file_that_cannot_grow_is_its_own_streams_affair() {
+    let scratch = Scratch::new();
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("streams"));
+    let hostile = [
+        segment(1, 7, false, (99, 0), 2, b""),
+        segment(2, 7, false, (100, 0), 16, b"one"),
+        segment(3, 7, false, (100 + (1 << 29), 0), 16, b"two"),
+        segment(4, 7, true, (500, 103 + (1 << 29)), 16, b""),
+        segment(3000, 7, false, (103 + (1 << 29), 0), 16, b"three"),
+    ];
+    records::write(&input, &[&hostile[..], &conversation(1000)].concat());
+    let program = linerate(&["streams", "--json", "-r", &input, "-w", &folder]);
+    let limited = "trap '' XFSZ; ulimit -f 100; exec \"$@\"";
+    let mut command = Command::new("bash");
+    let ended =
+        command.args(["-c", limited, "bash"]).arg(program.get_program()).args(program.get_args()).output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && errors.contains("1 file is not whole"), "{errors}");
+    let entries = check_index(&folder);
+    let hostile = entries.iter().find(|entry| entry["src_port"] == 7).unwrap();
+    assert_eq!((&hostile["bytes"], &hostile["written"]), (&11.into(), &3.into()));
+    let others: Vec<_> = entries.iter().filter(|entry| entry["src_port"] != 7).collect();
+    assert_eq!(others.len(), 2, "all others go on");
+    assert!(others.iter().all(|entry| entry["written"].is_null()));
 }
 
 #[test]

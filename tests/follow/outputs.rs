@@ -4,6 +4,7 @@ use super::traffic::{conversation, segment};
 use super::{followed, indexed};
 use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::{Scratch, records};
+use std::os::unix::fs::PermissionsExt;
 
 /// Two conversations, one after the other.
 fn two(scratch: &Scratch) -> String {
@@ -32,6 +33,17 @@ fn a_file_for_each_direction_and_an_index_with_gaps() {
         assert_eq!((&one.entry["began"], &one.entry["ended"]), (&"start".into(), &"fin".into()));
         let other = streams.values().flatten().find(|other| other.entry["stream"] == one.entry["other"]).unwrap();
         assert_eq!((other.bytes.as_slice(), &other.entry["connection"]), (&b"GET /\n"[..], &one.entry["connection"]));
+    }
+}
+
+#[test]
+fn files_are_for_who_made_them_alone() {
+    let scratch = Scratch::new();
+    let input = two(&scratch);
+    followed(&scratch, &input, &[]);
+    for entry in std::fs::read_dir(scratch.file("streams")).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "they hold what others said");
     }
 }
 

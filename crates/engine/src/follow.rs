@@ -5,6 +5,7 @@
 //! connection as they came.
 
 mod conversation;
+mod disk;
 mod files;
 mod index;
 mod records;
@@ -110,7 +111,7 @@ struct Frames {
 pub struct Followed {
     /// What was counted.
     pub counts: Counts,
-    /// The streams with most bytes, these first.
+    /// The streams with most bytes, these first, without their gaps.
     pub longest: Vec<Summary>,
     /// Files that were made.
     pub files: u64,
@@ -142,7 +143,9 @@ impl Output for Watched {
         self.out.end(summary);
         let least = self.longest.last().map_or(0, |last| last.tally.bytes);
         if self.longest.len() < LONGEST || summary.tally.bytes > least {
-            self.longest.push(summary.clone());
+            // Without its gaps, which may be millions.
+            let Summary { about, other, ending, times, tally, gaps: _, missing_at_end } = *summary;
+            self.longest.push(Summary { about, other, ending, times, tally, gaps: Vec::new(), missing_at_end });
             self.longest.sort_by_key(|one| (u64::MAX - one.tally.bytes, one.about.stream));
             self.longest.truncate(LONGEST);
         }

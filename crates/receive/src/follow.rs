@@ -12,7 +12,8 @@
 //! # What is taken for what
 //!
 //! A connection begins with a SYN, or in its middle with whatever is seen of it first but a reset. A SYN of another sequence number begins
-//! another one. It ends when both sides have said so or one has reset it; what comes for it within a minute (repeats, as a rule) is still
+//! another one. It ends when both sides have said so or one has reset it (and goes on no
+//! more); what comes for it within a minute (repeats, as a rule) is still
 //! its own. An offset counts from the byte behind the SYN, or from the first one seen. A segment more than a window (1 GiB) away from all
 //! that is known is not believed in, until sixteen in a row are. Payload of a reset is no part of the stream, nor is what lies behind a FIN.
 //! Bytes that were handed on stay as they were: a policy of overlaps chooses among those that wait.
@@ -59,6 +60,8 @@ pub struct Follow {
     clock: Clock,
     layers: Layers,
     memory: usize,
+    /// Of it, what lists of gaps take.
+    listed: usize,
     streams: u32,
     frames: u32,
     /// Streams with gaps, by when these were looked at last.
@@ -80,6 +83,7 @@ struct Context<'a, O> {
     out: &'a mut O,
     config: &'a Config,
     memory: &'a mut usize,
+    listed: &'a mut usize,
     streams: &'a mut u32,
     time: Nanos,
     ends: Ends,
@@ -112,6 +116,7 @@ impl Follow {
             clock: Clock::default(),
             layers: Layers::new(),
             memory: 0,
+            listed: 0,
             streams: 0,
             frames: 0,
             waiting: VecDeque::new(),
@@ -167,7 +172,7 @@ impl Follow {
     fn segment(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> bool {
         let Some(place) = self.place_of(segment, out) else { return true };
         let now = self.clock.now();
-        let Follow { table, config, memory, streams, waiting, .. } = self;
+        let Follow { table, config, memory, listed, streams, waiting, .. } = self;
         let Some(connection) = table.get_mut(place) else { return true };
         let (key, number) = (&connection.key, connection.number);
         let [from, to] = [segment.side, 1 - segment.side];
@@ -175,6 +180,7 @@ impl Follow {
             out,
             config,
             memory,
+            listed,
             streams,
             time: segment.time,
             ends: Ends { from: key.end(from), to: key.end(to) },
@@ -189,7 +195,7 @@ impl Follow {
             waiting.push_back(Waiting { place, number, side: from, since: now });
         }
         let list = match &connection.sides {
-            _ if connection.is_reset => List::Closed,
+            _ if connection.reset_by.is_some() => List::Closed,
             [one, other] if one.is_over() && other.is_over() => List::Closed,
             [one, other] if one.has_data() || other.has_data() => List::Open,
             _ => List::Fresh,
@@ -277,8 +283,9 @@ impl Follow {
                 out,
                 config: &self.config,
                 memory: &mut self.memory,
+                listed: &mut self.listed,
                 streams: &mut self.streams,
-                time: now,
+                time: self.clock.stamp(),
                 ends: Ends { from: key.end(side), to: key.end(1 - side) },
                 number,
                 is_inner: key.is_inner(),
@@ -298,24 +305,30 @@ impl Follow {
         let (key, number, is_inner) = (connection.key, connection.number, connection.key.is_inner());
         for side in 0..2 {
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
-            let (config, memory, streams) = (&self.config, &mut self.memory, &mut self.streams);
-            let time = connection.sides[side].times.map_or(self.clock.now(), |(_, last)| last);
+            let (config, memory, listed, streams) =
+                (&self.config, &mut self.memory, &mut self.listed, &mut self.streams);
+            let time = connection.sides[side].times.map_or(self.clock.stamp(), |(_, last)| last);
             let out = &mut *out;
-            let mut context = Context { out, config, memory, streams, time, ends, number, is_inner, is_taken: true };
+            let mut context =
+                Context { out, config, memory, listed, streams, time, ends, number, is_inner, is_taken: true };
             connection.sides[side].give_up_all(&mut context);
         }
         for side in 0..2 {
+            let is_over = connection.sides[1 - side].has_fin()
+                || connection.reset_by.is_some()
+                || matches!(ending, Ending::Silent | Ending::Reused);
             let other = connection.sides[1 - side].stream;
             let one = &mut connection.sides[side];
             self.memory -= one.gaps.len() * GAP;
+            self.listed -= one.gaps.len() * GAP;
             self.counts.tally.add(&one.tally);
             let Some(stream) = one.stream else { continue };
-            let missing_at_end = one.missing_at_end();
+            let missing_at_end = one.missing_at_end(is_over);
             self.counts.missing_at_end += missing_at_end;
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
             let ending = match ending {
                 _ if one.has_fin() => Ending::Fin,
-                _ if connection.is_reset => Ending::Reset,
+                _ if connection.reset_by.is_some() => Ending::Reset,
                 ending => ending,
             };
             out.end(&Summary {
@@ -345,12 +358,19 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         if segment.has(tcp::Flags::SYN) {
             other.begin_by_answer(acknowledgement);
         }
-        other.acknowledge(acknowledgement);
+        // Firewalls and old stacks put anything there when they reset.
+        if !segment.has(tcp::Flags::RST) {
+            other.acknowledge(acknowledgement);
+        }
     }
     if segment.has(tcp::Flags::RST) {
-        connection.is_reset = true;
+        if connection.sides[from].may_reset(sequence) {
+            connection.reset_by = Some(from);
+        }
         return;
     }
+    // Who goes on did not mean it: somebody else sent that reset.
+    connection.reset_by = connection.reset_by.filter(|by| *by != from);
     let side = &mut connection.sides[from];
     if segment.len() > 0 {
         side.receive(sequence, segment.payload, segment.cut, context);

@@ -2,6 +2,8 @@
 
 #[path = "follow/cases.rs"]
 mod cases;
+#[path = "follow/forged.rs"]
+mod forged;
 #[path = "follow/hostile.rs"]
 mod hostile;
 #[path = "follow/hosts.rs"]

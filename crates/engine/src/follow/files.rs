@@ -3,18 +3,16 @@
 //! Names are made of addresses and ports alone. A file appears with the first byte of its stream, never in place of another. So many are
 //! open at a time; others are closed and opened again when there is more for them.
 
+use super::disk::{begin, create, is_of_one, reopen, write_at};
 use super::{Outlet, index};
 use linerate_burst::{Nanos, SinkError};
 use linerate_receive::follow::{About, Output, Summary};
 use linerate_receive::place::StreamId;
-use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, create_dir};
+use std::fs::{File, create_dir};
 use std::io::{BufWriter, Error, ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The name of the index.
@@ -56,6 +54,10 @@ pub struct Files {
     files: u64,
     /// Streams without a file, as there were enough.
     left_out: u64,
+    /// Files that could not grow as far as their streams go.
+    cut_off: u64,
+    /// Bytes that had been taken, and could not be written then.
+    lost: u64,
     failure: Option<SinkError>,
 }
 
@@ -67,6 +69,10 @@ struct Stream {
     is_left_out: bool,
     /// Where the next byte goes.
     at: u64,
+    /// Whether bytes of it went nowhere.
+    is_short: bool,
+    /// How long its file is.
+    written: u64,
     /// Among those that are open.
     place: Option<usize>,
 }
@@ -109,6 +115,8 @@ impl Files {
             hand: 0,
             files: 0,
             left_out: 0,
+            cut_off: 0,
+            lost: 0,
             failure: None,
         })
     }
@@ -142,8 +150,11 @@ impl Files {
     /// Where the file of a stream is open; `None` if it is to have none, or that fails.
     fn place_of(&mut self, stream: StreamId) -> Option<usize> {
         let known = self.streams.get(&stream)?;
-        if known.place.is_some() || known.is_left_out || self.failure.is_some() {
-            return known.place.filter(|_| self.failure.is_none());
+        if known.is_left_out || self.failure.is_some() {
+            return None;
+        }
+        if known.place.is_some() {
+            return known.place;
         }
         if known.name.is_none() && self.files >= self.options.most {
             self.left_out += 1;
@@ -186,36 +197,53 @@ impl Files {
                 return Some(place);
             }
             if !std::mem::take(&mut self.open[place].is_used) {
-                return self.close(place).then_some(place);
+                self.close(place);
+                return self.failure.is_none().then_some(place);
             }
         }
     }
 
-    fn close(&mut self, place: usize) -> bool {
-        let is_written = self.write_out(place);
+    fn close(&mut self, place: usize) {
+        self.write_out(place);
         let open = &mut self.open[place];
         open.file = None;
         if let Some(stream) = self.streams.get_mut(&open.stream) {
             stream.place = None;
         }
-        is_written
+    }
+
+    /// The file of a stream takes no more: its own affair, or that of all.
+    fn cut_off(&mut self, stream: StreamId, reason: Error) -> bool {
+        let Some(known) = self.streams.get_mut(&stream) else { return false };
+        known.is_short = true;
+        if is_of_one(&reason) {
+            known.is_left_out = true;
+            self.cut_off += 1;
+            return false;
+        }
+        let name = known.name.clone().unwrap_or_default();
+        self.fail(&name, reason)
     }
 
     /// Writes what has gathered.
     fn write_out(&mut self, place: usize) -> bool {
         let Open { stream, file: Some(file), buffer, .. } = &mut self.open[place] else { return true };
         let Some(known) = self.streams.get_mut(stream) else { return true };
-        if buffer.is_empty() || self.failure.is_some() {
+        if buffer.is_empty() {
             return self.failure.is_none();
         }
-        let result = file.write_all_at(buffer, known.at);
-        known.at += buffer.len() as u64;
+        let (done, result) = write_at(file, buffer, known.at);
+        known.at += done as u64;
+        if done > 0 {
+            known.written = known.at;
+        }
+        self.lost += (buffer.len() - done) as u64;
         buffer.clear();
         match result {
             Ok(()) => true,
             Err(error) => {
-                let name = known.name.clone().unwrap_or_default();
-                self.fail(&name, error)
+                let stream = *stream;
+                self.cut_off(stream, error)
             }
         }
     }
@@ -223,13 +251,14 @@ impl Files {
     /// The last of a stream is written, and its file as long as it is.
     fn complete(&mut self, stream: StreamId, place: usize, has_hole: bool) {
         self.write_out(place);
-        let (Some(known), Some(file)) = (self.streams.get(&stream), &self.open[place].file) else { return };
-        if has_hole
-            && self.failure.is_none()
-            && let Err(error) = file.set_len(known.at)
-        {
-            let name = known.name.clone().unwrap_or_default();
-            self.fail(&name, error);
+        let (Some(known), Some(file)) = (self.streams.get_mut(&stream), &self.open[place].file) else { return };
+        if has_hole && !known.is_short {
+            match file.set_len(known.at) {
+                Ok(()) => known.written = known.at,
+                Err(error) => {
+                    self.cut_off(stream, error);
+                }
+            }
         }
         let open = &mut self.open[place];
         (open.file, open.is_used) = (None, false);
@@ -238,13 +267,18 @@ impl Files {
 
 impl Output for Files {
     fn begin(&mut self, about: &About, _: Nanos) {
-        let stream = Stream { about: *about, name: None, is_left_out: false, at: 0, place: None };
+        let stream =
+            Stream { about: *about, name: None, is_left_out: false, at: 0, is_short: false, written: 0, place: None };
         self.streams.insert(about.stream, stream);
     }
 
     #[inline]
     fn bytes(&mut self, stream: StreamId, _: u64, bytes: &[u8], _: Nanos) -> bool {
-        self.put(stream, bytes)
+        let is_taken = self.put(stream, bytes);
+        if !is_taken && let Some(known) = self.streams.get_mut(&stream) {
+            known.is_short = true;
+        }
+        is_taken
     }
 
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, _: Nanos) {
@@ -268,13 +302,14 @@ impl Output for Files {
     fn end(&mut self, summary: &Summary) {
         let stream = summary.about.stream;
         let has_hole = self.options.gaps == Gaps::Zeros && summary.tally.missing > 0 && summary.tally.bytes > 0;
-        let place =
-            if has_hole { self.place_of(stream) } else { self.streams.get(&stream).and_then(|known| known.place) };
+        let open = self.streams.get(&stream).and_then(|known| known.place);
+        let place = if has_hole { open.or_else(|| self.place_of(stream)) } else { open };
         if let Some(place) = place {
             self.complete(stream, place, has_hole);
         }
-        let name = self.streams.remove(&stream).and_then(|known| known.name);
-        let line = index::ended(summary, Some(name.as_deref()));
+        let known = self.streams.remove(&stream).filter(|one| one.name.is_some());
+        let written = known.as_ref().filter(|one| one.is_short || one.written < one.at).map(|one| one.written);
+        let line = index::ended(summary, Some(known.as_ref().and_then(|one| one.name.as_deref())), written);
         if let Err(error) = self.index.write_all(line.as_bytes()) {
             self.fail(INDEX, error);
         }
@@ -297,51 +332,31 @@ impl Outlet for Files {
 
     fn finish(&mut self) -> Result<(), SinkError> {
         self.flush();
-        if let Some(failure) = self.failure.take() {
+        if let Some(mut failure) = self.failure.take() {
+            if self.lost > 0 {
+                failure.advice =
+                    format!("{} bytes that had been taken are lost too; {INDEX} says what is there", self.lost);
+            }
             return Err(failure);
         }
-        if self.left_out == 0 {
-            return Ok(());
+        let fail = |reason: String, advice: &str| {
+            let target = self.folder.display().to_string();
+            Err(SinkError { target, reason: Error::other(reason), advice: advice.to_owned() })
+        };
+        let left_out = format!("{} streams have no file: {} are enough", self.left_out, self.options.most);
+        let cut_off = match self.cut_off {
+            1 => "1 file is not whole, as it can grow no further".to_owned(),
+            files => format!("{files} files are not whole, as they can grow no further"),
+        };
+        match (self.left_out, self.cut_off) {
+            (0, 0) => Ok(()),
+            (_, 0) => fail(left_out, "--max-files allows more, a filter asks for fewer"),
+            (0, _) => fail(cut_off, "--gaps skip and mark take no room for what is missing"),
+            _ => fail(format!("{left_out}; {cut_off}"), "--max-files allows more, --gaps skip makes them shorter"),
         }
-        Err(SinkError {
-            target: self.folder.display().to_string(),
-            reason: Error::other(format!("{} streams have no file: {} are enough", self.left_out, self.options.most)),
-            advice: "--max-files allows more, a filter asks for fewer".to_owned(),
-        })
     }
 
     fn files(&self) -> u64 {
         self.files
     }
-}
-
-/// Makes the file of a stream: by the name that both ends give it, or, if there is one already, with the number of its connection.
-fn begin(folder: &Path, about: &About) -> Result<(String, File), (String, Error)> {
-    let name = format!("{}-{}", numbers(about.ends.from), numbers(about.ends.to));
-    match create(&folder.join(&name)) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let name = format!("{name}c{}", about.connection);
-            let file = create(&folder.join(&name)).map_err(|error| (name.clone(), error))?;
-            Ok((name, file))
-        }
-        made => made.map(|file| (name.clone(), file)).map_err(|error| (name, error)),
-    }
-}
-
-fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Not what somebody else may have put in its place.
-fn reopen(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
-}
-
-/// An address and a port in digits that sort.
-fn numbers(end: SocketAddr) -> String {
-    let address: Vec<String> = match end.ip() {
-        IpAddr::V4(address) => address.octets().iter().map(|part| format!("{part:03}")).collect(),
-        IpAddr::V6(address) => address.segments().iter().map(|part| format!("{part:04x}")).collect(),
-    };
-    format!("{}.{:05}", address.join("."), end.port())
 }

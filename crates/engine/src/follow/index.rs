@@ -15,8 +15,8 @@ pub(super) fn begun(about: &About) -> String {
     line
 }
 
-/// What is known in the end, with the file that it is in, if there are files.
-pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>) -> String {
+/// What is known in the end, with the file that it is in, if there are files, and how long that is where it has not all.
+pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>, written: Option<u64>) -> String {
     let Summary { about, other, ending, times, tally, gaps, missing_at_end } = summary;
     let mut line = begun(about);
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
@@ -46,13 +46,23 @@ pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>) -> String {
     ] {
         add(name, value);
     }
-    let listed: Vec<String> = gaps.iter().map(|gap| format!("[{},{}]", gap.start, gap.end - gap.start)).collect();
-    add("gaps", &format_args!("[{}]", listed.join(",")));
+    line.push_str(r#","gaps":["#);
+    for (number, gap) in gaps.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        let _ = write!(line, "{comma}[{},{}]", gap.start, gap.end - gap.start);
+    }
+    line.push(']');
+    let mut add = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(line, r#","{name}":{value}"#);
+    };
     add("gaps_unlisted", unlisted);
     match file {
         Some(Some(file)) => add("file", &format_args!(r#""{file}""#)),
         Some(None) => add("file", &"null"),
         None => {}
+    }
+    if let Some(written) = written {
+        add("written", &written);
     }
     line.push_str("}\n");
     line

@@ -79,7 +79,7 @@ impl<W: Write> Output for Records<W> {
     }
 
     fn end(&mut self, summary: &Summary) {
-        let document = index::ended(summary, None);
+        let document = index::ended(summary, None, None);
         let length = summary.tally.bytes + summary.tally.missing;
         let last = summary.times.map_or(Nanos::ZERO, |(_, last)| last);
         self.put(b'E', summary.about.stream, length, last, document.len() as u64, document.as_bytes());

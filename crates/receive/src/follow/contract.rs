@@ -14,7 +14,7 @@ pub struct Config {
     pub overlap: Overlap,
     /// The most connections at a time.
     pub connections: usize,
-    /// The most memory for what waits, of all streams; lists of gaps count too.
+    /// The most memory for what waits, of all streams; lists of gaps count too, and get a quarter.
     pub memory: usize,
     /// The same of one stream.
     pub stream_memory: usize,

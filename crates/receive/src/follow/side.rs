@@ -13,6 +13,8 @@ const RANGES: usize = 4096;
 const WINDOW: i64 = 1 << 30;
 /// Unless so many segments in a row say the same: then much was not captured.
 const INSISTING: u32 = 16;
+/// Lists of gaps may take this part of the memory, as the rest is for what waits.
+const LISTS: usize = 4;
 /// Memory that a gap takes in the list of a stream.
 pub(super) const GAP: usize = size_of::<Range<u64>>();
 
@@ -110,17 +112,29 @@ impl Side {
     }
 
     /// Bytes at its end that were sent, by what either side said, and not seen.
-    pub fn missing_at_end(&self) -> u64 {
+    pub fn missing_at_end(&self, is_over: bool) -> u64 {
         let end = self.fin.unwrap_or(self.acked);
-        if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 }
+        let missing = if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 };
+        // A FIN has a number too, which is acknowledged as a byte is.
+        if missing == 1 && self.fin.is_none() && is_over { 0 } else { missing }
     }
 
-    /// The other side has everything before this.
+    /// The other side has everything before this, unless that is further than it can have come.
     pub fn acknowledge(&mut self, acknowledgement: u32) {
-        if self.base.is_some() {
-            let acked = u64::try_from(self.at(acknowledgement)).unwrap_or(0);
+        if self.base.is_some()
+            && let Ok(acked) = u64::try_from(self.at(acknowledgement))
+            && acked <= self.ranges.end() + WINDOW as u64
+        {
+            // It comes after the FIN in the numbers: who has bytes behind that did not take it for one.
+            self.fin = self.fin.filter(|fin| acked <= fin + 1);
             self.acked = self.acked.max(acked.min(self.fin.unwrap_or(u64::MAX)));
         }
+    }
+
+    /// Whether a reset with this sequence number is one that the receiver can have taken.
+    pub fn may_reset(&self, sequence: u32) -> bool {
+        let (at, edge, acked) = (self.at(sequence), self.ranges.edge() as i64, self.acked as i64);
+        self.base.is_none() || (at >= edge.min(acked) && at <= edge.max(acked) + WINDOW)
     }
 
     /// The sender says that it ends there.
@@ -129,6 +143,7 @@ impl Side {
         if self.fin.is_none()
             && let Ok(fin) = u64::try_from(self.at(sequence))
             && fin >= self.ranges.edge()
+            && fin <= self.ranges.end() + WINDOW as u64
         {
             self.fin = Some(fin.max(self.ranges.end()));
         }
@@ -292,10 +307,11 @@ impl Side {
         context.out.gap(stream, gap.clone(), context.time);
         self.tally.gaps += 1;
         self.tally.missing += gap.end - gap.start;
-        if *context.memory + GAP > context.config.memory {
+        if *context.memory + GAP > context.config.memory || *context.listed + GAP > context.config.memory / LISTS {
             self.tally.unlisted += 1;
         } else {
             *context.memory += GAP;
+            *context.listed += GAP;
             self.gaps.push(gap);
         }
     }

@@ -25,8 +25,8 @@ pub(super) struct Connection {
     /// How many there were before it.
     pub number: u64,
     pub sides: [Side; 2],
-    /// It was reset.
-    pub is_reset: bool,
+    /// Which side has reset it.
+    pub reset_by: Option<usize>,
     /// When it was last heard of.
     pub seen: Nanos,
     pub list: List,
@@ -88,7 +88,7 @@ impl Table {
             key,
             number: self.begun,
             sides: Default::default(),
-            is_reset: false,
+            reset_by: None,
             seen: now,
             list: List::Fresh,
             earlier: NONE,

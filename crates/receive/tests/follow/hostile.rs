@@ -1,6 +1,6 @@
 //! Traffic that wants memory, files, or the end of others.
 
-use super::hosts::{ACK, SYN, Sent, Watcher, sent};
+use super::hosts::{ACK, SYN, Sent, Watcher, answer, sent};
 use linerate_receive::follow::{Config, Ending, Overlap};
 use proptest::prelude::*;
 
@@ -46,6 +46,27 @@ fn one_stream_with_gaps_does_not_take_what_others_need() {
     let tally = streams[0].summary().tally;
     assert_eq!((tally.bytes, tally.gaps), (10_000, 10_000));
     assert!(tally.unlisted > 0 && streams[0].summary().gaps.len() as u64 == tally.gaps - tally.unlisted);
+}
+
+#[test]
+fn lists_of_gaps_leave_room_for_what_waits() {
+    let mut watcher = Watcher::new(small());
+    watcher.see(&sent(99, SYN, &[]));
+    for number in 0..10_000 {
+        watcher.see(&sent(102 + 10 * number, ACK, b"x"));
+        watcher.see(&answer(500, 103 + 10 * number, 0, &[]));
+    }
+    watcher.time += 2000;
+    for _ in 0..200 {
+        watcher.see(&Sent { port: 7, ..sent(1, ACK, b"") });
+    }
+    watcher.see(&Sent { port: 9, ..sent(99, SYN, &[]) });
+    for number in [1, 2, 0] {
+        watcher.see(&Sent { port: 9, ..sent(100 + 3 * number, ACK, b"abc") });
+    }
+    let streams = watcher.done();
+    assert!(streams[0].summary().tally.unlisted > 0);
+    assert_eq!((streams[1].whole(), streams[1].gaps.len()), (b"abcabcabc".to_vec(), 0));
 }
 
 #[test]
