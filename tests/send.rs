@@ -182,6 +182,44 @@ fn nobody_waits_without_end() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
+/// What another program writes may be quiet for ever.
+#[test]
+fn a_pipe_that_is_quiet_holds_nobody_up() {
+    for udp in [&[][..], &["--udp", "--datagram", "1008"]] {
+        for by_time in [false, true] {
+            let (stream, end) = receiver(|stream| check(stream, 0));
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let to = if udp.is_empty() { stream } else { socket.local_addr().unwrap().to_string() };
+            let time: &[&str] = if by_time { &["-r", "-", "-t", "1"] } else { &[] };
+            let arguments = [&["send", &to], udp, time].concat();
+            let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
+            let mut input = running.take_input().unwrap();
+            let bytes = if by_time { 1500 } else { 1000 };
+            let mut data = vec![0; bytes];
+            Pattern::new(0).fill(0, &mut data);
+            input.write_all(&data).unwrap();
+            running.wait_until_open();
+            let closing = thread::spawn(move || (thread::sleep(Duration::from_secs(8)), input).0);
+            thread::sleep(Duration::from_millis(300));
+            let began = Instant::now();
+            let ended = if by_time { running.end() } else { running.interrupt() };
+            assert!(began.elapsed() < Duration::from_secs(5), "{arguments:?}: {:?}", began.elapsed());
+            let shown = match (udp.is_empty(), by_time) {
+                (true, true) => "1,500 bytes acknowledged",
+                (true, false) => "1,000 bytes acknowledged",
+                // What would fill the second one may still come, until the time is over.
+                (false, true) => "2 datagrams with 1,500 bytes",
+                (false, false) => "1 datagrams with 1,000 bytes",
+            };
+            ended.good().shows(shown);
+            if udp.is_empty() {
+                assert_eq!(end.join().unwrap(), bytes as u64);
+            }
+            drop(closing);
+        }
+    }
+}
+
 #[test]
 fn it_ends_by_time_and_with_a_report_when_it_is_asked_to() {
     let (to, all) = checking("127.0.0.1:0", 1, 0);

@@ -13,6 +13,7 @@ pub use self::connection::Connection;
 pub use self::datagrams::{Datagrams, DatagramsSent, Paced};
 pub use crate::sys::outgoing::TcpInfo;
 
+use self::connection::is_passing;
 use linerate_generate::delays::Delays;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -47,7 +48,8 @@ pub trait Source: Send {
     /// Puts what comes at this offset to the front of the buffer; 0 bytes are the end.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be read. `WouldBlock` where nothing is there yet: it is asked again, unless the run is to end, so it waits a
+    /// moment before it says so, and no longer.
     fn next(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -168,7 +170,12 @@ impl<S: Source> Stream<S> {
             let mut sent = 0;
             while sent < size && !(watched.is_stopped() || series.chunk.is_none() && is_late()) {
                 let room = usize::try_from(size - sent).map_or(PIECE, |room| room.min(PIECE));
-                let made = source.next(connection.written(), &mut buffer[..room])?;
+                let made = match source.next(connection.written(), &mut buffer[..room]) {
+                    // What a chunk still lacks may never come.
+                    Err(error) if is_passing(&error) && is_late() => break,
+                    Err(error) if is_passing(&error) => continue,
+                    made => made?,
+                };
                 if made == 0 {
                     outcome.is_over = true;
                     break;

@@ -113,18 +113,20 @@ impl Datagrams {
         let together = (1..=self.batch).rev().find(|count| due(*count as u64) <= TOGETHER).unwrap_or(1);
         let mut buffer = vec![0; together * self.size];
         let mut is_over = false;
+        let is_late = || paced.duration.is_some_and(|duration| began.elapsed() >= duration);
+        let ends = || watched.is_stopped() || is_late();
         while !is_over && !watched.is_stopped() {
             let wait = due(sent.datagrams).saturating_sub(began.elapsed());
             if !wait.is_zero() {
                 std::thread::sleep(wait.min(LOOK));
                 continue;
             }
-            if paced.duration.is_some_and(|duration| began.elapsed() >= duration) {
+            if is_late() {
                 break;
             }
             let left = paced.bytes.map_or(u64::MAX, |bytes| bytes - sent.bytes);
-            let (filled, payload) = self.fill(&mut buffer, source, sent.bytes, left)?;
-            is_over = filled < buffer.len();
+            let (filled, payload);
+            (filled, payload, is_over) = self.fill(&mut buffer, source, sent.bytes, left, &ends)?;
             if filled > 0 && self.hand_over(&buffer[..filled], &mut sent, watched)? {
                 sent.datagrams += filled.div_ceil(self.size) as u64;
                 sent.bytes += payload;
@@ -135,8 +137,16 @@ impl Datagrams {
         Ok(sent)
     }
 
-    /// Datagrams side by side: bytes in the buffer, and of payload in them. Only the last of all is shorter.
-    fn fill(&self, buffer: &mut [u8], source: &mut impl Source, offset: u64, left: u64) -> io::Result<(usize, u64)> {
+    /// Datagrams side by side: bytes in the buffer, of payload in them, and whether these are the last. Only the last of all is
+    /// shorter; whole ones do not wait for those that the source has not got yet.
+    fn fill(
+        &self,
+        buffer: &mut [u8],
+        source: &mut impl Source,
+        offset: u64,
+        left: u64,
+        ends: &impl Fn() -> bool,
+    ) -> io::Result<(usize, u64, bool)> {
         let (mut filled, mut payload) = (0, 0);
         for datagram in buffer.chunks_exact_mut(self.size) {
             let (head, body) = datagram.split_at_mut(HEAD);
@@ -145,21 +155,25 @@ impl Datagrams {
             head.copy_from_slice(&at.to_be_bytes());
             let mut made = 0;
             while made < room {
-                match source.next(at + made as u64, &mut body[made..room])? {
-                    0 => break,
-                    more => made += more,
+                match source.next(at + made as u64, &mut body[made..room]) {
+                    Ok(0) => break,
+                    Ok(more) => made += more,
+                    Err(error) if !is_passing(&error) => return Err(error),
+                    Err(_) if ends() => break,
+                    Err(_) if made == 0 && filled > 0 => return Ok((filled, payload, false)),
+                    Err(_) => {}
                 }
             }
             if made == 0 {
-                break;
+                return Ok((filled, payload, true));
             }
             filled += HEAD + made;
             payload += made as u64;
             if made < body.len() {
-                break;
+                return Ok((filled, payload, true));
             }
         }
-        Ok((filled, payload))
+        Ok((filled, payload, false))
     }
 
     /// False if the run ends first. That nobody wants those before is told by the next one, which is then sent again.
