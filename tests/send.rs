@@ -182,6 +182,23 @@ fn nobody_waits_without_end() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
+/// However many they are: one waits beside the other.
+#[test]
+fn receivers_that_do_not_read_are_left_together() {
+    const MANY: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let all = thread::spawn(move || -> Vec<TcpStream> { (0..MANY).map(|_| listener.accept().unwrap().0).collect() });
+    let running = launch(&["send", &to, "--size", "1GiB", "--connections", &MANY.to_string()]);
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    running.interrupt().good().shows("were sent and not acknowledged");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(all.join().unwrap().len(), MANY);
+}
+
 /// What another program writes may be quiet for ever.
 #[test]
 fn a_pipe_that_is_quiet_holds_nobody_up() {

@@ -13,7 +13,7 @@ pub use self::connection::Connection;
 pub use self::datagrams::{Datagrams, DatagramsSent, Paced};
 pub use crate::sys::outgoing::TcpInfo;
 
-use self::connection::is_passing;
+use self::connection::{Farewell, is_passing};
 use linerate_generate::delays::Delays;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -140,6 +140,29 @@ pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watch
     }
     all.elapsed = all.elapsed.min(began.elapsed());
     Ok(all)
+}
+
+/// Says on all connections that this was all, and then waits until that is acknowledged: for all of them together, so that those
+/// that do not answer cost no more time than one. Bytes that came from other ends, which nobody reads.
+pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
+    let alive = streams.iter_mut().filter(|stream| stream.failure.is_none());
+    let closed: Vec<_> = alive
+        .filter_map(|stream| match stream.connection.close() {
+            Ok(patience) => Some((stream, patience)),
+            Err(error) => {
+                stream.failure = Some(error);
+                None
+            }
+        })
+        .collect();
+    let (mut unread, mut farewell) = (0, Farewell::default());
+    for (stream, patience) in closed {
+        match stream.connection.leave(patience, &mut farewell, watched) {
+            Ok(bytes) => unread += bytes,
+            Err(error) => stream.failure = Some(error),
+        }
+    }
+    unread
 }
 
 impl<S: Source> Stream<S> {

@@ -101,13 +101,15 @@ impl Connection {
         outgoing::tcp_info(self.socket.as_fd()).unwrap_or_default()
     }
 
-    /// Says that this was all, and waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
-    ///
-    /// # Errors
-    /// If the connection is reset first.
-    pub fn finish(&mut self, watched: Watched<'_>) -> io::Result<u64> {
+    /// Says that this was all.
+    pub(super) fn close(&mut self) -> io::Result<Patience> {
         shutdown(&self.socket, Shutdown::Write)?;
-        self.settle(Self::now(), watched)?;
+        Ok(Patience::new(self.silence, self.acknowledged()))
+    }
+
+    /// Waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
+    pub(super) fn leave(&mut self, patience: Patience, ends: &mut Farewell, watched: Watched<'_>) -> io::Result<u64> {
+        self.settle_by(Self::now(), patience, ends, watched)?;
         // What lies there unread would have the kernel reset the connection when it is closed.
         let (mut unread, mut buffer) = (0, [0; 4096]);
         while let Ok((got @ 1.., _)) = recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
@@ -123,7 +125,7 @@ impl Connection {
     /// Hands all of it to the kernel, unless the run ends first.
     pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: Watched<'_>) -> io::Result<()> {
         let mut bytes = bytes;
-        let mut patience = Patience::new(self.silence);
+        let mut patience = Patience::new(self.silence, 0);
         while !bytes.is_empty() {
             let written = if is_last && self.is_stamped {
                 outgoing::write_marked(self.socket.as_fd(), bytes)
@@ -150,8 +152,17 @@ impl Connection {
 
     /// Waits until all is acknowledged; how long it took since then. None if the run ended first.
     pub(super) fn settle(&mut self, since: Begun, watched: Watched<'_>) -> io::Result<Option<Duration>> {
-        let (mut stamp, mut goes, mut settled) = (None, None, None);
-        let mut patience = Patience::new(self.silence);
+        self.settle_by(since, Patience::new(self.silence, 0), &mut Farewell::default(), watched)
+    }
+
+    fn settle_by(
+        &mut self,
+        since: Begun,
+        mut patience: Patience,
+        ends: &mut Farewell,
+        watched: Watched<'_>,
+    ) -> io::Result<Option<Duration>> {
+        let (mut stamp, mut settled) = (None, None);
         loop {
             while let Some(at) = outgoing::acknowledged_at(self.socket.as_fd())? {
                 stamp = Some(at);
@@ -167,7 +178,7 @@ impl Connection {
             if let Err(error) = socket_error(&self.socket)? {
                 return Err(error.into());
             }
-            if watched.is_stopped() && goes.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+            if watched.is_stopped() && ends.is_over() {
                 return Ok(None);
             }
             patience.check(self.written.saturating_sub(outstanding))?;
@@ -207,15 +218,27 @@ fn took(since: Begun, stamp: Option<u64>, settled: Instant) -> Duration {
     by_stamp.unwrap_or(most).min(most)
 }
 
+/// Until when what is on its way is waited for once the run is asked to end.
+#[derive(Debug, Default)]
+pub(super) struct Farewell(Option<Instant>);
+
+impl Farewell {
+    /// It begins when this is first asked.
+    fn is_over(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() > FAREWELL
+    }
+}
+
 /// How long nothing may be acknowledged.
-struct Patience {
+#[derive(Debug)]
+pub(super) struct Patience {
     most: Option<Duration>,
     last: (u64, Instant),
 }
 
 impl Patience {
-    fn new(most: Option<Duration>) -> Self {
-        Patience { most, last: (0, Instant::now()) }
+    fn new(most: Option<Duration>, acknowledged: u64) -> Self {
+        Patience { most, last: (acknowledged, Instant::now()) }
     }
 
     fn check(&mut self, acknowledged: u64) -> io::Result<()> {

@@ -158,13 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             break;
         }
     }
-    let mut unread = 0;
-    for stream in streams.iter_mut().filter(|stream| stream.failure.is_none()) {
-        match stream.connection.finish(running.watched(&running.stop.flag())) {
-            Ok(bytes) => unread += bytes,
-            Err(error) => stream.failure = Some(error),
-        }
-    }
+    let unread = transfer::finish(&mut streams, running.watched(&running.stop.flag()));
     let elapsed = began.elapsed();
     drop(running);
     report::conclude(args, &head, rows, &streams, elapsed, unread)
