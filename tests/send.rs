@@ -160,6 +160,10 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     sent("127.0.0.1", &size).with_status(2).says("say which port");
     sent(&free, &["--size", "none"]).with_status(2).says("as in 512KiB");
     sent(&free, &["--pattern", "none", "--key", "4", "--size", "1"]).with_status(2).says("zeros have none");
+    // By hand or by cron: what is described is not replaced by what happens to come in.
+    for described in [&["--key", "5"][..], &["--pattern", "none"]] {
+        sent(&free, described).with_status(2).says("means nothing without").says("standard input is what is sent");
+    }
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
     let (to, _) = receiver(drop);
     sent(&to, &["--size", "1", "--congestion", "none-such"]).with_status(1).says("none-such").says("this kernel has");

@@ -179,6 +179,7 @@ const RULES: &[Rule] = &[
         "datagrams are not acknowledged",
     ),
     rule("send", &["pattern", "key", "connections"], Beside::None(&["read"]), "the file is sent, once"),
+    rule("send", &["pattern", "key"], OneOf(&["size", "duration", "chunk"]), "standard input is what is sent"),
     rule("send", &["interval"], Beside::None(&["quiet"]), "nothing is shown while it runs"),
     rule(
         "receive",
