@@ -287,6 +287,25 @@ fn datagrams_say_where_they_belong() {
 }
 
 #[test]
+fn datagrams_that_went_out_are_told_when_the_way_is_gone() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0=192.0.2.1/24,b:eth0=192.0.2.2/24"]);
+    let _socket = linerate_lab::within(&wire.namespace("b"), || UdpSocket::bind("192.0.2.2:5001").unwrap()).unwrap();
+    let netns = wire.namespace("a");
+    let arguments = ["--udp", "--rate", "1mbps", "-t", "60", "--netns", &netns, "--json"];
+    let running = launch(&[&["send", "192.0.2.2:5001"], &arguments[..]].concat());
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(500));
+    wire.ip("a", &["link", "set", "eth0", "down"]);
+    let ended = running.end().with_status(1).says("no way leads there");
+    let document = ended.json();
+    assert!(number(&document, "datagrams") > 1.0 && number(&document, "seconds") > 0.1, "{document}");
+    assert!(number(&document, "written") > 1.0, "{document}");
+}
+
+#[test]
 fn it_sends_from_where_it_is_told_to() {
     if !may_make_labs() {
         return;

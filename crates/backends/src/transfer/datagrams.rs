@@ -97,13 +97,27 @@ impl Datagrams {
         Ok(getsockname(&self.socket)?.try_into()?)
     }
 
-    /// Sends.
-    ///
-    /// # Errors
-    /// If the source cannot be read, or the kernel sends no more.
-    pub fn send(&self, source: &mut impl Source, paced: Paced, watched: Watched<'_>) -> io::Result<DatagramsSent> {
-        paced.cpu.map_or(Ok(()), pin)?;
+    /// Sends. What was sent, and why no more could be: the source cannot be read, or the kernel sends no more.
+    pub fn send(
+        &self,
+        source: &mut impl Source,
+        paced: Paced,
+        watched: Watched<'_>,
+    ) -> (DatagramsSent, Option<io::Error>) {
         let mut sent = DatagramsSent::default();
+        let began = Instant::now();
+        let result = paced.cpu.map_or(Ok(()), pin).and_then(|()| self.go(source, paced, watched, &mut sent));
+        sent.elapsed = began.elapsed();
+        (sent, result.err())
+    }
+
+    fn go(
+        &self,
+        source: &mut impl Source,
+        paced: Paced,
+        watched: Watched<'_>,
+        sent: &mut DatagramsSent,
+    ) -> io::Result<()> {
         let began = Instant::now();
         let frame = self.size as u64 + self.overhead;
         let due = |datagrams: u64| match paced.rate {
@@ -127,14 +141,13 @@ impl Datagrams {
             let left = paced.bytes.map_or(u64::MAX, |bytes| bytes - sent.bytes);
             let (filled, payload);
             (filled, payload, is_over) = self.fill(&mut buffer, source, sent.bytes, left, &ends)?;
-            if filled > 0 && self.hand_over(&buffer[..filled], &mut sent, watched)? {
+            if filled > 0 && self.hand_over(&buffer[..filled], sent, watched)? {
                 sent.datagrams += filled.div_ceil(self.size) as u64;
                 sent.bytes += payload;
                 watched.add(payload as usize);
             }
         }
-        sent.elapsed = began.elapsed();
-        Ok(sent)
+        Ok(())
     }
 
     /// Datagrams side by side: bytes in the buffer, of payload in them, and whether these are the last. Only the last of all is

@@ -30,7 +30,7 @@ pub fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> an
     let running = Running::start(args)?;
     let flag = running.stop.flag();
     let watched = running.watched(&flag);
-    let results: Vec<io::Result<DatagramsSent>> = std::thread::scope(|scope| {
+    let results: Vec<(DatagramsSent, Option<io::Error>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = sockets
             .iter()
             .zip(&mut sources)
