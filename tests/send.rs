@@ -305,6 +305,25 @@ fn datagrams_that_went_out_are_told_when_the_way_is_gone() {
     assert!(number(&document, "written") > 1.0, "{document}");
 }
 
+/// The kernel cuts no datagrams any more that have become too long for one packet: each is handed over by itself.
+#[test]
+fn a_way_that_gets_narrower_is_no_end_of_datagrams() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0=192.0.2.1/24,b:eth0=192.0.2.2/24"]);
+    let _socket = linerate_lab::within(&wire.namespace("b"), || UdpSocket::bind("192.0.2.2:5001").unwrap()).unwrap();
+    let netns = wire.namespace("a");
+    let arguments = ["--udp", "--datagram", "1008", "--rate", "300mbps", "-t", "2", "--netns", &netns, "--json"];
+    let running = launch(&[&["send", "192.0.2.2:5001"], &arguments[..]].concat());
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(300));
+    wire.ip("a", &["link", "set", "eth0", "mtu", "700"]);
+    let document = running.end().good().json();
+    assert!(number(&document, "seconds") > 1.9, "{document}");
+    assert_eq!(number(&document, "written"), 1000.0 * number(&document, "datagrams"), "{document}");
+}
+
 #[test]
 fn it_sends_from_where_it_is_told_to() {
     if !may_make_labs() {
