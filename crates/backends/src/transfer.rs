@@ -203,8 +203,10 @@ impl<S: Source> Stream<S> {
                     outcome.is_over = true;
                     break;
                 }
+                let before = connection.written();
                 connection.write(&buffer[..made], sent + made as u64 == size, watched)?;
-                sent += made as u64;
+                // Less than was made, where the run ended meanwhile: that is no whole chunk.
+                sent += connection.written() - before;
             }
             left -= sent;
             let took = connection.settle(chunk, watched)?;
@@ -243,5 +245,51 @@ pub fn explain(error: &io::Error, to: SocketAddr) -> String {
             if error.raw_os_error().is_some() { "no answer (timed out)".to_owned() } else { error.to_string() }
         ),
         _ => format!("{to}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_recv_buffer_size;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    struct Zeros;
+
+    impl Source for Zeros {
+        fn next(&mut self, _: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            Ok(buffer.len())
+        }
+    }
+
+    /// Its only piece is cut off by the end of the run, and acknowledged a moment later.
+    #[test]
+    fn a_chunk_that_the_end_cuts_off_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_socket_recv_buffer_size(&listener, 4 << 10).unwrap();
+        let way = Way { buffer: Some(4 << 10), patience: Duration::from_secs(10), ..Way::default() };
+        let connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        let series = Series { chunk: Some(PIECE as u64), ..Series::default() };
+        let mut streams = [Stream { connection, source: Zeros, cpu: None, failure: None }];
+        let outcome = std::thread::scope(|scope| {
+            let watched = Watched { stop: &stop, written: &written };
+            let sending = scope.spawn(move || send(&mut streams, series, watched).unwrap());
+            std::thread::sleep(2 * LOOK);
+            stop.store(true, Ordering::Relaxed);
+            // By then it writes no more.
+            std::thread::sleep(6 * LOOK);
+            let mut buffer = vec![0; PIECE];
+            let mut got = 0;
+            while !sending.is_finished() {
+                peer.set_read_timeout(Some(LOOK)).unwrap();
+                got += peer.read(&mut buffer).unwrap_or_default() as u64;
+            }
+            assert!(0 < got && got < PIECE as u64, "{got}");
+            sending.join().unwrap()
+        });
+        assert_eq!(outcome.chunks.count(), 0);
     }
 }
