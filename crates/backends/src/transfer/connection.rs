@@ -34,6 +34,8 @@ pub struct Connection {
     silence: Option<Duration>,
     /// Whether the kernel stamps acknowledgements.
     is_stamped: bool,
+    /// So many bytes were written when the last one was marked, whose stamp is still to come.
+    marked: Option<u64>,
 }
 
 /// When a chunk began.
@@ -60,7 +62,7 @@ impl Connection {
         set_tcp_nodelay(&socket, true)?;
         set_socket_timeout(&socket, Timeout::Send, Some(LOOK))?;
         let is_stamped = outgoing::tell_acknowledgements(socket.as_fd()).is_ok();
-        Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped })
+        Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped, marked: None })
     }
 
     /// Whom it leads to.
@@ -127,7 +129,8 @@ impl Connection {
         let mut bytes = bytes;
         let mut patience = Patience::new(self.silence, 0);
         while !bytes.is_empty() {
-            let written = if is_last && self.is_stamped {
+            let is_marked = is_last && self.is_stamped;
+            let written = if is_marked {
                 outgoing::write_marked(self.socket.as_fd(), bytes)
             } else {
                 send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from)
@@ -137,6 +140,9 @@ impl Connection {
                     self.written += written as u64;
                     watched.add(written);
                     bytes = &bytes[written..];
+                    if is_marked {
+                        self.marked = Some(self.written);
+                    }
                 }
                 Err(error) if is_passing(&error) => {
                     if watched.is_stopped() {
@@ -164,14 +170,18 @@ impl Connection {
     ) -> io::Result<Option<Duration>> {
         let (mut stamp, mut settled) = (None, None);
         loop {
-            while let Some(at) = outgoing::acknowledged_at(self.socket.as_fd())? {
-                stamp = Some(at);
+            while let Some(one) = outgoing::acknowledged_at(self.socket.as_fd())? {
+                // What the kernel took in several goes is marked at the end of each.
+                if self.marked == Some(self.written) && self.written.wrapping_sub(1) as u32 == one.place {
+                    (stamp, self.marked) = (Some(one.at), None);
+                }
             }
             let outstanding = outgoing::unacknowledged(self.socket.as_fd())?;
             if outstanding == 0 {
                 // The count is right a moment before the stamp is there.
                 let since_then = *settled.get_or_insert_with(Instant::now);
-                if stamp.is_some() || !self.is_stamped || since_then.elapsed() > STAMP {
+                if self.marked != Some(self.written) || since_then.elapsed() > STAMP {
+                    self.marked = None;
                     return Ok(Some(took(since, stamp, since_then)));
                 }
             }
@@ -305,4 +315,45 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 fn congestion_error(name: &str, error: rustix::io::Errno) -> io::Error {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     io::Error::other(format!("congestion control {name:?}: {error}; this kernel has {}", known.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    /// As of a chunk of which the kernel took a part, and the rest when there was room.
+    #[test]
+    fn the_stamp_of_an_earlier_byte_is_not_that_of_the_last_one() {
+        const LATER: Duration = Duration::from_millis(50);
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let way = Way { patience: Duration::from_secs(10), ..Way::default() };
+            let mut connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
+            let mut peer = listener.accept().unwrap().0;
+            let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+            let watched = Watched { stop: &stop, written: &written };
+            let begun = connection.begin();
+            connection.write(b"first", true, watched).unwrap();
+            while connection.acknowledged() < 5 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(LATER);
+            connection.write(b"and last", false, watched).unwrap();
+            assert!(connection.settle(begun, watched).unwrap().unwrap() >= LATER, "{address}");
+            // Each stamp says whose it is.
+            connection.write(b"more", true, watched).unwrap();
+            let place = loop {
+                if let Some(one) = outgoing::acknowledged_at(connection.socket.as_fd()).unwrap() {
+                    break one.place;
+                }
+                assert!(begun.at.elapsed() < Duration::from_secs(10), "{address}: no stamp comes");
+            };
+            assert_eq!(u64::from(place) + 1, connection.written(), "{address}");
+            peer.set_nonblocking(true).unwrap();
+            assert_eq!(peer.read(&mut [0; 100]).unwrap(), 17, "{address}");
+        }
+    }
 }
