@@ -155,7 +155,10 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let size = ["--size", "1MiB"];
     sent(&free, &size).with_status(1).says(&free).says("nobody listens there");
-    sent(&free, &["--size", "1MiB", "--source", "192.0.2.77"]).with_status(1).says("192.0.2.77");
+    for udp in [&[][..], &["--udp"]] {
+        let ended = sent(&free, &[&["--size", "1MiB", "--source", "192.0.2.77"], udp].concat());
+        ended.with_status(1).says("from 192.0.2.77").says("name an address of this machine");
+    }
     sent(&free, &["--size", "1MiB", "--source", "::1"]).with_status(1).says("family");
     sent("127.0.0.1", &size).with_status(2).says("say which port");
     sent(&free, &["--size", "none"]).with_status(2).says("as in 512KiB");

@@ -238,7 +238,8 @@ pub fn explain(error: &io::Error, to: SocketAddr) -> String {
         ConnectionRefused => format!("{to}: nobody listens there (connection refused): start the receiver first"),
         NetworkUnreachable => format!("{to}: no way leads there (network unreachable): see ip route get {}", to.ip()),
         HostUnreachable => format!("{to}: that host does not answer (no route to host)"),
-        AddrNotAvailable => format!("{to}: cannot be reached from that address, which is none of this machine"),
+        AddrNotAvailable if error.raw_os_error().is_some() => format!("{to}: {error}: no port is free to send from"),
+        AddrNotAvailable => format!("{to}: {error}: name an address of this machine, which ip address shows"),
         ConnectionReset | ConnectionAborted | BrokenPipe => format!("{to}: the other end has reset the connection"),
         TimedOut => format!(
             "{to}: {}",

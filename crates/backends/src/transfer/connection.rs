@@ -274,7 +274,7 @@ pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<Ow
     }
     if let Some(source) = way.source {
         bind(&socket, &SocketAddr::new(source, 0))
-            .map_err(|error| io::Error::other(format!("from {source}: {error}")))?;
+            .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("from {source}: {error}")))?;
     }
     Ok(socket)
 }
