@@ -167,6 +167,7 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     for described in [&["--key", "5"][..], &["--pattern", "none"]] {
         sent(&free, described).with_status(2).says("means nothing without").says("standard input is what is sent");
     }
+    sent(&free, &["--size", "1", "--json", "--interval", "5"]).with_status(2).says("nothing is shown while it runs");
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
     let (to, _) = receiver(drop);
     sent(&to, &["--size", "1", "--congestion", "none-such"]).with_status(1).says("none-such").says("this kernel has");
