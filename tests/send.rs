@@ -155,11 +155,19 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let size = ["--size", "1MiB"];
     sent(&free, &size).with_status(1).says(&free).says("nobody listens there");
-    sent(&free, &["--size", "1MiB", "--source", "192.0.2.77"]).with_status(1).says("192.0.2.77");
+    for udp in [&[][..], &["--udp"]] {
+        let ended = sent(&free, &[&["--size", "1MiB", "--source", "192.0.2.77"], udp].concat());
+        ended.with_status(1).says("from 192.0.2.77").says("name an address of this machine");
+    }
     sent(&free, &["--size", "1MiB", "--source", "::1"]).with_status(1).says("family");
     sent("127.0.0.1", &size).with_status(2).says("say which port");
     sent(&free, &["--size", "none"]).with_status(2).says("as in 512KiB");
     sent(&free, &["--pattern", "none", "--key", "4", "--size", "1"]).with_status(2).says("zeros have none");
+    // By hand or by cron: what is described is not replaced by what happens to come in.
+    for described in [&["--key", "5"][..], &["--pattern", "none"]] {
+        sent(&free, described).with_status(2).says("means nothing without").says("standard input is what is sent");
+    }
+    sent(&free, &["--size", "1", "--json", "--interval", "5"]).with_status(2).says("nothing is shown while it runs");
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
     let (to, _) = receiver(drop);
     sent(&to, &["--size", "1", "--congestion", "none-such"]).with_status(1).says("none-such").says("this kernel has");
@@ -180,6 +188,61 @@ fn nobody_waits_without_end() {
     let began = Instant::now();
     running.interrupt().good().shows("were sent and not acknowledged");
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+/// However many they are: one waits beside the other.
+#[test]
+fn receivers_that_do_not_read_are_left_together() {
+    const MANY: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let all = thread::spawn(move || -> Vec<TcpStream> { (0..MANY).map(|_| listener.accept().unwrap().0).collect() });
+    let running = launch(&["send", &to, "--size", "1GiB", "--connections", &MANY.to_string()]);
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    running.interrupt().good().shows("were sent and not acknowledged");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(all.join().unwrap().len(), MANY);
+}
+
+/// What another program writes may be quiet for ever.
+#[test]
+fn a_pipe_that_is_quiet_holds_nobody_up() {
+    for udp in [&[][..], &["--udp", "--datagram", "1008"]] {
+        for by_time in [false, true] {
+            let (stream, end) = receiver(|stream| check(stream, 0));
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let to = if udp.is_empty() { stream } else { socket.local_addr().unwrap().to_string() };
+            let time: &[&str] = if by_time { &["-r", "-", "-t", "1"] } else { &[] };
+            let arguments = [&["send", &to], udp, time].concat();
+            let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
+            let mut input = running.take_input().unwrap();
+            let bytes = if by_time { 1500 } else { 1000 };
+            let mut data = vec![0; bytes];
+            Pattern::new(0).fill(0, &mut data);
+            input.write_all(&data).unwrap();
+            running.wait_until_open();
+            let closing = thread::spawn(move || (thread::sleep(Duration::from_secs(8)), input).0);
+            thread::sleep(Duration::from_millis(300));
+            let began = Instant::now();
+            let ended = if by_time { running.end() } else { running.interrupt() };
+            assert!(began.elapsed() < Duration::from_secs(5), "{arguments:?}: {:?}", began.elapsed());
+            let shown = match (udp.is_empty(), by_time) {
+                (true, true) => "1,500 bytes acknowledged",
+                (true, false) => "1,000 bytes acknowledged",
+                // What would fill the second one may still come, until the time is over.
+                (false, true) => "2 datagrams with 1,500 bytes",
+                (false, false) => "1 datagrams with 1,000 bytes",
+            };
+            ended.good().shows(shown);
+            if udp.is_empty() {
+                assert_eq!(end.join().unwrap(), bytes as u64);
+            }
+            drop(closing);
+        }
+    }
 }
 
 #[test]
@@ -225,6 +288,44 @@ fn datagrams_say_where_they_belong() {
     ended.with_status(1).says("nobody listens there");
     sent(&free, &["--udp", "--size", "1", "--datagram", "8"]).with_status(1).says("9 to");
     sent(&free, &["--udp", "--size", "1", "--chunk", "1"]).with_status(2).says("datagrams are not acknowledged");
+}
+
+#[test]
+fn datagrams_that_went_out_are_told_when_the_way_is_gone() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0=192.0.2.1/24,b:eth0=192.0.2.2/24"]);
+    let _socket = linerate_lab::within(&wire.namespace("b"), || UdpSocket::bind("192.0.2.2:5001").unwrap()).unwrap();
+    let netns = wire.namespace("a");
+    let arguments = ["--udp", "--rate", "1mbps", "-t", "60", "--netns", &netns, "--json"];
+    let running = launch(&[&["send", "192.0.2.2:5001"], &arguments[..]].concat());
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(500));
+    wire.ip("a", &["link", "set", "eth0", "down"]);
+    let ended = running.end().with_status(1).says("no way leads there");
+    let document = ended.json();
+    assert!(number(&document, "datagrams") > 1.0 && number(&document, "seconds") > 0.1, "{document}");
+    assert!(number(&document, "written") > 1.0, "{document}");
+}
+
+/// The kernel cuts no datagrams any more that have become too long for one packet: each is handed over by itself.
+#[test]
+fn a_way_that_gets_narrower_is_no_end_of_datagrams() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0=192.0.2.1/24,b:eth0=192.0.2.2/24"]);
+    let _socket = linerate_lab::within(&wire.namespace("b"), || UdpSocket::bind("192.0.2.2:5001").unwrap()).unwrap();
+    let netns = wire.namespace("a");
+    let arguments = ["--udp", "--datagram", "1008", "--rate", "300mbps", "-t", "2", "--netns", &netns, "--json"];
+    let running = launch(&[&["send", "192.0.2.2:5001"], &arguments[..]].concat());
+    running.wait_until_open();
+    thread::sleep(Duration::from_millis(300));
+    wire.ip("a", &["link", "set", "eth0", "mtu", "700"]);
+    let document = running.end().good().json();
+    assert!(number(&document, "seconds") > 1.9, "{document}");
+    assert_eq!(number(&document, "written"), 1000.0 * number(&document, "datagrams"), "{document}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub use self::connection::Connection;
 pub use self::datagrams::{Datagrams, DatagramsSent, Paced};
 pub use crate::sys::outgoing::TcpInfo;
 
+use self::connection::{Farewell, is_passing};
 use linerate_generate::delays::Delays;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -47,7 +48,8 @@ pub trait Source: Send {
     /// Puts what comes at this offset to the front of the buffer; 0 bytes are the end.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be read. `WouldBlock` where nothing is there yet: it is asked again, unless the run is to end, so it waits a
+    /// moment before it says so, and no longer.
     fn next(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -140,6 +142,29 @@ pub fn send<S: Source>(streams: &mut [Stream<S>], series: Series, watched: Watch
     Ok(all)
 }
 
+/// Says on all connections that this was all, and then waits until that is acknowledged: for all of them together, so that those
+/// that do not answer cost no more time than one. Bytes that came from other ends, which nobody reads.
+pub fn finish<S>(streams: &mut [Stream<S>], watched: Watched<'_>) -> u64 {
+    let alive = streams.iter_mut().filter(|stream| stream.failure.is_none());
+    let closed: Vec<_> = alive
+        .filter_map(|stream| match stream.connection.close() {
+            Ok(patience) => Some((stream, patience)),
+            Err(error) => {
+                stream.failure = Some(error);
+                None
+            }
+        })
+        .collect();
+    let (mut unread, mut farewell) = (0, Farewell::default());
+    for (stream, patience) in closed {
+        match stream.connection.leave(patience, &mut farewell, watched) {
+            Ok(bytes) => unread += bytes,
+            Err(error) => stream.failure = Some(error),
+        }
+    }
+    unread
+}
+
 impl<S: Source> Stream<S> {
     fn send(&mut self, series: Series, watched: Watched<'_>) -> Outcome {
         let mut outcome = Outcome::default();
@@ -168,13 +193,20 @@ impl<S: Source> Stream<S> {
             let mut sent = 0;
             while sent < size && !(watched.is_stopped() || series.chunk.is_none() && is_late()) {
                 let room = usize::try_from(size - sent).map_or(PIECE, |room| room.min(PIECE));
-                let made = source.next(connection.written(), &mut buffer[..room])?;
+                let made = match source.next(connection.written(), &mut buffer[..room]) {
+                    // What a chunk still lacks may never come.
+                    Err(error) if is_passing(&error) && is_late() => break,
+                    Err(error) if is_passing(&error) => continue,
+                    made => made?,
+                };
                 if made == 0 {
                     outcome.is_over = true;
                     break;
                 }
+                let before = connection.written();
                 connection.write(&buffer[..made], sent + made as u64 == size, watched)?;
-                sent += made as u64;
+                // Less than was made, where the run ended meanwhile: that is no whole chunk.
+                sent += connection.written() - before;
             }
             left -= sent;
             let took = connection.settle(chunk, watched)?;
@@ -206,12 +238,59 @@ pub fn explain(error: &io::Error, to: SocketAddr) -> String {
         ConnectionRefused => format!("{to}: nobody listens there (connection refused): start the receiver first"),
         NetworkUnreachable => format!("{to}: no way leads there (network unreachable): see ip route get {}", to.ip()),
         HostUnreachable => format!("{to}: that host does not answer (no route to host)"),
-        AddrNotAvailable => format!("{to}: cannot be reached from that address, which is none of this machine"),
+        AddrNotAvailable if error.raw_os_error().is_some() => format!("{to}: {error}: no port is free to send from"),
+        AddrNotAvailable => format!("{to}: {error}: name an address of this machine, which ip address shows"),
         ConnectionReset | ConnectionAborted | BrokenPipe => format!("{to}: the other end has reset the connection"),
         TimedOut => format!(
             "{to}: {}",
             if error.raw_os_error().is_some() { "no answer (timed out)".to_owned() } else { error.to_string() }
         ),
         _ => format!("{to}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_recv_buffer_size;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    struct Zeros;
+
+    impl Source for Zeros {
+        fn next(&mut self, _: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            Ok(buffer.len())
+        }
+    }
+
+    /// Its only piece is cut off by the end of the run, and acknowledged a moment later.
+    #[test]
+    fn a_chunk_that_the_end_cuts_off_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_socket_recv_buffer_size(&listener, 4 << 10).unwrap();
+        let way = Way { buffer: Some(4 << 10), patience: Duration::from_secs(10), ..Way::default() };
+        let connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        let series = Series { chunk: Some(PIECE as u64), ..Series::default() };
+        let mut streams = [Stream { connection, source: Zeros, cpu: None, failure: None }];
+        let outcome = std::thread::scope(|scope| {
+            let watched = Watched { stop: &stop, written: &written };
+            let sending = scope.spawn(move || send(&mut streams, series, watched).unwrap());
+            std::thread::sleep(2 * LOOK);
+            stop.store(true, Ordering::Relaxed);
+            // By then it writes no more.
+            std::thread::sleep(6 * LOOK);
+            let mut buffer = vec![0; PIECE];
+            let mut got = 0;
+            while !sending.is_finished() {
+                peer.set_read_timeout(Some(LOOK)).unwrap();
+                got += peer.read(&mut buffer).unwrap_or_default() as u64;
+            }
+            assert!(0 < got && got < PIECE as u64, "{got}");
+            sending.join().unwrap()
+        });
+        assert_eq!(outcome.chunks.count(), 0);
     }
 }

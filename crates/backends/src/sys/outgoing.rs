@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const TX_ACK: u32 = 1 << 9;
 const SOFTWARE: u32 = 1 << 4;
 const STAMP_ONLY: u32 = 1 << 11;
+/// And which byte it was, counted from the first one that is written after this was asked for.
+const OPT_ID: u32 = 1 << 7;
 /// linux/udp.h.
 const UDP_SEGMENT: i32 = 103;
 
@@ -41,7 +43,7 @@ pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// Lets what [`write_marked`] marks be told by [`acknowledged_at`].
 pub fn tell_acknowledgements(fd: BorrowedFd<'_>) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | STAMP_ONLY))
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | STAMP_ONLY | OPT_ID))
 }
 
 /// Has the kernel cut what is written into datagrams of so many bytes.
@@ -72,8 +74,17 @@ pub fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
 }
 
-/// When the oldest marked byte that was not told yet was acknowledged, in nanoseconds of UTC; none if none was.
-pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+/// A marked byte that was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Its place among all bytes written, modulo 2^32.
+    pub place: u32,
+    /// When, in nanoseconds of UTC.
+    pub at: u64,
+}
+
+/// The oldest marked byte that was acknowledged and not told yet.
+pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
     let mut control: Control = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
@@ -86,20 +97,27 @@ pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     }
-    // SAFETY: the kernel has written whole control messages and their length; the walk stays within them, and the payload of this
-    // kind is three timespecs.
+    let (mut at, mut place) = (None, None);
+    // SAFETY: the kernel has written whole control messages and their length; the walk stays within them, and the payload of these
+    // kinds is three timespecs, and a sock_extended_err.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&raw const message);
         while !head.is_null() {
-            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_TIMESTAMPING {
-                let stamp = libc::CMSG_DATA(head).cast::<libc::timespec>().read_unaligned();
-                return Ok(Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64));
+            match ((*head).cmsg_level, (*head).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                    let stamp = libc::CMSG_DATA(head).cast::<libc::timespec>().read_unaligned();
+                    at = Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64);
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                    place = Some(libc::CMSG_DATA(head).cast::<libc::sock_extended_err>().read_unaligned().ee_data);
+                }
+                _ => {}
             }
             head = libc::CMSG_NXTHDR(&raw const message, head);
         }
     }
-    // An error that is told without a stamp, as of ICMP: the next write or read has it.
-    Ok(None)
+    // An error that is told without a stamp, as of ICMP, is none: the next write or read has it.
+    Ok(at.zip(place).map(|(at, place)| Acknowledged { place, at }))
 }
 
 /// What the kernel says of a connection; zeros where it is too old to say it.

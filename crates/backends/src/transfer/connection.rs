@@ -34,6 +34,8 @@ pub struct Connection {
     silence: Option<Duration>,
     /// Whether the kernel stamps acknowledgements.
     is_stamped: bool,
+    /// So many bytes were written when the last one was marked, whose stamp is still to come.
+    marked: Option<u64>,
 }
 
 /// When a chunk began.
@@ -60,7 +62,7 @@ impl Connection {
         set_tcp_nodelay(&socket, true)?;
         set_socket_timeout(&socket, Timeout::Send, Some(LOOK))?;
         let is_stamped = outgoing::tell_acknowledgements(socket.as_fd()).is_ok();
-        Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped })
+        Ok(Connection { socket, peer: to, written: 0, silence: way.silence, is_stamped, marked: None })
     }
 
     /// Whom it leads to.
@@ -101,13 +103,15 @@ impl Connection {
         outgoing::tcp_info(self.socket.as_fd()).unwrap_or_default()
     }
 
-    /// Says that this was all, and waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
-    ///
-    /// # Errors
-    /// If the connection is reset first.
-    pub fn finish(&mut self, watched: Watched<'_>) -> io::Result<u64> {
+    /// Says that this was all.
+    pub(super) fn close(&mut self) -> io::Result<Patience> {
         shutdown(&self.socket, Shutdown::Write)?;
-        self.settle(Self::now(), watched)?;
+        Ok(Patience::new(self.silence, self.acknowledged()))
+    }
+
+    /// Waits until that is acknowledged. Bytes that came from the other end, which nobody reads.
+    pub(super) fn leave(&mut self, patience: Patience, ends: &mut Farewell, watched: Watched<'_>) -> io::Result<u64> {
+        self.settle_by(Self::now(), patience, ends, watched)?;
         // What lies there unread would have the kernel reset the connection when it is closed.
         let (mut unread, mut buffer) = (0, [0; 4096]);
         while let Ok((got @ 1.., _)) = recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
@@ -123,9 +127,10 @@ impl Connection {
     /// Hands all of it to the kernel, unless the run ends first.
     pub(super) fn write(&mut self, bytes: &[u8], is_last: bool, watched: Watched<'_>) -> io::Result<()> {
         let mut bytes = bytes;
-        let mut patience = Patience::new(self.silence);
+        let mut patience = Patience::new(self.silence, 0);
         while !bytes.is_empty() {
-            let written = if is_last && self.is_stamped {
+            let is_marked = is_last && self.is_stamped;
+            let written = if is_marked {
                 outgoing::write_marked(self.socket.as_fd(), bytes)
             } else {
                 send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from)
@@ -135,6 +140,9 @@ impl Connection {
                     self.written += written as u64;
                     watched.add(written);
                     bytes = &bytes[written..];
+                    if is_marked {
+                        self.marked = Some(self.written);
+                    }
                 }
                 Err(error) if is_passing(&error) => {
                     if watched.is_stopped() {
@@ -150,24 +158,37 @@ impl Connection {
 
     /// Waits until all is acknowledged; how long it took since then. None if the run ended first.
     pub(super) fn settle(&mut self, since: Begun, watched: Watched<'_>) -> io::Result<Option<Duration>> {
-        let (mut stamp, mut goes, mut settled) = (None, None, None);
-        let mut patience = Patience::new(self.silence);
+        self.settle_by(since, Patience::new(self.silence, 0), &mut Farewell::default(), watched)
+    }
+
+    fn settle_by(
+        &mut self,
+        since: Begun,
+        mut patience: Patience,
+        ends: &mut Farewell,
+        watched: Watched<'_>,
+    ) -> io::Result<Option<Duration>> {
+        let (mut stamp, mut settled) = (None, None);
         loop {
-            while let Some(at) = outgoing::acknowledged_at(self.socket.as_fd())? {
-                stamp = Some(at);
+            while let Some(one) = outgoing::acknowledged_at(self.socket.as_fd())? {
+                // What the kernel took in several goes is marked at the end of each.
+                if self.marked == Some(self.written) && self.written.wrapping_sub(1) as u32 == one.place {
+                    (stamp, self.marked) = (Some(one.at), None);
+                }
             }
             let outstanding = outgoing::unacknowledged(self.socket.as_fd())?;
             if outstanding == 0 {
                 // The count is right a moment before the stamp is there.
                 let since_then = *settled.get_or_insert_with(Instant::now);
-                if stamp.is_some() || !self.is_stamped || since_then.elapsed() > STAMP {
+                if self.marked != Some(self.written) || since_then.elapsed() > STAMP {
+                    self.marked = None;
                     return Ok(Some(took(since, stamp, since_then)));
                 }
             }
             if let Err(error) = socket_error(&self.socket)? {
                 return Err(error.into());
             }
-            if watched.is_stopped() && goes.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+            if watched.is_stopped() && ends.is_over() {
                 return Ok(None);
             }
             patience.check(self.written.saturating_sub(outstanding))?;
@@ -207,15 +228,27 @@ fn took(since: Begun, stamp: Option<u64>, settled: Instant) -> Duration {
     by_stamp.unwrap_or(most).min(most)
 }
 
+/// Until when what is on its way is waited for once the run is asked to end.
+#[derive(Debug, Default)]
+pub(super) struct Farewell(Option<Instant>);
+
+impl Farewell {
+    /// It begins when this is first asked.
+    fn is_over(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() > FAREWELL
+    }
+}
+
 /// How long nothing may be acknowledged.
-struct Patience {
+#[derive(Debug)]
+pub(super) struct Patience {
     most: Option<Duration>,
     last: (u64, Instant),
 }
 
 impl Patience {
-    fn new(most: Option<Duration>) -> Self {
-        Patience { most, last: (0, Instant::now()) }
+    fn new(most: Option<Duration>, acknowledged: u64) -> Self {
+        Patience { most, last: (acknowledged, Instant::now()) }
     }
 
     fn check(&mut self, acknowledged: u64) -> io::Result<()> {
@@ -241,7 +274,7 @@ pub(super) fn open(to: SocketAddr, kind: SocketType, way: &Way) -> io::Result<Ow
     }
     if let Some(source) = way.source {
         bind(&socket, &SocketAddr::new(source, 0))
-            .map_err(|error| io::Error::other(format!("from {source}: {error}")))?;
+            .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("from {source}: {error}")))?;
     }
     Ok(socket)
 }
@@ -282,4 +315,45 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 fn congestion_error(name: &str, error: rustix::io::Errno) -> io::Error {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     io::Error::other(format!("congestion control {name:?}: {error}; this kernel has {}", known.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    /// As of a chunk of which the kernel took a part, and the rest when there was room.
+    #[test]
+    fn the_stamp_of_an_earlier_byte_is_not_that_of_the_last_one() {
+        const LATER: Duration = Duration::from_millis(50);
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let way = Way { patience: Duration::from_secs(10), ..Way::default() };
+            let mut connection = Connection::open(listener.local_addr().unwrap(), &way).unwrap();
+            let mut peer = listener.accept().unwrap().0;
+            let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+            let watched = Watched { stop: &stop, written: &written };
+            let begun = connection.begin();
+            connection.write(b"first", true, watched).unwrap();
+            while connection.acknowledged() < 5 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(LATER);
+            connection.write(b"and last", false, watched).unwrap();
+            assert!(connection.settle(begun, watched).unwrap().unwrap() >= LATER, "{address}");
+            // Each stamp says whose it is.
+            connection.write(b"more", true, watched).unwrap();
+            let place = loop {
+                if let Some(one) = outgoing::acknowledged_at(connection.socket.as_fd()).unwrap() {
+                    break one.place;
+                }
+                assert!(begun.at.elapsed() < Duration::from_secs(10), "{address}: no stamp comes");
+            };
+            assert_eq!(u64::from(place) + 1, connection.written(), "{address}");
+            peer.set_nonblocking(true).unwrap();
+            assert_eq!(peer.read(&mut [0; 100]).unwrap(), 17, "{address}");
+        }
+    }
 }

@@ -40,8 +40,10 @@ pub struct Paced {
 pub struct Datagrams {
     socket: OwnedFd,
     size: usize,
-    /// So many are handed over at a time, and the kernel cuts them.
+    /// So many are handed over at a time.
     batch: usize,
+    /// The kernel cuts them.
+    is_cut: bool,
     overhead: u64,
 }
 
@@ -77,11 +79,11 @@ impl Datagrams {
                 HEAD + 1
             )));
         }
-        let mut batch = (MOST_BYTES / size).clamp(1, MOST_CUT);
-        if batch == 1 || size > (mtu - head) as usize || outgoing::cut_datagrams(socket.as_fd(), size as u16).is_err() {
-            batch = 1;
-        }
-        Ok(Datagrams { socket, size, batch, overhead: u64::from(head) + 14 })
+        let batch = (MOST_BYTES / size).clamp(1, MOST_CUT);
+        let is_cut =
+            batch > 1 && size <= (mtu - head) as usize && outgoing::cut_datagrams(socket.as_fd(), size as u16).is_ok();
+        let batch = if is_cut { batch } else { 1 };
+        Ok(Datagrams { socket, size, batch, is_cut, overhead: u64::from(head) + 14 })
     }
 
     /// Bytes of a datagram, its place among them.
@@ -97,13 +99,27 @@ impl Datagrams {
         Ok(getsockname(&self.socket)?.try_into()?)
     }
 
-    /// Sends.
-    ///
-    /// # Errors
-    /// If the source cannot be read, or the kernel sends no more.
-    pub fn send(&self, source: &mut impl Source, paced: Paced, watched: Watched<'_>) -> io::Result<DatagramsSent> {
-        paced.cpu.map_or(Ok(()), pin)?;
+    /// Sends. What was sent, and why no more could be: the source cannot be read, or the kernel sends no more.
+    pub fn send(
+        &mut self,
+        source: &mut impl Source,
+        paced: Paced,
+        watched: Watched<'_>,
+    ) -> (DatagramsSent, Option<io::Error>) {
         let mut sent = DatagramsSent::default();
+        let began = Instant::now();
+        let result = paced.cpu.map_or(Ok(()), pin).and_then(|()| self.go(source, paced, watched, &mut sent));
+        sent.elapsed = began.elapsed();
+        (sent, result.err())
+    }
+
+    fn go(
+        &mut self,
+        source: &mut impl Source,
+        paced: Paced,
+        watched: Watched<'_>,
+        sent: &mut DatagramsSent,
+    ) -> io::Result<()> {
         let began = Instant::now();
         let frame = self.size as u64 + self.overhead;
         let due = |datagrams: u64| match paced.rate {
@@ -113,30 +129,35 @@ impl Datagrams {
         let together = (1..=self.batch).rev().find(|count| due(*count as u64) <= TOGETHER).unwrap_or(1);
         let mut buffer = vec![0; together * self.size];
         let mut is_over = false;
+        let is_late = || paced.duration.is_some_and(|duration| began.elapsed() >= duration);
+        let ends = || watched.is_stopped() || is_late();
         while !is_over && !watched.is_stopped() {
             let wait = due(sent.datagrams).saturating_sub(began.elapsed());
             if !wait.is_zero() {
                 std::thread::sleep(wait.min(LOOK));
                 continue;
             }
-            if paced.duration.is_some_and(|duration| began.elapsed() >= duration) {
+            if is_late() {
                 break;
             }
             let left = paced.bytes.map_or(u64::MAX, |bytes| bytes - sent.bytes);
-            let (filled, payload) = self.fill(&mut buffer, source, sent.bytes, left)?;
-            is_over = filled < buffer.len();
-            if filled > 0 && self.hand_over(&buffer[..filled], &mut sent, watched)? {
-                sent.datagrams += filled.div_ceil(self.size) as u64;
-                sent.bytes += payload;
-                watched.add(payload as usize);
-            }
+            let filled;
+            (filled, is_over) = self.fill(&mut buffer, source, sent.bytes, left, &ends)?;
+            self.hand_over(&buffer[..filled], sent, watched)?;
         }
-        sent.elapsed = began.elapsed();
-        Ok(sent)
+        Ok(())
     }
 
-    /// Datagrams side by side: bytes in the buffer, and of payload in them. Only the last of all is shorter.
-    fn fill(&self, buffer: &mut [u8], source: &mut impl Source, offset: u64, left: u64) -> io::Result<(usize, u64)> {
+    /// Datagrams side by side: their bytes in the buffer, and whether these are the last. Only the last of all is shorter; whole
+    /// ones do not wait for another of which the source has nothing yet.
+    fn fill(
+        &self,
+        buffer: &mut [u8],
+        source: &mut impl Source,
+        offset: u64,
+        left: u64,
+        ends: &impl Fn() -> bool,
+    ) -> io::Result<(usize, bool)> {
         let (mut filled, mut payload) = (0, 0);
         for datagram in buffer.chunks_exact_mut(self.size) {
             let (head, body) = datagram.split_at_mut(HEAD);
@@ -145,28 +166,55 @@ impl Datagrams {
             head.copy_from_slice(&at.to_be_bytes());
             let mut made = 0;
             while made < room {
-                match source.next(at + made as u64, &mut body[made..room])? {
-                    0 => break,
-                    more => made += more,
+                match source.next(at + made as u64, &mut body[made..room]) {
+                    Ok(0) => break,
+                    Ok(more) => made += more,
+                    Err(error) if !is_passing(&error) => return Err(error),
+                    Err(_) if ends() => break,
+                    Err(_) if made == 0 && filled > 0 => return Ok((filled, false)),
+                    Err(_) => {}
                 }
             }
             if made == 0 {
-                break;
+                return Ok((filled, true));
             }
             filled += HEAD + made;
             payload += made as u64;
             if made < body.len() {
-                break;
+                return Ok((filled, true));
             }
         }
-        Ok((filled, payload))
+        Ok((filled, false))
     }
 
-    /// False if the run ends first. That nobody wants those before is told by the next one, which is then sent again.
-    fn hand_over(&self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<bool> {
+    /// Hands all of them to the kernel, unless the run ends first.
+    fn hand_over(&mut self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
+        if self.is_cut {
+            match self.pass(bytes, sent, watched) {
+                // It cuts none where nobody behind it calculates checksums, or encrypts (before Linux 6.11 and with IPsec), or where
+                // the way has become too narrow for them in one packet: it takes each by itself then.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) => {
+                    outgoing::cut_datagrams(self.socket.as_fd(), 0)?;
+                    self.is_cut = false;
+                }
+                result => return result,
+            }
+        }
+        bytes.chunks(self.size).try_for_each(|datagram| self.pass(datagram, sent, watched))
+    }
+
+    /// One, or several that the kernel cuts. That nobody wants those before is told by the next one, which is then sent again.
+    fn pass(&self, bytes: &[u8], sent: &mut DatagramsSent, watched: Watched<'_>) -> io::Result<()> {
         while !watched.is_stopped() {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
-                Ok(_) => return Ok(true),
+                Ok(_) => {
+                    let datagrams = bytes.len().div_ceil(self.size);
+                    let payload = bytes.len() - datagrams * HEAD;
+                    sent.datagrams += datagrams as u64;
+                    sent.bytes += payload as u64;
+                    watched.add(payload);
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => sent.refused += 1,
                 Err(error) if is_passing(&error) => {}
                 // The interface's queue is full.
@@ -174,6 +222,6 @@ impl Datagrams {
                 Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        Ok(())
     }
 }

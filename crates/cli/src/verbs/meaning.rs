@@ -179,7 +179,8 @@ const RULES: &[Rule] = &[
         "datagrams are not acknowledged",
     ),
     rule("send", &["pattern", "key", "connections"], Beside::None(&["read"]), "the file is sent, once"),
-    rule("send", &["interval"], Beside::None(&["quiet"]), "nothing is shown while it runs"),
+    rule("send", &["pattern", "key"], OneOf(&["size", "duration", "chunk"]), "standard input is what is sent"),
+    rule("send", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule(
         "receive",
         &["mtu", "window", "acks", "max_connections", "idle", "silent"],

@@ -40,7 +40,9 @@ Examples:
   tar c folder | linerate send 10.9.0.2:5001
   # datagrams, each with its byte offset in front (8 bytes, big-endian)
   linerate send 10.9.0.2:5001 --udp --rate 5gbps --size 1GiB
-The connection is the kernel's and goes to whom you name, as that of any program: nothing has to be permitted.
+The connection is the kernel's and goes to whom you name, as that of any program: nothing has to be permitted,
+no --yes is asked for on the default route either. Datagrams (--udp) take no care of others on the way as TCP does:
+where it is not yours alone, say a --rate that it bears.
 The kernel stamps the acknowledgement of a chunk's last byte: chunk times are exact to about a microsecond, and nothing
 spins. The next chunk begins when this process is awake again, which the rate counts and the chunk's time does not.
 BBR paces what it sends, also where nothing is in the way: compare receivers with --congestion cubic.
@@ -158,13 +160,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             break;
         }
     }
-    let mut unread = 0;
-    for stream in streams.iter_mut().filter(|stream| stream.failure.is_none()) {
-        match stream.connection.finish(running.watched(&running.stop.flag())) {
-            Ok(bytes) => unread += bytes,
-            Err(error) => stream.failure = Some(error),
-        }
-    }
+    let unread = transfer::finish(&mut streams, running.watched(&running.stop.flag()));
     let elapsed = began.elapsed();
     drop(running);
     report::conclude(args, &head, rows, &streams, elapsed, unread)

@@ -20,7 +20,7 @@ pub fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> an
     let asked = asked.ok_or_else(|| usage("--rate: the way has no line rate to take a share of, as in 5gbps"))?;
     let peer = to[0];
     let open = |_| Datagrams::open(peer, way, args.datagram).map_err(|error| anyhow!(explain(&error, peer)));
-    let sockets = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut sockets = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
     args.confine(identity)?;
     let local = sockets[0].local()?;
     let head = Head { protocol: "udp", peer, local, datagram: Some(sockets[0].size()), ..args.head() };
@@ -30,9 +30,9 @@ pub fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> an
     let running = Running::start(args)?;
     let flag = running.stop.flag();
     let watched = running.watched(&flag);
-    let results: Vec<io::Result<DatagramsSent>> = std::thread::scope(|scope| {
+    let results: Vec<(DatagramsSent, Option<io::Error>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = sockets
-            .iter()
+            .iter_mut()
             .zip(&mut sources)
             .enumerate()
             .map(|(number, (socket, source))| {

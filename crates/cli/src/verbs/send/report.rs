@@ -177,20 +177,16 @@ pub(super) fn conclude(
 pub(super) fn conclude_datagrams(
     args: &Args,
     head: &Head,
-    results: Vec<io::Result<DatagramsSent>>,
+    results: Vec<(DatagramsSent, Option<io::Error>)>,
 ) -> anyhow::Result<Exit> {
     let mut all = DatagramsSent::default();
     let mut failures = Vec::new();
-    for result in results {
-        match result {
-            Ok(sent) => {
-                all.datagrams += sent.datagrams;
-                all.bytes += sent.bytes;
-                all.refused += sent.refused;
-                all.elapsed = all.elapsed.max(sent.elapsed);
-            }
-            Err(error) => failures.push(explain(&error, head.peer)),
-        }
+    for (sent, failure) in results {
+        all.datagrams += sent.datagrams;
+        all.bytes += sent.bytes;
+        all.refused += sent.refused;
+        all.elapsed = all.elapsed.max(sent.elapsed);
+        failures.extend(failure.map(|error| explain(&error, head.peer)));
     }
     if all.refused > 0 {
         failures.push(format!("{}: nobody listens there: refused {} times", head.peer, grouped(all.refused)));
