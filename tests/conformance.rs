@@ -11,6 +11,7 @@
 //! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `shm`: the suite over shared memory, and what only it has;
 //! - `tun`: the suite over an interface that is made here, and what only that has;
+//! - `tunnels`: `tun:` with interfaces that others have made, or that go;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -41,6 +42,8 @@ mod rings;
 mod shm;
 #[path = "conformance/tun.rs"]
 mod tun;
+#[path = "conformance/tunnels.rs"]
+mod tunnels;
 #[path = "conformance/vlan.rs"]
 mod vlan;
 #[path = "conformance/wire.rs"]

@@ -20,6 +20,8 @@ mod replay;
 mod rights;
 #[path = "network/router.rs"]
 mod router;
+#[path = "network/tunnels.rs"]
+mod tunnels;
 #[path = "network/wire.rs"]
 mod wire;
 #[path = "network/xdp.rs"]

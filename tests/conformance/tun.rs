@@ -309,6 +309,7 @@ fn both_directions_are_one_interface_and_it_goes_with_them() {
     assert!(again.contains("is being received from already"), "{again}");
     assert_refused(&format!("tun:t2@0-1?netns={netns}"), true, &["t2", "open with 1 queues"]);
     assert_refused(&format!("tun:t2?mode=tap&netns={netns}"), true, &["t2", "another mode="]);
+    assert_refused(&format!("tun:t2?mtu=1400&netns={netns}"), true, &["t2", "open already without mtu=1400"]);
     let tx = transmit(&text, 1);
     drop(rx);
     let rx = receive(&text, &RxOptions::default());
@@ -349,6 +350,7 @@ fn packets_are_taken_out_of_frames() {
     let mut ledger = Ledger::new();
     frames.queues[0].counters(&mut ledger);
     assert_eq!((ledger.total(Count::Sent), ledger.total(Count::SendRefused)), (1, 1), "ARP has no packet");
+    assert_eq!(frames.queues[0].sent().bytes, packet.len() as u64, "what was sent is the packet");
 }
 
 #[test]

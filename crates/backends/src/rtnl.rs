@@ -45,9 +45,10 @@ const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const NO_DETECTION: u8 = 2;
 const IFNAME: u16 = 3;
-/// `IFLA_MTU`, `IFLA_TXQLEN`.
-const MTU: u16 = 4;
-const TX_QUEUE: u16 = 13;
+/// The longest packet (`IFLA_MTU`).
+pub const MTU: u16 = 4;
+/// How many frames its queue keeps (`IFLA_TXQLEN`).
+pub const TX_QUEUE: u16 = 13;
 const LINKINFO: u16 = 18;
 /// In [`LINKINFO`]: `IFLA_INFO_KIND`, `IFLA_INFO_DATA`; in the latter `VETH_INFO_PEER` (linux/veth.h).
 const INFO_KIND: u16 = 1;

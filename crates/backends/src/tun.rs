@@ -77,7 +77,10 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 /// Why it cannot be opened, and what to do about it.
 fn explain(spec: &Spec, wish: &Wish, error: &io::Error) -> PortError {
     let reason = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "making an interface needs root, or CAP_NET_ADMIN".to_owned(),
+        Some(libc::EACCES) => "/dev/net/tun may not be opened: this needs root, or rights to that file".to_owned(),
+        Some(libc::EPERM) => "it needs root, or CAP_NET_ADMIN, or an interface of that name that was made for you \
+                              (ip tuntap add ... user NAME)"
+            .to_owned(),
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => "this kernel has no /dev/net/tun: modprobe tun".to_owned(),
         Some(libc::EBUSY) => "another program is at its other end".to_owned(),
         Some(libc::EINVAL) if wish.queues > 1 => {

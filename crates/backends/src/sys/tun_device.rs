@@ -26,7 +26,14 @@ pub fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: boo
     let queues = if has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
     request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as libc::c_short;
     // SAFETY: the request reads and writes one ifreq, which is live.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    // The length and byte order of that header belong to the interface, and stay as its last user left them.
+    let (len, little) = (crate::virtio::LEN as libc::c_int, libc::c_int::from(cfg!(target_endian = "little")));
+    for (set, value) in [(libc::TUNSETVNETHDRSZ, &len), (libc::TUNSETVNETLE, &little)] {
+        // SAFETY: the requests read one int, which is live.
+        check(unsafe { libc::ioctl(fd.as_raw_fd(), set as _, std::ptr::from_ref(value)) })?;
+    }
+    Ok(())
 }
 
 /// Says whether super-frames and unfinished checksums are welcome.

@@ -3,7 +3,7 @@
 use crate::ebpf::{Assembler, Insn, Reg};
 use crate::netns::within;
 use crate::nic;
-use crate::rtnl::{IFF_UP, Rtnetlink};
+use crate::rtnl::{self, IFF_UP, Rtnetlink};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
 use crate::sys::tun_device::{attach, set_filter, set_offloads};
@@ -13,11 +13,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Frames that the kernel keeps for us, for each queue.
-const QUEUE: u64 = 1000;
+/// Frames that the kernel keeps for us, for each queue of an interface that the run makes.
+const DEPTH: u32 = 1000;
 const MAX_QUEUES: usize = 64;
 
 /// Those that this process has open, by name and namespace.
@@ -33,7 +33,10 @@ pub struct Wish {
     offloads: bool,
     addresses: Vec<(IpAddr, u8)>,
     mtu: Option<u32>,
-    queue: u32,
+    /// Packets that the kernel keeps for us, if it says.
+    queue: Option<u32>,
+    /// Which of its options it says.
+    said: Vec<(String, String)>,
 }
 
 /// One interface.
@@ -42,8 +45,10 @@ pub struct Device {
     queues: Vec<Queue>,
     index: u32,
     netlink: Rtnetlink,
-    /// Frames dropped on the way to us when it was opened.
-    dropped: u64,
+    /// Frames dropped on the way to us: when it was opened, and since then as last told.
+    dropped: (u64, AtomicU64),
+    /// What it was opened with.
+    said: Vec<(String, String)>,
     /// What refuses all that comes once nobody receives any more; none where the kernel takes no programs from us.
     refusal: Option<Program>,
     /// Queues that are received from.
@@ -52,6 +57,13 @@ pub struct Device {
     pub is_ethernet: bool,
     /// The most frames that the kernel keeps for a queue.
     pub depth: u32,
+}
+
+/// Why it is not what it is to be.
+enum Unset {
+    /// It has no IPv6.
+    NoSix(IpAddr),
+    Failed(String, io::Error),
 }
 
 /// One of its queues.
@@ -88,11 +100,19 @@ impl Wish {
         let addresses =
             addresses.ok_or_else(|| wrong("address= is that of the host's end, as in 10.98.0.1/24".to_owned()))?;
         let mtu = spec.option("mtu").map(|_| spec.number("mtu", 0)).transpose()?;
-        let queue = spec.number("queue", QUEUE)?;
-        if mtu.is_some_and(|mtu| !(68..=65_535).contains(&mtu)) || !(1..=1 << 20).contains(&queue) {
+        let queue = spec.option("queue").map(|_| spec.number("queue", 0)).transpose()?;
+        if mtu.is_some_and(|mtu| !(68..=65_535).contains(&mtu))
+            || queue.is_some_and(|queue| !(1..=1 << 20).contains(&queue))
+        {
             return Err(wrong("mtu= is 68 to 65535 bytes, queue= 1 to 1048576 frames".to_owned()));
         }
-        Ok(Wish { queues, is_ethernet, offloads, addresses, mtu: mtu.map(|mtu| mtu as u32), queue: queue as u32 })
+        let is_name = (1..16).contains(&spec.target.len()) && ![".", ".."].contains(&spec.target.as_str());
+        if !is_name || spec.target.contains(|c: char| c.is_whitespace() || "/:%\0".contains(c)) {
+            return Err(wrong("the name of an interface has 1 to 15 bytes, and no blank, '/', ':' or '%'".to_owned()));
+        }
+        let said = spec.options.iter().filter(|(key, _)| key != "netns" && key != "mode").cloned().collect();
+        let (mtu, queue) = (mtu.map(|mtu| mtu as u32), queue.map(|queue| queue as u32));
+        Ok(Wish { queues, is_ethernet, offloads, addresses, mtu, queue, said })
     }
 }
 
@@ -107,9 +127,14 @@ impl Device {
             if device.is_ethernet != wish.is_ethernet {
                 return Err(io::Error::other("is open already with another mode="));
             }
+            if let Some((key, value)) = wish.said.iter().find(|option| !device.said.contains(option)) {
+                return Err(io::Error::other(format!(
+                    "is open already without {key}={value}: say the same at both ends"
+                )));
+            }
             return Ok(device);
         }
-        let device = Arc::new(within(netns.as_deref(), || Device::make(&spec.target, wish))?);
+        let device = Arc::new(within(netns.as_deref(), || Device::make(&spec.target, netns.as_deref(), wish))?);
         devices.push((spec.target.clone(), netns, Arc::downgrade(&device)));
         Ok(device)
     }
@@ -128,8 +153,12 @@ impl Device {
 
     /// Frames that did not fit the queues since it was opened, all of them together.
     pub fn dropped(&self) -> u64 {
-        let now = self.netlink.link(self.index).and_then(|link| nic::parse(&link));
-        now.map_or(0, |counts| counts.tx_dropped.saturating_sub(self.dropped))
+        let (base, last) = &self.dropped;
+        // Of an interface that is gone the last that was told remains.
+        if let Some(counts) = self.netlink.link(self.index).and_then(|link| nic::parse(&link)) {
+            last.store(counts.tx_dropped.saturating_sub(*base), Ordering::Relaxed);
+        }
+        last.load(Ordering::Relaxed)
     }
 
     /// Claims the receiving direction of a queue; false if somebody has it.
@@ -160,7 +189,9 @@ impl Device {
         self.netlink.flags(self.index).map(|flags| flags & IFF_UP != 0)
     }
 
-    fn make(name: &str, wish: &Wish) -> io::Result<Device> {
+    fn make(name: &str, netns: Option<&str>, wish: &Wish) -> io::Result<Device> {
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let was_there = Ethtool::new(socket.as_fd(), name)?.index().is_ok();
         let count = wish.queues.max(1);
         let first = open_queue(name, wish, count > 1).or_else(|error| match error.raw_os_error() {
             // One that is there already may have room for several.
@@ -172,34 +203,64 @@ impl Device {
         for fd in &fds {
             set_offloads(fd.as_fd(), wish.offloads)?;
         }
-        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let index = Ethtool::new(socket.as_fd(), name)?.index()?;
         let netlink = Rtnetlink::new()?;
-        netlink.set_link(index, wish.mtu, Some(wish.queue)).map_err(|error| said("its MTU cannot be set", &error))?;
-        for (address, prefix) in &wish.addresses {
-            match netlink.add_address(index, *address, *prefix) {
-                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-                Err(error) if address.is_ipv6() && error.raw_os_error() == Some(libc::EACCES) => {
-                    let how = format!("IPv6 is switched off: sysctl -w net.ipv6.conf.{name}.disable_ipv6=0");
-                    return Err(io::Error::other(format!("{address} cannot be its address: {how}")));
-                }
-                result => result.map_err(|error| said(&format!("{address} cannot be its address"), &error))?,
-            }
-        }
-        netlink.set_up(index).map_err(|error| said("it cannot be set up", &error))?;
-        let dropped = netlink.link(index).and_then(|link| nic::parse(&link)).map_or(0, |counts| counts.tx_dropped);
+        let link = netlink.link(index).ok_or(io::ErrorKind::NotFound)?;
+        let dropped = nic::parse(&link).map_or(0, |counts| counts.tx_dropped);
         let queue = |(number, fd)| Queue { number, fd: Arc::new(fd), is_received: Arc::default() };
-        let queues = fds.into_iter().enumerate().map(queue).collect();
-        Ok(Device {
-            queues,
+        let mut device = Device {
+            queues: fds.into_iter().enumerate().map(queue).collect(),
             index,
             netlink,
-            dropped,
+            dropped: (dropped, AtomicU64::new(0)),
+            said: wish.said.clone(),
             refusal: Program::load_filter(&refusal()).ok(),
             receiving: AtomicUsize::new(0),
             is_ethernet: wish.is_ethernet,
-            depth: wish.queue,
-        })
+            depth: DEPTH,
+        };
+        device.set_up(wish, was_there, &link).map_err(|error| match error {
+            Unset::NoSix(address) => {
+                // One that the run makes is gone with this error: only what new ones begin with helps.
+                let of = if was_there { name } else { "default" };
+                let within = netns.map(|netns| format!("ip netns exec {netns} ")).unwrap_or_default();
+                let how = format!("IPv6 is switched off: {within}sysctl -w net.ipv6.conf.{of}.disable_ipv6=0");
+                io::Error::other(format!("{address} cannot be its address: {how}"))
+            }
+            Unset::Failed(what, error) => io::Error::other(format!("{what} cannot be set: {error}")),
+        })?;
+        Ok(device)
+    }
+
+    /// Makes it what it is to be. What it is already is left alone: an interface that was given to a user can be used without
+    /// more rights.
+    fn set_up(&mut self, wish: &Wish, was_there: bool, link: &[u8]) -> Result<(), Unset> {
+        let now = |kind| rtnl::attribute(link, kind).and_then(rtnl::number).unwrap_or(0);
+        let (mtu, depth) = (now(rtnl::MTU), now(rtnl::TX_QUEUE));
+        if let Some(wanted) = wish.mtu.filter(|wanted| *wanted != mtu) {
+            let set = self.netlink.set_link(self.index, Some(wanted), None);
+            set.map_err(|error| Unset::Failed("mtu=".to_owned(), error))?;
+        }
+        let queue = wish.queue.or((!was_there).then_some(DEPTH));
+        if let Some(wanted) = queue.filter(|wanted| *wanted != depth) {
+            let set = self.netlink.set_link(self.index, None, Some(wanted));
+            set.map_err(|error| Unset::Failed("queue=".to_owned(), error))?;
+        }
+        self.depth = queue.unwrap_or(depth).max(1);
+        for (address, prefix) in &wish.addresses {
+            match self.netlink.add_address(self.index, *address, *prefix) {
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(error) if address.is_ipv6() && error.raw_os_error() == Some(libc::EACCES) => {
+                    return Err(Unset::NoSix(*address));
+                }
+                Err(error) => return Err(Unset::Failed(format!("address={address}/{prefix}"), error)),
+            }
+        }
+        if self.is_up() != Some(true) {
+            self.netlink.set_up(self.index).map_err(|error| Unset::Failed("that it is up".to_owned(), error))?;
+        }
+        Ok(())
     }
 }
 
@@ -232,10 +293,6 @@ fn address(text: &str) -> Option<(IpAddr, u8)> {
     let whole = if address.is_ipv4() { 32 } else { 128 };
     let prefix = prefix.map_or(Some(whole), |prefix| prefix.parse().ok())?;
     (prefix <= whole).then_some((address, prefix))
-}
-
-fn said(what: &str, error: &io::Error) -> io::Error {
-    io::Error::other(format!("{what}: {error}"))
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub(super) struct TunTx {
 
 /// What became of a frame.
 enum Became {
-    Sent,
+    /// So many bytes.
+    Sent(usize),
     Refused,
     Waits,
 }
@@ -45,7 +46,7 @@ impl TunTx {
         let Some(packet) = (if self.strips { packet(frame) } else { Some(frame) }) else { return Ok(Became::Refused) };
         let port = || self.subject.clone();
         match writev(&*self.queue.fd, &[IoSlice::new(&HEADER), IoSlice::new(packet)]) {
-            Ok(_) => Ok(Became::Sent),
+            Ok(_) => Ok(Became::Sent(packet.len())),
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(Became::Waits),
             Err(Errno::INVAL | Errno::MSGSIZE | Errno::FAULT) => Ok(Became::Refused),
             Err(_) if self.device.is_up().is_none() => Err(PortError::removed(port())),
@@ -58,11 +59,11 @@ impl TunTx {
 impl TxQueue for TunTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
         let mut done = 0;
-        for (desc, frame) in burst.iter() {
+        for (_, frame) in burst.iter() {
             match self.send_one(frame) {
-                Ok(Became::Sent) => {
+                Ok(Became::Sent(bytes)) => {
                     self.sent.frames += 1;
-                    self.sent.bytes += u64::from(desc.captured);
+                    self.sent.bytes += bytes as u64;
                 }
                 Ok(Became::Refused) => self.refused += 1,
                 Ok(Became::Waits) => {

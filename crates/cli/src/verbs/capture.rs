@@ -18,7 +18,7 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
-use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
+use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, link, span};
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -362,7 +362,7 @@ impl Args {
         // So that a file opens even before there is a frame; a failure is told again with the first one. What
         // link type files have, and what they say of their sections, shows only with their first frame.
         let _ = match (specs.iter().any(is_file), specs.iter().all(is_file)) {
-            (false, _) => writer.begin(LinkType::ETHERNET),
+            (false, _) => writer.begin(specs.first().map_or(LinkType::ETHERNET, link)),
             (true, false) => writer.flush(),
             (true, true) => Ok(()),
         };

@@ -291,6 +291,14 @@ pub(super) fn is_file(spec: &Spec) -> bool {
     REGISTRY.file(spec).is_some()
 }
 
+/// What frames of a port begin with.
+pub(super) fn link(spec: &Spec) -> LinkType {
+    let is_tunnel = REGISTRY
+        .innermost(spec)
+        .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
+    if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
+}
+
 /// Refuses to take frames away where no port does.
 pub(super) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
     let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());

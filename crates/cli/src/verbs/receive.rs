@@ -7,7 +7,7 @@ mod udp;
 use self::options::{FrameArgs, Listen, TcpArgs};
 use self::report::{ReceivedJson, summary, ticker};
 use self::udp::{UdpArgs, locals};
-use super::inputs::{are_live, span};
+use super::inputs::{are_live, link, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
@@ -19,7 +19,6 @@ use clap::ArgGroup;
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_burst::LinkType;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop, Waiting};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
@@ -275,14 +274,6 @@ fn check_port(spec: &Spec) -> anyhow::Result<()> {
             "{spec}: streams are received on an interface (linerate ports lists them) or on tun:NAME"
         ))),
     }
-}
-
-/// What frames of a port begin with.
-fn link(spec: &Spec) -> LinkType {
-    let is_tunnel = REGISTRY
-        .innermost(spec)
-        .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
-    if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
 }
 
 /// The MTU of the interface that a port is; the usual one of others.

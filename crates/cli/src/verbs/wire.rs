@@ -1,6 +1,6 @@
 //! `linerate wire`: two ports joined as a wire would, with faults by plan.
 
-use super::inputs::are_live;
+use super::inputs::{are_live, link};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
@@ -14,7 +14,7 @@ use crate::view::terminal::{fail, show, show_document, shown, tell};
 use linerate_backends::faulty::{Faults, receive_through};
 use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_burst::{Count, Kind, Ledger, Stage};
+use linerate_burst::{Count, Kind, Ledger, LinkType, Stage};
 use linerate_engine::{Forward, Progress, Receive, Received, Stop, Waiting};
 use linerate_port::{Backend, PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use serde::Serialize;
@@ -172,6 +172,9 @@ impl Args {
         if REGISTRY.innermost(&one).map(end)? == REGISTRY.innermost(&other).map(end)? {
             return Err(usage(format!("{one} is given as both ends: a wire has two")));
         }
+        if let Some(refusal) = differ(&one, &other) {
+            return Err(usage(refusal));
+        }
         let faults = |option: &str, text: &str, seed: u64| {
             Faults::parse(&format!("seed={seed}&{text}")).map_err(|error| usage(format!("{option}: {error}")))
         };
@@ -217,7 +220,12 @@ impl Way {
     fn open_rx(&self) -> Result<RxPort, PortError> {
         // One lane keeps the order of frames, and gives each a number that the faults can go by.
         let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
-        let mut port = open_rx(&self.from, &options)?;
+        let mut from = self.from.clone();
+        if link(&from) == LinkType::RAW && from.option("offloads").is_none() {
+            // What comes out at the other end needs its checksums, and fits a wire.
+            from.options.push(("offloads".to_owned(), "no".to_owned()));
+        }
+        let mut port = open_rx(&from, &options)?;
         // Whose frames can be held, they can be sent on from where they lie; a line in between would copy them. What it does
         // without faults is to fill in checksums, and only ports whose frames cannot be held tell where these are missing.
         let is_plain = self.text.is_empty() && port.queues.iter_mut().all(|queue| queue.holding().is_some());
@@ -225,12 +233,24 @@ impl Way {
     }
 
     fn open_tx(&self) -> Result<TxPort, PortError> {
-        open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions::default())
+        open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions { link: link(&self.from), ..TxOptions::default() })
     }
 
     fn shown(&self) -> &str {
         if self.text.is_empty() { "without faults" } else { &self.text }
     }
+}
+
+/// Why no wire joins these two: what one sends the other cannot read.
+fn differ(one: &Spec, other: &Spec) -> Option<String> {
+    let (packets, frames) = match (link(one), link(other)) {
+        (LinkType::RAW, LinkType::ETHERNET) => (one, other),
+        (LinkType::ETHERNET, LinkType::RAW) => (other, one),
+        _ => return None,
+    };
+    Some(format!(
+        "{packets} has IP packets and {frames} Ethernet frames, and a wire changes neither: with mode=tap it has frames too"
+    ))
 }
 
 /// What to do about frames that no wire carries.
@@ -316,5 +336,27 @@ impl WireJson {
             failure: reports.iter().find_map(|report| report.0.failure.as_ref()).map(ToString::to_string),
             ledger: LedgerJson::new(ledger),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_joins_what_has_the_same_frames() {
+        let differ = |one: &str, other: &str| differ(&Spec::parse(one).unwrap(), &Spec::parse(other).unwrap());
+        for (one, other) in [("tun:a", "tun:b"), ("tun:a?mode=tap", "eth0"), ("eth0", "eth1")] {
+            assert_eq!(differ(one, other), None, "{one} {other}");
+        }
+        for (one, other) in [("tun:a", "eth0"), ("eth0", "tun:a"), ("faulty:tun:a?drop=1%", "tun:b?mode=tap")] {
+            assert!(differ(one, other).unwrap().contains("with mode=tap it has frames too"), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_has_the_link_type_of_where_it_comes_from() {
+        assert_eq!(link(&Spec::parse("tun:a").unwrap()), LinkType::RAW);
+        assert_eq!(link(&Spec::parse("tun:a?mode=tap").unwrap()), LinkType::ETHERNET);
     }
 }
