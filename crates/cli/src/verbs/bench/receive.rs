@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of chunks.
 const CHUNKS: [u64; 8] = [1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20, 128 << 20];
@@ -33,6 +33,8 @@ const SPAN: Duration = Duration::from_millis(150);
 const QUICK_SPAN: Duration = Duration::from_millis(10);
 /// Before that, until congestion control has found out how much it may send.
 const WARM_UP: Duration = Duration::from_millis(50);
+/// No round of a way begins after so long: a slow machine measures fewer of them.
+const ENOUGH: Duration = Duration::from_secs(30);
 /// Whoever waits longer than this for the other end gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ethernet, with FCS; IPv4, and TCP with timestamps.
@@ -81,6 +83,8 @@ pub(super) struct Row {
     gbps_payload_max: f64,
     gbps_l2: f64,
     cpu_s_per_gib: f64,
+    /// In all rounds.
+    resent_segments: u32,
     /// Of the line through the times of all sizes.
     limit_gbps_payload: f64,
     limit_gbps_l2: f64,
@@ -99,6 +103,8 @@ struct Measured {
     seconds: f64,
     /// Seconds of the receiving thread for a GiB.
     cpu: f64,
+    /// Segments that were sent again: lost on the way, or not taken.
+    resent: u32,
 }
 
 /// The rounds of a receiver: of each, a figure for each size.
@@ -133,7 +139,11 @@ fn measure(effort: Effort, way: Way) -> anyhow::Result<Vec<Row>> {
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS };
     let receivers = RECEIVERS.into_iter().filter(|receiver| way.is_joined || receiver.is_usual());
     let mut sides: Vec<Side> = receivers.map(|receiver| Side { receiver, rounds: Vec::new() }).collect();
-    for _ in 0..effort.rounds.min(5) {
+    let began = Instant::now();
+    for round in 0..effort.rounds.min(5) {
+        if round > 0 && began.elapsed() > ENOUGH {
+            break;
+        }
         for side in &mut sides {
             side.round(&stage, chunks).with_context(|| side.receiver.name)?;
         }
@@ -198,6 +208,7 @@ impl Side {
                 gbps_payload_max: max,
                 gbps_l2: gbps(seconds) * way.layer_2(),
                 cpu_s_per_gib: cpu,
+                resent_segments: self.rounds.iter().map(|round| round[at].resent).sum(),
                 limit_gbps_payload: line.gbps(),
                 limit_gbps_l2: line.gbps() * way.layer_2(),
                 fixed_us: line.fixed * 1e6,
@@ -238,17 +249,19 @@ fn send(
         let outcome = transfer::send(&mut streams, series, watched)?;
         match streams[0].failure.take() {
             Some(failure) => Err(anyhow!(explain(&failure, to))),
-            None => Ok(outcome),
+            None => Ok((outcome, streams[0].connection.info().resent)),
         }
     };
-    series(CHUNKS[0], stage.span().min(WARM_UP))?;
+    let (_, mut resent) = series(CHUNKS[0], stage.span().min(WARM_UP))?;
     let mut measured = Vec::new();
     for chunk in chunks {
         let before = cpu_time(receiver);
-        let outcome = series(*chunk, stage.span())?;
+        let (outcome, resent_by_now) = series(*chunk, stage.span())?;
         let cpu = cpu_time(receiver).saturating_sub(before).as_secs_f64();
         let gib = outcome.bytes as f64 / f64::from(1 << 30);
-        measured.push(Measured { seconds: outcome.chunks.mean().as_secs_f64(), cpu: cpu / gib });
+        let seconds = outcome.chunks.mean().as_secs_f64();
+        measured.push(Measured { seconds, cpu: cpu / gib, resent: resent_by_now - resent });
+        resent = resent_by_now;
     }
     let connection = &mut streams[0].connection;
     let sent = connection.acknowledged();

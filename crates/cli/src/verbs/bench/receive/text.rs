@@ -27,7 +27,7 @@ pub fn text(rows: &[Row]) -> String {
          as long as the MTU (super-frames: 1500)\n  \
          limit and fixed us: the line closest to the times of all chunks\n  \
          CPU (of the receiving thread), ratios (to the kernel) and spread: of the\n  \
-         longest chunks\n\n",
+         longest chunks; resent: segments, over all of them\n\n",
         first.rounds
     );
     text + &published()
@@ -49,9 +49,9 @@ fn rates(way: &str, sides: &[&[Row]]) -> String {
 
 /// What tells most of each receiver.
 fn summary(sides: &[&[Row]]) -> String {
-    let heads = ["receiver", "limit", "limit L2", "fixed us", "CPU s/GiB", "CPU ratio", "ratio", "spread"];
+    let heads = ["receiver", "limit", "limit L2", "fixed us", "CPU s/GiB", "CPU ratio", "ratio", "spread", "resent"];
     let mut lines = table(&heads, 1);
-    for row in sides.iter().filter_map(|side| side.last()) {
+    for (side, row) in sides.iter().filter_map(|side| Some((side, side.last()?))) {
         let ratio = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
         lines.add_row([
             row.case.to_owned(),
@@ -62,6 +62,7 @@ fn summary(sides: &[&[Row]]) -> String {
             ratio(row.peer_cpu_s_per_gib.map(|peer| row.cpu_s_per_gib / peer)),
             ratio(row.ratio),
             format!("{:.0} %", row.spread_percent),
+            side.iter().map(|row| row.resent_segments).sum::<u32>().to_string(),
         ]);
     }
     lines.to_string()
