@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::records::{self, assert_same_frames};
-use linerate_tests::support::{Scratch, frames, has_tools, is_root, tool};
+use linerate_tests::support::{Scratch, frames, has_tools, is_root, may_make_labs, tool};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -117,5 +117,31 @@ fn the_quick_benchmarks_print_a_row_each() {
         }
         let rows = run(&["bench", "--quick", "--json", "generate"]).good().output;
         assert!(rows.lines().count() >= 8, "{rows}");
+    }
+}
+
+#[test]
+fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_beside_it() {
+    if !may_make_labs() {
+        return;
+    }
+    let text = run(&["bench", "--quick", "--json", "receive"]).good().output;
+    let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("a JSON document a line")).collect();
+    // Two sizes: of five receivers of super-frames, and of three for each of two MTUs.
+    assert_eq!(rows.len(), 2 * (5 + 3 + 3), "{text}");
+    for row in &rows {
+        assert_eq!((&row["schema"], &row["bench"]), (&Value::from("linerate/bench/1"), &Value::from("receive")));
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        let (payload, l2) = (number("gbps_payload"), number("gbps_l2"));
+        assert!(payload > 0.0 && number("cpu_s_per_gib") >= 0.0, "{row}");
+        // Of each packet: 52 bytes of IPv4 and TCP, and 18 of Ethernet around it.
+        let mtu = number("mtu");
+        assert!((l2 / payload - (mtu + 18.0) / (mtu - 52.0)).abs() < 1e-9, "{row}");
+        let micros = number("chunk") * 8.0 / payload / 1e3;
+        assert!((micros / number("chunk_us") - 1.0).abs() < 1e-9, "{row}");
+        let is_peer = row["case"] == "kernel";
+        assert!(is_peer == row["peer"].is_null() && is_peer == row["ratio"].is_null(), "{row}");
+        assert!(is_peer || number("peer_gbps_payload") * number("ratio") / payload - 1.0 < 1e-9, "{row}");
+        assert!(number("limit_gbps_payload").is_finite() && number("fixed_us").is_finite(), "{row}");
     }
 }

@@ -12,6 +12,7 @@ mod generate;
 mod measure;
 mod merge;
 mod pcap;
+mod receive;
 mod render;
 mod replay;
 mod several;
@@ -40,6 +41,8 @@ Examples:
   linerate bench --quick capture
   # what a disk takes, and how much memory its stalls want
   linerate bench disk --folder /data
+  # TCP streams, beside the kernel's receiver: two minutes
+  linerate bench receive
   # frames of 64 bytes alone, a JSON line a row
   linerate bench burst render --size 64 --json
 Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
@@ -115,6 +118,8 @@ enum Bench {
     Render,
     /// Sending frames of all sizes into a veth pair by every path, beside trafgen and tcpreplay
     Generate,
+    /// TCP streams in chunks of 1 to 128 MiB, received by every path, beside the kernel's own receiver
+    Receive,
     /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
     Replay,
     /// What a disk takes by the writes of a recorder, and how long single ones take: most of a minute, a GiB at a time. Not of
@@ -197,9 +202,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     ];
     for (bench, measure) in tables {
         if args.wants(bench) {
-            if !args.json {
-                tell(format_args!("measuring: {}\n", bench.name()));
-            }
+            args.begin(bench);
             let new = measure(effort)?;
             if args.json {
                 for row in &new {
@@ -209,11 +212,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             rows.extend(new);
         }
     }
-    if args.benches.contains(&Bench::Disk) {
-        args.disk(effort)?;
-        if args.benches == [Bench::Disk] {
-            return Ok(Exit::Done);
-        }
+    if args.has_own(effort)? && rows.is_empty() {
+        return Ok(Exit::Done);
     }
     if rows.is_empty() && (args.size, args.ports, args.flows) != (None, None, None) {
         return Err(usage("no case is of that size, or has so many ports or flows: --help lists those there are"));
@@ -229,18 +229,36 @@ impl Args {
         self.benches.contains(&bench) || self.benches.contains(&Bench::All)
     }
 
-    /// The table of a disk, which has columns of its own.
-    fn disk(&self, effort: Effort) -> anyhow::Result<()> {
-        let folder = self.folder.as_deref().unwrap_or(Path::new("."));
-        if !self.json {
-            tell(format_args!("measuring: {}\n", Bench::Disk.name()));
+    /// The tables that have columns of their own; whether one was asked for.
+    fn has_own(&self, effort: Effort) -> anyhow::Result<bool> {
+        let is_received = self.wants(Bench::Receive);
+        if is_received {
+            self.begin(Bench::Receive);
+            let rows = receive::run(effort)?;
+            self.end(&rows, || receive::text(&rows))?;
         }
-        let rows = disk::run(effort, folder)?;
+        let is_disk = self.benches.contains(&Bench::Disk);
+        if is_disk {
+            let folder = self.folder.as_deref().unwrap_or(Path::new("."));
+            self.begin(Bench::Disk);
+            let rows = disk::run(effort, folder)?;
+            self.end(&rows, || disk::text(&rows, folder))?;
+        }
+        Ok(is_received || is_disk)
+    }
+
+    fn begin(&self, bench: Bench) {
         if !self.json {
-            show(format_args!("{}", disk::text(&rows, folder)));
+            tell(format_args!("measuring: {}\n", bench.name()));
+        }
+    }
+
+    fn end<R: Serialize>(&self, rows: &[R], text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if !self.json {
+            show(text());
             return Ok(());
         }
-        for row in &rows {
+        for row in rows {
             show_line(&Line { schema: "linerate/bench/1", row })?;
         }
         Ok(())
@@ -318,8 +336,8 @@ fn print(rows: &[Row]) {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Line<'a, R> {
     schema: &'static str,
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a R,
 }
