@@ -217,6 +217,15 @@ fn fields_are_found_in_any_form() {
     assert_eq!((belongs.first(), belongs.data), (9 * 100 + 0x13, [1, 2].as_slice()));
     // 8 bits of batches: the one behind 255 is 0.
     assert_eq!(form.find(&[1, 0, 0, 1]).unwrap().position(255 * 100), 257 * 100);
+    // Data that reaches into the next batch.
+    let form = Form::Fixed {
+        sequence: Field::big(1, 1),
+        unit: Unit::Packets(4),
+        batch: Some((Field::big(0, 1), 10)),
+        data: 2,
+    };
+    assert_eq!(form.find(&[1, 1, 5, 6, 7, 8]).map(|belongs| belongs.first()), Ok(14));
+    assert_eq!(form.find(&[1, 2, 5, 6, 7, 8]), Err(Unfit::Malformed));
     let item = |id: u64, value: u64| (1 << 63 | id << 48 | value).to_be_bytes();
     let head = [0x53, 4, 2, 6, 0, 0, 0, 4];
     let packet = [&head[..], &item(1, 6), &item(2, 64), &item(3, 32), &item(4, 2), &[7, 8, 9]].concat();
