@@ -3,7 +3,7 @@
 use super::*;
 use crate::copy::Kernel;
 use crate::frames::Missing;
-use linerate_burst::{Ledger, Stage};
+use linerate_burst::{Count, Ledger, Stage};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,6 +161,31 @@ fn a_sender_that_begins_anew_has_a_new_stream() {
     let counts = datagrams.counts();
     assert_eq!((counts.restarts, counts.out_of_line, counts.placed), (1, 9 + 6, 17 + 10));
     assert_eq!(numbers(&mut datagrams), [(0, 125, 0), (0, 126, 0), (0, 127, 0), (1, 0, 60), (1, 1, 0)]);
+}
+
+/// Within reach, but behind all frames in the making.
+#[test]
+fn so_has_one_that_begins_anew_within_reach() {
+    let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
+    some(&mut datagrams, 0..100, 1);
+    some(&mut datagrams, 0..16, 2);
+    datagrams.finish();
+    let counts = datagrams.counts();
+    assert_eq!((counts.restarts, counts.late, counts.out_of_line, counts.placed), (1, 7, 0, 109));
+    assert_eq!(numbers(&mut datagrams)[13..], [(1, 0, 70), (1, 1, 0)]);
+}
+
+#[test]
+fn one_wrong_number_loses_no_other_datagram() {
+    let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
+    some(&mut datagrams, (0..20).chain([150]).chain(20..40), 1);
+    // Two that agree are where the sender is now; the first of them is lost.
+    some(&mut datagrams, 112..128, 1);
+    datagrams.finish();
+    let counts = datagrams.counts();
+    assert_eq!((counts.out_of_line, counts.late, counts.placed), (2, 0, 55));
+    let found = numbers(&mut datagrams);
+    assert_eq!(found, [(0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0), (0, 14, 10), (0, 15, 0)]);
 }
 
 #[test]
