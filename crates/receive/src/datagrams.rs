@@ -105,6 +105,8 @@ struct Stream {
     id: StreamId,
     /// The number of the oldest frame in the making.
     first: u64,
+    /// It has had a frame: before that nobody is told that it is there.
+    has_had: bool,
     /// Those of which nothing came are none yet.
     held: VecDeque<Option<Filling>>,
     /// The position of the last datagram.
@@ -179,8 +181,9 @@ impl Datagrams {
                 self.end(key, Ending::Silent);
                 continue;
             }
-            while let Some(Some(front)) = stream.held.front()
-                && old(front.last(), self.config.timeout)
+            // One of which nothing came waits for nothing, and nothing waits behind it.
+            while let Some(oldest) = stream.held.iter().flatten().next()
+                && old(oldest.last(), self.config.timeout)
             {
                 stream.slide(&mut self.pool, &mut self.counts, self.config.frames.size);
             }
@@ -218,7 +221,8 @@ impl Datagrams {
         let first = position / self.config.frames.size as u64;
         let id = StreamId(self.next);
         self.next = self.next.wrapping_add(1);
-        let stream = Stream { id, first, held: VecDeque::new(), at: position, last: now, astray: (0, 0) };
+        let stream =
+            Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) };
         self.streams.insert(key, stream);
     }
 
@@ -236,6 +240,8 @@ impl Datagrams {
                 let len = filling.there().end() as usize;
                 self.pool.finish(filling, len, Some(ending));
             }
+            // The news would pile up where nobody fetches: it takes no frame, and anybody can make streams.
+            None if !stream.has_had => {}
             None => self.pool.finish_without(stream.id, &key.0, stream.first, ending),
         }
     }
@@ -354,6 +360,7 @@ impl Stream {
                 (counts.reclaimed, counts.reclaimed_bytes) = (counts.reclaimed + 1, counts.reclaimed_bytes + bytes);
             }
             *place = pool.begin(self.id, ends, number);
+            self.has_had |= place.is_some();
         }
         place.as_mut()
     }

@@ -204,6 +204,51 @@ fn who_waits_too_long_gets_what_is_there() {
     assert_eq!((frame.meta.ending, frame.meta.len, frame.meta.late), (Some(Ending::Silent), 20, 1));
 }
 
+/// For the first frame of a stream none was free; the second does not wait for it.
+#[test]
+fn a_frame_behind_none_waits_no_longer() {
+    let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
+    let other = Ends { from: ends().to, to: ends().from };
+    datagrams.receive(&other, &datagram(0), Nanos(1));
+    some(&mut datagrams, [0], 1_000_000_000);
+    datagrams.tick(Nanos(1_000_000_001));
+    assert_eq!(numbers(&mut datagrams), [(0, 0, 0)]);
+    some(&mut datagrams, [8], 1_000_000_000);
+    some(&mut datagrams, [0], 1_900_000_000);
+    datagrams.tick(Nanos(2_000_000_000));
+    assert_eq!(numbers(&mut datagrams), [(1, 1, 70)]);
+    assert_eq!((datagrams.counts().skipped, datagrams.counts().no_frame), (1, 2));
+}
+
+/// Whoever comes while none is free leaves nothing behind but a count.
+#[test]
+fn streams_that_never_had_a_frame_are_not_told_of() {
+    let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
+    datagrams.receive(&Ends { from: ends().to, to: ends().from }, &datagram(0), Nanos(1));
+    for second in 1..=20 {
+        some(&mut datagrams, [0], second * 1_000_000_000);
+        datagrams.tick(Nanos((second + 1) * 1_000_000_000));
+    }
+    assert_eq!((datagrams.streams(), datagrams.counts().no_frame), ((0, 21), 20));
+    assert_eq!(numbers(&mut datagrams), [(0, 0, 0)]);
+}
+
+#[test]
+fn gaps_of_a_frame_are_bounded() {
+    let form = Form::Fixed { sequence: Field::big(0, 4), unit: Unit::Bytes, batch: None, data: 4 };
+    let mut config = config(form, 3);
+    (config.frames.size, config.reach) = (1 << 20, 1 << 30);
+    let mut datagrams = Datagrams::new(config).unwrap();
+    for position in (1..=140_001_u32).step_by(2) {
+        datagrams.receive(&ends(), &[&position.to_be_bytes()[..], &[7]].concat(), Nanos(1));
+    }
+    // What closes a gap is taken still.
+    datagrams.receive(&ends(), &[&2_u32.to_be_bytes()[..], &[7]].concat(), Nanos(1));
+    datagrams.finish();
+    assert_eq!((datagrams.counts().placed, datagrams.counts().no_frame), (65_537, 70_001 - 65_536));
+    assert_eq!(datagrams.full().unwrap().missing().len(), 65_535);
+}
+
 #[test]
 fn without_free_frames_the_newest_or_the_oldest_goes() {
     for (full, wanted) in [(WhenFull::DropNewest, vec![0, 1, 2]), (WhenFull::DropOldest, vec![2, 3, 4])] {
