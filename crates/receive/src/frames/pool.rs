@@ -55,6 +55,8 @@ impl Pool {
         let mut memory: Vec<&mut [u8]> = self.free.iter_mut().map(|frame| frame.memory.bytes_mut()).collect();
         let found = calibrate(&mut memory, piece, clock);
         if let Some(fastest) = found.first() {
+            // A frame in the making was filled by the one before, and will be finished with the fence of the new one.
+            self.config.kernel.fence();
             self.config.kernel = fastest.kernel;
         }
         found
