@@ -9,14 +9,19 @@
 //! - Where no frame is free, the datagram is dropped, or the oldest finished frame that nobody has fetched is
 //!   ([`WhenFull`]).
 //! - A position further than [`Config::reach`] from the last one is out of line: counted and dropped. When eight datagrams in a row
-//!   are out of line, and in line with each other, the sender has begun anew: its stream ends, and another one begins.
+//!   are out of line, or late by more than the window, and in line with each other, the sender has begun anew: its stream ends, and
+//!   another one begins. So none of these moves the place from which lines are drawn.
+//! - A jump by more than the window ahead needs two datagrams that agree: the first is out of line, since one wrong number would
+//!   finish all frames in the making.
 //! - A frame to which nothing came for [`Config::timeout`] is finished; a stream to which nothing came for so long is over.
 //!
 //! A frame of which nothing came at all does not go out; the numbers of frames say so, and [`Counts::skipped`].
 
 mod arrival;
+mod counts;
 mod form;
 
+pub use self::counts::Counts;
 pub use self::form::{Belongs, Field, Form, Unfit, Unit};
 
 use crate::copy::Measured;
@@ -24,7 +29,7 @@ use crate::frames::filling::Filling;
 use crate::frames::pool::Pool;
 use crate::frames::{self, Frame, FramesError};
 use crate::place::{Ending, Ends, StreamId};
-use linerate_burst::{Account, Count, Nanos};
+use linerate_burst::Nanos;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -57,72 +62,33 @@ pub enum WhenFull {
     DropOldest,
 }
 
-/// What became of datagrams, and of frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Datagrams that came.
-    pub received: u64,
-    /// Those with bytes that are in frames.
-    pub placed: u64,
-    /// Those whose bytes were there already.
-    pub repeated: u64,
-    /// Those for frames that were finished.
-    pub late: u64,
-    /// Those too far from the last one.
-    pub out_of_line: u64,
-    /// Those too short for their header, or of a length that they must not have.
-    pub malformed: u64,
-    /// Those with a wrong checksum.
-    pub bad_checksum: u64,
-    /// Fragments of datagrams, which are not put together.
-    pub fragments: u64,
-    /// Super-frames of several datagrams.
-    pub joined: u64,
-    /// Those that are in order and carry no data.
-    pub no_data: u64,
-    /// Those for which no frame was free.
-    pub no_frame: u64,
-    /// Those of streams beyond the greatest number.
-    pub no_stream: u64,
-    /// Times that a sender began anew.
-    pub restarts: u64,
-    /// Frames that were dropped for newer ones, and bytes that had come to them.
-    pub reclaimed: u64,
-    /// See `reclaimed`.
-    pub reclaimed_bytes: u64,
-    /// Frames of which nothing came.
-    pub skipped: u64,
-    /// Frames that were finished.
-    pub frames: u64,
-    /// Bytes in these that did not come.
-    pub missing: u64,
+/// So many gaps a frame has at most while it is filled: their list is memory beside that of the frame.
+const GAPS: usize = 65_536;
+
+/// How a position is not where the next one is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Astray {
+    /// Out of reach.
+    Far,
+    /// Behind, by more than the window.
+    Late,
+    /// All frames in the making, and more, would be finished.
+    Ahead,
 }
 
-impl Counts {
-    /// Adds what was counted.
-    pub fn add_to(&self, account: &mut Account) {
-        account
-            .add(Count::DatagramsReceived, self.received)
-            .add(Count::DatagramsPlaced, self.placed)
-            .add(Count::DatagramsRepeated, self.repeated)
-            .add(Count::DatagramsNoData, self.no_data)
-            .add(Count::DatagramsMalformed, self.malformed)
-            .add(Count::DatagramsBadChecksum, self.bad_checksum)
-            .add(Count::DatagramsFragment, self.fragments)
-            .add(Count::DatagramsJoined, self.joined)
-            .add(Count::DatagramsLate, self.late)
-            .add(Count::DatagramsOutOfLine, self.out_of_line)
-            .add(Count::DatagramsNoFrame, self.no_frame)
-            .add(Count::DatagramsNoStream, self.no_stream)
-            .add(Count::DatagramsRestarts, self.restarts)
-            .add(Count::DatagramsReclaimed, self.reclaimed)
-            .add(Count::DatagramsSkipped, self.skipped)
-            .add(Count::DatagramsMissing, self.missing);
+impl Astray {
+    /// After so many in a row it is where the sender is now.
+    fn needed(self) -> u32 {
+        if self == Astray::Ahead { 2 } else { 8 }
     }
 }
 
-/// After so many in a row a sender has begun anew.
-const ANEW: u32 = 8;
+impl Config {
+    /// Bytes of the frames in the making.
+    fn span(&self) -> u64 {
+        (self.frames.size as u64).saturating_mul(self.window.max(1) as u64)
+    }
+}
 
 /// Datagrams become frames.
 #[derive(Debug)]
@@ -139,6 +105,8 @@ struct Stream {
     id: StreamId,
     /// The number of the oldest frame in the making.
     first: u64,
+    /// It has had a frame: before that nobody is told that it is there.
+    has_had: bool,
     /// Those of which nothing came are none yet.
     held: VecDeque<Option<Filling>>,
     /// The position of the last datagram.
@@ -182,20 +150,24 @@ impl Datagrams {
         }
         let Some(stream) = self.streams.get_mut(&key) else { return };
         let position = belongs.position(stream.at);
-        if position.abs_diff(stream.at) > self.config.reach {
-            self.counts.out_of_line += 1;
-            if !stream.strays(position, self.config.reach) {
-                return;
+        if let Some(astray) = stream.astray(position, &self.config) {
+            let near = if astray == Astray::Ahead { self.config.span() } else { self.config.reach };
+            let in_a_row = stream.strays(position, near);
+            if in_a_row < astray.needed() {
+                let is_late = astray == Astray::Late;
+                *(if is_late { &mut self.counts.late } else { &mut self.counts.out_of_line }) += 1;
+                return if is_late {
+                    stream.count_late()
+                };
             }
-            self.counts.out_of_line -= 1;
+            if astray == Astray::Ahead {
+                return self.take(key, position, belongs.data, now);
+            }
             self.counts.restarts += 1;
             self.end(key, Ending::Stopped);
             self.begin(key, position, now);
         }
-        let Some(stream) = self.streams.get_mut(&key) else { return };
-        stream.astray.1 = 0;
-        (stream.at, stream.last) = (position, now);
-        self.place(key, position, belongs.data, now);
+        self.take(key, position, belongs.data, now);
     }
 
     /// Finishes what nothing came to for too long.
@@ -209,8 +181,9 @@ impl Datagrams {
                 self.end(key, Ending::Silent);
                 continue;
             }
-            while let Some(Some(front)) = stream.held.front()
-                && old(front.last(), self.config.timeout)
+            // One of which nothing came waits for nothing, and nothing waits behind it.
+            while let Some(oldest) = stream.held.iter().flatten().next()
+                && old(oldest.last(), self.config.timeout)
             {
                 stream.slide(&mut self.pool, &mut self.counts, self.config.frames.size);
             }
@@ -248,7 +221,8 @@ impl Datagrams {
         let first = position / self.config.frames.size as u64;
         let id = StreamId(self.next);
         self.next = self.next.wrapping_add(1);
-        let stream = Stream { id, first, held: VecDeque::new(), at: position, last: now, astray: (0, 0) };
+        let stream =
+            Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) };
         self.streams.insert(key, stream);
     }
 
@@ -266,8 +240,18 @@ impl Datagrams {
                 let len = filling.there().end() as usize;
                 self.pool.finish(filling, len, Some(ending));
             }
+            // The news would pile up where nobody fetches: it takes no frame, and anybody can make streams.
+            None if !stream.has_had => {}
             None => self.pool.finish_without(stream.id, &key.0, stream.first, ending),
         }
+    }
+
+    /// A datagram that is in line.
+    fn take(&mut self, key: (Ends, u32), position: u64, data: &[u8], now: Nanos) {
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        stream.astray.1 = 0;
+        (stream.at, stream.last) = (position, now);
+        self.place(key, position, data, now);
     }
 
     fn place(&mut self, key: (Ends, u32), mut position: u64, mut data: &[u8], now: Nanos) {
@@ -285,9 +269,10 @@ impl Datagrams {
             }
             stream.slide_to(number, config, pool, counts);
             match stream.frame(number, &key.0, config, pool, counts) {
-                Some(filling) => match filling.put(at, piece, config.frames.kernel, now) {
-                    0 => filling.count_repeated(),
-                    some => new += some,
+                Some(filling) => match filling.put_within(at, piece, GAPS, config.frames.kernel, now) {
+                    Ok(0) => filling.count_repeated(),
+                    Ok(some) => new += some,
+                    Err(_) => return counts.no_frame += 1,
                 },
                 None => return counts.no_frame += 1,
             }
@@ -297,21 +282,36 @@ impl Datagrams {
             (0, false) => counts.repeated += 1,
             (0, true) => {
                 counts.late += 1;
-                if let Some(Some(front)) = stream.held.front_mut() {
-                    front.count_late();
-                }
+                stream.count_late();
             }
         }
     }
 }
 
 impl Stream {
-    /// Whether this position, out of line as it is, is where the sender is now.
-    fn strays(&mut self, position: u64, reach: u64) -> bool {
+    /// Whether a position is not where the next one is expected.
+    fn astray(&self, position: u64, config: &Config) -> Option<Astray> {
+        let (number, window) = (position / config.frames.size as u64, config.window.max(1) as u64);
+        match () {
+            () if position.abs_diff(self.at) > config.reach => Some(Astray::Far),
+            () if number.saturating_add(window) < self.first => Some(Astray::Late),
+            () if number >= self.first.saturating_add(2 * window) => Some(Astray::Ahead),
+            () => None,
+        }
+    }
+
+    /// How many in a row are astray with this one, and near each other.
+    fn strays(&mut self, position: u64, near: u64) -> u32 {
         let (before, count) = self.astray;
-        let goes_on = count > 0 && position.abs_diff(before) <= reach;
+        let goes_on = count > 0 && position.abs_diff(before) <= near;
         self.astray = (position, if goes_on { count + 1 } else { 1 });
-        self.astray.1 >= ANEW
+        self.astray.1
+    }
+
+    fn count_late(&mut self) {
+        if let Some(Some(front)) = self.held.front_mut() {
+            front.count_late();
+        }
     }
 
     /// Makes room for this frame within the window.
@@ -360,6 +360,7 @@ impl Stream {
                 (counts.reclaimed, counts.reclaimed_bytes) = (counts.reclaimed + 1, counts.reclaimed_bytes + bytes);
             }
             *place = pool.begin(self.id, ends, number);
+            self.has_had |= place.is_some();
         }
         place.as_mut()
     }

@@ -1,6 +1,7 @@
 //! What destinations have afterwards is what frames held.
 
 use linerate_burst::Nanos;
+use linerate_receive::datagrams::{self, Datagrams, Field, Form, Unit, WhenFull};
 use linerate_receive::destination::{Destination, DestinationError, Discard, Files, FilesConfig, Stored};
 use linerate_receive::frames::{Config, Frames};
 use linerate_receive::pattern::Pattern;
@@ -114,6 +115,57 @@ fn a_file_holds_a_stream() {
 }
 
 const LIST: &str = "frames.csv";
+
+/// What a datagram says of its place is no place in a file: it may be beyond all that file systems have.
+#[test]
+fn a_file_begins_where_its_stream_does() {
+    let folder = Folder::new("far");
+    let frames = Config { size: SIZE, frames: 4, ..Config::default() };
+    let form = Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 };
+    let timeout = std::time::Duration::from_secs(1);
+    let full = WhenFull::DropNewest;
+    let config = datagrams::Config { frames, form, window: 2, reach: 1 << 20, timeout, full, streams: 4 };
+    let mut datagrams = Datagrams::new(config).unwrap();
+    let bytes = stream();
+    for (index, data) in bytes.chunks(SIZE / 2).enumerate() {
+        let position = (1 << 63) + (index * SIZE / 2) as u64;
+        datagrams.receive(&ends(StreamId(0)), &[&position.to_be_bytes()[..], data].concat(), Nanos(1));
+    }
+    datagrams.finish();
+    let mut files = Files::create(&folder.0, SIZE, FilesConfig::default()).unwrap();
+    while let Some(frame) = datagrams.full() {
+        files.accept(&frame).unwrap();
+        datagrams.give_back(frame);
+    }
+    assert!(read(&folder.0, FIRST) == bytes);
+}
+
+/// More streams than a process may have files: each goes on in its own.
+#[test]
+fn files_of_many_streams_are_closed_in_between() {
+    let folder = Folder::new("many");
+    let mut frames = Frames::new(&Config { size: 16, frames: 620, ahead: 16, ..Config::default() }).unwrap();
+    let mut files = Files::create(&folder.0, 16, FilesConfig::default()).unwrap();
+    let streams = || (1..=300).map(StreamId);
+    streams().for_each(|stream| assert!(frames.begin(stream, &ends(stream), Nanos(1))));
+    for round in 0..3 {
+        for stream in streams() {
+            frames.place(stream, round * 16, Payload::Bytes(&[stream.0 as u8 ^ round as u8; 16]), Nanos(1));
+            frames.advance(stream, (round + 1) * 16, Nanos(1));
+        }
+        while let Some(frame) = frames.full() {
+            files.accept(&frame).unwrap();
+            frames.give_back(frame);
+        }
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        assert_eq!(open.filter(|path| path.starts_with(&folder.0) && *path != folder.0).count(), 256 + 1);
+    }
+    assert_eq!((files.stored().files, files.stored().frames), (300, 900));
+    for stream in streams() {
+        let bytes: Vec<u8> = (0..48).map(|at| stream.0 as u8 ^ (at / 16) as u8).collect();
+        assert!(read(&folder.0, &format!("stream-{:06}_fe80--1_7_fe80--2_9", stream.0)) == bytes, "{stream}");
+    }
+}
 
 #[test]
 fn or_a_frame() {

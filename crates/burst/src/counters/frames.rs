@@ -25,7 +25,7 @@ macro_rules! frame_rows {
             DatagramsLate = Datagrams, Lost, "late";
             /// Datagrams too far from the one before, of a sender that went on from there.
             DatagramsOutOfLine = Datagrams, Lost, "out_of_line";
-            /// Datagrams for which no frame of memory was free.
+            /// Datagrams for which no frame of memory was free, or which would have made more than 65,536 gaps in theirs.
             DatagramsNoFrame = Datagrams, Lost, "no_frame";
             /// Datagrams of more senders than streams are kept for.
             DatagramsNoStream = Datagrams, Lost, "streams_full";

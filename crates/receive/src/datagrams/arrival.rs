@@ -77,7 +77,10 @@ fn datagram(link: Link, frame: &[u8], is_trusted: bool) -> Option<(Option<Ends>,
         }
         Protocol::Ipv6 => {
             let ip = ipv6::View::parse(bytes).ok()?;
-            if layers.find(Protocol::Fragment).is_some() {
+            if let Some(fragment) = layers.find(Protocol::Fragment) {
+                if frame.get(fragment.offset as usize) != Some(&UDP) {
+                    return None;
+                }
                 return Some((None, Err(Bad::Fragment)));
             }
             if ip.next_header() != UDP {
@@ -125,6 +128,17 @@ mod tests {
         udp::fill_checksum(&mut datagram, &pseudo).unwrap();
         let padding = [0; 20];
         [&[2; 12][..], &[8, 0], &ip, &datagram, &padding].concat()
+    }
+
+    /// Of TCP they are for somebody else.
+    #[test]
+    fn fragments_of_ipv6_are_counted_if_they_are_of_datagrams() {
+        for (next, wanted) in [(UDP, (true, [0, 0, 0, 1])), (6, (false, [0; 4]))] {
+            let ip = [&[0x60, 0, 0, 0, 0, 28, 44, 64][..], &[0xfe; 32]].concat();
+            let fragment = [next, 0, 0, 1, 0, 0, 0, 9];
+            let frame = [&[2; 12][..], &[0x86, 0xdd], &ip, &fragment, &[0; 20]].concat();
+            assert_eq!(taken(&frame, false), wanted);
+        }
     }
 
     #[test]

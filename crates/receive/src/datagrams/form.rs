@@ -160,7 +160,9 @@ fn fixed<'a>(
         return some_data(Belongs { stream: 0, number, bits: sequence.bits, unit, offset: 0, data });
     };
     let batch = field.read(payload).ok_or(Unfit::Malformed)?;
-    let offset = number.checked_mul(unit).filter(|offset| *offset < bytes).ok_or(Unfit::Malformed)?;
+    // What reached into the next batch would be there before the data that belongs there.
+    let is_inside = |offset: &u64| offset.checked_add(data.len() as u64).is_some_and(|end| end <= bytes);
+    let offset = number.checked_mul(unit).filter(is_inside).ok_or(Unfit::Malformed)?;
     some_data(Belongs { stream: 0, number: batch, bits: field.bits, unit: bytes.max(1), offset, data })
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::copy::Kernel;
 use crate::frames::Missing;
-use linerate_burst::{Ledger, Stage};
+use linerate_burst::{Count, Ledger, Stage};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -163,6 +163,31 @@ fn a_sender_that_begins_anew_has_a_new_stream() {
     assert_eq!(numbers(&mut datagrams), [(0, 125, 0), (0, 126, 0), (0, 127, 0), (1, 0, 60), (1, 1, 0)]);
 }
 
+/// Within reach, but behind all frames in the making.
+#[test]
+fn so_has_one_that_begins_anew_within_reach() {
+    let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
+    some(&mut datagrams, 0..100, 1);
+    some(&mut datagrams, 0..16, 2);
+    datagrams.finish();
+    let counts = datagrams.counts();
+    assert_eq!((counts.restarts, counts.late, counts.out_of_line, counts.placed), (1, 7, 0, 109));
+    assert_eq!(numbers(&mut datagrams)[13..], [(1, 0, 70), (1, 1, 0)]);
+}
+
+#[test]
+fn one_wrong_number_loses_no_other_datagram() {
+    let mut datagrams = Datagrams::new(config(FORM, 20)).unwrap();
+    some(&mut datagrams, (0..20).chain([150]).chain(20..40), 1);
+    // Two that agree are where the sender is now; the first of them is lost.
+    some(&mut datagrams, 112..128, 1);
+    datagrams.finish();
+    let counts = datagrams.counts();
+    assert_eq!((counts.out_of_line, counts.late, counts.placed), (2, 0, 55));
+    let found = numbers(&mut datagrams);
+    assert_eq!(found, [(0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0), (0, 14, 10), (0, 15, 0)]);
+}
+
 #[test]
 fn who_waits_too_long_gets_what_is_there() {
     let mut datagrams = Datagrams::new(config(FORM, 5)).unwrap();
@@ -177,6 +202,51 @@ fn who_waits_too_long_gets_what_is_there() {
     datagrams.tick(Nanos(3_000_000_000));
     let frame = datagrams.full().unwrap();
     assert_eq!((frame.meta.ending, frame.meta.len, frame.meta.late), (Some(Ending::Silent), 20, 1));
+}
+
+/// For the first frame of a stream none was free; the second does not wait for it.
+#[test]
+fn a_frame_behind_none_waits_no_longer() {
+    let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
+    let other = Ends { from: ends().to, to: ends().from };
+    datagrams.receive(&other, &datagram(0), Nanos(1));
+    some(&mut datagrams, [0], 1_000_000_000);
+    datagrams.tick(Nanos(1_000_000_001));
+    assert_eq!(numbers(&mut datagrams), [(0, 0, 0)]);
+    some(&mut datagrams, [8], 1_000_000_000);
+    some(&mut datagrams, [0], 1_900_000_000);
+    datagrams.tick(Nanos(2_000_000_000));
+    assert_eq!(numbers(&mut datagrams), [(1, 1, 70)]);
+    assert_eq!((datagrams.counts().skipped, datagrams.counts().no_frame), (1, 2));
+}
+
+/// Whoever comes while none is free leaves nothing behind but a count.
+#[test]
+fn streams_that_never_had_a_frame_are_not_told_of() {
+    let mut datagrams = Datagrams::new(config(FORM, 1)).unwrap();
+    datagrams.receive(&Ends { from: ends().to, to: ends().from }, &datagram(0), Nanos(1));
+    for second in 1..=20 {
+        some(&mut datagrams, [0], second * 1_000_000_000);
+        datagrams.tick(Nanos((second + 1) * 1_000_000_000));
+    }
+    assert_eq!((datagrams.streams(), datagrams.counts().no_frame), ((0, 21), 20));
+    assert_eq!(numbers(&mut datagrams), [(0, 0, 0)]);
+}
+
+#[test]
+fn gaps_of_a_frame_are_bounded() {
+    let form = Form::Fixed { sequence: Field::big(0, 4), unit: Unit::Bytes, batch: None, data: 4 };
+    let mut config = config(form, 3);
+    (config.frames.size, config.reach) = (1 << 20, 1 << 30);
+    let mut datagrams = Datagrams::new(config).unwrap();
+    for position in (1..=140_001_u32).step_by(2) {
+        datagrams.receive(&ends(), &[&position.to_be_bytes()[..], &[7]].concat(), Nanos(1));
+    }
+    // What closes a gap is taken still.
+    datagrams.receive(&ends(), &[&2_u32.to_be_bytes()[..], &[7]].concat(), Nanos(1));
+    datagrams.finish();
+    assert_eq!((datagrams.counts().placed, datagrams.counts().no_frame), (65_537, 70_001 - 65_536));
+    assert_eq!(datagrams.full().unwrap().missing().len(), 65_535);
 }
 
 #[test]
@@ -217,6 +287,15 @@ fn fields_are_found_in_any_form() {
     assert_eq!((belongs.first(), belongs.data), (9 * 100 + 0x13, [1, 2].as_slice()));
     // 8 bits of batches: the one behind 255 is 0.
     assert_eq!(form.find(&[1, 0, 0, 1]).unwrap().position(255 * 100), 257 * 100);
+    // Data that reaches into the next batch.
+    let form = Form::Fixed {
+        sequence: Field::big(1, 1),
+        unit: Unit::Packets(4),
+        batch: Some((Field::big(0, 1), 10)),
+        data: 2,
+    };
+    assert_eq!(form.find(&[1, 1, 5, 6, 7, 8]).map(|belongs| belongs.first()), Ok(14));
+    assert_eq!(form.find(&[1, 2, 5, 6, 7, 8]), Err(Unfit::Malformed));
     let item = |id: u64, value: u64| (1 << 63 | id << 48 | value).to_be_bytes();
     let head = [0x53, 4, 2, 6, 0, 0, 0, 4];
     let packet = [&head[..], &item(1, 6), &item(2, 64), &item(3, 32), &item(4, 2), &[7, 8, 9]].concat();

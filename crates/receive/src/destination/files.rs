@@ -29,6 +29,8 @@ pub struct FilesConfig {
 const BLOCK: usize = 4096;
 /// Of new files, since they hold what others said.
 const MODE: u32 = 0o600;
+/// So many files are open at a time, twice if written directly too: a process may have 1024 of any kind by default.
+const MOST_OPEN: usize = 256;
 /// The list.
 const LIST: &str = "frames.csv";
 
@@ -46,14 +48,25 @@ pub struct Files {
     stored: Stored,
 }
 
-/// A file, and the same once more without the page cache.
+/// The file of a stream.
 #[derive(Debug)]
 struct Pair {
     name: String,
-    plain: File,
-    direct: Option<File>,
+    /// Closed while others need it more: only so many are open at a time.
+    open: Option<Open>,
+    /// When it was written last: which frame of all.
+    used: u64,
+    /// Where in the stream its first byte is: that of the first frame. Datagrams may begin anywhere below 2^64, files may not.
+    base: u64,
     /// Where what was written ends.
     end: u64,
+}
+
+/// A file, and the same once more without the page cache.
+#[derive(Debug)]
+struct Open {
+    plain: File,
+    direct: Option<File>,
 }
 
 impl Files {
@@ -95,11 +108,17 @@ impl Files {
         Ok(())
     }
 
-    fn make(&self, name: String) -> Result<Pair, DestinationError> {
-        let fail = |error| DestinationError::Make { path: self.path.join(&name), error };
-        let plain = make(self.folder(), &name).map_err(|errno| fail(errno.into()))?;
+    /// Opens a file, which is new or was there before.
+    fn open(&self, name: &str, is_new: bool) -> Result<Open, DestinationError> {
+        let fail = |error| DestinationError::Make { path: self.path.join(name), error };
+        let again = || {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            openat(self.folder(), name, flags, Mode::empty()).map(File::from)
+        };
+        let plain = if is_new { make(self.folder(), name) } else { again() };
+        let plain = plain.map_err(|errno| fail(errno.into()))?;
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let direct = match self.config.direct.then(|| openat(self.folder(), &name, flags, Mode::empty())) {
+        let direct = match self.config.direct.then(|| openat(self.folder(), name, flags, Mode::empty())) {
             None => None,
             Some(Ok(file)) => Some(File::from(file)),
             Some(Err(Errno::INVAL)) => {
@@ -107,35 +126,49 @@ impl Files {
             }
             Some(Err(errno)) => return Err(fail(errno.into())),
         };
-        Ok(Pair { name, plain, direct, end: 0 })
+        Ok(Open { plain, direct })
     }
 
     /// The file of a frame, made if there is none.
     fn pair(&mut self, frame: &Frame) -> Result<Pair, DestinationError> {
-        if let Some(pair) = self.open.remove(&frame.meta.stream) {
+        if let Some(mut pair) = self.open.remove(&frame.meta.stream) {
+            if pair.open.is_none() {
+                pair.open = Some(self.open(&pair.name, false)?);
+            }
             return Ok(pair);
         }
         let mut name = file_name(frame.meta.stream, &frame.meta.ends);
         if self.config.per_frame {
             name.push_str(&format!("_{:06}", frame.meta.number));
         }
-        let pair = self.make(name)?;
+        let open = Some(self.open(&name, true)?);
         self.stored.files += 1;
-        Ok(pair)
+        Ok(Pair { name, open, used: 0, base: frame.meta.offset, end: 0 })
+    }
+
+    /// Keeps the file of a stream that goes on; the one that was not used for longest is closed if too many are open.
+    fn keep(&mut self, stream: StreamId, pair: Pair) {
+        let open = |pair: &&mut Pair| pair.open.is_some();
+        if self.open.values_mut().filter(open).count() >= MOST_OPEN
+            && let Some(oldest) = self.open.values_mut().filter(open).min_by_key(|pair| pair.used)
+        {
+            oldest.open = None;
+        }
+        self.open.insert(stream, Pair { used: self.stored.frames, ..pair });
     }
 }
 
 impl Destination for Files {
     fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError> {
         let mut pair = self.pair(frame)?;
-        let at = if self.config.per_frame { 0 } else { frame.meta.offset };
+        let at = frame.meta.offset.saturating_sub(pair.base);
         if let Err(error) = pair.write(frame, at) {
-            let _ = pair.plain.set_len(pair.end);
+            pair.open.iter().for_each(|open| drop(open.plain.set_len(pair.end)));
             return Err(DestinationError::Write { path: self.path.join(&pair.name), error, kept: pair.end });
         }
         self.list(&line(&frame.meta, frame.missing(), &pair.name))?;
         if !self.config.per_frame && frame.meta.ending.is_none() {
-            self.open.insert(frame.meta.stream, pair);
+            self.keep(frame.meta.stream, pair);
         }
         self.stored.count(frame);
         Ok(())
@@ -158,11 +191,12 @@ impl Pair {
     /// Writes the bytes of a frame, whole blocks directly if that is asked for.
     fn write(&mut self, frame: &Frame, at: u64) -> io::Result<()> {
         let bytes = frame.bytes();
-        let whole = if self.direct.is_some() { bytes.len() / BLOCK * BLOCK } else { 0 };
-        if let Some(direct) = &self.direct {
+        let Some(Open { plain, direct }) = &self.open else { return Err(io::Error::other("it is closed")) };
+        let whole = if direct.is_some() { bytes.len() / BLOCK * BLOCK } else { 0 };
+        if let Some(direct) = direct {
             direct.write_all_at(&bytes[..whole], at)?;
         }
-        self.plain.write_all_at(&bytes[whole..], at + whole as u64)?;
+        plain.write_all_at(&bytes[whole..], at + whole as u64)?;
         self.end = at + bytes.len() as u64;
         Ok(())
     }

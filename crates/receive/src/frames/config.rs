@@ -54,6 +54,9 @@ pub enum FramesError {
     /// None.
     #[error("a pool of {0} frames of {1} bytes: give at least one, and at most 16 TiB in all")]
     Frames(usize, usize),
+    /// More than there is.
+    #[error("{0} frames of {1} bytes are more memory than there is: ask for fewer, or for smaller ones")]
+    Memory(usize, usize),
     /// No bytes to a bit.
     #[error("a bit of the bitmap for {0} bytes: give at least 1")]
     Granule(usize),

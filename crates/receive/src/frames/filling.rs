@@ -4,7 +4,7 @@ use super::frame::Frame;
 use super::{Config, Missing};
 use crate::copy::{Crc, Kernel};
 use crate::place::{Ending, Ends, StreamId};
-use crate::ranges::Ranges;
+use crate::ranges::{Ranges, TooManyGaps};
 use linerate_burst::Nanos;
 use std::ops::Range;
 
@@ -36,11 +36,24 @@ impl Filling {
     /// Puts those of these bytes to `at` that are not there yet, and says how many. They end in the frame.
     #[inline]
     pub fn put(&mut self, at: usize, bytes: &[u8], kernel: Kernel, now: Nanos) -> usize {
+        self.put_within(at, bytes, usize::MAX, kernel, now).unwrap_or_default()
+    }
+
+    /// The same, or nothing if there would be more than so many gaps.
+    #[inline]
+    pub fn put_within(
+        &mut self,
+        at: usize,
+        bytes: &[u8],
+        gaps: usize,
+        kernel: Kernel,
+        now: Nanos,
+    ) -> Result<usize, TooManyGaps> {
         let Filling { frame, there, crc, summed } = self;
         let mut count = 0;
         let memory = frame.memory.bytes_mut();
         let range = at as u64..(at + bytes.len()) as u64;
-        let _ = there.insert(range, usize::MAX, |new| {
+        there.insert(range, gaps, |new| {
             count += (new.end - new.start) as usize;
             let to = &mut memory[bounds(&new)];
             let from = &bytes[new.start as usize - at..new.end as usize - at];
@@ -48,9 +61,9 @@ impl Filling {
                 Some(crc) if *summed == new.start => (*crc, *summed) = (kernel.copy_summed(to, from, *crc), new.end),
                 _ => kernel.copy(to, from),
             }
-        });
+        })?;
         self.came(now);
-        count
+        Ok(count)
     }
 
     pub fn count_repeated(&mut self) {

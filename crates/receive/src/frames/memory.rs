@@ -15,11 +15,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn new(bytes: usize) -> Self {
+    /// None if the system has not as much; it may still promise more than it has.
+    pub fn new(bytes: usize) -> Option<Self> {
+        // To ask for what is not there would end the program.
+        Vec::<u8>::new().try_reserve_exact(bytes + ALIGNMENT).ok()?;
         let mut room = resident(bytes + ALIGNMENT);
         room.resize(bytes + ALIGNMENT, 0);
         let start = room.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Memory { room, start, bytes }
+        Some(Memory { room, start, bytes })
     }
 
     pub fn len(&self) -> usize {

@@ -22,8 +22,9 @@ pub(crate) struct Pool {
 impl Pool {
     pub fn new(config: &Config) -> Result<Self, FramesError> {
         config.check()?;
-        let frame = |_| Frame::new(Memory::new(config.size), config.granule);
-        let free = (0..config.frames).map(frame).collect();
+        let none = FramesError::Memory(config.frames, config.size);
+        let frame = |_| Some(Frame::new(Memory::new(config.size)?, config.granule));
+        let free = (0..config.frames).map(frame).collect::<Option<_>>().ok_or(none)?;
         Ok(Pool { config: *config, free, full: VecDeque::new(), next: 0, missing: 0 })
     }
 
@@ -55,6 +56,8 @@ impl Pool {
         let mut memory: Vec<&mut [u8]> = self.free.iter_mut().map(|frame| frame.memory.bytes_mut()).collect();
         let found = calibrate(&mut memory, piece, clock);
         if let Some(fastest) = found.first() {
+            // A frame in the making was filled by the one before, and will be finished with the fence of the new one.
+            self.config.kernel.fence();
             self.config.kernel = fastest.kernel;
         }
         found

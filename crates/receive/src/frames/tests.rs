@@ -346,6 +346,25 @@ fn bytes_without_room_are_counted_and_touch_nothing() {
     assert_eq!((frame.bytes(), frame.missing()), ([0, 0, 0, 0, 0, 7, 7, 7, 7, 7].as_slice(), [0..5].as_slice()));
 }
 
+/// In a process of its own, which may have no more than 2 GB.
+#[test]
+fn memory_that_is_not_there_is_refused() {
+    let output = std::process::Command::new("sh")
+        .args(["-c", r#"ulimit -v 2000000 && exec "$1" --ignored --exact frames::tests::in_little_memory"#, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[ignore = "runs inside memory_that_is_not_there_is_refused"]
+fn in_little_memory() {
+    let error = Frames::new(&Config { size: 4 << 30, frames: 2, ..Config::default() }).unwrap_err();
+    assert_eq!(error, FramesError::Memory(2, 4 << 30));
+}
+
 #[test]
 fn frames_that_cannot_be_are_refused() {
     let config = Config { size: 0, ..Config::default() };
