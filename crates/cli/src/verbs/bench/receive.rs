@@ -263,9 +263,11 @@ fn send(
         measured.push(Measured { seconds, cpu: cpu / gib, resent: resent_by_now - resent });
         resent = resent_by_now;
     }
-    let connection = &mut streams[0].connection;
-    let sent = connection.acknowledged();
-    connection.finish(watched).map_err(|error| anyhow!(explain(&error, to)))?;
+    let sent = streams[0].connection.acknowledged();
+    transfer::finish(&mut streams, watched);
+    if let Some(error) = &streams[0].failure {
+        return Err(anyhow!(explain(error, to)));
+    }
     Ok((measured, sent))
 }
 

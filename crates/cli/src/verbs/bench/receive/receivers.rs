@@ -5,7 +5,7 @@ use anyhow::{Context, bail, ensure};
 use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
-use linerate_engine::reception::ReceptionWatch;
+use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
 use linerate_lab::{Plan, TemporaryLab};
@@ -165,8 +165,9 @@ impl Receiver {
         })?;
         let (frames, own) = (self.frames(stage)?, Own::one(IpAddr::from(ip), STATION));
         let answerer = Answerer::new(Addresses::new(vec![own])?, ANSWERS_PER_SECOND);
+        let protocol = Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) };
         let watch = ReceptionWatch::default();
-        let reception = Reception::new(endpoint, frames, answerer, port, Box::new(Discard::default()));
+        let reception = Reception::new(protocol, answerer, port, Box::new(Discard::default()));
         from.queues.iter_mut().for_each(|queue| queue.start());
         Ok((from, reception.streams(Some(1)).watch(watch.clone()), watch))
     }
