@@ -56,7 +56,7 @@ fn a_wrong_byte_is_found_and_ends_the_run() {
 #[test]
 fn nobody_answers_on_other_ports_but_by_a_reset() {
     let Some(stage) = Stage::up(true) else { return };
-    for (silent, said) in [(false, "refused"), (true, "silen")] {
+    for (silent, said) in [(false, "refused"), (true, "no answer")] {
         let more: &[&str] = if silent { &["--silent"] } else { &[] };
         let running = stage.receive(&stage.port(Way::Packet, ""), more);
         let ended =

@@ -242,7 +242,9 @@ impl Consumer for Reception {
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         for (lane, burst) in round.bursts.iter().enumerate() {
             for (index, (desc, frame)) in burst.iter().enumerate() {
-                burst.prefetch(index + AHEAD);
+                if index + AHEAD < burst.len() {
+                    burst.prefetch(index + AHEAD);
+                }
                 // Ports bring frames of Ethernet or IP. What is cut says so by its own lengths, and counts as that.
                 let link = round.links[lane].get(usize::from(desc.interface)).copied().flatten();
                 self.hear(link.unwrap_or(Link::Ethernet), frame, desc.flags, round.now);

@@ -11,7 +11,7 @@
 //! - A stream begins only if a frame is free, so there are never more streams than frames.
 //! - A stream whose frames are all finished gets the next free one; if there are several of these, one frame each, in the order in
 //!   which they ran out.
-//! - A stream with less room than [`Config::ahead`] behind its edge gets one more if then more are free than it holds. One that is
+//! - A stream with less room than [`Config::ahead`] behind its edge, and than it has brought so far, gets one more if then more are free than it holds. One that is
 //!   alone does as long as one is left for a newcomer, or, in a pool of two, until a newcomer has been turned away.
 //!
 //! So one stream may have the whole pool, counting those that it finished and whose reader has them; among many each goes on

@@ -20,8 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const DEPTH: u32 = 1000;
 const MAX_QUEUES: usize = 64;
 
+/// A name, its network namespace, and what is open under it.
+type Open = (String, Option<String>, Weak<Device>);
 /// Those that this process has open, by name and namespace.
-static DEVICES: Mutex<Vec<(String, Option<String>, Weak<Device>)>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 /// What a port asks for.
 #[derive(Clone, Debug)]

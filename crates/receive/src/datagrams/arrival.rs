@@ -58,8 +58,11 @@ impl Datagrams {
     }
 }
 
+/// Between whom, as far as that is known, and what.
+type Found<'a> = (Option<Ends>, Result<&'a [u8], Bad>);
+
 /// Between whom, as far as that is known, and what; none if there is no UDP.
-fn datagram(link: Link, frame: &[u8], is_trusted: bool) -> Option<(Option<Ends>, Result<&[u8], Bad>)> {
+fn datagram(link: Link, frame: &[u8], is_trusted: bool) -> Option<Found<'_>> {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
     let network = layers.network()?;

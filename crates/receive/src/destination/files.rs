@@ -75,7 +75,7 @@ impl Files {
     /// # Errors
     /// If that cannot be done, or if there is a list already.
     pub fn create(path: &Path, frame: usize, config: FilesConfig) -> Result<Self, DestinationError> {
-        if config.direct && frame % BLOCK != 0 {
+        if config.direct && !frame.is_multiple_of(BLOCK) {
             return Err(DestinationError::Blocks(frame));
         }
         let fail = |error: io::Error| DestinationError::Folder { path: path.to_owned(), error };

@@ -32,10 +32,11 @@ impl Stream {
         (self.first + self.held.len() as u64) * size
     }
 
-    /// Whether there is less room behind the edge than there is to be, or none.
+    /// Whether there is less room behind the edge than there is to be, or none. Nobody gets more than he has brought so far: of many
+    /// that begin at once, none takes the frames of all.
     #[inline]
     pub fn wants(&self, size: u64, ahead: u64) -> bool {
-        self.room(size) < self.edge + ahead.max(1)
+        self.room(size) < self.edge + ahead.min(self.edge).max(1)
     }
 
     /// Puts bytes to their place, as far as there is room, and says for how many there is none.

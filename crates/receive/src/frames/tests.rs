@@ -287,9 +287,12 @@ fn fill(frames: &mut Frames, stream: StreamId, from: u64, len: u64) -> u64 {
 fn one_stream_alone_has_the_whole_pool() {
     let mut frames = frames(10, 5, 1000);
     assert!(frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1)));
-    assert_eq!((frames.room(StreamId(0)), frames.state()), (40, (1, 0)), "one is left for a newcomer");
-    assert_eq!(fill(&mut frames, StreamId(0), 0, 100), 40);
-    assert_eq!(fill(&mut frames, StreamId(0), 40, 100), 10);
+    assert_eq!((frames.room(StreamId(0)), frames.state()), (10, (4, 0)), "as long as it has brought nothing");
+    let mut at = 0;
+    for len in [10, 10, 20, 10, 0] {
+        assert_eq!(fill(&mut frames, StreamId(0), at, 100), len);
+        at += len;
+    }
     assert_eq!((frames.state(), frames.room(StreamId(0))), ((0, 5), 50));
     let first = frames.full().unwrap();
     frames.give_back(first);
@@ -301,9 +304,17 @@ fn streams_among_others_have_room_ahead() {
     let mut frames = frames(10, 9, 20);
     for stream in (0..3).map(StreamId) {
         assert!(frames.begin(stream, &ends(stream), Nanos(1)));
-        assert_eq!(frames.room(stream), 20);
-        fill(&mut frames, stream, 0, 1);
-        assert_eq!(frames.room(stream), if stream.0 < 2 { 30 } else { 20 }, "of {stream}");
+        fill(&mut frames, stream, 0, 6);
+        assert_eq!(frames.room(stream), 20, "of {stream}");
+    }
+}
+
+#[test]
+fn of_many_streams_that_begin_at_once_none_takes_the_frames_of_others() {
+    let mut frames = frames(10, 9, 1000);
+    for stream in (0..8).map(StreamId) {
+        assert!(frames.begin(stream, &ends(stream), Nanos(1)), "{stream}");
+        fill(&mut frames, stream, 0, 5);
     }
 }
 
@@ -315,14 +326,7 @@ fn streams_that_want_everything_share() {
         let streams = [StreamId(0), StreamId(1)];
         let mut filled = [0, 0];
         assert!(frames.begin(streams[0], &ends(streams[0]), Nanos(1)));
-        // Of two frames one stream alone takes both; what it fills comes back, and then there is room for another one.
-        assert_eq!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), count > 2);
-        if count == 2 {
-            filled[0] += fill(&mut frames, streams[0], 0, 10);
-            let frame = frames.full().unwrap();
-            frames.give_back(frame);
-            assert!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)), "nobody is kept out for good");
-        }
+        assert!(frames.begin(streams[1], &ends(streams[1]), Nanos(1)));
         for _ in 0..100 {
             for stream in [0, 1] {
                 filled[stream] += fill(&mut frames, streams[stream], filled[stream], 1000);
@@ -343,7 +347,10 @@ fn bytes_without_room_are_counted_and_touch_nothing() {
     assert_eq!(frames.counts().beyond, 15 + 4);
     frames.end(StreamId(0), Ending::Reset, Nanos(2));
     let frame = frames.full().unwrap();
-    assert_eq!((frame.bytes(), frame.missing()), ([0, 0, 0, 0, 0, 7, 7, 7, 7, 7].as_slice(), [0..5].as_slice()));
+    assert_eq!(
+        (frame.bytes(), frame.missing()),
+        ([0, 0, 0, 0, 0, 7, 7, 7, 7, 7].as_slice(), std::slice::from_ref(&(0..5)))
+    );
 }
 
 /// In a process of its own, which may have no more than 2 GB.

@@ -177,7 +177,7 @@ impl Endpoint {
     /// A segment that may bring a cookie back.
     fn try_cookie(&mut self, segment: &Segment<'_>, now: Nanos, place: &mut impl Place) -> Count {
         let span = Duration::from_secs(2 * COOKIE_SECONDS);
-        if segment.flags & SYN != 0 || !self.cookie_at.is_some_and(|at| now.since(at) <= span) {
+        if segment.flags & SYN != 0 || self.cookie_at.is_none_or(|at| now.since(at) > span) {
             return self.reset_stranger(segment, now);
         }
         let (irs, iss) = (segment.sequence.wrapping_sub(1), segment.ack.wrapping_sub(1));

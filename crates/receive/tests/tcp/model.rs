@@ -62,6 +62,9 @@ pub struct Faults {
 const LATENCY: u64 = 50_000;
 const RTO: Duration = Duration::from_millis(200);
 
+/// When it arrives, which it is, whether it comes in, and its bytes.
+type OnTheWay = (Nanos, u64, bool, Vec<u8>);
+
 struct World {
     rig: Rig,
     conn: Conn,
@@ -71,7 +74,7 @@ struct World {
     total: u64,
     sizes: &'static [u64],
     /// Frames on the wire: when they arrive, their number, whether they are for the endpoint.
-    wire: BinaryHeap<Reverse<(Nanos, u64, bool, Vec<u8>)>>,
+    wire: BinaryHeap<Reverse<OnTheWay>>,
     number: u64,
     losing: u64,
     una: u64,

@@ -163,7 +163,7 @@ impl Receiver {
             secret: [random.hash_one(1), random.hash_one(2)],
             ..tcp::Config::default()
         })?;
-        let (frames, own) = (self.frames(stage)?, Own::one(IpAddr::from(ip), STATION));
+        let (frames, own) = (self.frames(stage)?, Own::one(ip, STATION));
         let answerer = Answerer::new(Addresses::new(vec![own])?, ANSWERS_PER_SECOND);
         let protocol = Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) };
         let watch = ReceptionWatch::default();
