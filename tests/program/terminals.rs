@@ -99,7 +99,7 @@ fn demonstration_and_benchmarks_fit_too() {
     let input = scratch.file("in.pcap");
     records::write(&input, &frames::sample());
     let heads = ["bench", "case", "M frames/s", "ratio", "spread", "medians of up to"];
-    let own_heads = ["super-frames", "payload", "fixed us", "CPU s/GiB", "medians of up to", "published"];
+    let own_heads = ["super-frames", "payload", "fixed us", "s/GiB", "medians of up to", "published"];
     let mut cases: Vec<Vec<&str>> =
         vec![vec!["demo", "--memory", "--replay", &input], vec!["demo", "--memory", "--verbose", "--replay", &input]];
     let tables = ["dissect", "pcap", "merge", "flows", "flow-files", "hand-over", "check", "render", "several"];

@@ -78,6 +78,8 @@ pub(super) struct Row {
     mtu: u32,
     chunk: u64,
     chunk_us: f64,
+    p50_us: f64,
+    p99_us: f64,
     gbps_payload: f64,
     gbps_payload_min: f64,
     gbps_payload_max: f64,
@@ -101,6 +103,9 @@ pub(super) struct Row {
 struct Measured {
     /// Seconds of a chunk, on average.
     seconds: f64,
+    /// Microseconds that half of them, and of a hundred all but one, take at the most.
+    p50: f64,
+    p99: f64,
     /// Seconds of the receiving thread for a GiB.
     cpu: f64,
     /// Segments that were sent again: lost on the way, or not taken.
@@ -203,6 +208,8 @@ impl Side {
                 mtu: way.mtu,
                 chunk: *chunk,
                 chunk_us: seconds * 1e6,
+                p50_us: middle(at, |one| one.p50),
+                p99_us: middle(at, |one| one.p99),
                 gbps_payload: gbps(seconds),
                 gbps_payload_min: min,
                 gbps_payload_max: max,
@@ -259,8 +266,9 @@ fn send(
         let (outcome, resent_by_now) = series(*chunk, stage.span())?;
         let cpu = cpu_time(receiver).saturating_sub(before).as_secs_f64();
         let gib = outcome.bytes as f64 / f64::from(1 << 30);
-        let seconds = outcome.chunks.mean().as_secs_f64();
-        measured.push(Measured { seconds, cpu: cpu / gib, resent: resent_by_now - resent });
+        let (seconds, part) = (outcome.chunks.mean().as_secs_f64(), |part| outcome.chunks.quantile(part));
+        let [p50, p99] = [0.5, 0.99].map(|of| part(of).as_secs_f64() * 1e6);
+        measured.push(Measured { seconds, p50, p99, cpu: cpu / gib, resent: resent_by_now - resent });
         resent = resent_by_now;
     }
     let sent = streams[0].connection.acknowledged();

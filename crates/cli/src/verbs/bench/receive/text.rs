@@ -26,8 +26,9 @@ pub fn text(rows: &[Row]) -> String {
          Gb/s are 10^9 bits of payload, or with headers and FCS (L2) where packets are\n  \
          as long as the MTU (super-frames: 1500)\n  \
          limit and fixed us: the line closest to the times of all chunks\n  \
-         CPU (of the receiving thread), ratios (to the kernel) and spread: of the\n  \
-         longest chunks; resent: segments, over all of them\n\n",
+         s/GiB: CPU time of the receiving thread; CPU, ratio: that and the rate, to\n  \
+         those of the kernel; these and spread are of the longest chunks\n  \
+         resent: segments, over all chunks\n\n",
         first.rounds
     );
     text + &published()
@@ -49,7 +50,7 @@ fn rates(way: &str, sides: &[&[Row]]) -> String {
 
 /// What tells most of each receiver.
 fn summary(sides: &[&[Row]]) -> String {
-    let heads = ["receiver", "limit", "limit L2", "fixed us", "CPU s/GiB", "CPU ratio", "ratio", "spread", "resent"];
+    let heads = ["receiver", "limit", "L2", "fixed us", "s/GiB", "CPU", "ratio", "spread", "resent"];
     let mut lines = table(&heads, 1);
     for (side, row) in sides.iter().filter_map(|side| Some((side, side.last()?))) {
         let ratio = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
