@@ -17,7 +17,7 @@ use linerate_wire::MacAddr;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
