@@ -20,20 +20,15 @@ assert s.recv(1) == b'', 'nothing is sent back'
 ";
 
 #[test]
-fn what_a_socket_curl_and_a_shell_send_is_in_the_files() {
-    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "curl", "bash"])) else { return };
+fn what_a_socket_and_a_shell_send_is_in_the_files() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "bash"])) else { return };
     let data: Vec<u8> = (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let (file, script) = (stage.scratch.file("data"), stage.scratch.file("send.py"));
     std::fs::write(&file, &data).expect("a file");
     std::fs::write(&script, SOCKET).expect("a file");
     let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");
-    let telnet = format!("telnet://{OWN}:5001");
-    let clients: [(&str, &[&str]); 4] = [
-        ("python3", &[&script, OWN, &file]),
-        ("python3", &[&script, OWN6, &file]),
-        ("bash", &["-c", &shell]),
-        ("curl", &["-sN", "-T", &file, &telnet]),
-    ];
+    let clients: [(&str, &[&str]); 3] =
+        [("python3", &[&script, OWN, &file]), ("python3", &[&script, OWN6, &file]), ("bash", &["-c", &shell])];
     for way in [Way::Packet, Way::Bursts] {
         for (program, arguments) in clients {
             let folder = stage.scratch.file(&format!("{way:?}-{program}-{}", arguments[0].len() + arguments.len()));

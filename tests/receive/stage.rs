@@ -64,7 +64,9 @@ impl Stage {
 
     /// Sends from the client by the program's own sender, which uses the kernel.
     pub fn send(&self, to: &str, arguments: &[&str]) -> Ended {
-        self.wire.inside("client", &[&["send", to, "--json", "-q"], arguments].concat())
+        // Nobody waits for a receiver that has gone.
+        let silence: &[&str] = if arguments.contains(&"--silence") { &[] } else { &["--silence", "20"] };
+        self.wire.inside("client", &[&["send", to, "--json", "-q"], silence, arguments].concat())
     }
 
     /// Bytes that the client's interface has counted out.
