@@ -220,7 +220,7 @@ tcp_rows! {
     FollowUnwritten = Follow, Lost, "unwritten";
     /// Frames with bytes that nobody reads, as the reader of the pipe had gone.
     FollowUnread = Follow, Refused, "reader_gone";
-    /// Gaps in streams.
+    /// Gaps in streams: bytes that did not come, at one place each.
     FollowGaps = Follow, Note, "gaps";
     /// Connections that gave way to others while they were open.
     FollowEvicted = Follow, Note, "evicted";

@@ -1,7 +1,7 @@
 //! Sequenced datagrams in frames: each says where it belongs, none comes again.
 //!
 //! A datagram has a *position*: what its [`Form`] finds in its header, made a 64-bit count of bytes. Frame `k` of its stream holds the
-//! positions from `k * size` on, as with [`frames`](crate::frames), and everything known of a frame is known here too: bytes that did
+//! positions from `k * size` on, as with [`frames`], and everything known of a frame is known here too: bytes that did
 //! not come are marked, and zero if that was asked for. There is nobody to tell how much room there is. So:
 //!
 //! - A stream has at most [`Config::window`] frames in the making. A datagram for a frame behind these finishes the oldest; one for

@@ -25,8 +25,14 @@ fn send(to: &mut dyn Destination, pattern: &Pattern) -> Result<(), DestinationEr
     let mut bytes = vec![0; 2 * SIZE + 700];
     pattern.fill(0, &mut bytes);
     (0..2).map(StreamId).for_each(|stream| assert!(frames.begin(stream, &ends(stream), Nanos(1_000_000_001))));
-    frames.place(StreamId(0), 0, Payload::Bytes(&bytes), Nanos(1_000_000_001));
-    frames.advance(StreamId(0), bytes.len() as u64, Nanos(1_000_000_001));
+    // As far as there is room, which grows with what has come.
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = bytes.len().min(frames.room(StreamId(0)) as usize);
+        frames.place(StreamId(0), at as u64, Payload::Bytes(&bytes[at..end]), Nanos(1_000_000_001));
+        frames.advance(StreamId(0), end as u64, Nanos(1_000_000_001));
+        at = end;
+    }
     frames.place(StreamId(1), 500, Payload::Bytes(&bytes[500..900]), Nanos(2_500_000_000));
     frames.end(StreamId(1), Ending::Reset, Nanos(3));
     frames.end(StreamId(0), Ending::Complete, Nanos(3));
