@@ -163,6 +163,7 @@ pub const APART: &[(&str, &str)] = &[
     ("to", "it stands in every line"),
     ("packet", "it is one of three that are sent here"),
     ("udp", "the same"),
+    ("tcp", "it stands in every line, or --udp"),
     ("src-ports", "it stands beside --udp"),
     ("replay", "the same"),
     ("share-wait", "it waits for readers"),

@@ -238,7 +238,7 @@ impl Args {
         let asked: Vec<String> = of_protocol.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let (first, second) = asked.split_at(asked.len() / 2);
         vec![
-            format!("{protocol} {}", listens.join(", ")),
+            format!("{protocol} {}{}", listens.join(", "), self.streams.map_or_else(String::new, until)),
             format!("at {}", macs.join(", ")),
             self.frames.describe(),
             first.join(", "),
@@ -281,6 +281,10 @@ fn mtu(spec: &Spec) -> u32 {
     let Ok((_, at)) = REGISTRY.innermost(spec) else { return USUAL_MTU };
     let all = interfaces(at.option("netns")).unwrap_or_default();
     all.iter().find(|one| one.name == at.target).map_or(USUAL_MTU, |one| one.mtu.clamp(LEAST_MTU, MOST_MTU))
+}
+
+fn until(streams: u64) -> String {
+    format!(", until {streams} stream{} ended", if streams == 1 { " has" } else { "s have" })
 }
 
 /// A MAC address for an IP address that no card has: one that was not assigned by its maker (IEEE 802 clause 8.4).

@@ -256,7 +256,9 @@ impl FrameArgs {
             None if self.check => "verified".to_owned(),
             None => "kept nowhere (-w DIR)".to_owned(),
         };
-        format!("{} frame{} of {}, {to}", self.frames, if self.frames == 1 { "" } else { "s" }, self.frame_size)
+        let plural = if self.frames == 1 { "" } else { "s" };
+        let crc = if self.no_crc { "no CRC" } else { "CRC-32C" };
+        format!("{} frame{plural} of {}, {crc}, gaps {}, {to}", self.frames, self.frame_size, self.missing)
     }
 }
 
