@@ -81,7 +81,7 @@ macro_rules! tcp_rows {
             TcpChallenges = Tcp, Note, "challenges";
             /// Such answers that were not sent, as they would have been too many.
             TcpUnchallenged = Tcp, Note, "unchallenged";
-            /// Resets sent.
+            /// Resets sent, to those who are not known or were given up.
             TcpResetsSent = Tcp, Note, "resets_sent";
             /// Beginnings and ends of connections that were sent again.
             TcpSentAgain = Tcp, Note, "sent_again";
