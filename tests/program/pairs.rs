@@ -166,8 +166,11 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
         let lines = text.lines().filter(|line| !is_live(line) && !is_by_chance(line));
         seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
     }
+    // What a demonstration keeps has the times at which it was made.
+    let is_kept = |path: &str| verb == "demo" && std::fs::metadata(path).unwrap().is_dir();
+    let seen_of = |path: &str| if is_kept(path) { "a folder".to_owned() } else { content(path) };
     let files: BTreeMap<String, String> =
-        folder.names().into_iter().map(|name| (name.clone(), content(&folder.file(&name)))).collect();
+        folder.names().into_iter().map(|name| (name.clone(), seen_of(&folder.file(&name)))).collect();
     Some(format!("{seen}{files:?}"))
 }
 
