@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom book build clean install uninstall deb
+.PHONY: demo test quiet bench lint fuzz asan loom book build dpdk daq clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
@@ -23,13 +23,21 @@ demo: build
 test:
 	@scripts/setup test
 	$(MAKE) lint
-	$(CARGO) build --release --locked
 	$(CARGO) test --workspace --locked
+
+# The plugin for DPDK, beside the program: ports dpdk:DEVICE. make install takes it along.
+dpdk:
+	@scripts/setup dpdk
+	@scripts/dpdk $(dir $(LINERATE))
+
+# The module for Snort 3 (libdaq 3), beside the program. make install takes it along.
+daq:
+	@scripts/daq $(dir $(LINERATE))
 
 # What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
 quiet: build
 	@scripts/setup test
-	LINERATE_QUIET=1 $(CARGO) test --workspace --locked --test flows --test generate --test live --test network --test share -- --test-threads=1
+	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test flows --test generate --test live --test network --test share -- --test-threads=1
 
 # Lints that need nothing but cargo.
 lint:

@@ -26,6 +26,11 @@ enum {
     PATIENCE_S = 5,
     QUIET = 256, /* looks that found nothing until the socket is looked at */
     WAKES = 64,  /* wake-ups taken out of the socket at a time */
+    LINE = 64,   /* in front of the verdicts on a block */
+    ANSWERS = 256,
+    ANSWER_FRAME = 16384,
+    BATCH = 64, /* frames shown at a time to a reader that decides: so many verdicts are seen together */
+    SETTLED = 254, /* a verdict that nobody waits for */
 };
 
 /* A block that came, and its first frame that was not shown yet. */
@@ -49,6 +54,11 @@ struct linerate_ring {
     unsigned char *is_held;
     /* Of the first of them: what is shown. */
     struct linerate_desc *descs;
+    /* Of a reader that decides: frames of each block that it holds, and whether the block waits for nothing else. */
+    uint32_t *unsaid;
+    unsigned char *put_aside;
+    /* Where what it hands back lies in the control memory, and how much of it there was. */
+    uint64_t answers, given_answers;
     uint32_t shown, quiet;
     uint64_t bad;
     int hung_up;
@@ -176,6 +186,10 @@ static void *map(int fd, uint64_t bytes, int protection, int whole) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
+static uint64_t up(uint64_t bytes, uint64_t to) {
+    return (bytes + to - 1) / to * to;
+}
+
 /* Copies the shape of the arena and checks that it fits together, and to the control memory. */
 static const char *check(struct linerate_ring *ring, const struct linerate_welcome *welcome) {
     const memory_order relaxed = memory_order_relaxed;
@@ -204,8 +218,19 @@ static const char *check(struct linerate_ring *ring, const struct linerate_welco
         return "its memory is laid out in another way than version 1 says";
     for (ring->capacity = LINERATE_LEAST_SLOTS; ring->capacity < ring->slots;)
         ring->capacity *= 2;
-    const uint64_t rings = sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity;
-    if ((rings + PAGE - 1) / PAGE * PAGE != ring->control_bytes || CONTROL(word, capacity, relaxed) != ring->capacity ||
+    uint64_t rings = up(sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity, PAGE);
+    if (ring->unsaid) {
+        const uint64_t verdicts = LINE + up(ring->frames, LINE);
+        const uint64_t answers = up(rings + ring->slots * verdicts, PAGE);
+        if (CONTROL(word, verdicts_offset, relaxed) != rings || CONTROL(word, verdict_bytes, relaxed) != verdicts)
+            return "no verdicts are wanted there: it is older, or no inline ring";
+        if (CONTROL(word, answers_offset, relaxed) != answers || CONTROL(word, answers, relaxed) != ANSWERS ||
+            CONTROL(word, answer_bytes, relaxed) != LINE + ANSWER_FRAME)
+            return "what is handed back lies elsewhere than version 1.1 says";
+        ring->answers = answers;
+        rings = up(answers + ANSWERS * (LINE + (uint64_t)ANSWER_FRAME), PAGE);
+    }
+    if (rings != ring->control_bytes || CONTROL(word, capacity, relaxed) != ring->capacity ||
         CONTROL(word, published_offset, relaxed) != sizeof(struct linerate_control) ||
         CONTROL(word, returned_offset, relaxed) != sizeof(struct linerate_control) + 8 * ring->capacity)
         return "its control memory does not fit its arena";
@@ -219,7 +244,7 @@ static const char *take_over(struct linerate_ring *ring, const struct linerate_w
     const int foreign = !is_own(ring->socket);
     /* Smaller than its header, an arena could not be looked at; larger than any, its size could overflow. */
     if (welcome->arena_bytes < 2 * LINERATE_SLOTS_OFFSET || welcome->arena_bytes > (uint64_t)1 << 43 ||
-        welcome->control_bytes < PAGE || welcome->control_bytes > (uint64_t)1 << 21)
+        welcome->control_bytes < PAGE || welcome->control_bytes > (uint64_t)1 << (ring->unsaid ? 28 : 21))
         return "it has sizes that no ring has";
     ring->arena_bytes = (size_t)welcome->arena_bytes;
     ring->control_bytes = (size_t)welcome->control_bytes;
@@ -251,8 +276,9 @@ static void say_text(char *why, size_t room, const struct linerate_welcome *welc
     why[length] = 0;
 }
 
-struct linerate_ring *linerate_attach(const char *name, const struct linerate_options *options, char *why, size_t room) {
-    struct linerate_hello hello = { .magic = { 'L', 'R', 'H', 'i' }, .major = LINERATE_MAJOR };
+static struct linerate_ring *attach(const char *name, const struct linerate_options *options, int decides, char *why,
+                                    size_t room) {
+    struct linerate_hello hello = { .magic = { 'L', 'R', 'H', 'i' }, .major = LINERATE_MAJOR, .minor = 1 };
     struct linerate_welcome welcome;
     int fds[2];
     struct linerate_ring *ring = calloc(1, sizeof *ring);
@@ -262,7 +288,17 @@ struct linerate_ring *linerate_attach(const char *name, const struct linerate_op
         free(ring);
         return NULL;
     }
-    hello.lossless = options->lossless != 0;
+    if (decides) {
+        ring->unsaid = calloc(LINERATE_MOST_SLOTS, sizeof *ring->unsaid);
+        ring->put_aside = calloc(LINERATE_MOST_SLOTS, 1);
+        if (!ring->unsaid || !ring->put_aside) {
+            snprintf(why, room, "there is no memory for verdicts");
+            linerate_detach(ring);
+            return NULL;
+        }
+    }
+    /* A sum: 1 lossless, 2 one that decides. */
+    hello.lossless = (options->lossless != 0 ? 1 : 0) + (decides ? 2 : 0);
     hello.quota = options->quota;
     hello.name_bytes = options->name ? (uint32_t)strnlen(options->name, sizeof hello.name) : 0;
     memcpy(hello.name, options->name ? options->name : "", hello.name_bytes);
@@ -286,6 +322,15 @@ struct linerate_ring *linerate_attach(const char *name, const struct linerate_op
     return NULL;
 }
 
+struct linerate_ring *linerate_attach(const char *name, const struct linerate_options *options, char *why, size_t room) {
+    return attach(name, options, 0, why, room);
+}
+
+struct linerate_ring *linerate_attach_engine(const char *name, const struct linerate_options *options, char *why,
+                                             size_t room) {
+    return attach(name, options, 1, why, room);
+}
+
 void linerate_detach(struct linerate_ring *ring) {
     if (!ring)
         return;
@@ -297,6 +342,8 @@ void linerate_detach(struct linerate_ring *ring) {
         munmap(ring->control, ring->control_bytes);
     free(ring->held);
     free(ring->is_held);
+    free(ring->unsaid);
+    free(ring->put_aside);
     free(ring->descs);
     free(ring);
 }
@@ -346,30 +393,38 @@ static int is_evicted(const struct linerate_ring *ring) {
     return CONTROL(word, status, memory_order_acquire) == 1;
 }
 
+static void give_back(struct linerate_ring *ring, uint32_t slot) {
+    const size_t entries = sizeof(struct linerate_control) + 8 * (size_t)ring->capacity;
+    unsigned char *entry = ring->control + entries + 8 * (size_t)(ring->given & (ring->capacity - 1));
+    unsigned char *count = ring->control + offsetof(struct linerate_control, returned);
+    ring->is_held[slot] = 0;
+    atomic_store_explicit((_Atomic uint64_t *)entry, slot, memory_order_relaxed);
+    atomic_store_explicit((_Atomic uint64_t *)count, ++ring->given, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
 /* Gives the first block up; back to the writer if it is closed. Before the next one is looked at, is_evicted has to be asked:
  * a writer that puts this reader out leaves the first block alone that it has not got back, and no other. */
 static void give_up(struct linerate_ring *ring, int closed) {
     const uint32_t slot = ring->held[ring->first].slot;
     ring->first = (ring->first + 1) & (ring->capacity - 1);
     ring->holds--;
-    ring->is_held[slot] = 0;
-    if (closed) {
-        const size_t entries = sizeof(struct linerate_control) + 8 * (size_t)ring->capacity;
-        unsigned char *entry = ring->control + entries + 8 * (size_t)(ring->given & (ring->capacity - 1));
-        unsigned char *count = ring->control + offsetof(struct linerate_control, returned);
-        atomic_store_explicit((_Atomic uint64_t *)entry, slot, memory_order_relaxed);
-        atomic_store_explicit((_Atomic uint64_t *)count, ++ring->given, memory_order_release);
-        atomic_thread_fence(memory_order_seq_cst);
-    }
+    if (closed && ring->unsaid && ring->unsaid[slot] > 0)
+        ring->put_aside[slot] = 1;
+    else if (closed)
+        give_back(ring, slot);
+    else
+        ring->is_held[slot] = 0;
 }
 
 /* Copies a desc word by word, and checks that the frame lies among the records of its block, with its tail. */
 static int copy_desc(const struct linerate_ring *ring, const unsigned char *from, uint32_t interfaces,
                      struct linerate_desc *into) {
-    uint64_t words[sizeof *into / 8];
-    for (size_t at = 0; at < sizeof *into / 8; at++)
-        words[at] = doubleword(from, 8 * at, memory_order_relaxed);
-    memcpy(into, words, sizeof *into);
+    /* Stored as they are loaded: collected first, they would be loaded again by wider loads than stores, which wait. */
+    for (size_t at = 0; at < sizeof *into; at += 8) {
+        const uint64_t word = doubleword(from, at, memory_order_relaxed);
+        memcpy((char *)into + at, &word, sizeof word);
+    }
     return into->captured <= LINERATE_MAX_FRAME && into->offset >= ring->body + LINERATE_RECORD_HEADER &&
            (uint64_t)into->offset + into->captured + LINERATE_TAIL <= ring->slot_bytes && into->interface < interfaces;
 }
@@ -392,7 +447,90 @@ static void show(struct linerate_ring *ring, const unsigned char *block, uint32_
     }
 }
 
+/* Where the verdicts on a block begin: two counts, then a byte a frame from LINE on. */
+static unsigned char *verdicts_on(const struct linerate_ring *ring, uint32_t slot) {
+    const uint64_t rings = up(sizeof(struct linerate_control) + 16 * (uint64_t)ring->capacity, PAGE);
+    return ring->control + rings + slot * (LINE + up(ring->frames, LINE));
+}
+
+/* That on frame `index` of the burst, which is of the first block; `ticket` names the frame. */
+static _Atomic unsigned char *verdict_on(const struct linerate_ring *ring, uint32_t index, struct linerate_ticket *ticket) {
+    const struct held *first = &ring->held[ring->first];
+    *ticket = (struct linerate_ticket){ .slot = first->slot, .frame = first->from - ring->shown + index };
+    return (_Atomic unsigned char *)(verdicts_on(ring, ticket->slot) + LINE + ticket->frame);
+}
+
+int linerate_wanted(const struct linerate_ring *ring, uint32_t index) {
+    struct linerate_ticket ticket;
+    return atomic_load_explicit(verdict_on(ring, index, &ticket), memory_order_relaxed) != SETTLED;
+}
+
+void linerate_decide(struct linerate_ring *ring, uint32_t index, enum linerate_verdict verdict) {
+    struct linerate_ticket ticket;
+    atomic_store_explicit(verdict_on(ring, index, &ticket), (unsigned char)verdict, memory_order_relaxed);
+}
+
+struct linerate_ticket linerate_hold(struct linerate_ring *ring, uint32_t index) {
+    struct linerate_ticket ticket;
+    verdict_on(ring, index, &ticket);
+    ring->unsaid[ticket.slot]++;
+    return ticket;
+}
+
+struct linerate_ticket linerate_ticket_of(const struct linerate_ring *ring, uint32_t index) {
+    struct linerate_ticket ticket;
+    verdict_on(ring, index, &ticket);
+    return ticket;
+}
+
+/* An entry, then the count: the writer reads it once it has seen that, or what was said behind it. */
+static enum linerate_answer answer(struct linerate_ring *ring, uint32_t kind, struct linerate_ticket ticket, uint32_t flags,
+                                   const void *bytes, uint32_t length) {
+    unsigned char *entry = ring->control + ring->answers + ring->given_answers % ANSWERS * (LINE + ANSWER_FRAME);
+    unsigned char *count = ring->control + offsetof(struct linerate_control, answering);
+    const uint32_t words[] = { kind, ticket.slot, ticket.frame, flags, length };
+    if (length > ANSWER_FRAME)
+        return LINERATE_TOO_LONG;
+    if (ring->given_answers - CONTROL(doubleword, answered, memory_order_acquire) >= ANSWERS)
+        return LINERATE_FULL;
+    for (size_t at = 0; at < sizeof words / sizeof *words; at++)
+        atomic_store_explicit((_Atomic uint32_t *)(entry + 4 * at), words[at], memory_order_relaxed);
+    memcpy(entry + LINE, bytes, length);
+    atomic_store_explicit((_Atomic uint64_t *)count, ++ring->given_answers, memory_order_release);
+    return LINERATE_ANSWERED;
+}
+
+enum linerate_answer linerate_replace(struct linerate_ring *ring, struct linerate_ticket ticket, const void *bytes,
+                                      uint32_t length) {
+    return answer(ring, 1, ticket, 0, bytes, length);
+}
+
+enum linerate_answer linerate_inject(struct linerate_ring *ring, struct linerate_ticket ticket, int where, const void *bytes,
+                                     uint32_t length) {
+    return answer(ring, 2, ticket, (uint32_t)where & (LINERATE_BACK | LINERATE_BEHIND), bytes, length);
+}
+
+void linerate_decide_later(struct linerate_ring *ring, struct linerate_ticket ticket, enum linerate_verdict verdict) {
+    if (ring->end != LINERATE_RUNNING || ticket.slot >= ring->slots || ring->unsaid[ticket.slot] == 0)
+        return;
+    unsigned char *said = verdicts_on(ring, ticket.slot);
+    _Atomic uint32_t *later = (_Atomic uint32_t *)(said + 4);
+    atomic_store_explicit((_Atomic unsigned char *)(said + LINE + ticket.frame), (unsigned char)verdict, memory_order_release);
+    atomic_store_explicit(later, atomic_load_explicit(later, memory_order_relaxed) + 1, memory_order_release);
+    if (--ring->unsaid[ticket.slot] == 0 && ring->put_aside[ticket.slot]) {
+        ring->put_aside[ticket.slot] = 0;
+        give_back(ring, ticket.slot);
+        if (is_evicted(ring))
+            stop(ring, LINERATE_PUT_OUT);
+    }
+}
+
 int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
+    return linerate_next_few(ring, burst, UINT32_MAX);
+}
+
+int linerate_next_few(struct linerate_ring *ring, struct linerate_burst *burst, uint32_t most) {
+    most = ring->unsaid && most > BATCH ? BATCH : most;
     linerate_release(ring);
     if (ring->end != LINERATE_RUNNING)
         return 0;
@@ -416,13 +554,20 @@ int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst) {
             stop(ring, LINERATE_BROKEN);
             return 0;
         }
-        show(ring, block, first->from, committed);
-        first->from = committed;
+        const uint32_t more = committed - first->from, to = more > most ? first->from + most : committed;
+        show(ring, block, first->from, to);
+        first->from = to;
+        if (ring->unsaid && ring->bad > 0) {
+            stop(ring, LINERATE_BROKEN);
+            return 0;
+        }
         if (ring->shown > 0) {
             *burst = (struct linerate_burst){ .block = block, .descs = ring->descs, .frames = ring->shown };
             ring->quiet = 0;
             return 1;
         }
+        if (to != committed)
+            continue; /* none of so many could be right */
         if (!closed && !over)
             break;
         give_up(ring, closed);
@@ -442,6 +587,10 @@ void linerate_release(struct linerate_ring *ring) {
     if (ring->shown == 0)
         return;
     ring->shown = 0;
+    if (ring->unsaid) {
+        const struct held *first = &ring->held[ring->first];
+        atomic_store_explicit((_Atomic uint32_t *)verdicts_on(ring, first->slot), first->from, memory_order_release);
+    }
     /* Given back as soon as it is finished, whenever the next look comes. */
     const unsigned char *block = block_at(ring, ring->held[ring->first].slot);
     const int closed = word(block, offsetof(struct linerate_block, closed), memory_order_acquire) != 0;
@@ -463,14 +612,18 @@ static int is_anything_new(const struct linerate_ring *ring) {
 }
 
 void linerate_wait(struct linerate_ring *ring, int milliseconds) {
+    linerate_wait_or(ring, -1, milliseconds);
+}
+
+void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds) {
     _Atomic uint32_t *sleeping = (_Atomic uint32_t *)(ring->control + offsetof(struct linerate_control, sleeping));
     if (ring->end != LINERATE_RUNNING)
         return;
     atomic_store_explicit(sleeping, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     if (!is_anything_new(ring)) {
-        struct pollfd wake = { .fd = ring->socket, .events = POLLIN };
-        poll(&wake, 1, milliseconds);
+        struct pollfd wake[] = { { .fd = ring->socket, .events = POLLIN }, { .fd = fd, .events = POLLIN } };
+        poll(wake, 2, milliseconds);
     }
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
     listen_to(ring);

@@ -171,13 +171,17 @@ struct linerate_control {
     char magic[8]; /* LINERATE */
     uint32_t major, reader;
     uint64_t generation;
-    uint32_t capacity, published_offset, returned_offset, reserved[23];
+    uint32_t capacity, published_offset, returned_offset;
+    /* Of a reader that decides (version 1.1); 0 for any other. */
+    uint32_t verdicts_offset, verdict_bytes, answers_offset, answers, answer_bytes, reserved[18];
     /* The writer's line. */
     uint64_t published, skipped_frames, skipped_blocks;
-    uint32_t mode, status, writer_reserved[24];
+    uint32_t mode, status;
+    uint64_t answered;
+    uint32_t writer_reserved[22];
     /* The reader's line. */
-    uint64_t returned;
-    uint32_t reader_reserved[30];
+    uint64_t returned, answering;
+    uint32_t reader_reserved[28];
     /* Both write this one. */
     uint32_t sleeping, sleeping_reserved[31];
 };
@@ -187,12 +191,17 @@ LINERATE_AT(linerate_control, generation, 16);
 LINERATE_AT(linerate_control, capacity, 24);
 LINERATE_AT(linerate_control, published_offset, 28);
 LINERATE_AT(linerate_control, returned_offset, 32);
+LINERATE_AT(linerate_control, verdicts_offset, 36);
+LINERATE_AT(linerate_control, answers_offset, 44);
+LINERATE_AT(linerate_control, answer_bytes, 52);
 LINERATE_AT(linerate_control, published, 128);
 LINERATE_AT(linerate_control, skipped_frames, 136);
 LINERATE_AT(linerate_control, skipped_blocks, 144);
 LINERATE_AT(linerate_control, mode, 152);
 LINERATE_AT(linerate_control, status, 156);
+LINERATE_AT(linerate_control, answered, 160);
 LINERATE_AT(linerate_control, returned, 256);
+LINERATE_AT(linerate_control, answering, 264);
 LINERATE_AT(linerate_control, sleeping, 384);
 LINERATE_ASSERT(sizeof(struct linerate_control) == 512);
 
@@ -258,11 +267,17 @@ struct linerate_ring *linerate_attach(const char *name, const struct linerate_op
 /* The next frames; 0 if none are there now. Releases those before. */
 int linerate_next(struct linerate_ring *ring, struct linerate_burst *burst);
 
+/* The same, but no more than so many of them: the others come next. */
+int linerate_next_few(struct linerate_ring *ring, struct linerate_burst *burst, uint32_t most);
+
 /* The frames of linerate_next are not needed any more. */
 void linerate_release(struct linerate_ring *ring);
 
 /* Waits until there may be something new, or so many milliseconds (-1: for ever) have passed, or a signal came. */
 void linerate_wait(struct linerate_ring *ring, int milliseconds);
+
+/* The same, or until this descriptor can be read; it is left as it is. */
+void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds);
 
 /* Why no more frames come; LINERATE_RUNNING as long as they may. */
 enum linerate_end linerate_end(const struct linerate_ring *ring);
@@ -281,6 +296,66 @@ uint64_t linerate_skipped(const struct linerate_ring *ring);
 
 /* Frames left out because their descs cannot be right. */
 uint64_t linerate_bad(const struct linerate_ring *ring);
+
+/* Deciding about frames (linerate inline). */
+
+/* What becomes of a frame; of the rest docs/block-ring.md tells. */
+enum linerate_verdict {
+    LINERATE_PASS = 0,
+    LINERATE_BLOCK = 1,
+    LINERATE_REPLACE = 2,   /* it goes on with the bytes of linerate_replace */
+    LINERATE_WHITELIST = 3, /* it passes, and later frames of its flow are not asked about */
+    LINERATE_BLACKLIST = 4, /* it is blocked, and so are later frames of its flow */
+    LINERATE_IGNORE = 5,    /* as LINERATE_WHITELIST */
+};
+
+/* A frame, until its verdict is given. */
+struct linerate_ticket {
+    uint32_t slot, frame;
+};
+
+/* Where a frame of the engine's own goes: a sum. Without either it goes in front of the other frame, and where that one goes. */
+enum linerate_inject {
+    LINERATE_BACK = 1,   /* out of the port that the other frame came in by */
+    LINERATE_BEHIND = 2, /* behind the other frame */
+};
+
+/* What became of bytes that were handed back. */
+enum linerate_answer {
+    LINERATE_ANSWERED = 0,
+    LINERATE_FULL = 1,     /* 256 are under way, of frames decided before or held: try again a little later */
+    LINERATE_TOO_LONG = 2, /* more than 16,384 bytes */
+};
+
+/* Attaches as the reader that decides; else as linerate_attach. Frames of each burst, which are 64 at most, are to be gone
+ * through in order. */
+struct linerate_ring *linerate_attach_engine(const char *name, const struct linerate_options *options, char *why,
+                                             size_t room);
+
+/* Whether a verdict is wanted on frame `index` of the burst: 0 if nobody waits for it. */
+int linerate_wanted(const struct linerate_ring *ring, uint32_t index);
+
+/* Says what becomes of frame `index` of the burst. Each frame is to be decided or held: who gives a block back and has said
+ * nothing of a frame of it is put out. It counts once linerate_release or linerate_next is called. */
+void linerate_decide(struct linerate_ring *ring, uint32_t index, enum linerate_verdict verdict);
+
+/* Holds frame `index` of the burst: what becomes of it is said by linerate_decide_later. */
+struct linerate_ticket linerate_hold(struct linerate_ring *ring, uint32_t index);
+
+/* Names frame `index` of the burst, for linerate_replace and linerate_inject. */
+struct linerate_ticket linerate_ticket_of(const struct linerate_ring *ring, uint32_t index);
+
+/* Hands over the bytes that a frame goes on with, as many as it has captured, and before its verdict, which is to be
+ * LINERATE_REPLACE. They are copied. */
+enum linerate_answer linerate_replace(struct linerate_ring *ring, struct linerate_ticket ticket, const void *bytes,
+                                      uint32_t length);
+
+/* Hands over a frame to be sent when that one goes, or is blocked; before its verdict. It is not where the policy has that one. */
+enum linerate_answer linerate_inject(struct linerate_ring *ring, struct linerate_ticket ticket, int where, const void *bytes,
+                                     uint32_t length);
+
+/* Says what becomes of a frame that was held, once. */
+void linerate_decide_later(struct linerate_ring *ring, struct linerate_ticket ticket, enum linerate_verdict verdict);
 
 /* Where frame `index` of a burst begins. */
 static inline const unsigned char *linerate_frame(const struct linerate_burst *burst, uint32_t index) {

@@ -10,8 +10,10 @@
 //! - `links`: interfaces that go down, come back and are removed;
 //! - `xdp`: the suite over AF_XDP, and what only it has;
 //! - `shm`: the suite over shared memory, and what only it has;
+//! - `memif`: the suite over memory shared as DPDK and VPP do;
 //! - `tun`: the suite over an interface that is made here, and what only that has;
 //! - `tunnels`: `tun:` with interfaces that others have made, or that go;
+//! - `dpdk`: the suite over devices of DPDK, and what only those have;
 //! - `errors`: what a user is told.
 
 #[path = "conformance/backends.rs"]
@@ -20,6 +22,8 @@ mod backends;
 mod checks;
 #[path = "conformance/counted.rs"]
 mod counted;
+#[path = "conformance/dpdk.rs"]
+mod dpdk;
 #[path = "conformance/errors.rs"]
 mod errors;
 #[path = "conformance/faulty.rs"]
@@ -30,6 +34,8 @@ mod frames;
 mod held;
 #[path = "conformance/links.rs"]
 mod links;
+#[path = "conformance/memif.rs"]
+mod memif;
 #[path = "conformance/memory.rs"]
 mod memory;
 #[path = "conformance/model.rs"]

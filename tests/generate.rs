@@ -7,6 +7,7 @@
 //! - `at_once`: files are not waited for;
 //! - `options`: what options promise;
 //! - `lost`: what is lost is told while a run lasts;
+//! - `told`: what streams are told while they run;
 //! - `endings`: what is refused, and what is told when a run ends early.
 
 #[path = "generate/at_once.rs"]
@@ -27,3 +28,5 @@ mod paths;
 mod receivers;
 #[path = "generate/stage.rs"]
 mod stage;
+#[path = "generate/told.rs"]
+mod told;

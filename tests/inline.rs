@@ -1,4 +1,11 @@
-//! Frames sent on from where they lie, with verdicts, through the receive loop, in memory.
+//! Frames sent on from where they lie, with verdicts, through the receive loop, in memory; and with an engine that is another process.
+
+#[path = "inline/answers.rs"]
+mod answers;
+#[path = "inline/daq.rs"]
+mod daq;
+#[path = "inline/engine.rs"]
+mod engine;
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Kind, Ledger, Nanos, Stage};
@@ -158,7 +165,7 @@ fn verdicts_are_carried_out_and_counted() {
         }
         let total = |count| run.ledger.total(count);
         let never = u64::from(FRAMES / 101);
-        assert_eq!(total(Count::VerdictReceived), FRAMES.into());
+        assert_eq!(total(Count::VerdictReceived), u64::from(FRAMES));
         assert_eq!(
             (total(Count::VerdictLate), total(Count::VerdictFailedOpen)),
             if fail_open { (0, never) } else { (never, 0) }

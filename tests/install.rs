@@ -55,6 +55,7 @@ fn everything_is_below_the_prefix_and_goes_again() {
     let names: Vec<&str> = found.iter().filter_map(|file| file.to_str()?.strip_prefix(&tree)).collect();
     for name in [
         "bin/linerate",
+        "include/linerate_frames.h",
         "include/linerate_ring.h",
         "lib/liblinerate_ring.a",
         "lib/liblinerate_ring.so",
@@ -78,6 +79,30 @@ fn everything_is_below_the_prefix_and_goes_again() {
     assert_eq!(files(Path::new(&tree)), Vec::<PathBuf>::new());
     let share = Path::new(&tree).join("usr/local/share");
     assert!(share.join("man/man1").exists() && !share.join("doc/linerate").exists());
+}
+
+/// The module for libdaq goes along where it was built, into a folder that has nothing else to be opened.
+#[test]
+fn the_module_for_snort_has_a_folder_of_its_own() {
+    if !has_tools(&["make", "cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (own, tree) = (scratch.file("linerate"), scratch.file("tree"));
+    std::os::unix::fs::symlink(program(), &own).unwrap();
+    let root = root().to_str().unwrap();
+    let run = |target: &str| {
+        let settings = [format!("LINERATE={own}"), format!("DESTDIR={tree}")];
+        tool("make", &["--no-print-directory", "-C", root, target, &settings[0], &settings[1]])
+    };
+    assert_eq!(run("daq").trim(), scratch.file("daq_linerate.so"));
+    run("install");
+    let folder = Path::new(&tree).join("usr/local/lib/linerate/daq");
+    let found = files(&folder);
+    assert_eq!(found, [folder.join("daq_linerate.so")]);
+    assert!(Path::new(&tree).join("usr/local/share/doc/linerate/c/daq/COPYING").exists());
+    run("uninstall");
+    assert!(!folder.exists());
 }
 
 #[test]

@@ -12,8 +12,12 @@ mod generate;
 mod idle;
 #[path = "network/lab.rs"]
 mod lab;
+#[path = "network/measure.rs"]
+mod measure;
 #[path = "network/merge.rs"]
 mod merge;
+#[path = "network/methods.rs"]
+mod methods;
 #[path = "network/replay.rs"]
 mod replay;
 #[path = "network/rights.rs"]

@@ -4,6 +4,8 @@
 mod c;
 #[path = "share/chains.rs"]
 mod chains;
+#[path = "share/daq.rs"]
+mod daq;
 #[path = "share/delay.rs"]
 mod delay;
 #[path = "share/ends.rs"]

@@ -1,5 +1,7 @@
 //! What tests of the program need: the program, captures, tools, a place for files.
 
+pub mod daq;
+pub mod dpdk;
 pub mod filters;
 pub mod flows;
 pub mod frames;
@@ -90,13 +92,24 @@ pub fn tool(name: &str, arguments: &[&str]) -> String {
 
 /// Whether these programs are installed; says so if not.
 pub fn has_tools(names: &[&str]) -> bool {
-    let folders: Vec<PathBuf> =
-        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
-    let missing = names.iter().find(|name| !folders.iter().any(|folder| folder.join(name).exists()));
+    let missing = names.iter().find(|name| !is_in_path(name));
     if let Some(name) = missing {
         skip(&format!("{name} is not installed"));
     }
     missing.is_none()
+}
+
+/// The same for one that tests can do without everywhere.
+pub fn happens_to_have(name: &str) -> bool {
+    let has = is_in_path(name);
+    if !has {
+        say_skipped(&format!("{name} is not installed, and need not be"));
+    }
+    has
+}
+
+fn is_in_path(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists()))
 }
 
 /// Waits until something is so.

@@ -25,6 +25,7 @@ const CONTROL: usize = control::RINGS + 2 * BLOCKS as usize * 8;
 /// Numbers of an answer (`docs/block-ring.md`).
 const WELCOME: u32 = 0;
 const VERSION: u32 = 1;
+const PERMISSION: u32 = 2;
 const MALFORMED: u32 = 6;
 
 /// One ring for all inputs, with the reader that behaves, since to make one takes longer than all the rest.
@@ -82,6 +83,9 @@ fn come_in(ring: &mut Ring, bytes: &mut Bytes<'_>) -> Option<RawReader> {
         [] => None,
         hello if hello.len() != 128 || !hello.starts_with(b"LRHi") => Some(MALFORMED),
         hello if hello[4..8] != 1u32.to_ne_bytes() => Some(VERSION),
+        // Frames of streams are shared elsewhere, and this ring wants no verdicts.
+        hello if hello[24..28] == 1u32.to_ne_bytes() => Some(MALFORMED),
+        hello if u32::from_ne_bytes([hello[12], hello[13], hello[14], hello[15]]) & 2 != 0 => Some(PERMISSION),
         _ => Some(WELCOME),
     };
     let refused = ring.acceptor.refused();

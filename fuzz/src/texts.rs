@@ -10,6 +10,8 @@ use std::{fs, io};
 
 /// Where streams are told of.
 const PAGE: &str = include_str!("../../docs/streams.md");
+/// Where configurations of the Open Traffic Generator are.
+const OTG: &str = include_str!("../../docs/otg.md");
 /// Rules to rewrite with, sizes, rates, shifts.
 const OTHERS: [&str; 9] = [
     "ip=10.0.0.0/8:192.168.0.0/16",
@@ -32,6 +34,8 @@ pub fn write(folder: &Path, frames: &[Vec<u8>]) -> io::Result<()> {
     put(&folder.join("texts"), texts.iter().map(String::as_str))?;
     let streams = PAGE.split("```toml\n").skip(1).filter_map(|part| part.split("```").next());
     put(&folder.join("streams"), streams)?;
+    let otg = OTG.split("```json\n").skip(1).filter_map(|part| part.split("```").next());
+    put(&folder.join("otg"), otg)?;
     let fields = Kind::all().flat_map(|kind| kind.fields.iter().map(|field| field.name));
     let parts = Kind::all().flat_map(|kind| kind.parts.iter().map(|part| part.name));
     let keys = [SET, STREAM, BURST].into_iter().flatten().map(|key| key.name);

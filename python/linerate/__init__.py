@@ -6,14 +6,15 @@
         print(len(burst), burst.descs["captured"].sum(), bytes(burst.frame(0)))
 
 `Ring` reads what a running linerate shares in memory, `capture` what is in a capture file; `frames` and `flows` make
-tables, of frames and of flow records.
+tables, of frames and of flow records. `FrameRing` takes frames of memory, of received streams.
 """
 
+from .frame_ring import Frame, FrameRing
 from .handshake import RingError
 from .layout import FLAGS, NO_LAYER, STAMPS, Desc, Interface
 from .ring import Burst, Ring
 from .tables import capture, flows, frames
 
 __all__ = [
-    "FLAGS", "NO_LAYER", "STAMPS", "Burst", "Desc", "Interface", "Ring", "RingError", "capture", "flows", "frames",
+    "FLAGS", "NO_LAYER", "STAMPS", "Burst", "Desc", "Frame", "FrameRing", "Interface", "Ring", "RingError", "capture", "flows", "frames",
 ]

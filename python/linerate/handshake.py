@@ -64,10 +64,10 @@ def knock(peer, address):
             time.sleep(0.005)
 
 
-def greet(peer, lossless, quota, reader):
+def greet(peer, lossless, quota, reader, kind=0):
     """Says hello; the answer, and the descriptors of arena and control memory."""
     named = reader.encode()[:96]
-    hello = layout.HELLO.pack(b"LRHi", layout.MAJOR, 0, int(lossless), quota, len(named), named)
+    hello = layout.HELLO.pack(b"LRHi", layout.MAJOR, 0, int(lossless), quota, len(named), kind, named)
     try:
         peer.send(hello)
     except (BrokenPipeError, ConnectionResetError):
@@ -101,10 +101,10 @@ def greet(peer, lossless, quota, reader):
         raise
 
 
-def map_both(arena_bytes, control_bytes, fds, foreign):
+def map_both(arena_bytes, control_bytes, fds, foreign, most=1 << 43):
     """Both memories, mapped."""
     try:
-        if not 2 * layout.HUGE <= arena_bytes <= 1 << 43 or not layout.PAGE <= control_bytes <= 1 << 21:
+        if not 2 * layout.HUGE <= arena_bytes <= most or not layout.PAGE <= control_bytes <= 1 << 21:
             raise RingError("what answers is no block ring: it has sizes that no ring has")
         arena = map_one(fds[0], arena_bytes, mmap.PROT_READ, foreign)
         return arena, map_one(fds[1], control_bytes, mmap.PROT_READ | mmap.PROT_WRITE, False)

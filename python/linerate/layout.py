@@ -45,7 +45,7 @@ LOSSLESS = 1
 EVICTED = 1
 
 # Messages of the handshake.
-HELLO = struct.Struct("=4s5I8x96s")
+HELLO = struct.Struct("=4s6I4x96s")
 WELCOME = struct.Struct("=4s5I3QI12x448s")
 
 # About one frame: time, offset, captured, wire, interface, flags, l3, l4, note, hash.

@@ -11,12 +11,13 @@
 //! - `eth2` and `eth3`, joined by a wire;
 //! - `sudo`.
 //!
-//! Further words are what the block needs beside: programs, or `duckdb`, the module of Python.
+//! Further words are what the block needs beside: programs, `duckdb`, the module of Python, or `dpdk`, the plugin.
 //!
 //! A block of another kind with a second word, as in ```` ```toml mix.toml ````, is a file of that name in the folder.
 
 use super::compare::difference;
 use super::pages::{self, Block, Page, root};
+use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::program::program;
 use linerate_tests::support::{Scratch, has_tools, is_root, skip};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -122,12 +123,13 @@ fn can_run(block: &Block) -> bool {
             }
             is_there
         }
+        "dpdk" => plugin().is_some(),
         tool => has_tools(&[tool]),
     })
 }
 
 /// Runs commands in one shell, in an empty folder; what each printed, and its status.
-fn run(steps: &[Step]) -> Vec<(String, i32)> {
+fn run(steps: &[Step], uses_plugin: bool) -> Vec<(String, i32)> {
     let (scratch, tools) = (Scratch::new(), Scratch::new());
     symlink(program(), tools.file("linerate")).unwrap();
     // Root is root already; a signal goes to what it runs, as with the real one.
@@ -155,6 +157,9 @@ fn run(steps: &[Step]) -> Vec<(String, i32)> {
     command.args(["bash", &script_file]).current_dir(scratch.file("")).env_remove("LINERATE_CORPUS");
     command.env("PATH", format!("{}:{}:{path}:/usr/sbin:/sbin", tools.file(""), python.display()));
     command.env("HOME", scratch.file("")).env("COLUMNS", "80").env("LC_ALL", "C.UTF-8");
+    if let Some(plugin) = uses_plugin.then(plugin).flatten() {
+        command.env("LINERATE_DPDK", plugin);
+    }
     let output = command.output().expect("a shell");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (before, rest) = text.split_once(MARK).expect("a machine");
@@ -176,8 +181,9 @@ fn mistakes(page: &Page) -> Vec<String> {
     if steps.is_empty() {
         return Vec::new();
     }
+    let uses_plugin = page.blocks().iter().any(|block| block.words.iter().any(|word| word == "dpdk"));
     let mut wrong = Vec::new();
-    for (number, ((printed, status), step)) in run(&steps).into_iter().zip(&steps).enumerate() {
+    for (number, ((printed, status), step)) in run(&steps, uses_plugin).into_iter().zip(&steps).enumerate() {
         let says_status = steps.get(number + 1).is_some_and(|next| next.command == "echo $?");
         if status != 0 && !says_status {
             wrong.push(format!("{}:{}: {}\nends with {status}:\n{printed}", page.name, step.line, step.command));

@@ -235,7 +235,7 @@ fn what_is_no_file_is_only_written_to_and_leftovers_stay() {
     assert_eq!(std::fs::read_to_string(&part).unwrap(), "of a run before");
     assert!(!Path::new(&path).exists());
 
-    run(&["flows", "-r", &capture, "--write", &path, "--format", "csv"]).with_status(2).says("jsonl");
+    run(&["flows", "-r", &capture, "--write", &path, "--format", "xml"]).with_status(2).says("jsonl");
     run(&["flows", "-r", &capture, "--write", "/dev/null/x/"]).with_status(1).says("/dev/null/x");
 }
 

@@ -102,7 +102,19 @@ fn demonstration_and_benchmarks_fit_too() {
     let own_heads = ["super-frames", "payload", "fixed us", "s/GiB", "medians of up to", "published"];
     let mut cases: Vec<Vec<&str>> =
         vec![vec!["demo", "--memory", "--replay", &input], vec!["demo", "--memory", "--verbose", "--replay", &input]];
-    let tables = ["dissect", "pcap", "merge", "flows", "flow-files", "hand-over", "check", "render", "several"];
+    let tables = [
+        "dissect",
+        "pcap",
+        "merge",
+        "flows",
+        "flow-files",
+        "hand-over",
+        "check",
+        "memif",
+        "switch",
+        "render",
+        "several",
+    ];
     cases.extend(tables.map(|table| vec!["bench", "--quick", table]));
     cases.push(vec!["bench", "--quick", "burst", "--size", "64", "--ports", "1"]);
     if may_make_labs() {
@@ -143,6 +155,7 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
         (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
         (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "0 lost"),
         (&["wire", &port, &other, "--faults", "drop=1%&delay=5ms", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
+        (&["inline", &port, &other, "--share", "terminals", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
     ] {
         for columns in [80, 200] {
             let text = in_terminal(columns, arguments);

@@ -156,7 +156,9 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in ["capture", "generate", "lab", "ports", "doctor", "demo", "bench", "wire", "find"] {
+    for verb in [
+        "capture", "generate", "lab", "ports", "doctor", "demo", "bench", "wire", "inline", "switch", "inspect", "find",
+    ] {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
     }
@@ -226,8 +228,10 @@ fn without_privileges_the_message_says_what_is_missing() {
 /// One to a line, whole, and nothing in it that a shell takes for itself.
 #[test]
 fn examples_of_the_help_can_be_pasted() {
-    let verbs =
-        ["capture", "count", "flows", "find", "generate", "wire", "ports", "doctor", "demo", "bench", "lab", "lab up"];
+    let verbs = [
+        "capture", "count", "flows", "find", "generate", "wire", "inline", "switch", "inspect", "ports", "doctor",
+        "demo", "bench", "lab", "lab up",
+    ];
     for verb in verbs {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
         let shown = run(&words).good().output;
@@ -268,7 +272,7 @@ fn a_name_that_says_another_format_is_refused() {
         ("capture", "x.parquet"),
         ("capture", "x.pcap.lz4"),
         ("capture", "x.pcapng.xz"),
-        ("flows", "x.csv"),
+        ("flows", "x.xml"),
         ("flows", "x.pcap"),
         ("flows", "x.jsonl.xz"),
         ("flows", "x.parquet.zst"),

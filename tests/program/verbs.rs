@@ -101,8 +101,10 @@ fn the_demonstration_makes_a_recording_where_there_is_none() {
 
 #[test]
 fn the_quick_benchmarks_print_a_row_each() {
-    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge", "render", "several"]).good().output;
-    assert!(rows.lines().count() >= 31 && rows.contains("a pass for each"), "{rows}");
+    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge", "memif", "switch", "render", "several"])
+        .good()
+        .output;
+    assert!(rows.lines().count() >= 35 && rows.contains("a pass for each"), "{rows}");
     for row in rows.lines() {
         let row: Value = serde_json::from_str(row).expect("a JSON document a line");
         assert_eq!(row["schema"], "linerate/bench/1");
@@ -127,8 +129,8 @@ fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_besid
     }
     let text = run(&["bench", "--quick", "--json", "receive"]).good().output;
     let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("a JSON document a line")).collect();
-    // Two sizes: of five receivers of super-frames, and of three for each of two MTUs.
-    assert_eq!(rows.len(), 2 * (5 + 3 + 3), "{text}");
+    // Two sizes: of five receivers of super-frames, and of four for each of two MTUs.
+    assert_eq!(rows.len(), 2 * (5 + 4 + 4), "{text}");
     for row in &rows {
         assert_eq!((&row["schema"], &row["bench"]), (&Value::from("linerate/bench/1"), &Value::from("receive")));
         let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));

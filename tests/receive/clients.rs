@@ -1,8 +1,8 @@
 //! Programs that people send with.
 
 use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
-use linerate_tests::support::has_tools;
-use std::time::Duration;
+use linerate_tests::support::{happens_to_have, has_tools};
+use std::process::Command;
 
 /// Sends what it is given in parts of many lengths, with pauses, then waits for the other side to close.
 const SOCKET: &str = "
@@ -45,6 +45,71 @@ fn what_a_socket_and_a_shell_send_is_in_the_files() {
     }
 }
 
+/// Sends a file over so many connections at once by `io.Copy`, for which Go's runtime uses sendfile(2).
+const GO: &str = r#"
+package main
+
+import ("io"; "net"; "os"; "sync")
+
+func send(to, file string) error {
+	c, err := net.Dial("tcp", net.JoinHostPort(to, "5001"))
+	if err != nil { return err }
+	f, err := os.Open(file)
+	if err != nil { return err }
+	if _, err = io.Copy(c, f); err != nil { return err }
+	if err = c.(*net.TCPConn).CloseWrite(); err != nil { return err }
+	_, err = io.ReadAll(c)
+	return err
+}
+
+func main() {
+	var all sync.WaitGroup
+	for n := 0; n < 8; n++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if err := send(os.Args[1], os.Args[2]); err != nil { panic(err) }
+		}()
+	}
+	all.Wait()
+}
+"#;
+
+#[test]
+fn what_go_sends_by_sendfile_is_in_the_files() {
+    let Some(stage) = Stage::up(true).filter(|_| happens_to_have("go")) else { return };
+    let data: Vec<u8> = (0..5_000_011_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let [file, source, client] = ["data", "main.go", "client"].map(|name| stage.scratch.file(name));
+    std::fs::write(&file, &data).expect("a file");
+    std::fs::write(&source, GO).expect("a file");
+    let build = Command::new("go").args(["build", "-o", &client, &source]).env("GOTOOLCHAIN", "local").output();
+    let build = build.expect("go");
+    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+    let folder = stage.scratch.file("frames");
+    let arguments = ["-w", &folder, "--streams", "8", "--frames", "20", "--frame-size", "1MiB"];
+    let running = stage.receive(&stage.port(Way::Packet, ""), &arguments);
+    stage.exec("client", &client, &[OWN, &file]);
+    let report = sound(running.end());
+    assert_eq!(streams(&report), vec![("complete".to_owned(), data.len() as u64); 8]);
+    assert!(written(&folder).iter().all(|stream| *stream == data), "other bytes");
+}
+
+#[test]
+fn what_netcat_sends_is_in_the_files() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["nc", "sh"])) else { return };
+    let data: Vec<u8> = (0..2_000_003_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 17) as u8).collect();
+    let file = stage.scratch.file("data");
+    std::fs::write(&file, &data).expect("a file");
+    for to in [OWN, OWN6] {
+        let folder = stage.scratch.file("frames");
+        let running = stage.receive(&stage.port(Way::Packet, ""), &["-w", &folder, "--streams", "1"]);
+        stage.exec("client", "sh", &["-c", &format!("nc -N {to} 5001 < {file}")]);
+        assert_eq!(streams(&sound(running.end())), [("complete".to_owned(), data.len() as u64)]);
+        assert!(written(&folder) == [data.clone()], "other bytes");
+        std::fs::remove_dir_all(&folder).expect("a folder");
+    }
+}
+
 #[test]
 fn an_upload_by_http_is_received_as_far_as_it_goes() {
     let Some(stage) = Stage::up(true).filter(|_| has_tools(&["curl"])) else { return };
@@ -53,9 +118,10 @@ fn an_upload_by_http_is_received_as_far_as_it_goes() {
     let folder = stage.scratch.file("frames");
     let running = stage.receive(&stage.port(Way::Packet, ""), &["-w", &folder, "--streams", "1"]);
     let to = format!("http://{OWN}:5001/up");
-    // Nobody answers: curl gives up, and closes.
-    let limit = Duration::from_secs(2).as_secs().to_string();
-    let client = stage.command("client", "curl", &["-s", "-m", &limit, "-H", "Expect:", "-T", &file, &to]).output();
+    // Nobody answers: curl gives up once nothing moves for two seconds, and closes.
+    let patience = ["-m", "40", "--speed-time", "2", "--speed-limit", "1"];
+    let arguments = [&["-s", "--noproxy", "*", "-H", "Expect:", "-T", &file, &to], &patience[..]].concat();
+    let client = stage.command("client", "curl", &arguments).output();
     assert!(!client.expect("curl").status.success());
     let report = sound(running.end());
     let written = written(&folder);
@@ -63,7 +129,7 @@ fn an_upload_by_http_is_received_as_far_as_it_goes() {
 }
 
 /// Streams in a folder, without the list beside them.
-fn written(folder: &str) -> Vec<Vec<u8>> {
+pub fn written(folder: &str) -> Vec<Vec<u8>> {
     let files = linerate_tests::support::files(std::path::Path::new(folder));
     let streams = files.iter().filter(|file| !file.to_string_lossy().ends_with(".csv"));
     streams.map(|file| std::fs::read(file).expect("a file")).collect()

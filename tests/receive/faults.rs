@@ -1,6 +1,6 @@
 //! Wires that damage, and ends that go away.
 
-use crate::stage::{OWN, Stage, Way, sound, streams};
+use crate::stage::{OWN, Stage, Way, note, sound, streams};
 use linerate_tests::support::wait_until;
 use rustix::process::Signal;
 
@@ -66,4 +66,21 @@ fn nobody_answers_on_other_ports_but_by_a_reset() {
         let report = running.interrupt().good().json();
         assert_eq!((streams(&report), &report["balanced"]), (Vec::new(), &true.into()), "{report:#}");
     }
+}
+
+#[test]
+fn frames_with_tags_are_counted_where_tags_are_not_seen() {
+    let Some(stage) = Stage::up(true) else { return };
+    let running = stage.receive(&stage.port(Way::Packet, ""), &["--check"]);
+    let to = stage.wire.port("client", "eth0", "");
+    let syn = |dst: &str| format!("vlan(id=7)/ip(src=10.7.0.1,dst={dst})/tcp(dport=5001,flags=syn)");
+    let (own, other) = (syn(OWN), syn("10.7.0.8"));
+    stage
+        .wire
+        .inside("client", &["generate", "--to", &to, "-k", &own, "-k", &other, "-c", "300", "-q", "-Z", "root"])
+        .good();
+    stage.send(&format!("{OWN}:5001"), &["--size", "1MiB"]).good();
+    let report = sound(running.interrupt());
+    assert_eq!((note(&report, "receive", "vlan_unseen"), note(&report, "tcp", "syns")), (300, 1), "{report:#}");
+    assert_eq!(streams(&report), [("complete".to_owned(), MIB)]);
 }

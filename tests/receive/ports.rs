@@ -1,8 +1,37 @@
 //! The ways in.
 
 use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use linerate_tests::support::program::{Ended, program, start};
+use linerate_tests::support::{has_tools, may_make_labs};
+use std::process::Command;
 
 const MIB: u64 = 1 << 20;
+/// Waits a few seconds for the answer to an echo request (RFC 792).
+const PING: &str = "
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+s.settimeout(5)
+body = struct.pack('!HH', 7, 9) + b'hello'
+words = struct.pack('!BBH', 8, 0, 0) + body + b'\\0' * (len(body) % 2)
+total = sum(struct.unpack('!%dH' % (len(words) // 2), words))
+total = (total >> 16) + (total & 0xffff)
+s.sendto(struct.pack('!BBH', 8, 0, ~(total + (total >> 16)) & 0xffff) + body, (sys.argv[1], 0))
+answer, by = s.recvfrom(2048)
+assert answer[20] == 0 and answer[24:] == body and by[0] == sys.argv[1], (answer, by)
+";
+
+#[test]
+fn a_host_that_never_had_an_address_can_receive() {
+    if !may_make_labs() {
+        return;
+    }
+    let own = format!("{OWN}:5001");
+    let script = "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", script, "sh"]).arg(program());
+    command.args(["receive", "packet:v0", "--tcp", &own, "-t", "0.2", "-Z", "root"]);
+    Ended::of(command.output().expect("unshare")).good();
+}
 
 #[test]
 fn every_byte_arrives_over_every_way_in_by_ipv4_and_ipv6() {
@@ -21,6 +50,21 @@ fn every_byte_arrives_over_every_way_in_by_ipv4_and_ipv6() {
             assert_eq!(streams(&report), vec![("complete".to_owned(), 67 * MIB); 2], "{way:?} {offloads}");
         }
     }
+}
+
+/// The kernel of this host is at the other end; pings are answered too.
+#[test]
+fn every_byte_arrives_over_a_tunnel() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
+    let (client, script) = (stage.wire.namespace("client"), stage.scratch.file("ping.py"));
+    std::fs::write(&script, PING).expect("a file");
+    let port = format!("tun:lr0?netns={client}&address=10.8.0.1/24");
+    let arguments = ["receive", &port, "--tcp", "10.8.0.9:5001", "--json", "-Z", "root", "--check", "--streams", "1"];
+    let running = start(&arguments);
+    stage.exec("client", "python3", &[&script, "10.8.0.9"]);
+    stage.send("10.8.0.9:5001", &["--size", "67MiB"]).good();
+    let report = sound(running.end());
+    assert_eq!(streams(&report), [("complete".to_owned(), 67 * MIB)]);
 }
 
 #[test]

@@ -43,7 +43,14 @@ impl Stage {
         }
         let more = if offloads { "" } else { ",offloads=off" };
         let wire = Wire::of(&[&format!("client:eth0={CLIENT}+{CLIENT6},server:eth1{more}")]);
-        Some(Stage { wire, scratch: Scratch::new() })
+        let stage = Stage { wire, scratch: Scratch::new() };
+        // The kernel asks for an address once a second, and three times; a machine that does other things may need longer to answer.
+        stage.exec(
+            "client",
+            "sysctl",
+            &["-qw", "net.ipv4.neigh.eth0.mcast_solicit=30", "net.ipv6.neigh.eth0.mcast_solicit=30"],
+        );
+        Some(stage)
     }
 
     /// The port of the host that receives.
@@ -107,4 +114,10 @@ pub fn streams(report: &Value) -> Vec<(String, u64)> {
         (stream["ended"].as_str().expect("an end").to_owned(), stream["bytes"].as_u64().expect("bytes"))
     };
     streams.iter().map(one).collect()
+}
+
+/// How often something was counted at a stage, by any port.
+pub fn note(report: &Value, stage: &str, name: &str) -> u64 {
+    let accounts = report["accounts"].as_array().expect("accounts").iter().filter(|one| one["stage"] == stage);
+    accounts.flat_map(|one| [&one["notes"][name], &one["drops"][name]]).filter_map(Value::as_u64).sum()
 }

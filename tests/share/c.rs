@@ -181,7 +181,7 @@ fn it_reads_of_a_ring_what_its_writer_was_told() {
     for (field, wanted) in [
         ("byte_order", 0x0102_0304),
         ("major", 1),
-        ("minor", 0),
+        ("minor", 1),
         ("header_bytes", 4096),
         ("interface_offset", 4096),
         ("interface_bytes", 512),

@@ -4,11 +4,18 @@ use super::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-/// The program, built from these sources; `LINERATE_PROGRAM` names another one to test instead.
+/// The longest that a program may take which ends by itself.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The program, built from these sources so that sums that overflow end it; `LINERATE_PROGRAM` names another one to test
+/// instead.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -18,12 +25,12 @@ pub fn program() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "--release", "--locked", "--quiet", "--package", "linerate-cli"])
+            .args(["build", "--locked", "--quiet", "--package", "linerate-cli"])
             .current_dir(root)
             .status()
             .expect("cargo");
         assert!(built.success(), "the program cannot be built");
-        root.join("target/release/linerate")
+        root.join("target/debug/linerate")
     })
 }
 
@@ -105,6 +112,18 @@ impl Running {
         self.0.as_mut()?.stdout.take()
     }
 
+    /// What it says on standard error from now on, as it says it; its end has nothing of that.
+    pub fn hear(&mut self) -> Arc<Mutex<String>> {
+        let heard = Arc::new(Mutex::new(String::new()));
+        let (errors, said) = (self.0.as_mut().and_then(|child| child.stderr.take()), Arc::clone(&heard));
+        std::thread::spawn(move || {
+            for line in errors.into_iter().flat_map(|errors| BufReader::new(errors).lines()) {
+                *said.lock().expect("lines") += &(line.unwrap_or_default() + "\n");
+            }
+        });
+        heard
+    }
+
     /// Waits until its ports and files are open: it gives up its privileges then, and from then on a signal asks it to stop.
     pub fn wait_until_open(&self) {
         const SIGTERM: u64 = 1 << 14;
@@ -129,10 +148,23 @@ impl Running {
         kill_process(pid, signal).expect("a running program");
     }
 
-    /// Waits for its end.
+    /// Waits for its end; asks for it where it does not come, so that no test waits for ever.
     pub fn end(mut self) -> Ended {
         let child = self.0.take().expect("a running program");
-        Ended::of(child.wait_with_output().expect("the end of the program"))
+        let (pid, (ended, has_ended)) = (child.id(), mpsc::channel::<()>());
+        let patience = std::thread::spawn(move || {
+            let is_late = has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                let _ = kill_process(Pid::from_raw(pid as i32).expect("a number above 0"), Signal::TERM);
+            }
+            is_late
+        });
+        let output = child.wait_with_output().expect("the end of the program");
+        drop(ended);
+        let ended = Ended::of(output);
+        let is_late = patience.join().expect("a thread that waits");
+        assert!(!is_late, "the program did not end by itself in {PATIENCE:?}: {}\n{}", ended.output, ended.errors);
+        ended
     }
 
     /// Asks it to stop, as Ctrl-C does, and waits for its end.

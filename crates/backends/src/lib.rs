@@ -1,6 +1,6 @@
 //! The backends: one file each, with a row for [`BACKENDS`]; and what they share.
 //!
-//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`tun`], [`faulty`]: the backends; system calls stay in `sys/`;
+//! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`memif`], [`tun`], [`dpdk`], [`faulty`]: the backends; system calls stay in `sys/`;
 //! - [`inventory`]: what interfaces there are and what they can do; [`interface`]: all that is known of one;
 //! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening things inside a network namespace;
@@ -150,11 +150,13 @@
 
 pub mod clocks;
 pub mod counting;
+pub mod dpdk;
 pub mod ebpf;
 pub mod faulty;
 pub mod interface;
 pub mod inventory;
 pub mod mem;
+pub mod memif;
 pub mod netns;
 mod nic;
 pub mod null;
@@ -181,7 +183,9 @@ pub const BACKENDS: &[Backend] = &[
     mem::BACKEND,
     null::BACKEND,
     shm::BACKEND,
+    memif::BACKEND,
     tun::BACKEND,
+    dpdk::BACKEND,
     faulty::BACKEND,
 ];
 

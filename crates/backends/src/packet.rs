@@ -20,6 +20,7 @@ use crate::nic::NicMonitor;
 use crate::sys::packet_ring::{Layout, PacketRing};
 use crate::sys::packet_socket::PacketSocket;
 use linerate_burst::{Interface, LinkType, StampSource};
+use linerate_filter::program::{MAX_INSNS, code};
 use linerate_filter::{Filter, Insn, REFUSE_TAGGED};
 use linerate_port::{
     Backend, Feed, Found, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
@@ -254,14 +255,23 @@ impl FilterPlan {
         socket.attach(&[Insn::ret(u32::MAX)])
     }
 
-    /// The same where nobody puts a tag back that the driver took out: frames that had one do not pass.
-    fn attach_untagged_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
+    /// The same where nobody puts a tag back that the driver took out: of frames that had one, those that pass come as so many bytes
+    /// each, for their number.
+    fn attach_untagged_to(&mut self, socket: &PacketSocket, tagged: u32) -> io::Result<()> {
         let rest = match &self.program {
             Some(program) if program.starts_with(&REFUSE_TAGGED[..2]) => program[REFUSE_TAGGED.len()..].to_vec(),
             Some(program) => program.clone(),
             None => vec![Insn::ret(u32::MAX)],
         };
-        self.program = Some(REFUSE_TAGGED.into_iter().chain(rest).collect());
+        let is_short = rest.len() * 2 + 4 <= MAX_INSNS;
+        let short =
+            rest.iter().map(|insn| if insn.code == code::RET_K && insn.k > 0 { Insn::ret(tagged) } else { *insn });
+        // A is the tag's presence, and has to be 0 where a filter begins.
+        let [load, refuse @ ..] = REFUSE_TAGGED;
+        let choose = [Insn::jump(code::JEQ_K, 0, 0, 1), Insn::new(code::JA, rest.len() as u32 + 1)];
+        let cut = choose.into_iter().chain([Insn::new(code::LD_IMM, 0)]).chain(short);
+        let first: Vec<Insn> = if is_short { cut.collect() } else { refuse.to_vec() };
+        self.program = Some([load].into_iter().chain(first).chain(rest).collect());
         self.attach_to(socket)
     }
 }

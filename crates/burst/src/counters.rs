@@ -1,13 +1,15 @@
-//! Every counter and drop reason, declared once.
-//!
-//! A counter has one owner stage, one name and one sentence. Help, JSON, tables and docs come from the
-//! table below.
+//! Every counter and drop reason, declared once. A counter has one owner stage, one name and one sentence.
+//! Help, JSON, tables and docs come from the table below.
 
 mod stage;
 #[macro_use]
 mod frames;
 #[macro_use]
 mod tcp;
+#[macro_use]
+mod send;
+#[macro_use]
+mod switch;
 
 pub use self::stage::{Stage, Unit};
 
@@ -59,13 +61,15 @@ macro_rules! counters {
     };
 }
 
-tcp_rows! {
+switch_rows! {
     /// Frames the interface counted in while the port was open (rx_packets).
     NicReceived = Nic, Note, "received";
     /// Frames the card missed for lack of buffers while the port was open (rx_missed_errors): lost before any capture could see them.
     NicMissed = Nic, Lost, "nic_missed";
     /// Frames that arrived damaged while the port was open (rx_errors: bad FCS, wrong length).
     NicErrors = Nic, Lost, "nic_errors";
+    /// Times the driver found no buffer for a frame while the port was open (rx_nombuf of DPDK); what that cost is among those missed, where the driver counts it.
+    NicNoBuffer = Nic, Note, "no_buffer";
     /// Frames the driver or the network stack dropped on reception (rx_dropped); among them those that nothing but the capture wanted, so no loss by itself.
     NicDropped = Nic, Note, "rx_dropped";
     /// Frames the interface counted out while the port was open (tx_packets).
@@ -85,10 +89,18 @@ tcp_rows! {
     BadRecord = Receive, Lost, "bad_record";
     /// Frames that the filter text did not select, of a port that has the kernel apply it and count.
     KernelFiltered = Receive, Refused, "kernel_filtered";
+    /// Frames with a VLAN tag that the filter would have selected without it, at a port that reads frames to their place and does not see tags.
+    VlanUnseen = Receive, Refused, "vlan_unseen";
     /// Frames that the writer of a shared ring did not hand to this reader, because it was too slow.
     Skipped = Receive, Lost, "skipped";
     /// Frames of a shared ring whose place the writer described wrongly; never seen with a sound writer.
     BadDesc = Receive, Lost, "bad_desc";
+    /// Slots of a memif ring that its writer was ahead by though the ring has fewer: what lay there was written over, and was not read.
+    PeerOverrun = Receive, Lost, "peer_overrun";
+    /// Buffers of a memif ring that were not full and said that their frame goes on in the next one: taken as its end.
+    StaleNext = Receive, Note, "stale_next";
+    /// Peers of a memif port that were not let in, or were put out; the details say why.
+    PeerRefused = Receive, Note, "peers_refused";
     /// Frames lost on the way to a shared ring since this reader came, as its writer says.
     UpstreamLost = Receive, Note, "upstream_lost";
     /// Times the kernel stopped storing frames because every block was in use.
@@ -115,7 +127,6 @@ tcp_rows! {
     FileLeftOut = Receive, Note, "file_left_out";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
-
     /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
     FaultDropped = Receive, Refused, "fault_dropped";
     /// Frames that found the queue of `faulty` full at the `rate=` asked for.
@@ -258,6 +269,38 @@ tcp_rows! {
     VerdictFailedOpen = Verdict, Note, "failed_open";
     /// Verdicts for frames that waited for none.
     VerdictUnknown = Verdict, Note, "unknown_verdicts";
+    /// Frames that the engine of `inline` lets pass as they came.
+    InlinePassed = Verdict, Delivered, "passed";
+    /// Frames that the engine lets pass with other bytes.
+    InlineReplaced = Verdict, Delivered, "replaced";
+    /// Frames that passed without a verdict: the policy says so.
+    InlinePolicyPassed = Verdict, Delivered, "policy_passed";
+    /// Frames that the engine blocked.
+    InlineBlocked = Verdict, Refused, "blocked";
+    /// Frames that were dropped without a verdict: the policy says so.
+    InlinePolicyDropped = Verdict, Lost, "policy_dropped";
+    /// Super-frames, and frames of which only the beginning came: they cannot be sent on.
+    InlineUnfit = Verdict, Lost, "unfit";
+    /// Frames whose fate was open when the run ended.
+    InlineUndecided = Verdict, Lost, "undecided";
+    /// Of those the policy was asked about, frames for which no engine was there, or that were under way when it went.
+    InlineNoEngine = Verdict, Note, "no_engine";
+    /// Of those, frames that the engine was too slow for.
+    InlineOverload = Verdict, Note, "overload";
+    /// Of those, frames that the engine held for too long, or beyond the most that may be held.
+    InlineHeldTooLong = Verdict, Note, "held_too_long";
+    /// Frames that the engine held for a while.
+    InlineHeld = Verdict, Note, "held_back";
+    /// Frames of flows that the engine had white- or blacklisted before; they count as passed or blocked.
+    InlineListed = Verdict, Note, "listed";
+    /// Verdicts that came when the policy had acted already; they change nothing.
+    InlineLate = Verdict, Note, "late_verdicts";
+    /// Frames that the engine handed back, to replace one or to be sent beside it, too late or for one that it did not replace.
+    InlineUnused = Verdict, Note, "unused_answers";
+    /// Flows that the engine white- or blacklisted and there was no room to remember, or frames of no flow.
+    InlineUnlisted = Verdict, Note, "unlisted";
+    /// Engines that came, one after the other.
+    InlineEngines = Verdict, Note, "engines";
 
     /// Frames taken from the queues of one port.
     ForwardReceived = Forward, Received, "received";
@@ -265,8 +308,12 @@ tcp_rows! {
     Forwarded = Forward, Delivered, "delivered";
     /// Frames of which the one port had only the beginning; they are not sent on.
     ForwardTruncated = Forward, Lost, "truncated";
+    /// Of those received, frames that the engine of `inline` made itself.
+    ForwardInjected = Forward, Note, "injected";
     /// Frames that came while the other port was down.
     ForwardDown = Forward, Lost, "port_down";
+    /// Copies of frames for a port of the switch that was full.
+    ForwardFull = Forward, Lost, "port_full";
     /// Frames that the other port did not take before the run ended.
     ForwardUnsent = Forward, Refused, "unsent";
 
@@ -308,6 +355,25 @@ tcp_rows! {
     /// Frames for a printer that had died of a bug of this program, or was about to.
     PrintDied = Print, Lost, "printer_died";
 
+    /// Flow records that came in messages of exporters.
+    CollectReceived = Collect, Received, "received";
+    /// Flow records that were handed on.
+    Collected = Collect, Delivered, "delivered";
+    /// Messages that came, of IPFIX and NetFlow v9.
+    CollectMessages = Collect, Note, "messages";
+    /// Records that are no flows: what exporters tell of themselves, of interfaces, of sampling.
+    CollectOthers = Collect, Note, "other_records";
+    /// Messages that are damaged or of another protocol; what stands in front of the damage counts.
+    CollectMalformed = Collect, Note, "malformed";
+    /// Sets of records that nobody can read, as their template did not come, or not yet.
+    CollectUnknown = Collect, Note, "unknown_template";
+    /// Templates that gave way to others for want of room.
+    CollectNoRoom = Collect, Note, "templates_no_room";
+    /// Records of IPFIX that were sent and did not come, by its sequence numbers.
+    CollectMissing = Collect, Note, "missing_records";
+    /// Messages of NetFlow v9 that were sent and did not come, by its sequence numbers.
+    CollectMissingMessages = Collect, Note, "missing_messages";
+
     /// Records handed to the exporter.
     ExportReceived = Export, Received, "received";
     /// Records in files, or handed to whoever reads a stream.
@@ -318,76 +384,16 @@ tcp_rows! {
     ExportUnread = Export, Lost, "reader_gone";
     /// Records for an exporter that had died of a bug of this program.
     ExportDied = Export, Lost, "exporter_died";
+    /// Records for a collector that was away, beyond what could wait for it.
+    ExportAway = Export, Lost, "collector_away";
+    /// Data records sent to a collector: two of a flow with both directions, unless one record has both.
+    ExportRecords = Export, Note, "data_records";
+    /// Messages sent to a collector, those of templates and statistics among them.
+    ExportMessages = Export, Note, "messages";
+    /// Times a collector went away: the connection ended, or its host said that nobody listens.
+    ExportOutages = Export, Note, "outages";
     /// Files that are complete.
     ExportFiles = Export, Note, "files";
-
-    /// Frames handed to the queue.
-    SendReceived = Send, Received, "received";
-    /// Frames the kernel or the other end accepted.
-    Sent = Send, Delivered, "delivered";
-    /// Frames longer than the interface can send (MTU).
-    TooLong = Send, Lost, "too_long";
-    /// Frames shorter than a link header.
-    TooShort = Send, Lost, "too_short";
-    /// Frames of which the file holds only the beginning; they are not sent.
-    SendTruncated = Send, Refused, "truncated";
-    /// Frames the driver dropped: no carrier, or its queue was full.
-    SendDropped = Send, Lost, "driver_dropped";
-    /// Frames the kernel refused for another reason.
-    SendRefused = Send, Lost, "send_refused";
-    /// Frames handed over that were not sent before the run ended.
-    SendUnsent = Send, Refused, "unsent";
-    /// Times the interface went down while there was something to send; sending went on when it was back.
-    SendLinkDown = Send, Note, "link_down";
-    /// Times the queue was full and sending had to wait.
-    SendFull = Send, Note, "queue_full";
-    /// Readers of a ring that were evicted: they held everybody up for too long, or broke the protocol.
-    SendEvicted = Send, Note, "readers_evicted";
-    /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.
-    SendFaultDropped = Send, Refused, "fault_dropped";
-    /// Frames that found the queue of `faulty` full at the `rate=` asked for.
-    SendFaultQueue = Send, Refused, "fault_queue";
-    /// Copies of frames that `faulty` made: they are counted as received as well.
-    SendFaultRepeated = Send, Note, "fault_repeated";
-    /// Frames that `faulty` let later ones pass.
-    SendFaultReordered = Send, Note, "fault_reordered";
-    /// Frames in which `faulty` turned bits over.
-    SendFaultCorrupted = Send, Note, "fault_corrupted";
-    /// Frames that `faulty` cut.
-    SendFaultTruncated = Send, Note, "fault_truncated";
-    /// Frames that `faulty` put bytes behind.
-    SendFaultPadded = Send, Note, "fault_padded";
-    /// Frames whose transport checksum, left to hardware, `faulty` filled in as hardware would have.
-    SendChecksumFilled = Send, Note, "checksum_filled";
-
-    /// Frames looked at: all that may be a question, or the answer to one.
-    AnswerReceived = Answer, Received, "received";
-    /// Frames that were answered, or that answered a question.
-    Answered = Answer, Delivered, "answered";
-    /// Frames that ask for nothing, or ask somebody else.
-    AnswerOther = Answer, Refused, "not_asked";
-    /// Frames that are cut, fragments, have a wrong checksum, or break a rule for such messages.
-    AnswerMalformed = Answer, Refused, "malformed";
-    /// Frames whose source is no address of one other station.
-    AnswerMartian = Answer, Refused, "martian";
-    /// Frames that ask more often than is answered.
-    AnswerLimited = Answer, Refused, "rate_limited";
-    /// Frames whose answer found no room, because the port took nothing.
-    AnswerFull = Answer, Lost, "queue_full";
-    /// ARP requests answered.
-    AnsweredArp = Answer, Note, "arp";
-    /// Neighbor solicitations answered.
-    AnsweredNeighbor = Answer, Note, "neighbor";
-    /// Echo requests (ping) answered, ICMP and ICMPv6.
-    AnsweredEcho = Answer, Note, "echo";
-    /// Next hops whose MAC address was found.
-    AnswerResolved = Answer, Note, "resolved";
-    /// ARP requests and neighbor solicitations sent to find next hops.
-    AnswerAsked = Answer, Note, "asked";
-    /// Frames from another station that uses an address answered for.
-    AnswerConflict = Answer, Note, "conflict";
-    /// Answers and questions that the port did not take.
-    AnswerUnsent = Answer, Note, "unsent";
 }
 
 #[cfg(test)]

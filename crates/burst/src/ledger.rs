@@ -258,7 +258,11 @@ impl Ledger {
                 compare(from, delivered, Stage::Verdict, sum(Stage::Verdict, Kind::Received));
                 (from, delivered) = (Stage::Verdict, sum(Stage::Verdict, Kind::Delivered));
             }
-            compare(from, delivered, Stage::Forward, taken);
+            if of(Stage::Switch).next().is_some() {
+                compare(from, delivered, Stage::Switch, sum(Stage::Switch, Kind::Received));
+                (from, delivered) = (Stage::Switch, self.total(Count::SwitchCopies));
+            }
+            compare(from, delivered + self.total(Count::ForwardInjected), Stage::Forward, taken);
             compare(Stage::Forward, handed, Stage::Send, sum(Stage::Send, Kind::Received));
         }
         found

@@ -1,13 +1,18 @@
-//! A memory cut into chunks that are owned one by one.
+//! A memory cut into chunks that are owned one by one; and pieces of memory that are owned by themselves.
 //!
 //! Unsafe because several owners reach into one allocation. What makes it sound: there is one [`Chunk`] for each chunk, it cannot be
 //! copied, and bytes are reached with it alone, to be read by whoever borrows it, to be written by whoever borrows it as its only one.
+//! The same holds of a [`Piece`], which knows what it is a part of.
 #![allow(unsafe_code)]
 
 use crate::{Burst, Desc, TAIL};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The memory.
@@ -110,6 +115,80 @@ impl Drop for Pool {
     }
 }
 
+/// Bytes that have one owner: a part of a memory that stays as long as they do. None to begin with.
+pub struct Piece {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// How many of them may be written: all, or none.
+    writable: usize,
+    owner: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+// SAFETY: bytes are reached by the rules of borrowing; what they are a part of is `Send + Sync`.
+unsafe impl Send for Piece {}
+// SAFETY: as above.
+unsafe impl Sync for Piece {}
+
+impl Default for Piece {
+    fn default() -> Self {
+        Piece { base: NonNull::dangling(), bytes: 0, writable: 0, owner: None }
+    }
+}
+
+impl Piece {
+    /// A part of a vector.
+    ///
+    /// # Panics
+    /// If the vector has not as much.
+    pub fn of(mut room: Vec<u8>, part: Range<usize>) -> Self {
+        let bytes = room[part.clone()].len();
+        let start = room[part].as_mut_ptr();
+        let base = NonNull::new(start).unwrap_or(NonNull::dangling());
+        Piece { base, bytes, writable: bytes, owner: Some(Arc::new(room)) }
+    }
+
+    /// A part of a memory that others may see.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `base` on are mapped, readable, and writable if that is said, as long as `owner` lives. While this value
+    /// lives nobody but it writes there.
+    pub unsafe fn shared(base: NonNull<u8>, bytes: usize, writable: bool, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Piece { base, bytes, writable: if writable { bytes } else { 0 }, owner: Some(owner) }
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// They themselves.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: readable as long as the owner lives, and written through `&mut self` alone.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// The same to be written; none of a piece that is only to be read.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: writable as long as the owner lives, and reached by nobody else meanwhile.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.writable) }
+    }
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = if self.owner.is_some() { "owned" } else { "nobody's" };
+        write!(f, "{} bytes, {owner}", self.bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +204,21 @@ mod tests {
         let burst = pool.burst(&chunks, &descs);
         assert!(burst.iter().enumerate().all(|(number, (_, frame))| frame == [number as u8 + 1; 90]));
         assert_eq!(pool.bytes(&chunks[2]), [3; 100]);
+    }
+
+    #[test]
+    fn a_piece_is_a_part_of_what_it_was_made_of_and_keeps_it() {
+        let mut piece = Piece::of(vec![1; 100], 10..30);
+        piece.bytes_mut()[0] = 7;
+        assert_eq!((piece.len(), piece.bytes()[0], piece.bytes()[19]), (20, 7, 1));
+        let owner: Arc<Vec<u8>> = Arc::new(vec![5; 8]);
+        let base = NonNull::from(&owner[0]);
+        // SAFETY: the vector lives as long as its owner, and nobody writes it.
+        let mut piece = unsafe { Piece::shared(base, 8, false, Arc::clone(&owner) as _) };
+        assert_eq!((piece.bytes_mut().len(), Arc::strong_count(&owner)), (0, 2));
+        assert_eq!(piece.bytes(), [5; 8]);
+        drop(piece);
+        assert_eq!((Arc::strong_count(&owner), Piece::default().bytes().len()), (1, 0));
     }
 
     #[test]

@@ -3,21 +3,30 @@
 pub mod bench;
 pub mod capture;
 pub mod count;
+pub mod ctl;
 pub mod demo;
 pub mod doctor;
 pub mod find;
 pub mod flows;
+pub mod frames;
 pub mod generate;
 mod habits;
+pub mod inline;
 mod inputs;
+pub mod inspect;
 pub mod lab;
 mod meaning;
+pub mod measure;
 mod pages;
 pub mod ports;
 pub mod receive;
+mod rings;
 pub mod send;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod show;
 pub mod streams;
+pub mod switch;
 pub mod wire;
 
 use crate::about;
@@ -55,6 +64,13 @@ pub enum Verb {
     Lab(lab::Args),
     /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
     Generate(generate::Args),
+    /// Tell the streams of a running generate something: another rate, pause, resume, stop, start; show how they are
+    Ctl(ctl::Args),
+    /// Measure what a device between two ports forwards: throughput of RFC 2544, NDR, PDR and their like
+    Measure(measure::Args),
+    /// Let programs drive traffic over HTTP: the Open Traffic Generator API, which snappi speaks
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file
     Capture(capture::Args),
     /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
@@ -70,8 +86,16 @@ pub enum Verb {
     Send(send::Args),
     /// Receive TCP streams in user space: every byte at its place in frames of memory, or in files
     Receive(receive::Args),
+    /// Take frames of received streams from another process that shares them: count, verify, or write them
+    Frames(frames::Args),
     /// Join two ports as a wire would, which may lose, damage and delay by plan
     Wire(wire::Args),
+    /// Join many ports by rules, as Open vSwitch has them, or as a bridge that learns
+    Switch(switch::Args),
+    /// Join two ports while another process decides about each frame, by a ring that it reads
+    Inline(inline::Args),
+    /// Decide about the frames of an inline ring by filter text
+    Inspect(inspect::Args),
     /// Measure this program beside its peers and the limits of this machine
     Bench(bench::Args),
     /// Write a manual page of each verb into a folder
@@ -102,8 +126,8 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
 impl Verb {
     /// Whether it is a run that stops on signals, and has a report then.
     fn is_run(&self) -> bool {
-        use Verb::{Bench, Completions, Doctor, Lab, Man, Ports};
-        !matches!(self, Ports(_) | Doctor(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
+        use Verb::{Bench, Completions, Ctl, Doctor, Lab, Man, Ports};
+        !matches!(self, Ports(_) | Ctl(_) | Doctor(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
     }
 }
 
@@ -118,6 +142,10 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Generate(args) => generate::run(&args),
+        Verb::Ctl(args) => ctl::run(&args),
+        Verb::Measure(args) => measure::run(&args),
+        #[cfg(feature = "serve")]
+        Verb::Serve(args) => serve::run(&args),
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Flows(args) => flows::run(&args),
@@ -125,7 +153,11 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Find(args) => find::run(&args),
         Verb::Send(args) => send::run(&args),
         Verb::Receive(args) => receive::run(&args),
+        Verb::Frames(args) => frames::run(&args),
         Verb::Wire(args) => wire::run(&args),
+        Verb::Switch(args) => switch::run(&args),
+        Verb::Inline(args) => inline::run(&args),
+        Verb::Inspect(args) => inspect::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Man(args) => pages::man(&args),
         Verb::Completions(args) => Ok(pages::completions(&args)),

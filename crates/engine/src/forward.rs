@@ -42,10 +42,10 @@ pub struct Forward {
 
 /// What the other port has said.
 #[derive(Default)]
-struct Errors {
-    is_down: bool,
-    events: Vec<String>,
-    failure: Option<PortError>,
+pub(crate) struct Errors {
+    pub is_down: bool,
+    pub events: Vec<String>,
+    pub failure: Option<PortError>,
 }
 
 /// Frames on their way from one port to the other.
@@ -282,7 +282,7 @@ impl Consumer for Forward {
 
 impl Errors {
     /// Notes an error of sending; whether frames are put into the port all the same: a wire that leads nowhere swallows them.
-    fn take(&mut self, error: PortError) -> bool {
+    pub fn take(&mut self, error: PortError) -> bool {
         if !matches!(error, PortError::Down { .. }) {
             self.failure.get_or_insert(error);
             return false;

@@ -5,14 +5,17 @@
 //! - [`receive`]: ports -> `lanes` -> order -> consumers;
 //! - [`consumer`]: what a consumer must do;
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): with nothing copied;
-//!   [`check`]: streams with trailers; [`flows`]: flow records; [`follow`]: TCP streams rebuilt; [`forward`]: to another port; [`answer`]: back to whoever asked;
+//!   [`check`]: streams with trailers; [`flows`]: flow records; [`follow`]: TCP streams rebuilt; [`forward`]: to another port, and [`inline`] while another process decides;
+//!   [`answer`]: back to whoever asked;
 //!   [`print`](mod@print): to people;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit, of each consumer;
-//! - `worker`: work on blocks in a thread of its own.
+//! - `worker`: work on blocks in a thread of its own;
+//! - [`frame_ring`]: frames of received streams for another process, and from there.
 //!
 //! Sending:
 //!
 //! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
+//! - [`transmit`]: streams that begin, hold on and end one by one, while others go on;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
 //! - `sender`: what all senders do; `tx_queues`: the queues they send into; `live`: watching a port that makes frames itself.
 //!
@@ -107,6 +110,7 @@
 //! not get is lost as `output_died`.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 pub mod answer;
 pub mod capture;
 pub mod check;
@@ -118,6 +122,8 @@ mod error;
 pub mod flows;
 pub mod follow;
 pub mod forward;
+pub mod frame_ring;
+pub mod inline;
 mod lanes;
 mod live;
 mod outlet;
@@ -128,6 +134,8 @@ pub mod replay;
 pub mod select;
 mod sender;
 pub mod streams;
+pub mod switching;
+pub mod transmit;
 mod tx_queues;
 pub mod verdict;
 mod worker;
@@ -143,6 +151,7 @@ pub use error::ReceiveError;
 pub use flows::{Load, Metered, Metering, Meters};
 pub use follow::{Followed, Following};
 pub use forward::Forward;
+pub use inline::{Fail, Inline, Policy as InlinePolicy, Release};
 pub use linerate_burst::died::{self, Died, survive};
 pub use print::{Lines, Printing};
 pub use receive::wait::Waiting;
@@ -150,5 +159,5 @@ pub use receive::{Receive, Received};
 pub use reception::Reception;
 pub use replay::{Edits, Memory, Replay, ReplayReport};
 pub use select::{Selection, Shard, Slice, imbalance};
-pub use streams::{StreamWatch, Streams, StreamsReport};
+pub use streams::{Control, StreamWatch, Streams, StreamsReport};
 pub use verdict::{Inspect, Policy, Verdict};

@@ -18,7 +18,9 @@ pub use self::watch::{ReceptionWatch, SoFar, StreamSoFar, Totals};
 
 use self::delivery::Delivery;
 use crate::consumer::{Consumer, Demand, End, Order, Reads, Round};
+use crate::control::Stop;
 use crate::error::ReceiveError;
+use crate::frame_ring::{FrameSharing, FrameSharingWatch};
 use crate::outlet::{Done, Outlet, Sent};
 use linerate_burst::{Flags, Nanos, Stage};
 use linerate_generate::answer::Answerer;
@@ -35,8 +37,6 @@ const READS: usize = 256;
 const HEADERS: usize = 14 + 20 + 32;
 /// How far ahead the headers of frames in a burst are asked for.
 const AHEAD: usize = 8;
-/// How many frames are with the destination: one that it works on, and the next.
-const MOST_OUT: u64 = 2;
 /// How long to wait before looking again whether the port takes more.
 const BUSY_NAP: Duration = Duration::from_micros(50);
 /// How long what is to be sent may stay at the end.
@@ -84,6 +84,16 @@ impl Reception {
         Ok(self)
     }
 
+    /// Hands frames to another process instead of the destination: those that were made of this memory. `stop` is that of the run;
+    /// `watch` lets others see who has them.
+    ///
+    /// # Errors
+    /// If the system starts no more threads.
+    pub fn shared(mut self, frames: FrameSharing, stop: Stop, watch: FrameSharingWatch) -> Result<Self, ReceiveError> {
+        self.delivery = Delivery::shared(frames.open(stop, watch).map_err(ReceiveError::Acceptor)?);
+        Ok(self)
+    }
+
     /// Ends once so many streams have ended.
     #[must_use]
     pub fn streams(mut self, streams: Option<u64>) -> Self {
@@ -105,8 +115,11 @@ impl Reception {
 
     /// Looks at a frame that lies in one piece.
     fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
-        if !self.protocol.hear(link, frame, flags, now) && link == Link::Ethernet {
-            self.answerer.receive(frame, now);
+        match link {
+            _ if self.protocol.hear(link, frame, flags, now) => {}
+            Link::Ethernet => self.answerer.receive(frame, now),
+            Link::RawIp => self.answerer.receive_packet(frame, now),
+            _ => {}
         }
     }
 
@@ -149,7 +162,7 @@ impl Reception {
             opens = true;
         }
         // The others wait where newer ones may take their place.
-        while self.delivery.out() < MOST_OUT
+        while self.delivery.has_room()
             && let Some(frame) = self.protocol.full()
         {
             opens |= self.deliver(frame);
@@ -196,6 +209,7 @@ impl Reception {
     fn settle(&mut self, is_dry: bool, now: Nanos) -> bool {
         self.protocol.settle(is_dry, now);
         self.answerer.tick(now);
+        self.delivery.tick();
         let is_done = self.hand_on(now);
         self.watch.settle(&self.protocol);
         is_done
@@ -305,6 +319,7 @@ impl Consumer for Reception {
         let subject = self.outlet.name().to_owned();
         self.answerer.counters(end.ledger.account(Stage::Answer, &subject));
         self.protocol.counters(end.ledger);
+        self.protocol.tell_what_gave_way(end);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);
         }

@@ -22,6 +22,8 @@ const REMEMBERED: u32 = 1024;
 const SPARE_TIME: Duration = Duration::from_micros(60);
 /// The longest sleep, so that stop requests are seen.
 const NAP_LIMIT: Duration = Duration::from_millis(10);
+/// The longest sleep of whoever may be told something.
+const OFTEN: Duration = Duration::from_millis(1);
 /// How long a full queue, or a slow reader, is waited for before looking again.
 const SHORT_NAP: Duration = Duration::from_micros(50);
 /// How long to wait before asking again whether an interface is up.
@@ -92,6 +94,8 @@ pub(crate) struct Sender {
     flushed: Nanos,
     /// How late sleeping woke up, at worst, lately.
     overslept: Duration,
+    /// The longest sleep.
+    nap_limit: Duration,
     shown: Sent,
     /// The interface is down, and how often it went down.
     down: bool,
@@ -122,6 +126,7 @@ impl Sender {
             stuck: None,
             flushed: Nanos::ZERO,
             overslept: Duration::ZERO,
+            nap_limit: NAP_LIMIT,
             shown: Sent::default(),
             down: false,
             downs: 0,
@@ -188,6 +193,11 @@ impl Sender {
         (now, step.unwrap_or(0))
     }
 
+    /// No sleep is longer than a millisecond from now on: what is due may change.
+    pub fn look_often(&mut self) {
+        self.nap_limit = OFTEN;
+    }
+
     /// How far from the schedule frames left.
     pub fn timing(&mut self) -> &mut Timing {
         &mut self.timing
@@ -218,7 +228,7 @@ impl Sender {
         let began = Instant::now();
         let margin = (self.overslept + self.overslept / 2).clamp(SLEEP_ERROR.0, SLEEP_ERROR.1);
         if left > margin {
-            let asked = (left - margin).min(NAP_LIMIT);
+            let asked = (left - margin).min(self.nap_limit);
             std::thread::sleep(asked);
             let late = began.elapsed().saturating_sub(asked);
             self.overslept = late.max(self.overslept - self.overslept / REMEMBERED);
@@ -272,7 +282,7 @@ impl Sender {
     }
 
     /// Gets what was taken on its way; false while some of it still is not.
-    fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+    pub fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         let flushed = self.queues.flush(now);
         self.flushed = now;
         show(&self.limits.progress, &mut self.shown, self.queues.sent());

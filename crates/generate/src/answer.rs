@@ -9,7 +9,7 @@
 //!
 //! What comes in is not trusted: every length and checksum is looked at, nothing is answered to a group or to an
 //! address that no host has, so many answers a second are made and no more, and so many wait and no more. Each frame
-//! is counted under one name. Nothing is said unasked.
+//! is counted under one name. Nothing is said unasked but by [`Answerer::announce`].
 
 mod addresses;
 mod arp;
@@ -25,10 +25,10 @@ pub use addresses::{Addresses, BadAddresses, Own, Vlans};
 pub use resolve::{BadHop, Hop, RETRY, Resolution, TRIES};
 
 use self::outbox::Outbox;
-use self::received::Received;
+use self::received::{Link, Received};
 use self::resolve::Resolver;
 use linerate_burst::{Account, Burst, Count, Nanos};
-use linerate_wire::{ethernet, icmpv6, ipv6, ndp, registry, vlan};
+use linerate_wire::{MacAddr, ethernet, icmpv6, ipv6, ndp, registry, vlan};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -70,9 +70,18 @@ impl Answerer {
 
     /// Looks at an Ethernet frame, without FCS, that came at about `now`.
     pub fn receive(&mut self, frame: &[u8], now: Nanos) {
+        self.hear(Received::parse(frame), now);
+    }
+
+    /// The same of an IP packet of a tunnel; its answer is one too.
+    pub fn receive_packet(&mut self, packet: &[u8], now: Nanos) {
+        self.hear(Received::of_packet(packet), now);
+    }
+
+    fn hear(&mut self, received: Result<Received<'_>, Count>, now: Nanos) {
         self.outbox.set_time(now);
         self.count(Count::AnswerReceived, 1);
-        match self.judge(frame) {
+        match received.and_then(|received| self.judge(&received)) {
             Ok(what) => {
                 self.count(Count::Answered, 1);
                 self.count(what, 1);
@@ -85,6 +94,15 @@ impl Answerer {
     pub fn receive_truncated(&mut self) {
         self.count(Count::AnswerReceived, 1);
         self.count(Count::AnswerMalformed, 1);
+    }
+
+    /// Tells the link where the own addresses are, unasked (RFC 5227 section 2.3, RFC 4861 section 7.2.6): who knew one of them at
+    /// another station goes on at once. Of a run of addresses the first is told.
+    pub fn announce(&mut self, now: Nanos) {
+        self.outbox.set_time(now);
+        let Answerer { own, outbox, .. } = self;
+        let told = own.runs().iter().filter(|own| announcement(own, outbox)).count();
+        self.count(Count::AnswerAnnounced, told as u64);
     }
 
     /// Asks for a next hop from `now` on, [`TRIES`] times, [`RETRY`] apart.
@@ -129,12 +147,11 @@ impl Answerer {
     }
 
     /// What was answered, or why nothing was.
-    fn judge(&mut self, frame: &[u8]) -> Result<Count, Count> {
-        let received = Received::parse(frame)?;
+    fn judge(&mut self, received: &Received<'_>) -> Result<Count, Count> {
         match received.ether_type {
-            ethernet::ARP => self.judge_arp(&received),
-            ethernet::IPV4 => echo::answer_v4(&received, &self.own, &mut self.outbox),
-            ethernet::IPV6 => self.judge_ipv6(&received),
+            ethernet::ARP => self.judge_arp(received),
+            ethernet::IPV4 => echo::answer_v4(received, &self.own, &mut self.outbox),
+            ethernet::IPV6 => self.judge_ipv6(received),
             _ => Err(Count::AnswerOther),
         }
     }
@@ -175,5 +192,16 @@ impl Answerer {
                 self.resolver.learn(received, IpAddr::V6(target), mac)
             }
         }
+    }
+}
+
+/// Puts an announcement in; false where there is no room.
+fn announcement(own: &Own, outbox: &mut Outbox) -> bool {
+    match own.first {
+        IpAddr::V4(ip) => {
+            let link = Link::new(own.mac, MacAddr::BROADCAST, own.vlans);
+            outbox.put(&link, &[&arp::request(ip, ip, own.mac)], &[])
+        }
+        IpAddr::V6(ip) => neighbor::announce(ip, own.mac, own.vlans, outbox),
     }
 }

@@ -13,6 +13,7 @@
 //! When:
 //! - [`rate`]: rates as users write them;
 //! - [`timeline`]: which frame of which stream goes when;
+//! - [`command`]: what streams are told while they run;
 //! - [`schedule`]: when each frame of a recording is due.
 //!
 //! What became of it:
@@ -69,6 +70,7 @@
 
 pub mod answer;
 pub mod check;
+pub mod command;
 pub mod delays;
 pub mod describe;
 pub mod file;
@@ -86,6 +88,7 @@ pub mod trailer;
 mod wrong;
 
 pub use check::Check;
+pub use command::{Action, Command, Which};
 pub use delays::Delays;
 pub use describe::describe;
 pub use rate::{Layer, Rate};
@@ -94,5 +97,5 @@ pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
-pub use timeline::{Part, Run, Slot, Timeline};
+pub use timeline::{Begun, Part, Run, Shares, Slot, Timeline};
 pub use wrong::{Wrong, nearest};

@@ -72,6 +72,15 @@ impl Rate {
         self.exact_nanos(frames, bytes).round() as u64
     }
 
+    /// So many times as much; top speed stays.
+    pub fn scaled(self, factor: f64) -> Rate {
+        match self {
+            Rate::Top => Rate::Top,
+            Rate::Frames(rate) => Rate::Frames(rate * factor),
+            Rate::Bits(bits, layer) => Rate::Bits(bits * factor, layer),
+        }
+    }
+
     /// The same, with fractions of a nanosecond.
     pub fn exact_nanos(&self, frames: u64, bytes: u64) -> f64 {
         let seconds = match self {

@@ -13,7 +13,7 @@ mod kept;
 mod row;
 
 use crate::stream::{StreamSet, Wrong};
-use crate::{Part, Run, Timeline};
+use crate::{Begun, Command, Part, Run, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
@@ -54,6 +54,7 @@ pub struct Traffic {
     run: usize,
     left: u64,
     sent: Vec<u64>,
+    begun: Vec<Begun>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +72,11 @@ impl Traffic {
         Ok(Traffic::of(set, timeline, Source::Fresh(Box::new(fresh)), room))
     }
 
+    /// The same of streams that can be [told](Traffic::tell) something while they run.
+    pub fn commanded(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
+        Ok(Traffic { timeline: Timeline::commanded(set, part, u64::MAX)?, ..Traffic::new(set, part)? })
+    }
+
     /// The same from frames that are made once: frame n of a stream is its frame `n % frames` again. They may take 1 GiB;
     /// with trailers it is an error.
     pub fn kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
@@ -78,6 +84,12 @@ impl Traffic {
         let timeline = Timeline::cycling(set, part, frames)?;
         let kept = Kept::new(set, frames)?;
         Ok(Traffic::of(set, timeline, Source::Kept(kept), FRAMES))
+    }
+
+    /// [`Traffic::kept`] of streams that can be [told](Traffic::tell) something while they run.
+    pub fn commanded_kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
+        let timeline = Timeline::commanded(set, part, frames.max(1))?;
+        Ok(Traffic { timeline, ..Traffic::kept(set, part, frames)? })
     }
 
     fn of(set: &StreamSet, timeline: Timeline, frames: Source, room: usize) -> Self {
@@ -94,7 +106,34 @@ impl Traffic {
             run: 0,
             left: 0,
             sent: vec![0; set.streams.len()],
+            begun: Vec::new(),
         }
+    }
+
+    /// Tells streams something, whoever sends the other parts of the set having to tell them the same. Nothing may have been offered
+    /// for so long after the start as the command says, or longer. Without effect where streams cannot be told anything.
+    pub fn tell(&mut self, command: Command) {
+        self.timeline.tell(command);
+    }
+
+    /// How many commands were obeyed: what was offered last, and what will be, is as they say; all before was consumed.
+    pub fn obeyed(&self) -> u64 {
+        self.timeline.obeyed()
+    }
+
+    /// Up to which time everything was obeyed; nothing where that is nothing.
+    pub fn obeyed_until(&self) -> Option<u64> {
+        self.timeline.obeyed_until()
+    }
+
+    /// Streams that began anew, since this was asked last: with what was offered last.
+    pub fn begun(&mut self) -> Vec<Begun> {
+        std::mem::take(&mut self.begun)
+    }
+
+    /// Whether more may come once streams are told something, though now there is nothing.
+    pub fn is_waiting(&self) -> bool {
+        self.timeline.is_waiting()
     }
 
     /// Sets the most frames of a burst, at least 1: the fewer, the nearer to sending they are made. At first, and at
@@ -142,10 +181,11 @@ impl Traffic {
         }
     }
 
-    /// When the first frame that was not consumed is due, in nanoseconds from the start; none behind the last.
+    /// When the first frame that was not consumed is due, or streams are told something before that, in nanoseconds from the
+    /// start; none behind the last, and where streams wait to be told something.
     pub fn next_due(&self) -> Option<u64> {
-        let next = self.runs.get(self.run).map(|run| run.first);
-        next.or_else(|| self.timeline.peek()).map(|slot| slot.due)
+        let next = self.runs.get(self.run).map(|run| run.first.due);
+        next.or_else(|| self.timeline.next_due())
     }
 
     /// Whether frames are due at times of their own.
@@ -155,7 +195,7 @@ impl Traffic {
 
     /// Whether all frames were consumed.
     pub fn is_over(&self) -> bool {
-        self.next_due().is_none()
+        self.next_due().is_none() && !self.is_waiting()
     }
 
     /// How many frames of each stream were consumed.
@@ -165,7 +205,18 @@ impl Traffic {
 
     fn refill(&mut self, elapsed: u64, now: Nanos) {
         self.runs.clear();
+        let obeyed = self.timeline.obeyed();
         self.made = self.timeline.take(elapsed, self.room, &mut self.runs);
+        if self.timeline.obeyed() != obeyed {
+            self.paced = self.timeline.is_paced();
+            for Begun { stream, number } in self.timeline.begun() {
+                // Frames made once have no trailers.
+                if let (Source::Fresh(fresh), Some(number)) = (&mut self.frames, number) {
+                    fresh.renumber(stream, number);
+                }
+                self.begun.push(Begun { stream, number });
+            }
+        }
         (self.consumed, self.run, self.left) = (0, 0, self.runs.first().map_or(0, |run| run.count));
         let start = *self.start.get_or_insert(Nanos(now.0.saturating_sub(elapsed)));
         match &mut self.frames {

@@ -10,15 +10,20 @@
 //! - **interleaved**: all begin at once; frames go in the order of due time, number, stream. With a rate of all together frame j
 //!   of all is due as that rate says, and the streams' own times only decide on the order.
 
+mod change;
 mod clock;
 mod interleave;
 mod sequence;
+mod shares;
 mod turns;
 
+use crate::command::{Action, Command};
 use crate::stream::{Order, StreamSet, Wrong};
 use interleave::Interleave;
 use sequence::Sequence;
+use std::collections::VecDeque;
 
+pub use shares::Shares;
 pub use turns::{Kind, Pace, Turns};
 
 /// Stands for a count without end.
@@ -84,7 +89,36 @@ pub struct Timeline {
     next: Option<Slot>,
     /// No due time is below the one before.
     latest: u64,
+    commands: Option<Box<Commands>>,
 }
+
+/// What streams are told.
+#[derive(Clone, Debug)]
+struct Commands {
+    /// By their times.
+    pending: VecDeque<Command>,
+    /// How many were obeyed, the time of the last, and which streams began anew by them.
+    obeyed: u64,
+    until: Option<u64>,
+    begun: Vec<Begun>,
+    /// Frames of others before the next one of this part. They are passed when they are due: until then a command may come.
+    others: u64,
+    /// Which part that is.
+    index: u64,
+}
+
+/// A stream that began anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Which, by its place in the set.
+    pub stream: u32,
+    /// Its number in trailers from now on, if that is another one.
+    pub number: Option<u32>,
+}
+
+/// Whoever is so far behind its schedule when streams are told something does not make up for it, in nanoseconds: a pause would
+/// begin when all that was due before it has gone.
+const FORGIVEN: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
 enum Walk {
@@ -100,17 +134,66 @@ impl Timeline {
 
     /// The same where frame n of each stream is as long as frame `n % cycle`.
     pub(crate) fn cycling(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
-        set.check()?;
-        if part.index >= part.of {
-            return Err(Wrong::Set(format!("part {} of {}: from 0, below their number", part.index, part.of)));
-        }
+        check(set, part)?;
         let mut walk = match set.order {
             Order::Sequential => Walk::Sequence(Sequence::new(set, cycle)),
             Order::Interleaved => Walk::Interleave(Interleave::new(set, cycle)),
         };
         walk.advance(part.index.into());
         let next = walk.peek();
-        Ok(Timeline { walk, stride: part.of.into(), next, latest: 0 })
+        Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands: None })
+    }
+
+    /// The same of streams that can be [told](Timeline::tell) something while they run.
+    pub(crate) fn commanded(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
+        check(set, part)?;
+        let walk = match set.order {
+            Order::Sequential => Walk::Sequence(Sequence::commanded(set, cycle)),
+            Order::Interleaved => Walk::Interleave(Interleave::commanded(set, cycle)),
+        };
+        let others = part.index.into();
+        let commands =
+            Commands { pending: VecDeque::new(), obeyed: 0, until: None, begun: Vec::new(), others, index: others };
+        let next = walk.peek();
+        Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands: Some(Box::new(commands)) })
+    }
+
+    /// Tells streams something. No frame that is due at that time or later may have been taken.
+    pub(crate) fn tell(&mut self, command: Command) {
+        if let Some(commands) = &mut self.commands {
+            let place = commands.pending.partition_point(|other| other.at <= command.at);
+            commands.pending.insert(place, command);
+        }
+    }
+
+    /// How many commands were obeyed so far.
+    pub(crate) fn obeyed(&self) -> u64 {
+        self.commands.as_ref().map_or(0, |commands| commands.obeyed)
+    }
+
+    /// The time of the last of those.
+    pub(crate) fn obeyed_until(&self) -> Option<u64> {
+        self.commands.as_ref().and_then(|commands| commands.until)
+    }
+
+    /// Streams that begin anew with the frames taken last, since this was asked last.
+    pub(crate) fn begun(&mut self) -> Vec<Begun> {
+        self.commands.as_mut().map(|commands| std::mem::take(&mut commands.begun)).unwrap_or_default()
+    }
+
+    /// When there is something to do next: a frame is due, or streams are told something; none where nothing is known to come.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        let told = self.commands.as_ref().and_then(|commands| commands.pending.front()).map(|command| command.at);
+        let due = self.peek().map(|slot| slot.due);
+        due.into_iter().chain(told).min()
+    }
+
+    /// Whether frames may come once streams are told something.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match &self.walk {
+            Walk::Sequence(sequence) => sequence.is_waiting(),
+            Walk::Interleave(interleave) => interleave.is_waiting(),
+        }
     }
 
     /// The next frame, whether due or not; none behind the last.
@@ -130,20 +213,74 @@ impl Timeline {
     pub fn take(&mut self, elapsed: u64, room: usize, runs: &mut Vec<Run>) -> usize {
         let mut taken = 0;
         while taken < room {
+            if self.commands.is_some() && !self.obey(elapsed, taken == 0) {
+                break;
+            }
             let Some(first) = self.peek().filter(|slot| slot.due <= elapsed) else { break };
             self.latest = first.due;
+            if self.pass_others() {
+                continue;
+            }
             let count = self.run(room - taken);
             runs.push(Run { first, count, step: self.stride });
             taken += count as usize;
-            self.walk.advance(count * self.stride);
+            match &mut self.commands {
+                Some(commands) if self.stride > 1 => {
+                    commands.others = self.stride - 1;
+                    self.walk.advance(1);
+                }
+                _ => self.walk.advance(count * self.stride),
+            }
             self.next = self.walk.peek();
         }
         taken
     }
 
+    /// Does what streams are told by now, once all that was due before has gone. False where that has to wait until the frames
+    /// taken so far have gone too: what is known of them may change.
+    fn obey(&mut self, elapsed: u64, may: bool) -> bool {
+        while let Some(commands) = &mut self.commands
+            && let Some(command) = commands.pending.front()
+            && command.at <= elapsed
+        {
+            let (at, behind) = (command.at, self.next.map_or(0, |slot| command.at.saturating_sub(slot.due)));
+            let idle = self.walk.is_idle();
+            let forgiven = self.stride == 1 && elapsed - at + behind > FORGIVEN;
+            if behind > 0 && !idle && !forgiven {
+                break;
+            }
+            if !may {
+                return false;
+            }
+            let Some(command) = commands.pending.pop_front() else { break };
+            if behind > 0 && !idle {
+                self.walk.shift(behind as f64);
+            }
+            (commands.obeyed, commands.until) = (commands.obeyed + 1, Some(command.at));
+            if self.next.is_none() && matches!(command.action, Action::Start(_)) {
+                // Each of several senders stands where it stands, and all begin together.
+                commands.others = commands.index;
+            }
+            let begun = self.walk.obey(&command);
+            commands.begun.extend(begun);
+            self.next = self.walk.peek();
+        }
+        true
+    }
+
+    /// Passes a frame that others send.
+    fn pass_others(&mut self) -> bool {
+        let Some(commands) = self.commands.as_mut().filter(|commands| commands.others > 0) else { return false };
+        commands.others -= 1;
+        self.walk.advance(1);
+        self.next = self.walk.peek();
+        true
+    }
+
     /// How many frames, at most `room`, are the same as the next one but for their numbers.
     fn run(&self, room: usize) -> u64 {
         match &self.walk {
+            _ if self.stride > 1 && self.commands.is_some() => 1,
             Walk::Sequence(sequence) => sequence.run().div_ceil(self.stride).min(room as u64),
             Walk::Interleave(_) => 1,
         }
@@ -164,4 +301,35 @@ impl Walk {
             Walk::Interleave(interleave) => interleave.advance(by),
         }
     }
+
+    fn is_idle(&self) -> bool {
+        match self {
+            Walk::Sequence(sequence) => sequence.is_idle(),
+            Walk::Interleave(interleave) => interleave.is_idle(),
+        }
+    }
+
+    /// Says which streams begin anew.
+    fn obey(&mut self, command: &Command) -> Vec<Begun> {
+        match self {
+            Walk::Sequence(sequence) => sequence.obey(command),
+            Walk::Interleave(interleave) => interleave.obey(command),
+        }
+    }
+
+    fn shift(&mut self, by: f64) {
+        match self {
+            Walk::Sequence(sequence) => sequence.shift(by),
+            Walk::Interleave(interleave) => interleave.shift(by),
+        }
+    }
+}
+
+/// Whether there is such a part of a set.
+fn check(set: &StreamSet, part: Part) -> Result<(), Wrong> {
+    set.check()?;
+    if part.index >= part.of {
+        return Err(Wrong::Set(format!("part {} of {}: from 0, below their number", part.index, part.of)));
+    }
+    Ok(())
 }

@@ -22,6 +22,7 @@ pub use linerate_engine as engine;
 pub use linerate_filter as filter;
 pub use linerate_generate as generate;
 pub use linerate_index as index;
+pub use linerate_measure as measure;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
 pub use linerate_print as print;
@@ -29,6 +30,7 @@ pub use linerate_receive as receive;
 pub use linerate_record as record;
 pub use linerate_records as records;
 pub use linerate_share as share;
+pub use linerate_switch as switch;
 pub use linerate_wire as wire;
 
 /// The port contract, and opening ports by the registry of the backends.

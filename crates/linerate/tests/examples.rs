@@ -7,6 +7,9 @@ mod attach;
 #[path = "../examples/capture.rs"]
 mod capture;
 #[allow(dead_code)]
+#[path = "../examples/engine.rs"]
+mod engine;
+#[allow(dead_code)]
 #[path = "../examples/flows.rs"]
 mod flows;
 #[allow(dead_code)]
@@ -14,10 +17,10 @@ mod flows;
 mod stream;
 
 use linerate::burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate::engine::{Capture, Receive, Selection, Sharing, SharingOptions};
-use linerate::port::{RxOptions, Spec, open_rx};
+use linerate::engine::{Capture, Inline, InlinePolicy, Progress, Receive, Selection, Sharing, SharingOptions};
+use linerate::port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
 use linerate::record::{Format, Output, Writer};
-use linerate::share::{Access, Options};
+use linerate::share::{Access, Attach, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,4 +91,39 @@ fn a_ring_is_read_where_it_lies() {
     assert!(sharer.join().unwrap().failure.is_none());
     assert_eq!((networks.frames, networks.bytes[..3].iter().sum::<u64>()), (100, 90 * 42));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn an_engine_says_what_passes() {
+    let name = format!("engine-{}", std::process::id());
+    let pipe = |number: u32| {
+        let spec = Spec::parse(&format!("mem:{name}-{number}")).unwrap();
+        let to = open_tx(&spec, &TxOptions::default()).unwrap();
+        (to, open_rx(&spec, &RxOptions::default()).unwrap())
+    };
+    let [(mut into, from), (to, _far), (idle, other), (back, _near)] = [0, 1, 2, 3].map(pipe);
+    let access = Access { engine: Some(String::new()), ..Access::default() };
+    let ring = Options { slots: 8, ..Options::default() };
+    let options = SharingOptions { name: name.clone(), ring, access, wait_for: 0, patience: None };
+    let sharing = Sharing::create(options).unwrap();
+    let policy = InlinePolicy { budget: Duration::from_secs(20), ..InlinePolicy::default() };
+    let mut inline = Inline::new(["one", "other"], [to, back], sharing, policy, Progress::new());
+    let joined = std::thread::spawn(move || {
+        let run = Receive::all(vec![from, other]).run(&mut [&mut inline]);
+        (run.failure.is_none(), inline.sent()[0].frames)
+    });
+    let engine = Attach::default().engine(&name).unwrap();
+    let deciding = std::thread::spawn(move || engine::run(engine));
+    // Until it is admitted.
+    std::thread::sleep(Duration::from_millis(50));
+    let mut block = Block::new(1 << 16, 16);
+    for index in 0..16 {
+        let text = if index % 4 == 1 { "\x07EXAMPLE\x03com\0" } else { "\x07example\x03org\0" };
+        let frame = [&[index; 60], text.as_bytes()].concat();
+        assert!(block.push(&Desc::new(Nanos(index.into()), 0, frame.len() as u32), &frame));
+    }
+    assert_eq!(into.queues[0].send(block.burst()).unwrap(), 16);
+    into.queues[0].flush(Nanos::ZERO).unwrap();
+    drop((into, idle));
+    assert_eq!((joined.join().unwrap(), deciding.join().unwrap()), ((true, 12), 4));
 }

@@ -46,6 +46,7 @@ pub mod backend;
 pub mod contract;
 pub mod held;
 pub mod live;
+pub mod news;
 pub mod options;
 pub mod registry;
 pub mod scatter;

@@ -1,13 +1,18 @@
 //! How users write ports: `scheme:target[@queues][?key=value&...]`.
 
 use crate::PortError;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Where nothing is named.
 const EMPTY: &str = "a port is scheme:target, and nothing stands behind the colon";
+/// What is in the name of an option whose value is not shown, and what is shown instead.
+const SECRET: &str = "secret";
+const HIDDEN: &str = "...";
 
-/// A port as the user wrote it, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A port as the user wrote it, taken apart. It is shown without its secrets: values of options, and of arguments of a device, with
+/// `secret` in their names (`secret=`, `port.secret=`).
+#[derive(Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Which backend: `packet` for a bare name.
     pub scheme: String,
@@ -39,9 +44,31 @@ impl Spec {
             _ => (rest, Vec::new()),
         };
         if target.is_empty() {
-            return Err(PortError::wrong(text, EMPTY));
+            return Err(PortError::wrong(without_secrets(text), EMPTY));
         }
         Ok(Spec { scheme: scheme.to_owned(), target: target.to_owned(), queues: None, options })
+    }
+
+    /// The ports of a list that was taken apart at its commas: a comma joins ports, but what it has behind it as `key=value` are
+    /// arguments of the device in front.
+    ///
+    /// ```
+    /// use linerate_port::Spec;
+    /// let ports = Spec::joined("eth0,dpdk:net_null0,size=60,copy=1,eth1".split(','));
+    /// assert_eq!(ports, ["eth0", "dpdk:net_null0,size=60,copy=1", "eth1"]);
+    /// ```
+    pub fn joined<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut ports: Vec<String> = Vec::new();
+        for piece in pieces {
+            match ports.last_mut() {
+                Some(port) if is_argument(piece) => {
+                    port.push(',');
+                    port.push_str(piece);
+                }
+                _ => ports.push(piece.to_owned()),
+            }
+        }
+        ports
     }
 
     /// A capture file as a port, whatever characters its path holds.
@@ -95,16 +122,68 @@ impl Spec {
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.scheme, self.target)?;
+        write!(f, "{}:{}", self.scheme, without_secrets(&self.target))?;
         match self.queues {
             Some((first, last)) if first == last => write!(f, "@{first}")?,
             Some((first, last)) => write!(f, "@{first}-{last}")?,
             None => {}
         }
         for (index, (key, value)) in self.options.iter().enumerate() {
+            let value = if key.contains(SECRET) { HIDDEN } else { value };
             write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Spec({self})")
+    }
+}
+
+/// A port, or the target of one, as it was written, but for secrets: in options behind `?` and `&`, and in arguments of a device
+/// behind commas.
+///
+/// ```
+/// use linerate_port::spec::without_secrets;
+/// assert_eq!(without_secrets("memif:/run/x?id=1&secret=abc"), "memif:/run/x?id=1&secret=...");
+/// assert_eq!(without_secrets("dpdk:net_memif0,secret=abc,id=2?mtu=9000"), "dpdk:net_memif0,secret=...,id=2?mtu=9000");
+/// ```
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    if !text.contains(SECRET) {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    loop {
+        let end = rest.find(['?', '&', ',']).unwrap_or(rest.len());
+        let (part, behind) = rest.split_at(end);
+        match part.split_once('=').filter(|(key, _)| key.contains(SECRET)) {
+            Some((key, _)) => {
+                shown.extend([key, "=", HIDDEN]);
+                let is_option = text[..text.len() - rest.len()].contains('?');
+                rest = if is_option { behind_value(behind) } else { behind };
+            }
+            None => {
+                shown.push_str(part);
+                rest = behind;
+            }
+        }
+        let Some(separator) = rest.chars().next() else { return Cow::Owned(shown) };
+        shown.push(separator);
+        rest = &rest[1..];
+    }
+}
+
+/// What stands behind the value of an option that is a secret: the next option. Nothing else ends it.
+fn behind_value(mut rest: &str) -> &str {
+    loop {
+        rest = rest.trim_start_matches(|c| c != '&');
+        let next = rest.get(1..).unwrap_or_default();
+        if rest.is_empty() || next.split('&').next().is_some_and(|part| part.contains('=')) {
+            return rest;
+        }
+        rest = next;
     }
 }
 
@@ -145,6 +224,12 @@ fn split_scheme(text: &str) -> (&str, &str) {
     }
 }
 
+/// Whether text has the form of `key=value`, and so is no port.
+fn is_argument(text: &str) -> bool {
+    let is_word = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    text.split_once('=').is_some_and(|(key, _)| is_word(key))
+}
+
 /// Whether text in front of a colon is meant as a scheme; whether there is such a backend shows later.
 pub(crate) fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
@@ -154,6 +239,10 @@ fn parse_options(port: &str, text: &str) -> Result<Vec<(String, String)>, PortEr
     text.split('&')
         .map(|pair| match pair.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            // It may be the rest of a secret.
+            _ if port.contains(SECRET) => {
+                Err(PortError::wrong(without_secrets(port), "a part behind & is not key=value"))
+            }
             _ => Err(PortError::wrong(port, format!("{pair:?} is not key=value"))),
         })
         .collect()
@@ -179,6 +268,27 @@ mod tests {
         }
         assert_eq!(Spec::parse("eth0.100").unwrap().to_string(), "packet:eth0.100");
         assert_eq!(Spec::parse("eth0:1").unwrap().to_string(), "packet:eth0:1", "an old alias is no scheme");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (text, shown) in [
+            ("memif:/run/x?role=server&secret=hush", "memif:/run/x?role=server&secret=..."),
+            ("memif:/run/x?secret=hush,hush&id=1", "memif:/run/x?secret=...&id=1"),
+            ("memif:/run/x?Xsecrets=hush&id=1", "memif:/run/x?Xsecrets=...&id=1"),
+            ("faulty:memif:x?drop=1%&port.secret=hush", "faulty:memif:x?drop=1%&port.secret=..."),
+            ("dpdk:net_memif0,secret=hush,id=9@0?mtu=9000", "dpdk:net_memif0,secret=...,id=9@0?mtu=9000"),
+            ("pcap:/tmp/secret", "pcap:/tmp/secret"),
+        ] {
+            let spec = Spec::parse(text).unwrap();
+            let (told, all) = (spec.to_string(), format!("{spec:?}"));
+            assert_eq!((told.as_str(), without_secrets(text).as_ref()), (shown, shown));
+            assert!(!all.contains("hush") && text.contains("hush") == shown.contains("..."), "{all}");
+        }
+        for text in ["memif:?secret=hush", "memif:x?secret=hush&hush", "memif:x?a=hush&hush&secret=hush"] {
+            let error = Spec::parse(text).unwrap_err().to_string();
+            assert!(error.replace("a=hush&hush&", "").matches("hush").next().is_none(), "{error}");
+        }
     }
 
     #[test]

@@ -12,8 +12,13 @@ const ROUNDS: usize = 4;
 const FRAME: usize = 64 << 20;
 const STREAM: StreamId = StreamId(0);
 
+#[allow(dead_code)]
 fn main() {
-    let total = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(256_usize) << 20;
+    run(std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(256_usize) << 20);
+}
+
+/// So many bytes of each length of pieces, with each way to copy.
+pub fn run(total: usize) {
     let size = FRAME.min(total / 2).max(STRETCH);
     println!("frames of {} MiB; GB/s, and part of the copy alone\n", size >> 20);
     println!(

@@ -30,6 +30,8 @@ use crate::frames::pool::Pool;
 use crate::frames::{self, Frame, FramesError};
 use crate::place::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -83,6 +85,13 @@ impl Astray {
     }
 }
 
+/// What the streams share.
+struct Shared<'a> {
+    config: &'a Config,
+    pool: &'a mut Pool,
+    counts: &'a mut Counts,
+}
+
 impl Config {
     /// Bytes of the frames in the making.
     fn span(&self) -> u64 {
@@ -122,8 +131,19 @@ impl Datagrams {
     /// # Errors
     /// If there can be no such frames.
     pub fn new(config: Config) -> Result<Self, FramesError> {
-        let (pool, streams) = (Pool::new(&config.frames)?, HashMap::new());
-        Ok(Datagrams { config, pool, streams, next: 0, counts: Counts::default() })
+        Ok(Datagrams::of(Pool::new(&config.frames)?, config))
+    }
+
+    /// The same over memory of somebody else, as [`Frames::over`](crate::frames::Frames::over) has it.
+    ///
+    /// # Errors
+    /// If there can be no such frames, or the pieces are others.
+    pub fn over(config: Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
+        Ok(Datagrams::of(Pool::over(&config.frames, pieces)?, config))
+    }
+
+    fn of(pool: Pool, config: Config) -> Self {
+        Datagrams { config, pool, streams: HashMap::new(), next: 0, counts: Counts::default() }
     }
 
     /// Finds the fastest way to copy, as [`Frames::calibrate`](crate::frames::Frames::calibrate) does.
@@ -142,32 +162,36 @@ impl Datagrams {
             Err(Unfit::Malformed) => return self.counts.malformed += 1,
         };
         let key = (*ends, belongs.stream);
-        if !self.streams.contains_key(&key) {
-            if self.streams.len() >= self.config.streams {
-                return self.counts.no_stream += 1;
-            }
-            self.begin(key, belongs.first(), now);
-        }
-        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let Datagrams { config, pool, streams, next, counts } = self;
+        let is_full = streams.len() >= config.streams;
+        let stream = match streams.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => return counts.no_stream += 1,
+            Entry::Vacant(vacant) => vacant.insert(Stream::new(next, belongs.first(), now, config)),
+        };
         let position = belongs.position(stream.at);
-        if let Some(astray) = stream.astray(position, &self.config) {
-            let near = if astray == Astray::Ahead { self.config.span() } else { self.config.reach };
-            let in_a_row = stream.strays(position, near);
-            if in_a_row < astray.needed() {
-                let is_late = astray == Astray::Late;
-                *(if is_late { &mut self.counts.late } else { &mut self.counts.out_of_line }) += 1;
-                return if is_late {
-                    stream.count_late()
-                };
+        let mut shared = Shared { config, pool, counts };
+        let Some(astray) = stream.astray(position, shared.config) else {
+            return stream.take(ends, position, belongs.data, now, &mut shared);
+        };
+        let near = if astray == Astray::Ahead { shared.config.span() } else { shared.config.reach };
+        let in_a_row = stream.strays(position, near);
+        match astray {
+            Astray::Late if in_a_row < astray.needed() => {
+                counts.late += 1;
+                stream.count_late();
             }
-            if astray == Astray::Ahead {
-                return self.take(key, position, belongs.data, now);
+            _ if in_a_row < astray.needed() => counts.out_of_line += 1,
+            Astray::Ahead => stream.take(ends, position, belongs.data, now, &mut shared),
+            _ => {
+                counts.restarts += 1;
+                self.end(key, Ending::Stopped);
+                let mut stream = Stream::new(&mut self.next, position, now, &self.config);
+                let mut shared = Shared { config: &self.config, pool: &mut self.pool, counts: &mut self.counts };
+                stream.take(ends, position, belongs.data, now, &mut shared);
+                self.streams.insert(key, stream);
             }
-            self.counts.restarts += 1;
-            self.end(key, Ending::Stopped);
-            self.begin(key, position, now);
         }
-        self.take(key, position, belongs.data, now);
     }
 
     /// Finishes what nothing came to for too long.
@@ -217,15 +241,6 @@ impl Datagrams {
         Counts { frames: self.pool.finished(), missing: self.pool.missing(), ..self.counts }
     }
 
-    fn begin(&mut self, key: (Ends, u32), position: u64, now: Nanos) {
-        let first = position / self.config.frames.size as u64;
-        let id = StreamId(self.next);
-        self.next = self.next.wrapping_add(1);
-        let stream =
-            Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) };
-        self.streams.insert(key, stream);
-    }
-
     fn end(&mut self, key: (Ends, u32), ending: Ending) {
         let Some(mut stream) = self.streams.remove(&key) else { return };
         let last = stream.held.iter().rposition(Option::is_some);
@@ -245,50 +260,50 @@ impl Datagrams {
             None => self.pool.finish_without(stream.id, &key.0, stream.first, ending),
         }
     }
+}
 
-    /// A datagram that is in line.
-    fn take(&mut self, key: (Ends, u32), position: u64, data: &[u8], now: Nanos) {
-        let Some(stream) = self.streams.get_mut(&key) else { return };
-        stream.astray.1 = 0;
-        (stream.at, stream.last) = (position, now);
-        self.place(key, position, data, now);
+impl Stream {
+    fn new(next: &mut u32, position: u64, now: Nanos, config: &Config) -> Stream {
+        let (id, first) = (StreamId(*next), position / config.frames.size as u64);
+        *next = next.wrapping_add(1);
+        Stream { id, first, has_had: false, held: VecDeque::new(), at: position, last: now, astray: (0, 0) }
     }
 
-    fn place(&mut self, key: (Ends, u32), mut position: u64, mut data: &[u8], now: Nanos) {
-        let Datagrams { config, pool, streams, counts, .. } = self;
-        let Some(stream) = streams.get_mut(&key) else { return };
-        let (size, mut new, mut late) = (config.frames.size as u64, 0, false);
+    /// A datagram that is in line.
+    fn take(&mut self, ends: &Ends, mut position: u64, mut data: &[u8], now: Nanos, shared: &mut Shared<'_>) {
+        self.astray.1 = 0;
+        (self.at, self.last) = (position, now);
+        let frames = &shared.config.frames;
+        let (size, mut new, mut late) = (frames.size as u64, 0, false);
         while !data.is_empty() {
             let (number, at) = (position / size, (position % size) as usize);
             let count = data.len().min(size as usize - at);
             let (piece, rest) = data.split_at(count);
             (position, data) = (position.saturating_add(count as u64), rest);
-            if number < stream.first {
+            if number < self.first {
                 late = true;
                 continue;
             }
-            stream.slide_to(number, config, pool, counts);
-            match stream.frame(number, &key.0, config, pool, counts) {
-                Some(filling) => match filling.put_within(at, piece, GAPS, config.frames.kernel, now) {
+            self.slide_to(number, shared);
+            match self.frame(number, ends, shared) {
+                Some(filling) => match filling.put_within(at, piece, GAPS, frames.kernel, now) {
                     Ok(0) => filling.count_repeated(),
                     Ok(some) => new += some,
-                    Err(_) => return counts.no_frame += 1,
+                    Err(_) => return shared.counts.no_frame += 1,
                 },
-                None => return counts.no_frame += 1,
+                None => return shared.counts.no_frame += 1,
             }
         }
         match (new, late) {
-            (1.., _) => counts.placed += 1,
-            (0, false) => counts.repeated += 1,
+            (1.., _) => shared.counts.placed += 1,
+            (0, false) => shared.counts.repeated += 1,
             (0, true) => {
-                counts.late += 1;
-                stream.count_late();
+                shared.counts.late += 1;
+                self.count_late();
             }
         }
     }
-}
 
-impl Stream {
     /// Whether a position is not where the next one is expected.
     fn astray(&self, position: u64, config: &Config) -> Option<Astray> {
         let (number, window) = (position / config.frames.size as u64, config.window.max(1) as u64);
@@ -315,17 +330,17 @@ impl Stream {
     }
 
     /// Makes room for this frame within the window.
-    fn slide_to(&mut self, number: u64, config: &Config, pool: &mut Pool, counts: &mut Counts) {
-        let window = config.window.max(1) as u64;
+    fn slide_to(&mut self, number: u64, shared: &mut Shared<'_>) {
+        let window = shared.config.window.max(1) as u64;
         while number - self.first >= window {
             if self.held.is_empty() {
                 // Nothing came to any of those between.
                 let first = number + 1 - window;
-                counts.skipped += first - self.first;
+                shared.counts.skipped += first - self.first;
                 self.first = first;
                 return;
             }
-            self.slide(pool, counts, config.frames.size);
+            self.slide(shared.pool, shared.counts, shared.config.frames.size);
         }
     }
 
@@ -339,20 +354,14 @@ impl Stream {
     }
 
     /// A frame within the window, begun if it is not.
-    fn frame(
-        &mut self,
-        number: u64,
-        ends: &Ends,
-        config: &Config,
-        pool: &mut Pool,
-        counts: &mut Counts,
-    ) -> Option<&mut Filling> {
+    fn frame(&mut self, number: u64, ends: &Ends, shared: &mut Shared<'_>) -> Option<&mut Filling> {
         let index = (number - self.first) as usize;
         if self.held.len() <= index {
             self.held.resize_with(index + 1, || None);
         }
         let place = self.held.get_mut(index)?;
         if place.is_none() {
+            let Shared { config, pool, counts } = shared;
             if pool.free() == 0
                 && config.full == WhenFull::DropOldest
                 && let Some(bytes) = pool.reclaim()

@@ -208,7 +208,8 @@ impl Follow {
     /// The connection of a segment, a new one if there is none; `None` if it is not worth one.
     fn place_of(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> Option<u32> {
         if let Some(place) = self.table.find(&segment.key) {
-            if !segment.has(tcp::Flags::SYN) {
+            // A reset begins nothing, whatever else it says.
+            if !segment.has(tcp::Flags::SYN) || segment.has(tcp::Flags::RST) {
                 return Some(place);
             }
             let side = &self.table.get(place)?.sides[segment.side];
@@ -349,7 +350,7 @@ impl Follow {
 fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mut Context<'_, impl Output>) {
     let [from, to] = [segment.side, 1 - segment.side];
     let mut sequence = segment.sequence;
-    if segment.has(tcp::Flags::SYN) {
+    if segment.has(tcp::Flags::SYN) && !segment.has(tcp::Flags::RST) {
         connection.sides[from].begin(sequence);
         sequence = sequence.wrapping_add(1);
     }

@@ -31,7 +31,7 @@ mod read;
 mod stream;
 
 pub use self::config::{Config, FramesError, Missing};
-pub use self::frame::{Frame, Meta, Presence};
+pub use self::frame::{Frame, Meta, NoFrame, Presence};
 
 use self::pool::Pool;
 use self::read::Read;
@@ -39,6 +39,7 @@ use self::stream::Stream;
 use crate::copy::Measured;
 use crate::place::{Ending, Ends, Payload, Place, StreamId};
 use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -84,8 +85,20 @@ impl Frames {
     /// # Errors
     /// If there can be no such frames.
     pub fn new(config: &Config) -> Result<Self, FramesError> {
-        Ok(Frames {
-            pool: Pool::new(config)?,
+        Ok(Frames::of(Pool::new(config)?))
+    }
+
+    /// The same over memory of somebody else: a piece for each, of their size. [`Frame::place`] says which one a frame has.
+    ///
+    /// # Errors
+    /// If there can be no such frames, or the pieces are others.
+    pub fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
+        Ok(Frames::of(Pool::over(config, pieces)?))
+    }
+
+    fn of(pool: Pool) -> Self {
+        Frames {
+            pool,
             streams: Vec::new(),
             hint: 0,
             without: VecDeque::new(),
@@ -93,7 +106,7 @@ impl Frames {
             crowded: false,
             read: Read::new(),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// Finds the fastest way to copy pieces of so many bytes to free frames, in about 50 ms, and uses it from here on. `clock` tells
@@ -190,6 +203,10 @@ impl Place for Frames {
         true
     }
 
+    fn first_room(&self) -> u64 {
+        self.size()
+    }
+
     #[inline]
     fn room(&self, stream: StreamId) -> u64 {
         self.index(stream).map_or(0, |index| self.streams[index].room(self.size()))
@@ -219,11 +236,26 @@ impl Place for Frames {
                     self.counts.moved += len as u64;
                     self.gather();
                 }
-                let rest = self.read.bytes(from + there..from + len);
-                if rest.is_empty() { 0 } else { self.streams[index].put(offset, rest, size, kernel, now) }
+                // Of what lies at the expected place a part may be taken: no more was promised.
+                match there < len {
+                    true => {
+                        let rest = self.read.bytes(from + there..from + len);
+                        self.streams[index].put(offset, rest, size, kernel, now)
+                    }
+                    false => 0,
+                }
             }
         };
         self.counts.beyond += left as u64;
+    }
+
+    fn copy_out(&self, payload: Payload<'_>, to: &mut Vec<u8>) {
+        match payload {
+            Payload::Bytes(bytes) => to.extend_from_slice(bytes),
+            Payload::Read { from, len } => {
+                self.read_bytes(from..from + len).for_each(|bytes| to.extend_from_slice(bytes))
+            }
+        }
     }
 
     #[inline]

@@ -90,11 +90,23 @@ pub trait Place {
     /// A stream begins; false if there is no room for one more, and then nothing of it comes.
     fn begin(&mut self, stream: StreamId, ends: &Ends, now: Nanos) -> bool;
 
+    /// How much room a stream has when it begins. Its sender is told of no more before that.
+    fn first_room(&self) -> u64 {
+        u64::MAX
+    }
+
     /// The first byte of a stream for which there is no room. Never moves back: it was promised to the sender.
     fn room(&self, stream: StreamId) -> u64;
 
     /// Takes bytes that were not there before, to their offset in the stream. They end at [`Place::room`] at most.
     fn place(&mut self, stream: StreamId, offset: u64, payload: Payload<'_>, now: Nanos);
+
+    /// Puts a copy of bytes that are not to be taken yet behind `to`. Whoever has packets read straight to their place knows where.
+    fn copy_out(&self, payload: Payload<'_>, to: &mut Vec<u8>) {
+        if let Payload::Bytes(bytes) = payload {
+            to.extend_from_slice(bytes);
+        }
+    }
 
     /// All bytes below this offset are there. After each change of it, before the sender is told.
     fn advance(&mut self, stream: StreamId, edge: u64, now: Nanos);

@@ -4,6 +4,8 @@
 mod attacks;
 #[path = "tcp/clauses.rs"]
 mod clauses;
+#[path = "tcp/consumer.rs"]
+mod consumer;
 #[path = "tcp/data.rs"]
 mod data;
 #[path = "tcp/defects.rs"]

@@ -2,17 +2,28 @@
 
 #[cfg(feature = "parquet")]
 pub mod columns;
+mod csv;
+mod ipfix;
 pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod zeek;
+mod zeek_tsv;
 
+use crate::ipfix::Profile;
 use linerate_meter::{Flow, Level};
 use linerate_record::Compression;
 use std::io::{self, Error, ErrorKind, Write};
 
 /// How a file begins.
-type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>>;
+type Start = fn(Box<dyn Write + Send>, &Settings) -> io::Result<Box<dyn Encoder>>;
+
+/// What can be chosen of how records are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Of IPFIX.
+    pub profile: Profile,
+}
 
 /// One way to write records as bytes.
 #[derive(Debug)]
@@ -21,7 +32,7 @@ pub struct Format {
     pub name: &'static str,
     /// How names of such files end, the usual one first.
     pub endings: &'static [&'static str],
-    /// Whether each record is a line, which can be read before the file is complete. What is not lines is written in groups
+    /// Whether each record is a line, or in a message, which can be read before the file is complete. What is not lines is written in groups
     /// of many records, each group in the order of time.
     pub lines: bool,
     /// The least level at which all that it has a place for is recorded.
@@ -57,11 +68,13 @@ pub const FORMATS: &[Format] = &[
     #[cfg(feature = "parquet")]
     Format { name: "parquet", endings: &["parquet"], lines: false, level: Level::Stats, start: parquet::start },
     Format { name: "zeek", endings: &["log"], lines: true, level: Level::Tcp, start: zeek::start },
+    Format { name: "zeek-tsv", endings: &["tsv"], lines: true, level: Level::Tcp, start: zeek_tsv::start },
+    Format { name: "csv", endings: &["csv"], lines: true, level: Level::Stats, start: csv::start },
+    Format { name: "ipfix", endings: &["ipfix"], lines: true, level: Level::Stats, start: ipfix::start },
 ];
 
 /// Endings of what flows are written as elsewhere, or frames here.
-const OTHERS: [&str; 12] =
-    ["csv", "tsv", "xml", "arrow", "feather", "avro", "orc", "sqlite", "nfcapd", "pcap", "pcapng", "cap"];
+const OTHERS: [&str; 10] = ["xml", "arrow", "feather", "avro", "orc", "sqlite", "nfcapd", "pcap", "pcapng", "cap"];
 
 /// Endings of formats that a program can be built without.
 const LEFT_OUT: &[&str] = if cfg!(feature = "parquet") { &[] } else { &["parquet"] };
@@ -103,6 +116,11 @@ impl Format {
         Ok((format, compression))
     }
 
+    /// Whether it says what became of TCP connections, which only a level beyond the usual one knows.
+    pub fn is_of_connections(&self) -> bool {
+        self.level == Level::Tcp
+    }
+
     /// The format of a folder: columns, where there are any.
     pub fn of_folder() -> &'static Format {
         FORMATS.iter().find(|format| !format.lines).unwrap_or(&FORMATS[0])
@@ -115,7 +133,7 @@ impl Format {
 /// There is no such format; those of writing.
 pub fn encode(format: &str, flows: &[Flow], out: Box<dyn Write + Send>) -> io::Result<()> {
     let none = || Error::new(ErrorKind::NotFound, format!("{format}: no format of records"));
-    let mut encoder = (Format::named(format).ok_or_else(none)?.start)(out)?;
+    let mut encoder = (Format::named(format).ok_or_else(none)?.start)(out, &Settings::default())?;
     encoder.write(&flows.iter().collect::<Vec<_>>())?;
     encoder.finish()
 }

@@ -2,13 +2,20 @@
 
 mod directory;
 mod folder;
+mod host;
 mod hours;
+mod line;
+mod network;
 mod part;
 mod stream;
 
-use crate::encode::Format;
+pub use self::line::reconnects;
+
+use crate::encode::{Format, Settings};
+use crate::ipfix::Profile;
 use linerate_burst::{Account, Nanos};
 use linerate_meter::{Flow, Level};
+use linerate_record::Compression;
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -102,6 +109,10 @@ pub enum Ending {
 pub struct Options {
     /// What records are written as; `None`: what the target says.
     pub format: Option<&'static Format>,
+    /// How lines are compressed where their name does not say it.
+    pub compression: Option<Compression>,
+    /// What is told by IPFIX and NetFlow v9.
+    pub profile: Profile,
     /// How long records of a folder gather at most before they are in a complete file.
     pub rotate: Duration,
     /// Whether a folder that has records already is added to.
@@ -112,7 +123,20 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { format: None, rotate: Duration::from_secs(60), append: false, standard_output: None }
+        Options {
+            format: None,
+            compression: None,
+            profile: Profile::default(),
+            rotate: Duration::from_secs(60),
+            append: false,
+            standard_output: None,
+        }
+    }
+}
+
+impl Options {
+    fn settings(&self) -> Settings {
+        Settings { profile: self.profile }
     }
 }
 
@@ -131,14 +155,26 @@ pub const PLACES: &[Place] = &[
     Place { usage: "-", is: |target| target == "-", open: stream::standard_output },
     Place { usage: "FILE", is: |target| scheme(target).is_none() && !is_folder(target), open: stream::file },
     Place { usage: "DIR/", is: |target| scheme(target).is_none(), open: folder::open },
+    Place { usage: IPFIX_UDP, is: |target| scheme(target) == Some("ipfix+udp"), open: network::ipfix_udp },
+    Place { usage: IPFIX_TCP, is: |target| scheme(target) == Some("ipfix+tcp"), open: network::ipfix_tcp },
+    Place { usage: NETFLOW9, is: |target| scheme(target) == Some("netflow9+udp"), open: network::netflow9 },
 ];
+
+const IPFIX_UDP: &str = "ipfix+udp://HOST:PORT";
+const IPFIX_TCP: &str = "ipfix+tcp://HOST:PORT";
+const NETFLOW9: &str = "netflow9+udp://HOST:PORT";
+
+/// Whether a target is a collector, elsewhere.
+pub fn is_collector(target: &str) -> bool {
+    scheme(target).is_some()
+}
 
 /// Opens what each target means.
 ///
 /// # Errors
 /// `InvalidInput`: no place is like that, or one is named twice. Others: it cannot be opened. Nothing is left behind.
 pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dyn Exporter>>> {
-    check(targets, options.format)?;
+    check(targets, options)?;
     let mut exporters = Vec::new();
     for target in targets.iter().map(AsRef::as_ref) {
         match place(target).and_then(|place| (place.open)(target, options)) {
@@ -152,22 +188,49 @@ pub fn open(targets: &[impl AsRef<str>], options: &Options) -> Result<Vec<Box<dy
     Ok(exporters)
 }
 
-/// Finds out whether there is a place for each target, and what is written there by its name or as `format`, without opening any.
+/// Finds out whether there is a place for each target, and what is written there by its name or as `options` say, without opening any.
 ///
 /// # Errors
 /// As `InvalidInput` of [`open`].
-pub fn check(targets: &[impl AsRef<str>], format: Option<&'static Format>) -> Result<()> {
+pub fn check(targets: &[impl AsRef<str>], options: &Options) -> Result<()> {
     let targets: Vec<&str> = targets.iter().map(AsRef::as_ref).collect();
     for (index, target) in targets.iter().enumerate() {
         place(target)?;
-        if !is_folder(target) {
-            Format::of_path(target, format)?;
+        if let Some(scheme) = scheme(target) {
+            check_collector(target, scheme, options)?;
+        } else {
+            let format = match is_folder(target) {
+                true => options.format.unwrap_or_else(Format::of_folder),
+                false => Format::of_path(target, options.format)?.0,
+            };
+            if options.compression.is_some() && !format.lines {
+                let text = format!("{target}: {} compresses its columns itself; --compress is for lines", format.name);
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
         }
         if targets[..index].contains(target) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: named twice")));
         }
     }
     Ok(())
+}
+
+/// Finds out whether a collector gets what `options` ask for.
+fn check_collector(target: &str, scheme: &str, options: &Options) -> Result<()> {
+    let wrong = |text: String| Err(Error::new(ErrorKind::InvalidInput, format!("{target}: {text}")));
+    host::host_and_port(target, 1)?;
+    let Profile { biflow, full, .. } = options.profile;
+    match scheme {
+        "netflow9+udp" if biflow || full => wrong(
+            "NetFlow v9 has no reverse elements and none of enterprises: --ipfix biflow and full are for IPFIX".into(),
+        ),
+        _ => match options.format {
+            Some(format) if format.name != "ipfix" => {
+                wrong(format!("a collector takes no {}: leave --format out, or write that elsewhere", format.name))
+            }
+            _ => Ok(()),
+        },
+    }
 }
 
 /// Takes away what was made for records, as there will be none.
@@ -225,16 +288,17 @@ mod tests {
             ("./a://b", "FILE"),
             ("new/", "DIR/"),
             ("/", "DIR/"),
+            ("netflow9+udp://a:1", NETFLOW9),
         ] {
             assert_eq!(place(target).unwrap().usage, usage, "{target}");
         }
-        for target in ["", "kafka://host/topic", "ipfix+udp://[::1]:4739", "file:///a/"] {
-            let error = check(&[target], None).unwrap_err();
+        for target in ["", "kafka://host/topic", "file:///a/"] {
+            let error = check(&[target], &Options::default()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert!(error.to_string().ends_with("there are -, FILE, DIR/"), "{error}");
+            assert!(error.to_string().contains("there are -, FILE, DIR/, ipfix+udp"), "{error}");
         }
-        assert!(check(&["a", "b", "a"], None).unwrap_err().to_string().contains("a: named twice"));
-        check(&["a", "a/"], None).unwrap();
+        assert!(check(&["a", "b", "a"], &Options::default()).unwrap_err().to_string().contains("a: named twice"));
+        check(&["a", "a/", "ipfix+udp://[::1]:4739"], &Options::default()).unwrap();
     }
 
     #[test]

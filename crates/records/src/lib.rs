@@ -68,6 +68,7 @@ pub mod encode;
 pub mod export;
 mod exports;
 pub mod fields;
+pub mod ipfix;
 mod queue;
 
 pub use encode::{Encoder, FORMATS, Format, encode};

@@ -5,7 +5,7 @@
 
 use crate::export::{Demand, Ending, Exporter};
 use linerate_burst::died::survive;
-use linerate_burst::{Count, Ledger, Nanos, Stage};
+use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Records};
 use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -127,7 +127,8 @@ impl Queue {
         account.add(Count::ExportReceived, self.taken);
         exporter.counters(account);
         let (written, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
-        let lost = self.taken.saturating_sub(written);
+        // What the exporter has named itself.
+        let lost = self.taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
         account.add(count.unwrap_or(Count::ExportFailed), lost);
         match result.and(ended) {
             Err(Failure { count: Count::ExportUnread, .. }) | Ok(()) => Ok(()),

@@ -4,15 +4,19 @@
 #[path = "../src/index.rs"]
 #[allow(dead_code)]
 mod index;
+#[path = "../src/verdicts.rs"]
+#[allow(dead_code)]
+mod verdicts;
 
-/// What `index` is made of here.
+/// What they are made of here.
 mod atomics {
-    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 }
 
-use atomics::{AtomicU32, AtomicU64, Ordering::*};
+use atomics::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use index::{Pusher, Ring, Taker, prepare_to_sleep, must_wake, shown, turned};
 use loom::sync::Arc;
+use verdicts::{Area, SETTLED, UNDECIDED};
 
 fn main() {
     blocks_go_round();
@@ -21,6 +25,9 @@ fn main() {
     what_the_horizon_speaks_of_is_found();
     a_closed_block_has_its_final_count();
     nobody_looks_at_what_is_written_again();
+    a_count_brings_its_verdicts();
+    a_verdict_later_is_found();
+    a_block_begins_without_verdicts();
     println!("the index rings and what stands on them keep their promises in every order");
 }
 
@@ -189,5 +196,100 @@ fn nobody_looks_at_what_is_written_again() {
         let first = usize::from(Taker::default().take(returned, 2).unwrap().is_some());
         (0..2).filter(|block| *block != first).for_each(|block| blocks[block].store(AGAIN, Relaxed));
         reader.join().unwrap();
+    });
+}
+
+struct Said {
+    looked: AtomicU32,
+    later: AtomicU32,
+    bytes: [AtomicU8; 2],
+}
+
+impl Said {
+    fn new() -> Self {
+        let bytes = [(); 2].map(|()| AtomicU8::new(UNDECIDED));
+        Said { looked: AtomicU32::new(0), later: AtomicU32::new(0), bytes }
+    }
+}
+
+impl Area for Said {
+    fn looked(&self) -> &AtomicU32 {
+        &self.looked
+    }
+
+    fn later(&self) -> &AtomicU32 {
+        &self.later
+    }
+
+    fn byte(&self, frame: u32) -> &AtomicU8 {
+        &self.bytes[frame as usize]
+    }
+}
+
+/// What was counted as looked at has its verdict, but where the writer itself has settled it meanwhile.
+fn a_count_brings_its_verdicts() {
+    loom::model(|| {
+        let said = Arc::new(Said::new());
+        let theirs = said.clone();
+        let reader = loom::thread::spawn(move || {
+            for frame in 0..2 {
+                if verdicts::said(&*theirs, frame) != SETTLED {
+                    verdicts::say(&*theirs, frame, 1);
+                }
+                verdicts::publish(&*theirs, frame + 1);
+            }
+        });
+        let (looked, _) = verdicts::progress(&*said);
+        for frame in 0..looked {
+            assert_eq!(verdicts::said(&*said, frame), 1, "a verdict that was counted is not there");
+        }
+        if looked < 2 {
+            verdicts::say(&*said, 1, SETTLED);
+        }
+        reader.join().unwrap();
+        assert!([1, SETTLED].contains(&verdicts::said(&*said, 1)));
+    });
+}
+
+/// A verdict on a frame that was held is there once it is counted.
+fn a_verdict_later_is_found() {
+    loom::model(|| {
+        let said = Arc::new(Said::new());
+        let theirs = said.clone();
+        let reader = loom::thread::spawn(move || {
+            verdicts::publish(&*theirs, 2);
+            verdicts::say(&*theirs, 0, 5);
+            verdicts::publish_later(&*theirs);
+            verdicts::say(&*theirs, 1, 0);
+            verdicts::publish_later(&*theirs);
+        });
+        let (_, later) = verdicts::progress(&*said);
+        let found = (0..2).filter(|frame| verdicts::said(&*said, *frame) != UNDECIDED).count() as u32;
+        assert!(found >= later, "{later} counted, {found} there");
+        reader.join().unwrap();
+        assert_eq!(verdicts::progress(&*said), (2, 2));
+    });
+}
+
+/// What a reader said of a block that it has given back is gone when the block is filled again.
+fn a_block_begins_without_verdicts() {
+    loom::model(|| {
+        let shared = Arc::new((Cells::new(2), Said::new()));
+        let theirs = shared.clone();
+        let reader = loom::thread::spawn(move || {
+            verdicts::say(&theirs.1, 0, 1);
+            verdicts::publish(&theirs.1, 1);
+            Pusher::default().push(&theirs.0, 0);
+        });
+        let (returned, said) = &*shared;
+        let is_back = Taker::default().take(returned, 2).unwrap().is_some();
+        if is_back {
+            // As `Control::reset` does.
+            said.looked.store(0, Relaxed);
+            verdicts::say(said, 0, UNDECIDED);
+        }
+        reader.join().unwrap();
+        let left = (verdicts::progress(said).0, verdicts::said(said, 0));
+        assert_eq!(left, if is_back { (0, UNDECIDED) } else { (1, 1) });
     });
 }

@@ -8,9 +8,9 @@
 use crate::address::Listener;
 use crate::control::Control;
 use crate::credentials::{Access, Peer};
-use crate::handshake::{HELLO, Hello, Status, Welcome};
-use crate::layout::{MAJOR, READERS, Shape};
-use crate::slots::lossless_readers;
+use crate::handshake::{HELLO, Hello, Offer, Status, Welcome};
+use crate::layout::{MAJOR, MOST_DECIDING, READERS};
+use crate::registrations::{Registration, Registrations};
 use linerate_burst::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -23,8 +23,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// How long a reader has to say hello.
@@ -39,63 +37,6 @@ const ACCEPTS: usize = 16;
 const PACE: u32 = 100;
 /// Registrations kept for root and the user who shares.
 const RESERVED: u32 = 16;
-
-/// What the acceptor and the writer both know.
-#[derive(Debug, Default)]
-pub(crate) struct Registrations {
-    /// A bit for each reader number in use.
-    taken: AtomicU64,
-    /// Those of them that a block may have to be kept for when they are evicted.
-    lossless: AtomicU64,
-    ended: AtomicBool,
-}
-
-impl Registrations {
-    /// The writer has ended: nobody is let in any more.
-    pub fn end(&self) {
-        self.ended.store(true, Release);
-    }
-
-    fn have_ended(&self) -> bool {
-        self.ended.load(Acquire)
-    }
-
-    fn lossless(&self) -> u32 {
-        self.lossless.load(Acquire).count_ones()
-    }
-}
-
-/// A reader number, free again when dropped.
-#[derive(Debug)]
-pub(crate) struct Registration {
-    registrations: Arc<Registrations>,
-    pub number: u32,
-}
-
-impl Registration {
-    /// `room`: so many may be taken, with this one.
-    fn take(registrations: &Arc<Registrations>, room: u32) -> Option<Registration> {
-        // The acceptor alone takes registrations; others only free them.
-        let taken = registrations.taken.load(Acquire);
-        let number = (!taken).trailing_zeros();
-        (taken.count_ones() < room.min(READERS)).then(|| {
-            registrations.taken.fetch_or(1 << number, Relaxed);
-            Registration { registrations: registrations.clone(), number }
-        })
-    }
-
-    /// Counts as one of those that a block may have to be kept for.
-    pub fn count_as_lossless(&self) {
-        self.registrations.lossless.fetch_or(1 << self.number, Release);
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.registrations.lossless.fetch_and(!(1 << self.number), Release);
-        self.registrations.taken.fetch_and(!(1 << self.number), Release);
-    }
-}
 
 /// Who reads, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +57,8 @@ pub struct Client {
     pub(crate) control: Control,
     pub(crate) who: Who,
     pub(crate) lossless: bool,
+    /// It decides.
+    pub(crate) inline: bool,
     pub(crate) quota: u32,
 }
 
@@ -127,7 +70,7 @@ pub struct Acceptor {
     own: u32,
     /// Handed to readers.
     arena: OwnedFd,
-    shape: Shape,
+    offer: Offer,
     generation: u64,
     registrations: Arc<Registrations>,
     waiting: Vec<Waiting>,
@@ -155,7 +98,7 @@ impl Acceptor {
         listener: Listener,
         access: Access,
         arena: OwnedFd,
-        shape: Shape,
+        offer: Offer,
         generation: u64,
         registrations: Arc<Registrations>,
     ) -> Self {
@@ -164,7 +107,7 @@ impl Acceptor {
             access,
             own: rustix::process::geteuid().as_raw(),
             arena,
-            shape,
+            offer,
             generation,
             registrations,
             waiting: Vec::new(),
@@ -226,9 +169,10 @@ impl Acceptor {
                 Heard::Hello(hello) => match self.let_in(&one, &hello, now) {
                     Ok((registration, control)) => {
                         let who = Who { name: hello.name, pid: one.peer.pid, uid: one.peer.uid };
-                        let quota = quota(hello.quota, self.shape.slots);
+                        let quota = quota(hello.quota, self.offer.slots);
                         let Waiting { socket, .. } = one;
-                        clients.push(Client { registration, socket, control, who, lossless: hello.lossless, quota });
+                        let Hello { lossless, inline, .. } = hello;
+                        clients.push(Client { registration, socket, control, who, lossless, inline, quota });
                     }
                     Err((status, reason)) => self.refuse(one.socket.as_fd(), status, &reason),
                 },
@@ -240,8 +184,10 @@ impl Acceptor {
     /// Whether there is no room for this lossless reader, but may be in a moment: that another one has gone shows a little
     /// later than that the next one comes, where it is started again.
     fn may_find_room(&self, one: &Waiting, hello: &Hello, now: Nanos) -> bool {
-        let is_full = self.registrations.lossless() >= lossless_readers(self.shape.slots);
-        hello.lossless && self.access.lossless && is_full && now.since(one.since) < SETTLING && now >= one.since
+        let is_full = || self.registrations.lossless() >= self.offer.lossless_readers();
+        let waits = hello.lossless && self.access.lossless && is_full();
+        let waits = waits || hello.inline && self.access.engine.is_some() && self.registrations.is_decided();
+        waits && now.since(one.since) < SETTLING && now >= one.since
     }
 
     fn accept(&mut self, now: Nanos) {
@@ -292,18 +238,55 @@ impl Acceptor {
             let reason = format!("the ring has version {MAJOR} of the format, the reader knows {}", hello.major);
             return Err((Status::Version, reason));
         }
+        if hello.kind != self.offer.kind {
+            return Err((Status::Malformed, self.offer.other().into()));
+        }
         if self.is_over() {
             return Err((Status::Ended, "the ring has ended".into()));
         }
+        if hello.inline {
+            self.check_engine(hello)?;
+        }
         let registration = self.register(one.peer.uid, hello.lossless, now)?;
-        let (control, fd) = Control::create(&self.shape, registration.number, self.generation)
+        let deciding = self.offer.verdicts.filter(|_| hello.inline);
+        if deciding.is_some() {
+            registration.count_as_deciding();
+        }
+        let (control, fd) = Control::create(self.offer.slots, registration.number, self.generation, deciding)
             .map_err(|error| (Status::NoMemory, format!("no memory for another reader: {error}")))?;
         control.set_lossless(hello.lossless);
-        let welcome =
-            Welcome::to(registration.number, quota(hello.quota, self.shape.slots), self.generation, &self.shape);
+        let quota = quota(hello.quota, self.offer.slots);
+        let welcome = Welcome::to(registration.number, quota, self.generation, &self.offer, hello.inline);
         send(one.socket.as_fd(), &welcome.encode(), &[self.arena.as_fd(), fd.as_fd()])
             .map_err(|error| (Status::NoMemory, format!("the ring cannot be handed over: {error}")))?;
         Ok((registration, control))
+    }
+
+    /// Whether this reader may decide.
+    fn check_engine(&self, hello: &Hello) -> Result<(), (Status, String)> {
+        let refusal = |status, reason: String| Err((status, reason));
+        let Some(name) = &self.access.engine else {
+            let reason = "no verdicts are wanted here: linerate inline shares rings that an engine decides on";
+            return refusal(Status::Permission, reason.into());
+        };
+        if !name.is_empty() && *name != hello.name {
+            let reason = format!(
+                "the engine that decides here is called {name}, not {:?}: it says so by its name (inspect --name {name})",
+                hello.name
+            );
+            return refusal(Status::Permission, reason);
+        }
+        if hello.lossless {
+            return refusal(Status::Permission, "an engine is not waited for: the policy says what happens".into());
+        }
+        if self.registrations.is_decided() {
+            return refusal(Status::TooMany, "another engine decides already".into());
+        }
+        if self.offer.verdicts.is_some_and(|shape| shape.deciding_bytes() > MOST_DECIDING) {
+            let reason = format!("verdicts on so many blocks take more than {} MiB", MOST_DECIDING >> 20);
+            return refusal(Status::NoMemory, reason);
+        }
+        Ok(())
     }
 
     /// A number for a reader of this user, if there is one for it.
@@ -313,10 +296,8 @@ impl Acceptor {
                           with mode=lossy";
             return Err((Status::Permission, reason.into()));
         }
-        let most = lossless_readers(self.shape.slots);
-        if lossless && self.registrations.lossless() >= most {
-            let reason = format!("a ring of {} blocks takes {most} lossless readers: give it more", self.shape.slots);
-            return Err((Status::TooMany, reason));
+        if lossless && self.registrations.lossless() >= self.offer.lossless_readers() {
+            return Err((Status::TooMany, self.offer.full()));
         }
         let mut room = READERS;
         if uid != 0 && uid != self.own {

@@ -4,14 +4,17 @@
 //! whether the reader sleeps; each is checked against what the writer knows by itself. It never reads what it wrote.
 
 use crate::index::Ring;
-use crate::layout::{self, MAGIC, MAJOR, Shape, mode, status};
+use crate::layout::{
+    self, ANSWER_BYTES, ANSWER_FRAME, ANSWERS, MAGIC, MAJOR, Rings, Shape, VERDICTS_LINE, mode, status,
+};
 use crate::mapping::Mapping;
+use crate::verdicts::{Area, UNDECIDED};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// One reader's control memory.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(crate) struct Control {
     capacity: u32,
     published: usize,
     returned: usize,
+    /// Of a reader that decides.
+    deciding: Option<Shape>,
 }
 
 /// One of its rings.
@@ -42,13 +47,39 @@ impl Ring for ControlRing<'_> {
     }
 }
 
+/// The verdicts on one block.
+pub(crate) struct ControlArea<'a> {
+    mapping: &'a Mapping,
+    base: usize,
+    frames: u32,
+}
+
+impl Area for ControlArea<'_> {
+    #[inline]
+    fn looked(&self) -> &AtomicU32 {
+        self.mapping.word(self.base)
+    }
+
+    #[inline]
+    fn later(&self) -> &AtomicU32 {
+        self.mapping.word(self.base + 4)
+    }
+
+    #[inline]
+    fn byte(&self, frame: u32) -> &AtomicU8 {
+        assert!(frame < self.frames);
+        self.mapping.byte(self.base + VERDICTS_LINE + frame as usize)
+    }
+}
+
 impl Control {
-    /// Makes one, and the descriptor to hand to the reader.
-    pub fn create(shape: &Shape, reader: u32, generation: u64) -> io::Result<(Control, OwnedFd)> {
+    /// Makes one, and the descriptor to hand to the reader; one that decides about packets in blocks of a shape has room for that.
+    pub fn create(slots: u32, reader: u32, generation: u64, deciding: Option<Shape>) -> io::Result<(Control, OwnedFd)> {
+        let (rings, bytes) = (Rings(slots), Control::bytes(slots, deciding));
         let fd = memfd_create("linerate-control", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&fd, shape.control_bytes() as u64)?;
+        ftruncate(&fd, bytes as u64)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let control = Control::over(Mapping::new(fd.as_fd(), shape.control_bytes(), true)?, shape);
+        let control = Control::over(Mapping::new(fd.as_fd(), bytes, true)?, rings, deciding);
         control.mapping.populate()?;
         let mapping = &control.mapping;
         let word = |at, value| mapping.word(at).store(value, Relaxed);
@@ -56,38 +87,87 @@ impl Control {
         mapping.long(offset_of!(layout::Control, generation)).store(generation, Relaxed);
         word(offset_of!(layout::Control, major), MAJOR);
         word(offset_of!(layout::Control, reader), reader);
-        word(offset_of!(layout::Control, capacity), shape.capacity());
-        word(offset_of!(layout::Control, published_offset), shape.published_offset() as u32);
-        word(offset_of!(layout::Control, returned_offset), shape.returned_offset() as u32);
+        word(offset_of!(layout::Control, capacity), rings.capacity());
+        word(offset_of!(layout::Control, published_offset), rings.published_offset() as u32);
+        word(offset_of!(layout::Control, returned_offset), rings.returned_offset() as u32);
+        if let Some(shape) = &deciding {
+            for (at, value) in Control::deciding(shape) {
+                word(at, value);
+            }
+            (0..slots).for_each(|slot| control.reset(slot));
+        }
         Ok((control, fd))
     }
 
+    /// Where verdicts and answers lie, as it is said in the control memory.
+    fn deciding(shape: &Shape) -> [(usize, u32); 5] {
+        [
+            (offset_of!(layout::Control, verdicts_offset), shape.verdicts(0) as u32),
+            (offset_of!(layout::Control, verdict_bytes), shape.verdict_bytes() as u32),
+            (offset_of!(layout::Control, answers_offset), shape.answers_offset() as u32),
+            (offset_of!(layout::Control, answers), ANSWERS),
+            (offset_of!(layout::Control, answer_bytes), ANSWER_BYTES as u32),
+        ]
+    }
+
     /// Maps what a writer handed over.
-    pub fn open(fd: BorrowedFd<'_>, shape: &Shape, generation: u64) -> Result<Control, String> {
+    pub fn open(fd: BorrowedFd<'_>, slots: u32, generation: u64, deciding: Option<Shape>) -> Result<Control, String> {
         let wrong = |error: rustix::io::Errno| format!("its control memory cannot be used: {error}");
-        let bytes = shape.control_bytes();
+        let (rings, bytes) = (Rings(slots), Control::bytes(slots, deciding));
         let sealed = fcntl_get_seals(fd).map_err(wrong)?.contains(SealFlags::SHRINK);
         if !sealed || fstat(fd).map_err(wrong)?.st_size != bytes as i64 {
             return Err("its control memory has the wrong size, or may be cut".into());
         }
         let mapping = Mapping::new(fd, bytes, true).map_err(|error| format!("its control memory: {error}"))?;
-        let control = Control::over(mapping, shape);
+        let control = Control::over(mapping, rings, deciding);
         let word = |at| control.mapping.load_word(at, Relaxed);
-        let rings = (
+        let said = (
             word(offset_of!(layout::Control, capacity)),
             word(offset_of!(layout::Control, published_offset)) as usize,
             word(offset_of!(layout::Control, returned_offset)) as usize,
         );
         let own = control.mapping.load_long(offset_of!(layout::Control, generation), Relaxed);
-        if rings != (control.capacity, control.published, control.returned) || own != generation {
+        let is_deciding =
+            deciding.is_none_or(|shape| Control::deciding(&shape).iter().all(|(at, value)| word(*at) == *value));
+        if said != (control.capacity, control.published, control.returned) || own != generation || !is_deciding {
             return Err("its control memory does not fit its arena".into());
         }
         Ok(control)
     }
 
-    fn over(mapping: Mapping, shape: &Shape) -> Control {
-        let (published, returned) = (shape.published_offset(), shape.returned_offset());
-        Control { mapping, capacity: shape.capacity(), published, returned }
+    /// Its bytes.
+    fn bytes(slots: u32, deciding: Option<Shape>) -> usize {
+        deciding.map_or(Rings(slots).control_bytes(), |shape| shape.deciding_bytes())
+    }
+
+    fn over(mapping: Mapping, rings: Rings, deciding: Option<Shape>) -> Control {
+        let (published, returned) = (rings.published_offset(), rings.returned_offset());
+        Control { mapping, capacity: rings.capacity(), published, returned, deciding }
+    }
+
+    /// The verdicts on a block.
+    ///
+    /// # Panics
+    /// If this reader does not decide, or there is no such block.
+    #[inline]
+    pub fn verdicts(&self, slot: u32) -> ControlArea<'_> {
+        let shape = self.deciding.as_ref().expect("a reader that decides");
+        assert!(slot < shape.slots);
+        ControlArea { mapping: &self.mapping, base: shape.verdicts(slot), frames: shape.layout.frames() as u32 }
+    }
+
+    /// Nothing is decided of a block.
+    ///
+    /// # Panics
+    /// As [`Control::verdicts`].
+    pub fn reset(&self, slot: u32) {
+        const ALL: u64 = u64::from_ne_bytes([UNDECIDED; 8]);
+        let ControlArea { base, frames, .. } = self.verdicts(slot);
+        self.mapping.long(base).store(0, Relaxed);
+        let bytes = (frames as usize).next_multiple_of(VERDICTS_LINE);
+        for at in (0..bytes).step_by(8) {
+            self.mapping.long(base + VERDICTS_LINE + at).store(ALL, Relaxed);
+        }
     }
 
     /// Blocks on their way to the reader: the number, and the first frame from bit 32 on.
@@ -113,6 +193,53 @@ impl Control {
     #[inline]
     pub fn sleeping(&self) -> &AtomicU32 {
         self.mapping.word(offset_of!(layout::Control, sleeping))
+    }
+
+    /// Answers ever given.
+    pub fn answering(&self) -> u64 {
+        self.mapping.load_long(offset_of!(layout::Control, answering), Acquire)
+    }
+
+    /// Answers that are done with.
+    pub fn answered(&self) -> u64 {
+        self.mapping.load_long(offset_of!(layout::Control, answered), Acquire)
+    }
+
+    /// Tells the reader how many answers are done with.
+    pub fn set_answered(&self, answers: u64) {
+        self.mapping.long(offset_of!(layout::Control, answered)).store(answers, Release);
+    }
+
+    /// Stores answer number `at` of all that were ever given, and counts it.
+    ///
+    /// # Panics
+    /// As [`Control::verdicts`], and if it is too long.
+    pub fn put_answer(&self, at: u64, words: [u32; 5], bytes: &[u8]) {
+        assert!(bytes.len() <= ANSWER_FRAME);
+        let base = self.answer_base(at);
+        for (index, word) in words.into_iter().enumerate() {
+            self.mapping.word(base + index * 4).store(word, Relaxed);
+        }
+        self.mapping.store_bytes(base + VERDICTS_LINE, bytes);
+        self.mapping.long(offset_of!(layout::Control, answering)).store(at + 1, Release);
+    }
+
+    /// Answer number `at`, its last word its length; of one that is too long no bytes.
+    ///
+    /// # Panics
+    /// As [`Control::verdicts`].
+    pub fn answer(&self, at: u64) -> ([u32; 5], Vec<u8>) {
+        let base = self.answer_base(at);
+        let words = std::array::from_fn(|index| self.mapping.load_word(base + index * 4, Relaxed));
+        let length = words[4] as usize;
+        let mut bytes = vec![0; if length <= ANSWER_FRAME { length } else { 0 }];
+        self.mapping.load_bytes(base + VERDICTS_LINE, &mut bytes);
+        (words, bytes)
+    }
+
+    fn answer_base(&self, at: u64) -> usize {
+        let shape = self.deciding.as_ref().expect("a reader that decides");
+        shape.answers_offset() + (at % u64::from(ANSWERS)) as usize * ANSWER_BYTES
     }
 
     /// Tells the reader what was not shown to it: frames, and blocks.
@@ -141,6 +268,16 @@ impl Control {
     /// Tells the reader that all was taken back from it.
     pub fn set_put_out(&self) {
         self.mapping.word(offset_of!(layout::Control, status)).store(status::PUT_OUT, Release);
+    }
+
+    /// Tells the reader that nothing more will be published.
+    pub fn set_ended(&self) {
+        self.mapping.word(offset_of!(layout::Control, status)).store(status::ENDED, Release);
+    }
+
+    /// Whether nothing more will be published. To be asked before one looks for the last.
+    pub fn has_ended(&self) -> bool {
+        self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::ENDED
     }
 
     /// Whether all was taken back from the reader.

@@ -45,6 +45,8 @@ pub struct Access {
     pub groups: Vec<u32>,
     /// Whether readers may ask to be waited for: such a reader can hold the writer up.
     pub lossless: bool,
+    /// Whether one of them may decide about frames, by the name it is to call itself by; of an empty name any may.
+    pub engine: Option<String>,
     /// The user and group with whose rights a socket in the file system is made, where this is root.
     pub owner: Option<(u32, u32)>,
 }

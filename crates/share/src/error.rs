@@ -50,6 +50,14 @@ pub enum Error {
         /// What it did instead, and what to do.
         reason: &'static str,
     },
+    /// It was there, and ended otherwise than in order.
+    #[error("{address}: {reason}")]
+    Gone {
+        /// The name.
+        address: String,
+        /// How.
+        reason: String,
+    },
     /// A system call failed.
     #[error("{doing}: {reason}")]
     System {

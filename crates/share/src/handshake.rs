@@ -1,6 +1,7 @@
 //! The two messages of the handshake.
 
-use crate::layout::{MAJOR, MINOR, Shape};
+use crate::layout::{MAJOR, MINOR, Rings, Shape};
+use crate::slots::lossless_readers;
 use linerate_burst::text::is_unseen;
 
 /// Bytes of a [`Hello`].
@@ -13,12 +14,71 @@ const WELCOME_MAGIC: u32 = u32::from_ne_bytes(*b"LRWe");
 const NAME_AT: usize = 32;
 const TEXT_AT: usize = 64;
 const LOSSLESS: u32 = 1;
+const INLINE: u32 = 2;
+const FRAMES: u32 = 1;
+
+/// What is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Packets in blocks.
+    #[default]
+    Blocks,
+    /// Frames of memory.
+    Frames,
+}
+
+/// What a writer has to hand over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub kind: Kind,
+    /// What goes through index rings: so many at a time.
+    pub slots: u32,
+    pub arena_bytes: usize,
+    /// How blocks are, of packets: a reader that decides has verdicts on each.
+    pub verdicts: Option<Shape>,
+}
+
+impl Offer {
+    /// How many readers it waits for at a time.
+    pub fn lossless_readers(&self) -> u32 {
+        if self.kind == Kind::Frames { 1 } else { lossless_readers(self.slots) }
+    }
+
+    /// Why there are no more.
+    pub fn full(&self) -> String {
+        match self.kind {
+            Kind::Frames => {
+                "a reader has the frames, and there is one at a time: try again when it has left".to_owned()
+            }
+            Kind::Blocks => {
+                format!(
+                    "a ring of {} blocks takes {} lossless readers: give it more",
+                    self.slots,
+                    self.lossless_readers()
+                )
+            }
+        }
+    }
+
+    /// What those are told who look for the other kind.
+    pub fn other(&self) -> &'static str {
+        match self.kind {
+            Kind::Frames => "it shares frames of received streams: `linerate frames NAME` reads them",
+            Kind::Blocks => {
+                "it shares packets: `linerate capture shm:NAME` reads them, as any verb that takes a port does"
+            }
+        }
+    }
+}
 
 /// What a reader says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub major: u32,
+    pub kind: Kind,
     pub lossless: bool,
+    /// It decides about each frame (version 1.1).
+    pub inline: bool,
     /// How many blocks it may hold; 0: as the writer thinks best.
     pub quota: u32,
     /// For reports; without characters that a terminal would act on.
@@ -33,9 +93,10 @@ impl Hello {
         put(&mut bytes, 0, HELLO_MAGIC);
         put(&mut bytes, 4, self.major);
         put(&mut bytes, 8, MINOR);
-        put(&mut bytes, 12, if self.lossless { LOSSLESS } else { 0 });
+        put(&mut bytes, 12, if self.lossless { LOSSLESS } else { 0 } | if self.inline { INLINE } else { 0 });
         put(&mut bytes, 16, self.quota);
         put(&mut bytes, 20, name.len() as u32);
+        put(&mut bytes, 24, if self.kind == Kind::Frames { FRAMES } else { 0 });
         bytes[NAME_AT..NAME_AT + name.len()].copy_from_slice(name.as_bytes());
         bytes
     }
@@ -46,7 +107,11 @@ impl Hello {
             return None;
         }
         let name = text(&bytes[NAME_AT..], get(bytes, 20));
-        Some(Hello { major: get(bytes, 4), lossless: get(bytes, 12) & LOSSLESS != 0, quota: get(bytes, 16), name })
+        let kind = if get(bytes, 24) == FRAMES { Kind::Frames } else { Kind::Blocks };
+        let is = |flag| get(bytes, 12) & flag != 0;
+        // Who has frames of memory is waited for, whatever it says, and decides nothing.
+        let (lossless, inline) = (is(LOSSLESS) || kind == Kind::Frames, is(INLINE) && kind == Kind::Blocks);
+        Some(Hello { major: get(bytes, 4), kind, lossless, inline, quota: get(bytes, 16), name })
     }
 }
 
@@ -78,6 +143,7 @@ const STATUSES: [Status; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub major: u32,
+    pub minor: u32,
     pub status: Status,
     pub reader: u32,
     pub quota: u32,
@@ -89,16 +155,19 @@ pub(crate) struct Welcome {
 }
 
 impl Welcome {
-    /// Lets a reader in.
-    pub fn to(reader: u32, quota: u32, generation: u64, shape: &Shape) -> Self {
+    /// Lets a reader in; one that decides has more memory.
+    pub fn to(reader: u32, quota: u32, generation: u64, offer: &Offer, inline: bool) -> Self {
+        let deciding = offer.verdicts.filter(|_| inline);
+        let control_bytes = deciding.map_or(Rings(offer.slots).control_bytes(), |shape| shape.deciding_bytes());
         Welcome {
             major: MAJOR,
+            minor: MINOR,
             status: Status::Welcome,
             reader,
             quota,
             generation,
-            arena_bytes: shape.bytes() as u64,
-            control_bytes: shape.control_bytes() as u64,
+            arena_bytes: offer.arena_bytes as u64,
+            control_bytes: control_bytes as u64,
             text: String::new(),
         }
     }
@@ -106,7 +175,8 @@ impl Welcome {
     /// Does not let it in.
     pub fn refusal(status: Status, text: impl Into<String>) -> Self {
         let text = text.into();
-        Welcome { major: MAJOR, status, reader: 0, quota: 0, generation: 0, arena_bytes: 0, control_bytes: 0, text }
+        let (reader, quota, generation, arena_bytes, control_bytes) = Default::default();
+        Welcome { major: MAJOR, minor: MINOR, status, reader, quota, generation, arena_bytes, control_bytes, text }
     }
 
     /// As it is sent.
@@ -116,7 +186,7 @@ impl Welcome {
         let status = STATUSES.iter().position(|status| *status == self.status).unwrap_or(STATUSES.len());
         put(&mut bytes, 0, WELCOME_MAGIC);
         put(&mut bytes, 4, self.major);
-        put(&mut bytes, 8, MINOR);
+        put(&mut bytes, 8, self.minor);
         put(&mut bytes, 12, status as u32);
         put(&mut bytes, 16, self.reader);
         put(&mut bytes, 20, self.quota);
@@ -135,6 +205,7 @@ impl Welcome {
         }
         Some(Welcome {
             major: get(bytes, 4),
+            minor: get(bytes, 8),
             status: STATUSES.get(get(bytes, 12) as usize).copied().unwrap_or(Status::Unknown),
             reader: get(bytes, 16),
             quota: get(bytes, 20),
@@ -175,14 +246,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back(major: u32, lossless: bool, quota: u32, name in "[^\\p{C}\\p{Zl}\\p{Zp}]{0,24}", long: [u64; 3]) {
-            let hello = Hello { major, lossless, quota, name: name.clone() };
+        fn messages_come_back(major: u32, is_frames: bool, [lossless, inline]: [bool; 2], quota: u32, name in "[^\\p{C}\\p{Zl}\\p{Zp}]{0,24}", long: [u64; 3]) {
+            let kind = if is_frames { Kind::Frames } else { Kind::Blocks };
+            let (lossless, inline) = (lossless || is_frames, inline && !is_frames);
+            let hello = Hello { major, kind, lossless, inline, quota, name: name.clone() };
             prop_assert_eq!(Hello::decode(&hello.encode()), Some(hello));
             for status in STATUSES {
                 let [generation, arena_bytes, control_bytes] = long;
                 let text = name.clone();
+                let (minor, reader) = (quota, quota);
                 let welcome =
-                    Welcome { major, status, reader: quota, quota, generation, arena_bytes, control_bytes, text };
+                    Welcome { major, minor, status, reader, quota, generation, arena_bytes, control_bytes, text };
                 prop_assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
             }
         }
@@ -203,7 +277,8 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_at_a_character() {
-        let hello = Hello { major: 1, lossless: false, quota: 0, name: "é".repeat(80) };
+        let hello =
+            Hello { major: 1, kind: Kind::Blocks, lossless: false, inline: false, quota: 0, name: "é".repeat(80) };
         assert_eq!(Hello::decode(&hello.encode()).unwrap().name, "é".repeat(48));
         let refusal = Welcome::refusal(Status::Ended, "x\u{1b}[2J".repeat(200));
         assert!(Welcome::decode(&refusal.encode()).unwrap().text.starts_with("x?[2Jx?"));

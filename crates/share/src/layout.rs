@@ -12,7 +12,7 @@ pub const BYTE_ORDER: u32 = 0x0102_0304;
 /// Version of the format: a reader of another major version cannot read it, a minor one only adds.
 pub const MAJOR: u32 = 1;
 /// See [`MAJOR`].
-pub const MINOR: u32 = 0;
+pub const MINOR: u32 = 1;
 
 /// Most readers at a time.
 pub const READERS: u32 = 64;
@@ -26,6 +26,17 @@ pub const MOST_SLOT_BYTES: usize = 64 << 20;
 pub const INTERFACES: u32 = 1024;
 /// In [`Arena::node`]: no node was asked for.
 pub const ANY_NODE: u32 = u32::MAX;
+
+/// Bytes in front of the verdicts on a block, and what their number is a multiple of.
+pub const VERDICTS_LINE: usize = 64;
+/// Answers that may be under way: a power of two.
+pub const ANSWERS: u32 = 256;
+/// Bytes of an answer: a line, then a frame of at most [`ANSWER_FRAME`].
+pub const ANSWER_BYTES: usize = VERDICTS_LINE + ANSWER_FRAME;
+/// Most bytes of a frame that a reader hands back.
+pub const ANSWER_FRAME: usize = 16 << 10;
+/// Most bytes of the control memory of a reader that decides.
+pub const MOST_DECIDING: usize = 256 << 20;
 
 /// Huge pages are this large, and blocks begin at a multiple of it.
 pub const HUGE: usize = 2 << 20;
@@ -95,7 +106,13 @@ pub struct Control {
     pub capacity: u32,
     pub published_offset: u32,
     pub returned_offset: u32,
-    pub reserved: [u32; 23],
+    /// Of a reader that decides (version 1.1): where verdicts and answers lie; 0 for any other.
+    pub verdicts_offset: u32,
+    pub verdict_bytes: u32,
+    pub answers_offset: u32,
+    pub answers: u32,
+    pub answer_bytes: u32,
+    pub reserved: [u32; 18],
 
     /// The writer's line.
     pub published: u64,
@@ -103,11 +120,15 @@ pub struct Control {
     pub skipped_slots: u64,
     pub mode: u32,
     pub status: u32,
-    pub writer_reserved: [u32; 24],
+    /// Answers that the writer has taken.
+    pub answered: u64,
+    pub writer_reserved: [u32; 22],
 
     /// The reader's line.
     pub returned: u64,
-    pub reader_reserved: [u32; 30],
+    /// Answers ever given.
+    pub answering: u64,
+    pub reader_reserved: [u32; 28],
 
     /// A line by itself, which both write.
     pub sleeping: u32,
@@ -126,6 +147,8 @@ pub mod mode {
 pub mod status {
     /// The writer has taken everything back.
     pub const PUT_OUT: u32 = 1;
+    /// Of frames of memory: no more will be published.
+    pub const ENDED: u32 = 2;
 }
 
 const _: () = {
@@ -138,6 +161,8 @@ const _: () = {
     assert!(offset_of!(InterfaceEntry, description) == 128);
     assert!(offset_of!(Control, published) == 128 && offset_of!(Control, status) == 156);
     assert!(offset_of!(Control, returned) == 256 && offset_of!(Control, sleeping) == 384);
+    assert!(offset_of!(Control, verdicts_offset) == 36 && offset_of!(Control, answer_bytes) == 52);
+    assert!(offset_of!(Control, answered) == 160 && offset_of!(Control, answering) == 264);
     assert!(size_of::<Control>() == 512);
 };
 
@@ -164,9 +189,35 @@ impl Shape {
         Shape::SLOTS + slot as usize * self.layout.bytes()
     }
 
+    /// Bytes of the verdicts on one block: a line of counts, then a byte a frame.
+    pub fn verdict_bytes(&self) -> usize {
+        VERDICTS_LINE + self.layout.frames().next_multiple_of(VERDICTS_LINE)
+    }
+
+    /// Where the verdicts on a block begin in the control memory of a reader that decides.
+    pub fn verdicts(&self, slot: u32) -> usize {
+        Rings(self.slots).control_bytes() + slot as usize * self.verdict_bytes()
+    }
+
+    /// Where its answers begin.
+    pub fn answers_offset(&self) -> usize {
+        self.verdicts(self.slots).next_multiple_of(PAGE)
+    }
+
+    /// Bytes of the control memory of a reader that decides.
+    pub fn deciding_bytes(&self) -> usize {
+        (self.answers_offset() + ANSWERS as usize * ANSWER_BYTES).next_multiple_of(PAGE)
+    }
+}
+
+/// The index rings of one reader, for so many blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Rings(pub u32);
+
+impl Rings {
     /// Entries of each index ring.
     pub fn capacity(&self) -> u32 {
-        self.slots.next_power_of_two()
+        self.0.next_power_of_two()
     }
 
     /// Bytes of the control memory of one reader.

@@ -5,7 +5,8 @@
 //!
 //! - [`Options`]: how large the ring is; [`Error`]: why there is none;
 //! - [`Writer`]: fills blocks; [`Acceptor`]: lets readers in, in a thread of its own;
-//! - [`Attach`]: how another process comes in; [`Reader`]: what it sees.
+//! - [`Attach`]: how another process comes in; [`Reader`]: what it sees; [`Engine`]: one that decides about each frame;
+//! - [`frame_ring`]: the same for frames of memory, one reader at a time.
 //!
 //! Below them, each in a file: `layout` (offsets), `mapping` and `pages` (memory), `arena` (blocks), `control` (what writer and
 //! reader tell each other), `index` (the rings in it), `slots` (who holds which block), `frames` (what a reader shows),
@@ -44,11 +45,14 @@
 
 mod acceptor;
 mod address;
+mod answers;
 mod arena;
 mod attach;
 mod control;
 mod credentials;
+mod engine;
 mod error;
+pub mod frame_ring;
 mod frames;
 mod handshake;
 mod index;
@@ -57,21 +61,26 @@ mod layout;
 mod mapping;
 mod pages;
 mod reader;
+mod registrations;
 mod slots;
+mod verdicts;
 mod writer;
 
 pub use {
     acceptor::{Acceptor, Client, Who},
+    answers::{Answer, Answers, Inject, Kind, Unanswered},
     arena::Options,
     attach::{Attach, Attaching},
     credentials::Access,
+    engine::{Decide, Engine, Seen, Ticket, Verdict},
     error::Error,
     reader::{End, Reader},
     slots::Tally,
-    writer::{Departure, Report, Writer},
+    verdicts::{SETTLED, UNDECIDED},
+    writer::{Deciding, Departure, Report, Writer},
 };
 
-/// What `index` is made of; under loom it is made of loom's.
+/// What `index` and `verdicts` are made of; under loom it is made of loom's.
 mod atomics {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 }

@@ -6,9 +6,11 @@
 #![allow(unsafe_code)]
 
 use crate::layout::PAGE;
+use linerate_burst::pool::Piece;
 use linerate_burst::{Block, Desc, Layout, Memory};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
@@ -67,6 +69,14 @@ impl Mapping {
         assert!(self.writable);
         // SAFETY: as for `word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    /// A byte to be written. See [`Mapping::word`].
+    #[inline]
+    pub fn byte(&self, offset: usize) -> &AtomicU8 {
+        assert!(self.writable);
+        // SAFETY: as for `word`.
+        unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }
 
     /// A number as it is now.
@@ -144,6 +154,33 @@ impl Mapping {
         };
         let blocks = (0..count).map(block).collect();
         (mapping, blocks)
+    }
+
+    /// Consumes a mapping that nobody has pieces of yet: `count` of them of `bytes` each, one every `stride` from `offset` on.
+    ///
+    /// # Panics
+    /// If they do not lie inside or overlap, or the mapping is for reading alone.
+    pub fn into_pieces(self, offset: usize, stride: usize, count: usize, bytes: usize) -> (Arc<Mapping>, Vec<Piece>) {
+        assert!(self.writable && bytes <= stride && offset + count * stride <= self.bytes);
+        let mapping = Arc::new(self);
+        let piece = |index: usize| {
+            // SAFETY: inside the mapping, which the piece keeps alive; this function is called once for a mapping, which it
+            // consumes, so no other piece has these bytes, and other processes can only read them.
+            unsafe { Piece::shared(mapping.base.add(offset + index * stride), bytes, true, mapping.clone()) }
+        };
+        let pieces = (0..count).map(piece).collect();
+        (mapping, pieces)
+    }
+
+    /// Bytes that another process has written and leaves alone until `lent` is dropped, which keeps this mapping. What is said in
+    /// `frames.rs` of a hostile writer holds here too.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    pub fn lend(&self, offset: usize, bytes: usize, lent: Arc<dyn Any + Send + Sync>) -> Piece {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+        // SAFETY: inside the mapping, which `lent` keeps alive, as all who call this see to; it is never written through the piece.
+        unsafe { Piece::shared(self.base.add(offset), bytes, false, lent) }
     }
 
     /// Has every page there, so that none has to be found when it is first touched.

@@ -128,7 +128,7 @@ fn enough(bytes: usize) -> Result<(), Error> {
     let available = meminfo("MemAvailable:").unwrap_or(u64::MAX);
     if bytes as u64 > available {
         let available = mib(available as usize);
-        let reason = format!("a ring of {}, and {available} of memory are available: ask for fewer blocks", mib(bytes));
+        let reason = format!("a ring of {}, and {available} of memory are available: ask for less", mib(bytes));
         return Err(Error::Memory(reason));
     }
     Ok(())

@@ -3,6 +3,8 @@
 //! The writer is trusted for nothing. Every number of its memory is copied out once and checked; what cannot be right
 //! ends the stream, or leaves a frame out that is then counted.
 
+mod deciding;
+
 use crate::arena::Arena;
 use crate::control::Control;
 use crate::frames::Frames;
@@ -51,8 +53,12 @@ pub struct Reader {
     returned: Pusher,
     /// Blocks in the order they came, each with the first desc that was not copied yet.
     held: VecDeque<Place>,
-    /// Whether a block is among them, by its number.
+    /// Whether a block is this reader's, by its number.
     holds: Vec<bool>,
+    /// Of one that decides, frames of each block that it has not said anything of yet.
+    unsaid: Vec<u32>,
+    /// Whether a block was looked at to its end, and is given back once all is said.
+    put_aside: Vec<bool>,
     /// Of the first of them.
     frames: Frames,
     interfaces: Vec<Interface>,
@@ -94,6 +100,8 @@ impl Reader {
             returned: Pusher::default(),
             held: VecDeque::with_capacity(shape.slots as usize),
             holds: vec![false; shape.slots as usize],
+            unsaid: vec![0; shape.slots as usize],
+            put_aside: vec![false; shape.slots as usize],
             interfaces,
             horizon: Nanos::ZERO,
             consumed: 0,
@@ -327,19 +335,22 @@ impl Reader {
             return Ok(false);
         }
         self.held.pop_front();
-        self.holds[slot as usize] = false;
         if let Some(next) = self.held.front() {
             self.frames.turn_to(next.slot);
         }
-        if closed {
-            self.returned.push(&self.control.returned(), u64::from(slot));
-            // The next block may be written again, if the writer has put this reader out before it saw that one returned.
-            index::turned();
-            if self.control.is_evicted() {
-                return Err(End::Evicted);
-            }
+        self.put_aside[slot as usize] = closed && self.unsaid[slot as usize] > 0;
+        if closed && !self.put_aside[slot as usize] {
+            self.give_back(slot)?;
         }
         Ok(true)
+    }
+
+    fn give_back(&mut self, slot: u32) -> Result<(), End> {
+        self.holds[slot as usize] = false;
+        self.returned.push(&self.control.returned(), u64::from(slot));
+        // The next block may be written again, if the writer has put this reader out before it saw that one returned.
+        index::turned();
+        if self.control.is_evicted() { Err(End::Evicted) } else { Ok(()) }
     }
 
     /// Nothing more is shown; the writer takes back what is still held.

@@ -11,6 +11,8 @@
 //! at most so many kept blocks as leave one to work with beside the half for lossy readers, and as many lossless readers at
 //! a time, kept ones counted: they alone are evicted for being slow. Whoever broke the protocol is owed nothing.
 
+mod own;
+
 use crate::layout::READERS;
 use std::collections::VecDeque;
 
@@ -76,6 +78,8 @@ struct Slot {
     frames: u32,
     /// Which block in the order of all that were ever opened: blocks come to each reader in this order.
     turn: u64,
+    /// The writer needs it itself, until it releases it.
+    own: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,10 @@ pub(crate) struct Slots {
     readers: [Option<Reader>; READERS as usize],
     present: u64,
     lossy: u64,
+    /// The reader that decides.
+    engine: u64,
+    /// Whether the writer needs each block itself after it was filled.
+    keep: bool,
     /// Readers that were evicted and for which a block is kept.
     kept: u64,
     /// Blocks that a lossy reader holds.
@@ -122,6 +130,8 @@ impl Slots {
             readers: [const { None }; READERS as usize],
             present: 0,
             lossy: 0,
+            engine: 0,
+            keep: false,
             kept: 0,
             pinned: 0,
             committed: 0,
@@ -158,7 +168,7 @@ impl Slots {
 
     /// Whether the writer waits for a reader.
     pub fn is_lossless(&self, reader: u32) -> bool {
-        self.lossy & bit(reader) == 0
+        (self.lossy | self.engine) & bit(reader) == 0
     }
 
     /// A reader comes; it gets what is committed from now on. `quota`: how many blocks it may hold if it is lossy.
@@ -184,7 +194,8 @@ impl Slots {
         debug_assert!(self.open.is_none());
         let slot = self.free.remove(self.free.len().saturating_sub(WARM))?;
         self.turns += 1;
-        (self.slots[slot as usize].frames, self.slots[slot as usize].turn) = (0, self.turns);
+        let state = &mut self.slots[slot as usize];
+        (state.frames, state.turn, state.own) = (0, self.turns, self.keep);
         self.readers.iter_mut().flatten().for_each(|reader| reader.skips = false);
         self.open = Some(slot);
         Some(slot)
@@ -219,9 +230,10 @@ impl Slots {
 
     /// The open block gets no more frames; one without any is free again.
     pub fn close(&mut self) {
-        if let Some(slot) = self.open.take()
-            && self.slots[slot as usize].holders == 0
-        {
+        let Some(slot) = self.open.take() else { return };
+        let state = &mut self.slots[slot as usize];
+        state.own &= state.frames > 0;
+        if state.holders == 0 && !state.own {
             self.free.push_back(slot);
         }
     }
@@ -307,6 +319,7 @@ impl Slots {
         self.readers[number as usize] = None;
         self.present &= !bit(number);
         self.lossy &= !bit(number);
+        self.engine &= !bit(number);
         self.count_pinned();
         tally
     }
@@ -324,7 +337,8 @@ impl Slots {
         let lossy_holders = self.slots[slot as usize].holders & self.lossy;
         let Some(reader) = &self.readers[number as usize] else { return false };
         let room = lossy_holders != 0 || self.pinned < self.slots.len() as u32 / 2;
-        self.is_lossless(number) || (reader.held < reader.quota && room)
+        let is_engine = self.engine & bit(number) != 0;
+        self.is_lossless(number) || (reader.held < reader.quota && (room || is_engine))
     }
 
     /// Ends a hold, and frees the block if that was the last one; returns how many frames of it were the reader's.
@@ -333,7 +347,7 @@ impl Slots {
         let before = state.holders;
         state.holders &= !bit(number);
         self.pinned -= u32::from(before & self.lossy != 0 && state.holders & self.lossy == 0);
-        if state.holders == 0 && self.open != Some(slot) {
+        if state.holders == 0 && !state.own && self.open != Some(slot) {
             self.free.push_back(slot);
         }
         let frames = state.frames;

@@ -3,16 +3,19 @@
 //! Whatever readers do, nothing here waits for them: what they write is checked against [`Slots`], and a reader that breaks
 //! the protocol is evicted. How readers go is told in `detach`.
 
+mod decided;
 mod detach;
 
-use crate::acceptor::{Acceptor, Client, Registration, Registrations, Who};
+use crate::acceptor::{Acceptor, Client, Who};
 use crate::address::Address;
 use crate::arena::{Arena, Created, Options};
 use crate::control::Control;
 use crate::credentials::Access;
 use crate::error::Error;
+use crate::handshake::{Kind, Offer};
 use crate::index::{self, Pusher, Taker};
 use crate::layout::{INTERFACES, READERS};
+use crate::registrations::{Registration, Registrations};
 use crate::slots::{Slots, Tally, bits};
 use linerate_burst::{Block, Committed, Interface, LinkType, Nanos};
 use rustix::io::Errno;
@@ -20,6 +23,8 @@ use rustix::net::{SendFlags, send};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use self::decided::Deciding;
 
 /// How often the writer looks for readers that have gone.
 const LOOK: Duration = Duration::from_millis(10);
@@ -39,6 +44,10 @@ pub struct Writer {
     /// Readers that were evicted and have not hung up, for each of which a block is kept.
     kept: Vec<Attached>,
     departures: Vec<Departure>,
+    /// The reader that decides.
+    engine: Option<decided::Engine>,
+    /// The next one, as long as the writer has not done with the last.
+    next_engine: Option<Client>,
     wait: Wait,
     demoted: Vec<Report>,
     registrations: Arc<Registrations>,
@@ -61,7 +70,7 @@ struct Wait {
 struct Attached {
     registration: Registration,
     socket: OwnedFd,
-    control: Control,
+    control: Arc<Control>,
     who: Who,
     /// It came as a lossless one, so that there is room for a block to be kept for it.
     came_lossless: bool,
@@ -100,7 +109,8 @@ impl Writer {
         let Created { arena, blocks, fd, notes } = Arena::create(options, now)?;
         let (shape, generation, registrations) =
             (*arena.shape(), arena.generation(), Arc::new(Registrations::default()));
-        let acceptor = Acceptor::new(listener, access, fd, shape, generation, registrations.clone());
+        let offer = Offer { kind: Kind::Blocks, slots: shape.slots, arena_bytes: shape.bytes(), verdicts: Some(shape) };
+        let acceptor = Acceptor::new(listener, access, fd, offer, generation, registrations.clone());
         let writer = Writer {
             arena,
             blocks,
@@ -112,6 +122,8 @@ impl Writer {
             looked: now,
             kept: Vec::new(),
             departures: Vec::new(),
+            engine: None,
+            next_engine: None,
             wait: Wait { ticked: now, ..Wait::default() },
             demoted: Vec::new(),
             registrations,
@@ -212,9 +224,18 @@ impl Writer {
 
     /// A reader that was let in at the acceptor gets what is committed from now on.
     pub fn admit(&mut self, client: Client) {
-        let Client { registration, socket, control, who, lossless, quota } = client;
-        let number = registration.number;
-        self.slots.join(number, lossless, quota);
+        if client.inline && self.engine.is_some() {
+            self.next_engine = Some(client);
+            return;
+        }
+        let Client { registration, socket, control, who, lossless, inline, quota } = client;
+        let (number, control) = (registration.number, Arc::new(control));
+        if inline {
+            self.slots.join_engine(number);
+            self.engine = Some(decided::Engine::new(number, control.clone(), who.clone()));
+        } else {
+            self.slots.join(number, lossless, quota);
+        }
         self.readers[number as usize] = Some(Attached {
             registration,
             socket,
@@ -263,6 +284,7 @@ impl Writer {
         }
         let slot = self.slots.open()?;
         self.blocks[slot as usize].open(self.sequence, self.slots.committed());
+        self.reset_verdicts(slot);
         Some(slot)
     }
 

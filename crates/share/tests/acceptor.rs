@@ -77,7 +77,7 @@ fn what_cannot_be_is_said() {
         ("x", Options { slot_bytes: 256 << 10, ..good }, "power of two"),
         ("x", Options { slot_bytes: 3 << 19, ..good }, "power of two"),
         ("x", Options { slot_bytes: 128 << 20, ..good }, "power of two"),
-        ("x", Options { slots: 65_536, slot_bytes: 64 << 20, ..good }, "fewer blocks"),
+        ("x", Options { slots: 65_536, slot_bytes: 64 << 20, ..good }, "ask for less"),
         ("x", Options { node: Some(1000), ..good }, "NUMA node 1000"),
         ("x", Options { node: Some(u32::MAX), ..good }, "NUMA node"),
     ] {

@@ -7,6 +7,9 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("duration", &["--duration", "0.15"]),
     ("format", &["--format", "pcap-micros"]),
     ("comment", &["--comment", "hello"]),
+    ("compress", &["--compress", "zstd"]),
+    ("flows ipfix", &["--ipfix", "biflow", "-w", "more.ipfix"]),
+    ("capture ipfix", &["--ipfix", "biflow", "--flows", "more.ipfix"]),
     ("index", &["--index"]),
     ("from", &["--from", "1700000000.01"]),
     ("find to", &["--to", "1700000000.15"]),
@@ -85,6 +88,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("rounds", &["--rounds", "2"]),
     ("ports", &["--ports", "2"]),
     ("no-reader", &["--no-reader"]),
+    ("dpdk", &["--dpdk"]),
     ("folder", &["--folder", "."]),
     ("bench size", &["--size", "64"]),
     ("bench flows", &["--flows", "256"]),
@@ -150,6 +154,18 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("stream-memory", &["--stream-memory", "1KiB"]),
     ("max-connections", &["--max-connections", "1"]),
     ("max-files", &["--max-files", "1"]),
+    ("engine", &["--engine", "ids"]),
+    ("on-death", &["--on-death", "open"]),
+    ("on-overload", &["--on-overload", "open"]),
+    ("hold", &["--hold", "300"]),
+    ("budget", &["--budget", "20"]),
+    ("order", &["--order", "arrival"]),
+    ("rule", &["--rule", "in_port=1,actions=2"]),
+    ("vlan", &["--vlan", "1:access=3"]),
+    ("mac-entries", &["--mac-entries", "16"]),
+    ("mac-age", &["--mac-age", "9"]),
+    ("forward-reserved", &["--forward-reserved"]),
+    ("switch on-full", &["--on-full", "wait"]),
 ];
 
 /// What is not tried, and why.
@@ -168,6 +184,7 @@ pub const APART: &[(&str, &str)] = &[
     ("replay", "the same"),
     ("share-wait", "it waits for readers"),
     ("stamp", "it puts the time into frames"),
+    ("control", "it stands beside ports that frames leave from at their times"),
     ("key", "it goes with --stamp"),
     ("workers", "which flows are whose is by chance"),
     ("verbose", "it counts waits, which are others each time"),
@@ -175,6 +192,10 @@ pub const APART: &[(&str, &str)] = &[
     ("quick", "the same"),
     ("netns", "the same"),
     ("make-index", "others would find what it made"),
+    ("rules", "it reads a file, as --rule reads a line"),
+    ("out", "no port is a file"),
+    ("control", "it listens for others"),
+    ("ctl", "it asks another run, and stands alone"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.
@@ -193,6 +214,7 @@ pub const UNSEEN: &[(&str, &str)] = &[
     ("rows", "no streams are here"),
     ("share", "it is over before anybody reads"),
     ("share-group", "nobody attaches"),
+    ("share-patience", "nobody is waited for"),
     ("lossless-readers", "nobody attaches"),
     ("share-node", "where memory lies"),
     ("share-lock", "what memory is like"),
@@ -220,6 +242,9 @@ pub const UNSEEN: &[(&str, &str)] = &[
     ("stream-memory", "nothing waits"),
     ("pattern", "nobody looks at what is sent"),
     ("congestion", "how it is sent"),
+    ("mac-entries", "no MAC comes"),
+    ("mac-age", "no MAC comes"),
+    ("forward-reserved", "no frame comes"),
 ];
 
 /// What one of two is or does anyway.
@@ -237,10 +262,14 @@ pub const IMPLIED: &[(&str, &str)] = &[
     ("frames", "idle"),
     ("checksums", "idle"),
     ("checksums", "max-files"),
+    // What IPFIX says without `full` has none of these.
+    ("ipfix", "level"),
+    ("ipfix", "macs"),
+    ("ipfix", "checksums"),
 ];
 
 /// Verbs that say nothing at all where they are to be quiet, as no frame comes.
-pub const NO_FRAMES: &[&str] = &["wire", "receive"];
+pub const NO_FRAMES: &[&str] = &["wire", "inline", "switch", "receive"];
 
 /// Commands that options are added to.
 pub const BASES: &[(&str, &[&str])] = &[
@@ -259,6 +288,8 @@ pub const BASES: &[(&str, &[&str])] = &[
     ("streams", &["-r", "IN"]),
     ("streams", &["-r", "IN", "-w", "out"]),
     ("wire", &["ONE", "OTHER", "-t", "0.1"]),
+    ("inline", &["ONE", "OTHER", "-t", "0.1", "--share", "RING"]),
+    ("switch", &["ONE", "OTHER", "-t", "0.1"]),
     ("receive", &["ONE", "--tcp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
     ("receive", &["ONE", "--udp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
     ("demo", &["--memory", "--replay", "IN"]),

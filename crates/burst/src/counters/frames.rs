@@ -46,6 +46,21 @@ macro_rules! frame_rows {
             StoreFailed = Store, Lost, "store_failed";
             /// Frames of memory for a destination that had died of a bug of this program, or was about to.
             StoreDied = Store, Lost, "store_died";
+            /// Frames of memory that no reader of a shared ring of them had given back when the run ended.
+            StoreUntaken = Store, Lost, "untaken";
+            /// Finished frames of memory that nobody had fetched and that gave way to newer ones (receive --drop oldest): whoever takes
+            /// frames was too slow.
+            StoreGaveWay = Store, Lost, "gave_way";
+            /// Processes that came to read shared frames of memory.
+            StoreReaders = Store, Note, "readers";
+            /// Processes that were not let in to read shared frames of memory: another one had them, or they may not.
+            StoreRefusedReaders = Store, Note, "readers_refused";
+            /// Readers of shared frames of memory that were put out, as they gave back what they did not have.
+            StorePutOut = Store, Note, "readers_put_out";
+            /// Times that a frame of memory was handed to a reader.
+            StoreHanded = Store, Note, "handed";
+            /// Times that a frame of memory waited for the next reader because the one who had it had gone without giving it back.
+            StoreOfferedAgain = Store, Note, "offered_again";
         }
     };
 }

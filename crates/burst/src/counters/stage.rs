@@ -23,12 +23,16 @@ pub enum Stage {
     Check,
     /// What an inspector says of each frame between two ports.
     Verdict,
+    /// The rules between many ports.
+    Switch,
     /// From one port to another.
     Forward,
     /// A file or other output.
     Write,
     /// Frames as text.
     Print,
+    /// Flow records that others have metered.
+    Collect,
     /// One exporter of flow records.
     Export,
     /// One queue of a sending port.
@@ -57,9 +61,11 @@ impl Stage {
             Stage::Follow => "follow",
             Stage::Check => "check",
             Stage::Verdict => "verdict",
+            Stage::Switch => "switch",
             Stage::Forward => "forward",
             Stage::Write => "write",
             Stage::Print => "print",
+            Stage::Collect => "collect",
             Stage::Export => "export",
             Stage::Send => "send",
             Stage::Answer => "answer",
@@ -72,7 +78,7 @@ impl Stage {
     /// What its counters count, but for notes of other things.
     pub fn unit(self) -> Unit {
         match self {
-            Stage::Export => Unit::Records,
+            Stage::Collect | Stage::Export => Unit::Records,
             _ => Unit::Frames,
         }
     }

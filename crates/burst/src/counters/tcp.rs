@@ -21,8 +21,10 @@ macro_rules! tcp_rows {
             TcpFragment = Tcp, Lost, "fragments";
             /// Segments of no connection: answered by a reset, or by nothing if that was asked for.
             TcpNoConnection = Tcp, Refused, "no_connection";
-            /// Segments that would have begun a connection for which there was no room, of connections or of frames; their senders try again for a while.
+            /// Segments that would have begun one connection more than are allowed; their senders try again for a while.
             TcpFull = Tcp, Lost, "connections_full";
+            /// Segments that would have begun a stream for which no frame of memory was free; their senders try again for a while.
+            TcpNoFrame = Tcp, Lost, "no_frame";
             /// Segments with nothing that was not there already: sent again, or to ask whether anybody is there.
             TcpOld = Tcp, Refused, "already_there";
             /// Segments with nothing but what is beyond the window.

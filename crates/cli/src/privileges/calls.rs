@@ -17,6 +17,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_pread64,
     libc::SYS_pwrite64,
     libc::SYS_preadv,
+    libc::SYS_preadv2,
     libc::SYS_pwritev,
     libc::SYS_lseek,
     libc::SYS_close,
@@ -45,6 +46,13 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_dup3,
     libc::SYS_pipe2,
     libc::SYS_ppoll,
+    // Threads of DPDK wait so, and would end the process if they could not; its ports have events and timers of their own.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime,
     // Sockets that are open.
     libc::SYS_sendto,
     libc::SYS_sendmsg,
@@ -52,6 +60,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
+    libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
@@ -120,6 +129,8 @@ const OLD: &[c_long] = &[
     libc::SYS_unlink,
     libc::SYS_dup2,
     libc::SYS_poll,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
     libc::SYS_time,
     libc::SYS_arch_prctl,
 ];
@@ -170,6 +181,20 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     rules.insert(libc::SYS_ioctl, is(1, equal(IOCTLS))?);
     rules.insert(libc::SYS_bpf, is(0, equal(BPF))?);
     rules.insert(libc::SYS_prctl, is(0, equal(PRCTLS))?);
+    // A port that connects again when its peer has gone: to sockets of this machine.
+    if linerate_backends::memif::reconnects() {
+        rules.insert(libc::SYS_socket, is(0, equal(&[libc::AF_UNIX as u64]))?);
+        rules.insert(libc::SYS_connect, Vec::new());
+        rules.insert(libc::SYS_eventfd2, Vec::new());
+    }
+    // Records to a collector that was away.
+    if linerate_records::export::reconnects() {
+        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64);
+        rules.insert(libc::SYS_socket, is(0, equal(&families))?);
+        rules.insert(libc::SYS_connect, Vec::new());
+        let blocking = [IOCTLS, &[libc::FIONBIO]].concat();
+        rules.insert(libc::SYS_ioctl, is(1, equal(&blocking))?);
+    }
     // Signals to this process alone.
     rules.insert(libc::SYS_tgkill, is(0, equal(&[own]))?);
     rules.insert(libc::SYS_kill, is(0, equal(&[own]))?);

@@ -41,7 +41,8 @@ fn confine_files(folders: &[OwnedFd]) -> Result<RulesetStatus, RulesetError> {
     let beneath: BitFlags<AccessFs> =
         AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::Truncate;
     let mut rules = Ruleset::default().handle_access(writing | AccessFs::Execute)?.create()?;
-    for folder in folders {
+    let sockets = linerate_backends::memif::socket_folders();
+    for folder in folders.iter().chain(&sockets) {
         rules = rules.add_rule(PathBeneath::new(folder, beneath))?;
     }
     Ok(rules.restrict_self()?.ruleset)

@@ -10,12 +10,14 @@ mod flows;
 mod folder;
 mod generate;
 mod measure;
+mod memif;
 mod merge;
 mod pcap;
 mod receive;
 mod render;
 mod replay;
 mod several;
+mod switch;
 mod traffic;
 mod wire;
 
@@ -43,6 +45,8 @@ Examples:
   linerate bench disk --folder /data
   # TCP streams, beside the kernel's receiver: two minutes
   linerate bench receive
+  # with devices of DPDK, beside its testpmd (make dpdk)
+  linerate bench burst --dpdk
   # frames of 64 bytes alone, a JSON line a row
   linerate bench burst render --size 64 --json
 Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
@@ -60,7 +64,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst, capture, generate, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst, capture, generate, memif, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -72,6 +76,10 @@ pub struct Args {
     /// Of burst, without the reader, which takes a processor
     #[arg(long)]
     no_reader: bool,
+    /// Of burst, devices of DPDK in place of memory: its testpmd, buffers merged and copied one by one, and our way, CPU time
+    /// of one core (needs make dpdk)
+    #[arg(long)]
+    dpdk: bool,
     /// Of flows and flow-files, cases with so many active flows alone (256, 16384, 65536, 1048576, 10485760)
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
@@ -116,6 +124,10 @@ enum Bench {
     Check,
     /// Frames of streams made in memory
     Render,
+    /// Frames through memory shared with a peer, both ends of it ours and in one thread
+    Memif,
+    /// Frames in memory through rules, over flows
+    Switch,
     /// Sending frames of all sizes into a veth pair by every path, beside trafgen and tcpreplay
     Generate,
     /// TCP streams in chunks of 1 to 128 MiB, received by every path, beside the kernel's own receiver
@@ -153,6 +165,8 @@ struct Effort {
     copy_threads: u8,
     /// Whether somebody reads what is copied.
     reader: bool,
+    /// Whether ports are those of DPDK.
+    dpdk: bool,
     /// Of cases with active flows, those to measure.
     flows: Option<usize>,
     /// Of cases with levels of detail, those to measure.
@@ -180,11 +194,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ports: args.ports,
         copy_threads: args.copy_threads,
         reader: !args.no_reader,
+        dpdk: args.dpdk,
         flows: args.flows,
         level: args.level.map(Into::into),
     };
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 14] = [
+    let tables: [(Bench, Measure); 16] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -195,6 +210,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),
         (Bench::Render, render::run),
+        (Bench::Memif, memif::run),
+        (Bench::Switch, switch::run),
         (Bench::Generate, generate::run),
         (Bench::Replay, replay::run),
         (Bench::Several, several::run),
@@ -275,15 +292,16 @@ impl Args {
         if self.folder.is_some() && !self.benches.contains(&Bench::Disk) {
             return Err(usage("--folder means nothing without disk: no other table writes there"));
         }
-        let of: [(&str, bool, &[Bench]); 6] = [
+        let of: [(&str, bool, &[Bench]); 7] = [
             (
                 "--size",
                 self.size.is_some(),
-                &[Bench::Burst, Bench::Capture, Bench::Generate, Bench::Render, Bench::Wire],
+                &[Bench::Burst, Bench::Capture, Bench::Generate, Bench::Memif, Bench::Render, Bench::Wire],
             ),
             ("--ports", self.ports.is_some(), &[Bench::Burst]),
             ("--copy-threads", self.copy_threads > 1, &[Bench::Burst]),
             ("--no-reader", self.no_reader, &[Bench::Burst]),
+            ("--dpdk", self.dpdk, &[Bench::Burst]),
             ("--flows", self.flows.is_some(), &[Bench::Flows, Bench::FlowFiles]),
             ("--level", self.level.is_some(), &[Bench::Flows]),
         ];

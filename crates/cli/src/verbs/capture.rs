@@ -197,6 +197,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let is_shown = !args.json && (!args.beside.prints() || args.show.has_interval());
+    let news = args.show.news(args.json);
     let live = Live::start_reading(&progress, "captured", args.show.interval(!is_shown)?, inputs.reading());
     let is_kept = args.write.is_some() || share.is_some();
     beside.start(&asked, &stop, (!is_kept).then_some(&progress)).map_err(|error| identity.explain(error))?;
@@ -222,7 +223,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     consumers.extend(captures.iter_mut().map(|capture| capture as &mut dyn Consumer));
     consumers.extend(beside.consumers());
     let mut run = args.receive.run(inputs, ports, stop).run(&mut consumers);
-    drop((live, answers, reopening));
+    drop((live, answers, reopening, news));
     // Who read it has what was wanted, as of all that is printed.
     run.failure.take_if(|failure| args.write.as_deref() == Some("-") && has_no_reader(failure));
     let (beside, written) = beside.finish(&mut run);
@@ -244,7 +245,7 @@ impl Args {
         let inputs = self.input.check()?;
         let there = [
             (Part::Write, self.write.is_some()),
-            (Part::Share, self.share.is_wanted()),
+            (Part::Share, self.share.check()?),
             (Part::Flows, !self.beside.written().is_empty()),
             (Part::Count, self.beside.counts()),
             (Part::Print, self.beside.prints()),

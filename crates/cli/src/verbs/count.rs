@@ -112,6 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         announce(&subject, &notes);
     }
     let receive = args.receive.run(&inputs, ports, stop);
+    let _news = args.show.news(args.json);
     if args.check { args.run_check(&inputs, interval, receive) } else { args.run_count(&inputs, interval, receive) }
 }
 

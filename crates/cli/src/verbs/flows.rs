@@ -1,5 +1,6 @@
 //! `linerate flows`: a record of every conversation.
 
+mod collect;
 mod heaviest;
 mod json;
 mod memory;
@@ -12,7 +13,7 @@ mod workers;
 pub(super) use self::json::FlowsJson;
 pub(super) use self::memory::free as free_memory;
 pub use self::options::Level;
-pub(super) use self::options::MeterArgs;
+pub(super) use self::options::{MeterArgs, Written};
 pub(super) use self::output::{Tee, Totals};
 pub(super) use self::text::{so_far, summary};
 
@@ -26,8 +27,10 @@ use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use clap::builder::PossibleValuesParser;
+use linerate_burst::{Kind, Stage};
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_port::Spec;
+use linerate_record::Compression;
 use linerate_records::{Exporter, Format};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +48,10 @@ Examples:
   linerate flows eth0 -w flows/
   # the same, and JSON lines to watch
   linerate flows eth0 -w flows/ -w - | jq
+  # to a collector of IPFIX, and as CSV
+  linerate flows eth0 -w ipfix+udp://192.0.2.9:4739 -w flows.csv.gz
+  # what routers and others send, in a folder
+  linerate flows --from ipfix://:4739 -w flows/
   # how fast it is
   linerate flows eth0 -w null -t 10
   # four threads share the flows; those of UDP end after 10 s
@@ -54,13 +61,16 @@ docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Where records go: null, - for standard output, a file (its ending says the format), or a folder, by date and hour; may
-    /// be given several times
-    #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/", default_value = "null")]
+    /// Where records go: null, - for standard output, a file (its ending says the format), a folder, by date and hour, or a
+    /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST or netflow9+udp://HOST; may be given several times
+    #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/|URL", default_value = "null")]
     write: Vec<String>,
     /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
     #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
+    /// How lines are compressed where a name does not say it by .gz or .zst
+    #[arg(long, value_parser = PossibleValuesParser::new(["gzip", "zstd"]))]
+    compress: Option<String>,
     #[command(flatten)]
     meter: MeterArgs,
     /// Print the summary as one JSON document (schema linerate/flows/1)
@@ -74,17 +84,21 @@ pub struct Args {
 
 /// Meters.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(from) = args.input.collected()? {
+        return collect::run(args, &from);
+    }
     let inputs = args.input.check()?;
-    let usual = if args.format.as_deref() == Some("zeek") { Level::Tcp } else { Level::Counters };
+    let format = args.format.as_deref().and_then(Format::named);
+    let usual = if format.is_some_and(Format::is_of_connections) { Level::Tcp } else { Level::Counters };
     let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
-    let format = args.format.as_deref().and_then(Format::named);
-    args.check_places(&inputs.specs, format)?;
+    let how = Written { format, compression: args.compression() };
+    args.check_places(&inputs.specs, how)?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
     identity.assume()?;
-    let exporters = args.meter.exporters(args.targets(), format).map_err(|error| identity.explain(error))?;
+    let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
     let folders = made_in(&exporters)?;
     notes.extend(identity.note().into_iter().chain(confine(&folders)));
     let stop = Stop::new();
@@ -101,6 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+    let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
     let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
     let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
@@ -113,7 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let finished = metering.records();
     let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
-    drop((live, answers, reopening));
+    drop((live, answers, reopening, news));
     let (metered, records) = metering.done();
     let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
     let is_asked = !args.show.quiet || args.targets().is_empty();
@@ -124,7 +139,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let exit = args.receive.conclude(&run);
     written?;
-    Ok(exit)
+    let has_lost = args.receive.lossless && run.ledger.sum(Stage::Export, Kind::Lost) > 0;
+    Ok(if has_lost && run.failure.is_none() { Exit::Lost } else { exit })
 }
 
 impl Args {
@@ -133,19 +149,25 @@ impl Args {
         if self.write == ["null"] { &[] } else { &self.write }
     }
 
+    fn compression(&self) -> Option<Compression> {
+        self.compress.as_deref().map(|name| if name == "gzip" { Compression::Gzip } else { Compression::Zstd })
+    }
+
     /// Refuses places that cannot be meant.
-    fn check_places(&self, specs: &[Spec], format: Option<&'static Format>) -> anyhow::Result<()> {
+    fn check_places(&self, specs: &[Spec], how: Written) -> anyhow::Result<()> {
         let targets = self.targets();
-        if targets.is_empty() && self.format.is_some() {
-            return Err(usage(
-                "--format: nothing is written; name a file or folder with --write, or - for standard output",
-            ));
+        for (option, is_given) in [("--format", self.format.is_some()), ("--compress", self.compress.is_some())] {
+            if targets.is_empty() && is_given {
+                return Err(usage(format!(
+                    "{option}: nothing is written; name a file or folder with --write, or - for standard output"
+                )));
+            }
         }
         if targets.iter().any(|target| target == "null") {
             return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
         }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
-        self.meter.check(targets, format, false)
+        self.meter.check(targets, how, false)
     }
 }
 

@@ -1,12 +1,13 @@
 //! `linerate generate`: streams of frames, or the replay of a capture file.
 
-mod answer;
+pub(super) mod answer;
+pub(super) mod control;
 pub(super) mod guard;
 mod hosts;
 pub mod replay;
 mod report;
 mod screen;
-mod sending;
+pub(super) mod sending;
 mod what;
 
 use self::answer::AnswerArgs;
@@ -19,6 +20,7 @@ use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_port::{PortError, Spec, Target};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of `linerate generate`.
@@ -89,6 +91,9 @@ pub struct Args {
     /// Make the first N frames of each stream once, and send them again and again
     #[arg(long, value_name = "N", conflicts_with = "check")]
     keep: Option<u64>,
+    /// Let linerate ctl PATH tell streams something while they run: rate, pause, resume, stop, start (a socket, for its owner alone)
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Send nothing: print the first N frames, layer by layer, and what changes in them
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     dry_run: Option<u64>,
@@ -155,7 +160,8 @@ impl Args {
     fn confine<'a>(&self, identity: &Identity, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
         let ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
         let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
-        let folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
+        let mut folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
+        folders.push(self.control.as_deref().map(control::Socket::folder).transpose()?.flatten());
         let notes = identity.note().into_iter().chain(confine(&folders.into_iter().flatten().collect::<Vec<_>>()));
         for note in notes.filter(|_| !self.end.show.quiet && !self.end.json) {
             tell(format_args!("{}\n", shown(&note)));
@@ -186,7 +192,7 @@ fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
 }
 
 /// Bits per second of a line.
-fn line(text: &str) -> Result<f64, String> {
+pub(super) fn line(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(Rate::Bits(bits, _)) => Ok(bits),
         _ => Err("write bits per second, as in 10gbps".to_owned()),

@@ -1,5 +1,9 @@
 //! What a run reads, how it receives that, and that it does not write over it.
 
+mod collected;
+
+pub(super) use self::collected::Collected;
+
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::reading::Reading;
@@ -219,20 +223,20 @@ fn ports_and_filter(
 ) -> anyhow::Result<(Vec<Spec>, String)> {
     let mut words = words;
     let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
-    let mut names: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let mut names: Vec<String> = Spec::joined(ports.iter().map(String::as_str));
     if names.is_empty() && specs.is_empty() {
         let first =
             words.first().ok_or_else(|| usage("which port? as in eth0 (linerate ports lists them), or -r FILE"))?;
-        names = first.split(',').collect();
+        names = Spec::joined(first.split(','));
         words = &words[1..];
         while let Some((word, rest)) = words.split_first()
-            && word.split(',').all(is_port)
+            && Spec::joined(word.split(',')).iter().all(|name| is_port(name))
         {
-            names.extend(word.split(','));
+            names.extend(Spec::joined(word.split(',')));
             words = rest;
         }
     }
-    for name in names {
+    for name in &names {
         if name == ANY && !is_here(ANY) {
             specs.extend(all_up(left_out)?);
             continue;
@@ -354,6 +358,13 @@ mod tests {
             ("x0 ether host 02:00:00:00:00:01", &["packet:x0"], "ether host 02:00:00:00:00:01"),
             ("x0 ip6 host fe80::1", &["packet:x0"], "ip6 host fe80::1"),
             ("-i x0 -r f ip", &["pcap:f", "packet:x0"], "ip"),
+            ("dpdk:a0,size=60,copy=1@0-1,x0 ip", &["dpdk:a0,size=60,copy=1@0-1", "packet:x0"], "ip"),
+            (
+                "-i x0,dpdk:a0,mac=02:00:00:00:00:01,dpdk:b0",
+                &["packet:x0", "dpdk:a0,mac=02:00:00:00:00:01", "dpdk:b0"],
+                "",
+            ),
+            ("x0 dpdk:a0,size=60 tcp", &["packet:x0", "dpdk:a0,size=60"], "tcp"),
         ] {
             assert_eq!(asked(line), (ports.iter().map(|port| port.to_string()).collect(), filter.into()), "{line}");
         }

@@ -1,11 +1,13 @@
 //! `linerate receive`: streams received in user space, into frames of memory.
 
 mod options;
-mod report;
+pub mod report;
+mod sharing;
 mod udp;
 
 use self::options::{FrameArgs, Listen, TcpArgs};
-use self::report::{ReceivedJson, summary, ticker};
+use self::report::{ReceivedJson, came_singly, summary, ticker};
+use self::sharing::ShareArgs;
 use self::udp::{UdpArgs, locals};
 use super::inputs::{are_live, link, span};
 use super::show::ShowArgs;
@@ -19,6 +21,10 @@ use clap::ArgGroup;
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
+use linerate_burst::LinkType;
+use linerate_burst::pool::Piece;
+use linerate_engine::clock::now;
+use linerate_engine::frame_ring::FrameSharingWatch;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop, Waiting};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
@@ -26,7 +32,7 @@ use linerate_port::{RxOptions, Spec, Target, TxOptions};
 use linerate_receive::tcp::Endpoint;
 use linerate_wire::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::Instant;
 
 /// Options of `linerate receive`.
@@ -45,12 +51,15 @@ Examples:
   # datagrams with a 4-byte packet number, 8,192 bytes of data behind a header of 16
   linerate receive eth1 --udp 10.0.0.9:7148 -w frames/ \\
     --sequence at=4,width=4,counts=packets,size=8192,data=16
+  # frames stay in memory, where another process takes them
+  linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
+  linerate frames telescope -w frames/
   # on this machine, without a network card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
 The address is one of your network that no host has: this program answers ARP, neighbor solicitations and pings
 for it, and speaks TCP for it, while it runs. The kernel knows nothing of it, and does not interfere.
-Streams fill frames of memory, each byte at its place once; frames go to files, or nowhere. While all frames are
-in use the window is closed, and senders wait.")]
+Streams fill frames of memory, each byte at its place once; frames go to files, to another process, or nowhere. While
+all frames are in use the window is closed, and senders wait.")]
 pub struct Args {
     /// Where to receive
     #[arg(value_name = "PORT")]
@@ -67,6 +76,8 @@ pub struct Args {
     mac: Option<MacAddr>,
     #[command(flatten)]
     frames: FrameArgs,
+    #[command(flatten)]
+    share: ShareArgs,
     #[command(flatten)]
     tcp_args: TcpArgs,
     #[command(flatten)]
@@ -112,39 +123,40 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
     super::inputs::check_take(args.take, [&spec])?;
     check_port(&spec)?;
+    args.share.check()?;
     args.check_addresses(&spec)?;
     let own = args.own();
-    let endpoint = match args.tcp.is_empty() {
-        false => Some(args.endpoint(&own, &spec)?),
-        true => None,
-    };
+    let is_tcp = !args.tcp.is_empty();
+    if is_tcp {
+        args.endpoint(&own, &spec)?;
+    }
+    args.frames.check_memory()?;
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
     let options = RxOptions {
         promiscuous: true,
         lanes: 1,
         take: args.take,
-        scatter: endpoint.is_some(),
+        scatter: is_tcp,
         filter: args.filter(),
         ..RxOptions::default()
     };
+    // Memory first: it takes a while, and an open port is one that answers.
+    let shared = args.share.open(&identity, args.frames.config()?, args.udp_args.drops_oldest())?;
+    let (ring, pieces) = shared.map(|shared| (shared.ring, shared.pieces)).unzip();
+    let (mut protocol, copies) = args.protocol(&own, &spec, pieces)?;
     let mut from = open_rx(&spec, &options)?;
     let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link: link(&spec), ..TxOptions::default() })?;
     let mut notes = std::mem::take(&mut from.notes);
+    if let Protocol::Tcp { endpoint, .. } = &mut protocol {
+        // By the MTU of an interface that the port has made.
+        **endpoint = args.endpoint(&own, &spec)?;
+    }
+    let folder = args.share.folder()?;
     identity.assume()?;
-    let (protocol, copies) = match endpoint {
-        Some(_) => {
-            // Of a tunnel that was just made the MTU is known only now.
-            let endpoint = args.endpoint(&own, &spec)?;
-            let (frames, copies) = args.frames.pool(mtu(&spec))?;
-            (Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies)
-        }
-        None => {
-            let (datagrams, copies) = args.udp_args.datagrams(&args.frames, mtu(&spec))?;
-            (Protocol::Udp { datagrams: Box::new(datagrams), listen: locals(&args.udp) }, copies)
-        }
-    };
+    notes.extend(ring.iter().flat_map(|ring| ring.notes().to_vec()));
     notes.push(copies);
-    let (destination, made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    let (destination, mut made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    made_in.extend(folder);
     notes.extend(identity.note().into_iter().chain(confine(&made_in)));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
@@ -154,14 +166,23 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let asked = args.asked(&own, mtu(&spec));
-    let answerer = Answerer::new(Addresses::new(own).map_err(usage)?, ANSWERS_PER_SECOND);
+    let mut answerer = Answerer::new(Addresses::new(own).map_err(usage)?, ANSWERS_PER_SECOND);
+    if link(&spec) == LinkType::ETHERNET {
+        answerer.announce(now());
+    }
     let watch = ReceptionWatch::default();
     let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
     if args.frames.is_looked_at() {
         reception = reception.apart()?;
     }
+    let who = FrameSharingWatch::default();
+    let is_shared = ring.is_some();
+    if let Some(ring) = ring {
+        reception = reception.shared(ring, stop.clone(), who.clone())?;
+    }
+    let news = args.show.news(args.json);
     let live = match args.show.interval(args.json)? {
-        Some(interval) => Live::every(interval, ticker(watch.clone())),
+        Some(interval) => Live::every(interval, ticker(watch.clone(), is_shared.then_some(who))),
         None => Live::none(),
     };
     let waiting = match (args.spin, args.sleep) {
@@ -175,12 +196,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     })?;
     from.queues.iter_mut().for_each(|queue| queue.start());
     let run = Receive { ports: vec![from], waiting, duration, stop }.run(&mut [&mut reception]);
-    drop((live, answers));
+    drop((live, answers, news));
     let so_far = watch.so_far();
     if args.json {
         show_document(&ReceivedJson::new(&spec.to_string(), asked, &so_far, &run))?;
     } else if !args.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
         show(ledger::run(&run, &summary(&so_far, run.elapsed.as_secs_f64(), args.rows), args.show.ledger));
+        came_singly(&spec, &run.ledger).iter().for_each(|hint| tell(format_args!("{hint}\n")));
     }
     match &run.failure {
         Some(failure) => {
@@ -225,6 +247,7 @@ impl Args {
         .into_iter()
         .chain(of_protocol)
         .chain(self.frames.asked())
+        .chain(self.share.asked())
         .collect()
     }
 
@@ -240,10 +263,21 @@ impl Args {
         vec![
             format!("{protocol} {}{}", listens.join(", "), self.streams.map_or_else(String::new, until)),
             format!("at {}", macs.join(", ")),
-            self.frames.describe(),
+            self.frames.describe(self.share.name()),
             first.join(", "),
             second.join(", "),
         ]
+    }
+
+    /// Who takes segments or datagrams, and how bytes come to frames. Of a tunnel that was just made the MTU is known only now.
+    fn protocol(&self, own: &[Own], spec: &Spec, pieces: Option<Vec<Piece>>) -> anyhow::Result<(Protocol, String)> {
+        if self.tcp.is_empty() {
+            let (datagrams, copies) = self.udp_args.datagrams(&self.frames, mtu(spec), pieces)?;
+            return Ok((Protocol::Udp { datagrams: Box::new(datagrams), listen: locals(&self.udp) }, copies));
+        }
+        let endpoint = self.endpoint(own, spec)?;
+        let (frames, copies) = self.frames.pool(mtu(spec), pieces)?;
+        Ok((Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies))
     }
 
     fn endpoint(&self, own: &[Own], spec: &Spec) -> anyhow::Result<Endpoint> {
@@ -253,8 +287,10 @@ impl Args {
     /// Refuses addresses of this host: its kernel would answer too, and reset what it knows nothing of.
     fn check_addresses(&self, spec: &Spec) -> anyhow::Result<()> {
         let (_, at) = REGISTRY.innermost(spec)?;
-        let has = |ip: IpAddr| within(at.option("netns"), || UdpSocket::bind((ip, 0))).is_ok();
-        match self.ips().into_iter().find(|ip| has(*ip)) {
+        let binds = |ip: IpAddr| within(at.option("netns"), || UdpSocket::bind((ip, 0))).is_ok();
+        // where no IPv4 address was ever set the kernel lets any be bound, also a reserved one (RFC 1112, section 4)
+        let any = binds(Ipv4Addr::new(240, 0, 0, 1).into());
+        match self.ips().into_iter().find(|ip| binds(*ip) && !(any && ip.is_ipv4())) {
             Some(ip) => Err(usage(format!(
                 "{ip}: this host has that address, and its kernel answers there: name one of your network that no host has"
             ))),

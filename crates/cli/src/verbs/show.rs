@@ -1,6 +1,7 @@
 //! What a run shows, and how often: the same options in every verb.
 
 use super::inputs::span;
+use crate::view::live::News;
 use std::time::Duration;
 
 /// Options of what is shown.
@@ -22,6 +23,11 @@ impl ShowArgs {
     pub fn interval(&self, is_silent: bool) -> anyhow::Result<Option<Duration>> {
         let interval = span("--interval", self.interval.unwrap_or(1.0))?;
         Ok(Some(interval).filter(|interval| !self.quiet && !is_silent && !interval.is_zero()))
+    }
+
+    /// Prints what happens while the run lasts, as long as the result is there, if it is to be shown at all.
+    pub fn news(&self, is_silent: bool) -> News {
+        News::start(!self.quiet && !is_silent)
     }
 
     /// Whether the user said how often.

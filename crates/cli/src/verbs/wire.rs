@@ -126,6 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             tell(format_args!("  {}\n", shown(&note)));
         }
     }
+    let news = args.show.news(args.json);
     let live = Live::start(&progress, "forwarded", args.show.interval(args.json)?);
     let answers = answer(&progress, "sent on", String::new)?;
     let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
@@ -147,34 +148,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         };
         running.into_iter().map(join).collect::<Vec<Sent>>()
     });
-    drop((live, answers));
+    drop((live, answers, news));
     args.conclude(&ways, &reports)
 }
 
 impl Args {
     fn ways(&self) -> anyhow::Result<[Way; 2]> {
-        let (one, other) = (Spec::parse(&self.one).map_err(usage)?, Spec::parse(&self.other).map_err(usage)?);
-        for spec in [&one, &other] {
-            let (backend, at) = REGISTRY.innermost(spec)?;
-            let target = &at.target;
-            let on_host = match backend.target {
-                Target::Interface { .. } => at.option("netns").is_none(),
-                Target::Device | Target::Tunnel => false,
-                _ => return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files"))),
-            };
-            if on_host && !self.yes && is_default_route(target) {
-                return Err(usage(format!(
-                    "{target} carries the default route of this machine: give --yes if it is really to be joined"
-                )));
-            }
-        }
-        let end = |(_, at): (&Backend, Spec)| (at.option("netns").map(str::to_owned), at.scheme, at.target);
-        if REGISTRY.innermost(&one).map(end)? == REGISTRY.innermost(&other).map(end)? {
-            return Err(usage(format!("{one} is given as both ends: a wire has two")));
-        }
-        if let Some(refusal) = differ(&one, &other) {
-            return Err(usage(refusal));
-        }
+        let [one, other] = ends(&self.one, &self.other, self.yes)?;
         let faults = |option: &str, text: &str, seed: u64| {
             Faults::parse(&format!("seed={seed}&{text}")).map_err(|error| usage(format!("{option}: {error}")))
         };
@@ -218,27 +198,64 @@ impl Args {
 
 impl Way {
     fn open_rx(&self) -> Result<RxPort, PortError> {
-        // One lane keeps the order of frames, and gives each a number that the faults can go by.
-        let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
-        let mut from = self.from.clone();
-        if link(&from) == LinkType::RAW && from.option("offloads").is_none() {
-            // What comes out at the other end needs its checksums, and fits a wire.
-            from.options.push(("offloads".to_owned(), "no".to_owned()));
-        }
-        let mut port = open_rx(&from, &options)?;
-        // Whose frames can be held, they can be sent on from where they lie; a line in between would copy them. What it does
-        // without faults is to fill in checksums, and only ports whose frames cannot be held tell where these are missing.
-        let is_plain = self.text.is_empty() && port.queues.iter_mut().all(|queue| queue.holding().is_some());
-        Ok(if is_plain { port } else { receive_through(port, &self.faults, self.from.to_string()) })
+        receive_whole(&self.from, &self.faults, self.text.is_empty())
     }
 
     fn open_tx(&self) -> Result<TxPort, PortError> {
-        open_tx(&REGISTRY.for_sending(&self.to)?, &TxOptions { link: link(&self.from), ..TxOptions::default() })
+        send_as(&self.to, &self.from)
     }
 
     fn shown(&self) -> &str {
         if self.text.is_empty() { "without faults" } else { &self.text }
     }
+}
+
+/// Opens an end to receive from: frames come out at the other one as they were on the wire.
+pub(super) fn receive_whole(from: &Spec, faults: &Faults, no_faults: bool) -> Result<RxPort, PortError> {
+    // One lane keeps the order of frames, and gives each a number that the faults can go by.
+    let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
+    let mut from = from.clone();
+    if link(&from) == LinkType::RAW && from.option("offloads").is_none() {
+        // What comes out at the other end needs its checksums, and fits a wire.
+        from.options.push(("offloads".to_owned(), "no".to_owned()));
+    }
+    let mut port = open_rx(&from, &options)?;
+    // Whose frames can be held, they can be sent on from where they lie; a line in between would copy them. What it does
+    // without faults is to fill in checksums, and only ports whose frames cannot be held tell where these are missing.
+    let is_plain = no_faults && port.queues.iter_mut().all(|queue| queue.holding().is_some());
+    Ok(if is_plain { port } else { receive_through(port, faults, from.to_string()) })
+}
+
+/// Opens an end to send to what comes at the other one.
+pub(super) fn send_as(to: &Spec, from: &Spec) -> Result<TxPort, PortError> {
+    open_tx(&REGISTRY.for_sending(to)?, &TxOptions { link: link(from), ..TxOptions::default() })
+}
+
+/// The two ends of what joins two ports, if they can be; `yes`: also where one carries the default route.
+pub(super) fn ends(one: &str, other: &str, yes: bool) -> anyhow::Result<[Spec; 2]> {
+    let (one, other) = (Spec::parse(one).map_err(usage)?, Spec::parse(other).map_err(usage)?);
+    for spec in [&one, &other] {
+        let (backend, at) = REGISTRY.innermost(spec)?;
+        let target = &at.target;
+        let on_host = match backend.target {
+            Target::Interface { .. } => at.option("netns").is_none(),
+            Target::Device | Target::Tunnel => false,
+            _ => return Err(usage(format!("{spec}: a wire joins interfaces; use capture or generate for files"))),
+        };
+        if on_host && !yes && is_default_route(target) {
+            return Err(usage(format!(
+                "{target} carries the default route of this machine: give --yes if it is really to be joined"
+            )));
+        }
+    }
+    let end = |(_, at): (&Backend, Spec)| (at.option("netns").map(str::to_owned), at.scheme, at.target);
+    if REGISTRY.innermost(&one).map(end)? == REGISTRY.innermost(&other).map(end)? {
+        return Err(usage(format!("{one} is given as both ends: a wire has two")));
+    }
+    if let Some(refusal) = differ(&one, &other) {
+        return Err(usage(refusal));
+    }
+    Ok([one, other])
 }
 
 /// Why no wire joins these two: what one sends the other cannot read.
@@ -254,7 +271,7 @@ fn differ(one: &Spec, other: &Spec) -> Option<String> {
 }
 
 /// What to do about frames that no wire carries.
-fn hint(ledger: &Ledger) -> Option<String> {
+pub(super) fn hint(ledger: &Ledger) -> Option<String> {
     let (long, made) = (ledger.total(Count::TooLong), ledger.total(Count::SuperFrames));
     (long > 0 && made > 0).then(|| {
         format!(

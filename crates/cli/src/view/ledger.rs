@@ -9,7 +9,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What a summary says anyway.
-const REPEATED: [Count; 4] = [Count::Late, Count::ExportFiles, Count::WriteFiles, Count::FilesRemoved];
+const REPEATED: [Count; 6] = [
+    Count::Late,
+    Count::ExportFiles,
+    Count::ExportRecords,
+    Count::ExportMessages,
+    Count::WriteFiles,
+    Count::FilesRemoved,
+];
 
 /// The ledger as JSON; every count is in frames unless its name, or its stage, says otherwise.
 #[derive(Debug, Serialize)]

@@ -54,6 +54,34 @@ impl Live {
     }
 }
 
+/// Prints what happens while a run lasts (a peer that came, an engine that died), each as it is said, until it is dropped.
+pub struct News {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl News {
+    /// Prints them from now on, with the seconds since then, unless nothing `is_wanted`.
+    pub fn start(is_wanted: bool) -> News {
+        let print = |said: String, started: Instant| {
+            tell(format_args!("{:>4} s  {}\n", started.elapsed().as_secs(), shown(&said)));
+        };
+        let thread = is_wanted.then(|| {
+            let (news, started) = (linerate_port::news::listen(), Instant::now());
+            std::thread::spawn(move || news.iter().for_each(|said| print(said, started)))
+        });
+        News { thread }
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            linerate_port::news::silence();
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Says to whoever asks (SIGUSR1) what was done so far, as the summary will, and what `more` knows.
 pub fn answer(
     progress: &Arc<Progress>,

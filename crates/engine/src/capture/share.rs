@@ -3,16 +3,14 @@
 mod accounts;
 
 use self::accounts::Accounts;
+use crate::acceptor::AcceptorThread;
 use crate::clock;
 use crate::control::Stop;
-use crate::died::{Died, survive};
 use crate::error::ReceiveError;
 use linerate_burst::{Block, Committed, Count, Interface, Ledger, Nanos, Stage};
+use linerate_port::news;
 use linerate_share::{Acceptor, Access, Client, Error, Writer};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How to share.
@@ -38,13 +36,6 @@ pub struct Sharing {
     acceptor: Acceptor,
 }
 
-/// The thread of the acceptor.
-const ACCEPTOR: &str = "linerate-accept";
-/// How long the acceptor waits for somebody before it looks whether it should close.
-const ACCEPT_NAP: Duration = Duration::from_millis(20);
-/// How long those wait who come while more knock than the acceptor deals with at once, so that strangers do not decide how much of
-/// a processor it takes.
-const CROWD_NAP: Duration = Duration::from_micros(200);
 /// How long the writer sleeps before it looks again for a free block.
 const HOLD_NAP: Duration = Duration::from_micros(20);
 /// How long a run that was asked to stop goes on waiting for a free block.
@@ -92,64 +83,28 @@ pub(crate) struct Shared {
     no_block: u64,
     /// Whether the run was asked to stop and has waited long enough for a block.
     given_up: bool,
+    /// Whether it was said that nobody comes in any more.
+    is_shut: bool,
     accounts: Accounts,
-}
-
-struct AcceptorThread {
-    close: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Died>>>,
-}
-
-impl AcceptorThread {
-    /// Whether the thread is gone, though nobody closed the acceptor.
-    fn is_dead(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-
-    /// Nobody comes in any more; of what the thread had died, if it had.
-    fn close(&mut self) -> Option<Died> {
-        self.close.store(true, Ordering::Relaxed);
-        self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(ACCEPTOR, &*panic))).err()
-    }
-}
-
-impl Drop for AcceptorThread {
-    fn drop(&mut self) {
-        self.close();
-    }
 }
 
 impl Shared {
     /// Opens the acceptor and waits for as many readers as the run is to begin with.
     pub fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
-        let Sharing { options, writer, mut acceptor } = sharing;
-        let (let_in, clients) = channel();
-        let close = Arc::new(AtomicBool::new(false));
-        let closed = Arc::clone(&close);
-        let mut watch = move || {
-            while !closed.load(Ordering::Relaxed) {
-                acceptor.wait(ACCEPT_NAP);
-                for client in acceptor.step(clock::now()) {
-                    // At the end of the run nobody is admitted any more.
-                    let _ = let_in.send(client);
-                }
-                if acceptor.is_crowded() {
-                    std::thread::sleep(CROWD_NAP);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name(ACCEPTOR.into()).spawn(move || survive(&mut watch))?;
+        let Sharing { options, writer, acceptor } = sharing;
+        let (acceptor, clients) = AcceptorThread::start(acceptor)?;
         let mut shared = Shared {
             name: options.name,
             writer,
             clients,
-            acceptor: AcceptorThread { close, thread: Some(thread) },
+            acceptor,
             stop,
             until: None,
             state: Committed::default(),
             drops: 0,
             no_block: 0,
             given_up: false,
+            is_shut: false,
             accounts: Accounts::default(),
         };
         while shared.writer.readers().len() < options.wait_for && !shared.stop.is_requested() && !shared.has_failed() {
@@ -175,6 +130,11 @@ impl Shared {
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         self.writer.block().is_some()
+    }
+
+    /// The writer itself, for who forwards the frames.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
     }
 
     /// The block being filled, to be read.
@@ -208,6 +168,19 @@ impl Shared {
     pub fn tick(&mut self, now: Nanos) {
         self.writer.tick(now);
         self.admit();
+        self.note_departures();
+        if !self.is_shut && self.has_failed() {
+            self.is_shut = true;
+            let said = format!(
+                "nobody can attach to {} any more, by a bug; who is attached goes on, and so does the run",
+                self.name
+            );
+            news::say(said.clone());
+            self.accounts.tell(said);
+        }
+    }
+
+    fn note_departures(&mut self) {
         self.writer.take_demoted().iter().for_each(|report| self.accounts.demoted(report));
         self.writer.take_departures().iter().for_each(|departure| self.accounts.departed(departure));
     }
@@ -260,6 +233,8 @@ impl Shared {
         let died = self.acceptor.close();
         self.writer.end();
         self.drain_readers();
+        // Those that went in the last round, which has had no tick behind it.
+        self.note_departures();
         (self.accounts.close(&self.writer.readers(), ledger), died.map(ReceiveError::Died))
     }
 
@@ -284,5 +259,28 @@ impl Shared {
         for client in self.clients.try_iter() {
             self.writer.admit(client);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acceptor_that_dies_is_said_once_and_the_run_goes_on() {
+        let name = format!("share-dies-{}", std::process::id());
+        let ring = linerate_share::Options { slots: 8, slot_bytes: 512 << 10, huge: false, ..Default::default() };
+        let options =
+            SharingOptions { name: name.clone(), ring, access: Access::default(), wait_for: 0, patience: None };
+        let mut shared = Shared::open(Sharing::create(options).unwrap(), Stop::new(), None).unwrap();
+        shared.acceptor = AcceptorThread::dead();
+        let news = news::listen();
+        (0..3).for_each(|_| shared.tick(clock::now()));
+        let said: Vec<String> = news.try_iter().filter(|said| said.contains(&name)).collect();
+        assert!(said.len() == 1 && said[0].starts_with("nobody can attach to"), "{said:?}");
+        assert!(shared.is_ready(), "the run goes on");
+        let (events, failure) = shared.finish(&mut Ledger::new());
+        assert_eq!(events, said);
+        assert!(matches!(failure, Some(ReceiveError::Died(_))), "{failure:?}");
     }
 }

@@ -74,6 +74,7 @@ impl Pace {
                 self.idler.busy(now);
                 self.detached = self.detached.map(|_| Instant::now());
             }
+            Came::Busy if self.idler.never_sleeps() => std::hint::spin_loop(),
             Came::Busy => std::thread::sleep(BUSY_NAP),
             Came::Nothing | Came::Held if lanes.are_at_work() => {}
             Came::Nothing => self.idler.idle(now, NAP_LIMIT, Awaited::Input(lanes.nap()), wakes),

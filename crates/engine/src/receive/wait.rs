@@ -57,6 +57,11 @@ impl Idler {
         Idler { waiting, is_prompt, since: None, score: SCORE, skipped: 0 }
     }
 
+    /// Whether it is to look again for ever.
+    pub fn never_sleeps(&self) -> bool {
+        self.waiting == Waiting::Spin
+    }
+
     /// There was something to do at `now`.
     pub fn busy(&mut self, now: Nanos) {
         if let Some(since) = self.since.take()

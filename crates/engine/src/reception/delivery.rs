@@ -5,6 +5,7 @@
 
 use crate::consumer::End;
 use crate::died::{Died, survive};
+use crate::frame_ring::SharedFrames;
 use linerate_burst::{Count, Stage};
 use linerate_receive::destination::{Destination, DestinationError};
 use linerate_receive::frames::Frame;
@@ -12,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+
+/// How many frames are with a destination: one that it works on, and the next.
+const MOST_OUT: u64 = 2;
 
 /// Who hands frames to a destination.
 pub(super) struct Delivery {
@@ -30,6 +34,8 @@ enum Way {
         back: Receiver<Frame>,
         thread: JoinHandle<Guarded>,
     },
+    /// For another process.
+    Shared(Box<SharedFrames>),
     /// Only while it changes.
     Nowhere,
 }
@@ -78,9 +84,18 @@ impl Delivery {
         Delivery { way: Way::Here(guarded), out: 0, failed, lost, given: 0 }
     }
 
+    /// To another process, in the thread that hands over.
+    pub(super) fn shared(frames: SharedFrames) -> Delivery {
+        let (failed, lost) = Default::default();
+        Delivery { way: Way::Shared(Box::new(frames)), out: 0, failed, lost, given: 0 }
+    }
+
     /// In a thread of its own from now on.
     pub(super) fn apart(mut self) -> Result<Delivery, std::io::Error> {
-        let Way::Here(mut guarded) = std::mem::replace(&mut self.way, Way::Nowhere) else { return Ok(self) };
+        let mut guarded = match std::mem::replace(&mut self.way, Way::Nowhere) {
+            Way::Here(guarded) => guarded,
+            other => return Ok(Delivery { way: other, ..self }),
+        };
         let (to, taken) = channel::<Frame>();
         let (back, returned) = channel();
         let thread = Builder::new().name("frames".into()).spawn(move || {
@@ -109,26 +124,51 @@ impl Delivery {
                 self.out += u64::from(unsent.is_none());
                 unsent
             }
+            Way::Shared(shared) => {
+                shared.hand_over(frame);
+                None
+            }
             Way::Nowhere => Some(frame),
+        }
+    }
+
+    /// Whether it may have one more now.
+    pub(super) fn has_room(&self) -> bool {
+        match &self.way {
+            Way::Shared(shared) => shared.has_room(),
+            _ => self.out < MOST_OUT,
+        }
+    }
+
+    /// What is to be done at the end of a burst.
+    pub(super) fn tick(&mut self) {
+        if let Way::Shared(shared) = &mut self.way {
+            shared.tick();
         }
     }
 
     /// A frame that is needed no more.
     pub(super) fn returned(&mut self) -> Option<Frame> {
-        let Way::Apart { back, .. } = &self.way else { return None };
-        let frame = back.try_recv().ok()?;
-        self.out -= 1;
-        Some(frame)
+        match &mut self.way {
+            Way::Apart { back, .. } => {
+                let frame = back.try_recv().ok()?;
+                self.out -= 1;
+                Some(frame)
+            }
+            Way::Shared(shared) => shared.returned(),
+            Way::Here(_) | Way::Nowhere => None,
+        }
     }
 
     /// Frames that are still to come back.
     pub(super) fn out(&self) -> u64 {
-        self.out
+        if let Way::Shared(shared) = &self.way { shared.out() } else { self.out }
     }
 
     /// Whether frames go nowhere any more.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        let is_shut = matches!(&self.way, Way::Shared(shared) if shared.has_failed());
+        is_shut || self.failed.load(Ordering::Relaxed)
     }
 
     /// The last frames are on their way: waits for them, and completes what the destination has begun.
@@ -142,6 +182,7 @@ impl Delivery {
                 self.out = 0;
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
+            Way::Shared(mut shared) => return shared.finish(end),
             Way::Nowhere => return,
         };
         guarded.finish();

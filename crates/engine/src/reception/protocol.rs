@@ -1,6 +1,7 @@
 //! What streams come by, and the frames of memory that they fill.
 
-use linerate_burst::{Flags, Ledger, Nanos, Stage};
+use crate::consumer::End;
+use linerate_burst::{Count, Flags, Ledger, Nanos, Stage};
 use linerate_receive::datagrams::Datagrams;
 use linerate_receive::frames::{Frame, Frames};
 use linerate_receive::place::Ends;
@@ -100,6 +101,20 @@ impl Protocol {
                 let (open, begun) = datagrams.streams();
                 (open as u64, begun, None)
             }
+        }
+    }
+
+    /// Frames that were finished and went nowhere, as newer ones took their place: their datagrams count as placed.
+    pub(super) fn tell_what_gave_way(&self, end: &mut End<'_>) {
+        let Protocol::Udp { datagrams, .. } = self else { return };
+        let counts = datagrams.counts();
+        if counts.reclaimed > 0 {
+            let account = end.ledger.account(Stage::Store, "");
+            account.add(Count::StoreReceived, counts.reclaimed).add(Count::StoreGaveWay, counts.reclaimed);
+            end.events.push(format!(
+                "{} finished frames with {} bytes gave way to newer ones: whoever takes frames was too slow",
+                counts.reclaimed, counts.reclaimed_bytes
+            ));
         }
     }
 

@@ -89,6 +89,14 @@ impl ReceptionWatch {
         stream.ending = meta.ending;
     }
 
+    /// The same of a frame that another process received: streams are those of which one came.
+    pub(crate) fn taken(&self, frame: &Frame) {
+        self.finished(frame);
+        let SoFar { totals, by_stream, finished_bytes } = &mut *self.lock();
+        totals.streams = (by_stream.len() as u64).max(totals.ended);
+        (totals.bytes, totals.open) = (*finished_bytes, totals.streams - totals.ended);
+    }
+
     pub(super) fn settle(&self, protocol: &Protocol) {
         let SoFar { totals, finished_bytes, .. } = &mut *self.lock();
         let (open, begun, bytes) = protocol.streams();

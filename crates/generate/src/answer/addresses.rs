@@ -143,6 +143,11 @@ impl Addresses {
         (run.vlans == vlans && ip <= run.last).then_some(run.mac)
     }
 
+    /// All of them, in runs.
+    pub(super) fn runs(&self) -> &[Own] {
+        &self.runs
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

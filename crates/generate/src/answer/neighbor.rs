@@ -1,7 +1,7 @@
 //! Neighbor solicitations and advertisements (RFC 4861 section 7), detection of duplicate addresses among them
 //! (RFC 4862 section 5.4).
 
-use super::addresses::{Addresses, is_host, is_station};
+use super::addresses::{Addresses, Vlans, is_host, is_station};
 use super::outbox::Outbox;
 use super::received::{Link, Received};
 use linerate_burst::Count;
@@ -44,6 +44,15 @@ pub(super) fn answer(
     let message = icmpv6::Header { kind: ADVERTISEMENT, code: 0 };
     outbox.answer(&received.link.between(mac, back), &[&network, &message], &body)?;
     Ok(Count::AnsweredNeighbor)
+}
+
+/// Tells everybody on the link where an address is; false where there is no room.
+pub(super) fn announce(target: Ipv6Addr, mac: MacAddr, vlans: Vlans, outbox: &mut Outbox) -> bool {
+    let told = Advertisement { router: false, solicited: false, replace: true, target, target_mac: Some(mac) };
+    let link = Link::new(mac, multicast_mac(ALL_NODES), vlans);
+    let mut body = [0; BODY];
+    let message = icmpv6::Header { kind: ADVERTISEMENT, code: 0 };
+    told.emit(&mut body).is_ok() && outbox.put(&link, &[&header(target, ALL_NODES), &message], &body)
 }
 
 /// What an advertisement tells; `message` is the payload of `packet`, its checksum right.

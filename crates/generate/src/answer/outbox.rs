@@ -43,13 +43,16 @@ impl Outbox {
 
     /// Puts a frame in; false where there is no room.
     pub fn put(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> bool {
-        let mut headers: Vec<&dyn Header> = vec![&link.ethernet];
-        headers.extend(link.tags().iter().map(|tag| tag as &dyn Header));
+        let mut headers: Vec<&dyn Header> = Vec::new();
+        if !link.is_bare {
+            headers.push(&link.ethernet);
+            headers.extend(link.tags().iter().map(|tag| tag as &dyn Header));
+        }
         headers.extend_from_slice(inner);
         let frame = Frame::new(&headers, payload);
         let Ok(length) = frame.length() else { return false };
         self.frame.clear();
-        self.frame.resize(length.max(LEAST_FRAME), 0);
+        self.frame.resize(if link.is_bare { length } else { length.max(LEAST_FRAME) }, 0);
         // What is answered was read from a frame, so that its lengths fit one.
         let built = frame.write(&mut self.frame);
         debug_assert!(built.is_ok(), "{built:?}");

@@ -11,6 +11,8 @@ pub(super) struct Link {
     pub ethernet: ethernet::Header,
     tags: [vlan::Header; Vlans::MOST],
     count: usize,
+    /// Packets of a tunnel have no header in front.
+    pub is_bare: bool,
 }
 
 impl Link {
@@ -20,6 +22,7 @@ impl Link {
             ethernet: ethernet::Header { destination, source, ether_type: vlan::CUSTOMER },
             tags: [vlan::Header { id: 0, priority: 0, drop_eligible: false, ether_type: 0 }; Vlans::MOST],
             count: vlans.as_slice().len(),
+            is_bare: false,
         };
         for (tag, id) in link.tags.iter_mut().zip(vlans.as_slice()) {
             tag.id = *id;
@@ -79,6 +82,18 @@ impl<'a> Received<'a> {
         Ok(Received { link, vlans, ether_type, payload })
     }
 
+    /// Looks at an IP packet of a tunnel, to which no station belongs.
+    pub fn of_packet(packet: &'a [u8]) -> Result<Self, Count> {
+        let ether_type = match packet.first().map(|first| first >> 4) {
+            Some(4) => ethernet::IPV4,
+            Some(6) => ethernet::IPV6,
+            _ => return Err(Count::AnswerMalformed),
+        };
+        let nobody = MacAddr([0; 6]);
+        let link = Link { is_bare: true, ..Link::new(nobody, nobody, Vlans::NONE) };
+        Ok(Received { link, vlans: Vlans::NONE, ether_type, payload: packet })
+    }
+
     /// The station that sent it.
     pub fn source(&self) -> MacAddr {
         self.link.ethernet.source
@@ -89,6 +104,9 @@ impl<'a> Received<'a> {
     pub fn asked(&self, own: &Addresses, ip: IpAddr, groups: &[MacAddr]) -> Result<MacAddr, Count> {
         let mac = own.find(ip, self.vlans).ok_or(Count::AnswerOther)?;
         let destination = self.link.ethernet.destination;
+        if self.link.is_bare {
+            return Ok(mac);
+        }
         if destination != mac && !groups.contains(&destination) {
             return Err(Count::AnswerOther);
         }

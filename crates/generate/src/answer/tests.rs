@@ -1,4 +1,6 @@
-//! The state machine, frame by frame.
+//! The state machine, frame by frame; in `hops` what it asks itself.
+
+mod hops;
 
 use super::*;
 use linerate_burst::{Kind, Ledger, Stage};
@@ -72,6 +74,26 @@ fn refusal(frame: &[u8]) -> Count {
     let (back, why) = exchange(&mut answerer(), frame);
     assert_eq!(back, None);
     why
+}
+
+/// Over a tunnel the same comes and goes without a link header, and nothing fills it up.
+#[test]
+fn packets_of_a_tunnel_are_answered_as_frames_are() {
+    let echo = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
+    for asked in [ping(OTHER_V4, b"hello"), built(&[&link(OWN), &v6(OTHER_V6, OWN_V6, 3), &echo], &[0, 1, 2, 3, 4])] {
+        let (framed, _) = exchange(&mut answerer(), &asked);
+        let mut answerer = answerer();
+        answerer.receive_packet(&asked[14..], START);
+        let (_, packet) = answerer.frames().iter().next().expect("an answer");
+        let framed = framed.expect("an answer");
+        assert_eq!(packet, &framed[14..14 + packet.len()]);
+        assert_eq!(packet.len(), asked.len() - 14);
+    }
+    let mut answerer = answerer();
+    for other in [&[][..], &[0x45], &[0x10; 40]] {
+        answerer.receive_packet(other, START);
+    }
+    assert!(answerer.frames().is_empty());
 }
 
 /// The packet of an IPv6 answer, with a right checksum, and the body of its message.
@@ -200,95 +222,6 @@ fn solicitations_are_answered_to_whoever_asks_or_to_all() {
 }
 
 #[test]
-fn a_next_hop_is_asked_for_thrice_then_given_up() {
-    let mut answerer = answerer();
-    let hop = Hop::new(OTHER_V4.into(), OWN_V4.into(), OWN, Vlans::NONE).unwrap();
-    assert_eq!(answerer.resolution(&hop), None);
-    answerer.resolve(hop, START);
-    let mut asked = Vec::new();
-    for tenth in 0..40 {
-        answerer.tick(START.after(Duration::from_millis(100 * tenth)));
-        let frames: Vec<Vec<u8>> = answerer.frames().iter().map(|(_, frame)| frame.to_vec()).collect();
-        asked.extend(frames.into_iter().map(|frame| (tenth, frame)));
-        answerer.clear(0);
-        let silent = answerer.resolution(&hop) == Some(Resolution::Silent);
-        assert_eq!(silent, tenth >= 30, "after {tenth} tenths of a second");
-    }
-    assert_eq!(asked.iter().map(|(tenth, _)| *tenth).collect::<Vec<_>>(), [0, 10, 20]);
-    let question = arp::View::parse(&asked[0].1[14..]).unwrap().packet().unwrap();
-    assert_eq!(question, arp::Packet { sender_mac: OWN, ..request(OWN_V4, OTHER_V4) });
-    assert_eq!(asked[0].1[..6], MacAddr::BROADCAST.0);
-    answerer.resolve(hop, START);
-    answerer.tick(START.before(Duration::from_secs(3600)));
-    assert_eq!(answerer.frames().len(), 2, "a clock that is set back keeps nobody waiting");
-}
-
-#[test]
-fn a_reply_resolves_what_was_asked_and_nothing_else() {
-    let mut answerer = answerer();
-    let hop = Hop::new(OTHER_V4.into(), OWN_V4.into(), OWN, Vlans::NONE).unwrap();
-    let tagged = Hop::new(OTHER_V4.into(), OWN_V4.into(), OWN, Vlans::new(&[5]).unwrap()).unwrap();
-    for hop in [hop, tagged] {
-        answerer.resolve(hop, START);
-    }
-    answerer.clear(0);
-    let reply = arp::Packet { operation: arp::REPLY, target_mac: OWN, ..request(OTHER_V4, OWN_V4) };
-    let mut told = |packet, to| exchange(&mut answerer, &built(&[&link(to), &packet], &[])).1;
-    assert_eq!(told(arp::Packet { sender_ip: [10, 0, 0, 2].into(), ..reply }, OWN), Count::AnswerOther);
-    assert_eq!(told(reply, OTHER), Count::AnswerOther, "told to another station");
-    assert_eq!(told(arp::Packet { sender_mac: OWN, ..reply }, OWN), Count::AnswerMartian);
-    assert_eq!(told(reply, OWN), Count::AnswerResolved);
-    assert_eq!(told(arp::Packet { sender_mac: OTHER, ..reply }, OWN), Count::AnswerOther, "it is known");
-    assert_eq!(answerer.resolution(&hop), Some(Resolution::At(OTHER)));
-    assert_eq!(answerer.resolution(&tagged), Some(Resolution::Asking));
-}
-
-#[test]
-fn an_advertisement_resolves_too() {
-    let mut answerer = answerer();
-    let hop = Hop::new(OTHER_V6.into(), OWN_V6.into(), OWN, Vlans::NONE).unwrap();
-    answerer.resolve(hop, START);
-    let question = answerer.frames().frame(0).to_vec();
-    answerer.clear(0);
-    let (network, kind, body) = read_v6(&question);
-    let group = ndp::solicited_node(OTHER_V6);
-    assert_eq!((network.destination, network.hop_limit, kind), (group, 255, ndp::SOLICITATION));
-    let asked = ndp::Solicitation { target: OTHER_V6, source_mac: Some(OWN) };
-    assert_eq!(
-        (ndp::Solicitation::parse(&body), question[..6].to_vec()),
-        (Ok(asked), ndp::multicast_mac(group).0.to_vec())
-    );
-
-    let answer =
-        ndp::Advertisement { router: true, solicited: true, replace: false, target: OTHER_V6, target_mac: Some(OTHER) };
-    let mut tell = |answer: ndp::Advertisement, hop_limit| {
-        let mut body = [0; 28];
-        let length = answer.emit(&mut body).unwrap();
-        let message = icmpv6::Header { kind: ndp::ADVERTISEMENT, code: 0 };
-        let frame = built(&[&link(OWN), &v6(OTHER_V6, OWN_V6, hop_limit), &message], &body[..length]);
-        exchange(&mut answerer, &frame).1
-    };
-    assert_eq!(tell(answer, 254), Count::AnswerMalformed);
-    assert_eq!(tell(ndp::Advertisement { target_mac: None, ..answer }, 255), Count::AnswerOther);
-    assert_eq!(tell(answer, 255), Count::AnswerResolved);
-    assert_eq!(answerer.resolution(&hop), Some(Resolution::At(OTHER)));
-}
-
-#[test]
-fn hops_that_nobody_has_cannot_be_asked_for() {
-    let hop = |target: &str, ip: &str, mac| Hop::new(target.parse().unwrap(), ip.parse().unwrap(), mac, Vlans::NONE);
-    assert!(hop("10.0.0.1", "10.0.0.2", OWN).is_ok());
-    for (target, ip, mac) in [
-        ("10.0.0.1", "fd00::1", OWN),
-        ("224.0.0.1", "10.0.0.2", OWN),
-        ("10.0.0.1", "0.0.0.0", OWN),
-        ("10.0.0.1", "10.0.0.2", MacAddr::BROADCAST),
-    ] {
-        assert!(hop(target, ip, mac).is_err(), "{target} {ip}");
-    }
-}
-
-#[test]
 fn a_flood_gets_as_many_answers_as_are_allowed_and_no_more() {
     let mut answerer = Answerer::new(answerer().own, 100);
     (0..5000).for_each(|_| answerer.receive(&ping(OTHER_V4, &[0; 1400]), START));
@@ -322,6 +255,36 @@ fn lengths_that_lie_are_not_answered() {
     assert_eq!(refusal(&damaged), Count::AnswerMalformed, "the header's own checksum");
     let looped = ethernet::Header { source: OWN, ..head };
     assert_eq!(refusal(&built(&[&looped, &network, &echo], &[])), Count::AnswerMartian);
+}
+
+#[test]
+fn own_addresses_are_told_unasked_where_that_is_asked_for() {
+    let mut answerer = answerer();
+    answerer.announce(START);
+    let told: Vec<Vec<u8>> = answerer.frames().iter().map(|(_, frame)| frame.to_vec()).collect();
+    let first = Ipv4Addr::new(10, 0, 0, 4);
+    let announced = arp::Packet {
+        operation: arp::REQUEST,
+        sender_mac: OWN,
+        sender_ip: first,
+        target_mac: MacAddr::default(),
+        target_ip: first,
+    };
+    let link = ethernet::Header { destination: MacAddr::BROADCAST, source: OWN, ether_type: 0 };
+    let mut expected = built(&[&link, &announced], &[]);
+    expected.resize(60, 0);
+    assert_eq!((told.len(), &told[0]), (2, &expected));
+    let group = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
+    assert_eq!((&told[1][..6], &told[1][6..12]), (&group.0[..], &OWN.0[..]));
+    let packet = ipv6::View::parse(&told[1][14..]).unwrap();
+    assert_eq!((packet.source(), packet.hop_limit()), (OWN_V6, 255));
+    let message = icmpv6::View::parse(packet.payload()).unwrap();
+    assert!(message.kind() == ndp::ADVERTISEMENT && message.is_checksum_right(&packet.pseudo()));
+    let said = ndp::Advertisement::parse(message.body()).unwrap();
+    assert_eq!((said.target, said.target_mac, said.solicited, said.replace), (OWN_V6, Some(OWN), false, true));
+    let mut ledger = Ledger::new();
+    answerer.counters(ledger.account(Stage::Answer, "x"));
+    assert_eq!(ledger.accounts()[0].get(Count::AnswerAnnounced), 2);
 }
 
 proptest! {

@@ -83,6 +83,13 @@ impl Sums {
         self.0.iter_mut().zip(histogram.0).for_each(|(sum, count)| *sum += u64::from(count));
     }
 
+    /// The mean, to 3.1 %, where `least` and `most` are the extremes; not known of nothing, or where values are below 0.
+    pub fn mean(&self, (least, most): (i64, i64)) -> Option<i64> {
+        let total: u64 = self.0.iter().sum();
+        let sum: f64 = self.0.iter().enumerate().map(|(bucket, count)| middle(bucket) as f64 * *count as f64).sum();
+        (total > 0 && least >= 0).then(|| ((sum / total as f64) as i64).clamp(least, most.max(least)))
+    }
+
     /// For each share (ascending, of 1) the least value that so many are not above, in nanoseconds, where `least` and
     /// `most` are the extremes: above [`LIMIT`] it is the greatest. Below 0, where buckets tell nothing apart, it is not known;
     /// nor is it of nothing.

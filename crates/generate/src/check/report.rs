@@ -191,6 +191,20 @@ impl<'a> Report<'a> {
             .filter_map(move |id| row(check, id, sent.map(|sent| sent.get(id as usize).copied().unwrap_or(0))))
     }
 
+    /// The row of one stream, if anything was sent or came of it.
+    pub fn row(&self, stream: u32) -> Option<StreamRow> {
+        let sent = self.sent.map(|sent| sent.get(stream as usize).copied().unwrap_or(0));
+        row(self.check, stream, sent)
+    }
+
+    /// The mean latency of one stream in nanoseconds, to 3.1 %, where that is known.
+    pub fn mean_latency(&self, stream: u32) -> Option<i64> {
+        let stream = self.check.streams.get(stream)?;
+        let mut latencies = Sums::new();
+        latencies.add(&stream.latencies);
+        latencies.mean((stream.least, stream.most))
+    }
+
     /// All streams together.
     pub fn summary(&self) -> Summary {
         let totals = self.check.totals();

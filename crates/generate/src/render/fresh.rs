@@ -55,6 +55,16 @@ impl Fresh {
         }
     }
 
+    /// From now on the trailers of the stream at a place have this number.
+    pub fn renumber(&mut self, place: u32, number: u32) {
+        let Some(lengths) = self.plan.streams.get(place as usize) else { return };
+        for layout in &mut self.plan.layouts[lengths.layouts.clone()] {
+            if let Some(mark) = &mut layout.trailer {
+                mark.stream = number;
+            }
+        }
+    }
+
     /// The most frames of a burst.
     pub fn room(&self) -> usize {
         self.held.len()

@@ -10,14 +10,17 @@ pub(super) const FRACTION: f64 = 65536.0;
 /// The next frame of a stream, and when it is due if the stream starts at 0.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    rate: Rate,
-    shape: Shape,
-    lengths: Lengths,
+    pub(super) rate: Rate,
+    pub(super) shape: Shape,
+    pub(super) lengths: Lengths,
     /// Frames before the next one, and their bytes where the rate asks for them.
-    frames: u64,
-    bytes: u64,
-    /// Nanoseconds of the gaps drawn so far.
-    drawn: f64,
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+    /// When the next frame is due, by the gaps drawn so far.
+    pub(super) drawn: f64,
+    /// Due times count from here: from when, and from which frame with how many bytes before it.
+    pub(super) base: f64,
+    pub(super) from: (u64, u64),
 }
 
 /// How long the frames of a stream are.
@@ -33,7 +36,7 @@ impl Clock {
     /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
     pub fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
         let lengths = Lengths::of(stream, cycle);
-        Clock { rate, shape: stream.shape, lengths, frames: 0, bytes: 0, drawn: 0.0 }
+        Clock { rate, shape: stream.shape, lengths, frames: 0, bytes: 0, drawn: 0.0, base: 0.0, from: (0, 0) }
     }
 
     /// The number of the next frame.
@@ -43,10 +46,12 @@ impl Clock {
 
     /// When the next frame is due, in nanoseconds.
     pub fn due(&self) -> f64 {
+        let (frames, bytes) = (self.frames.wrapping_sub(self.from.0), self.bytes.wrapping_sub(self.from.1));
         match self.shape {
-            Shape::Even => self.rate.exact_nanos(self.frames, self.bytes),
-            Shape::Bursts { frames, gap } => {
-                self.rate.exact_nanos(self.frames, self.bytes) + (self.frames / frames.max(1)) as f64 * gap as f64
+            Shape::Even => self.base + self.rate.exact_nanos(frames, bytes),
+            Shape::Bursts { frames: burst, gap } => {
+                let bursts = self.frames / burst.max(1) - self.from.0 / burst.max(1);
+                self.base + self.rate.exact_nanos(frames, bytes) + bursts as f64 * gap as f64
             }
             Shape::Poisson { .. } => self.drawn,
         }

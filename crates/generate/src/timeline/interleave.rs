@@ -1,5 +1,8 @@
 //! Streams all at once.
 
+mod commanded;
+
+use self::commanded::Commanded;
 use super::clock::{Clock, Lengths};
 use super::{Slot, UNLIMITED};
 use crate::Rate;
@@ -19,13 +22,16 @@ pub(super) struct Interleave {
     /// Frames of each stream.
     counts: Vec<u64>,
     total: Option<Total>,
+    /// What is to be known of streams that are told something.
+    commanded: Option<Box<Commanded>>,
 }
 
 /// The next frame of a round, in the order in which frames go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     due: u64,
-    number: u64,
+    /// The number of its frame, since its due times began to count.
+    turns: u64,
     stream: u32,
     round: u32,
 }
@@ -38,6 +44,10 @@ struct Round {
     turn: usize,
     /// The number at which the first of them has none left.
     ends: u64,
+    /// How much later than the clock says each of them is due, ascending; empty where all are due together.
+    phases: Vec<f64>,
+    /// Since when it waits to be resumed.
+    paused: Option<f64>,
 }
 
 /// The rate of all streams together.
@@ -46,6 +56,8 @@ struct Total {
     rate: Rate,
     frames: u64,
     bytes: u64,
+    /// When the first one is due.
+    base: f64,
     /// How long the frames of each stream are, where the rate asks for it.
     lengths: Vec<Lengths>,
 }
@@ -65,23 +77,23 @@ impl Interleave {
                     round.members.push(index as u32);
                     round.ends = round.ends.min(counts[index]);
                 }
-                None => rounds.push(Round { clock, members: vec![index as u32], turn: 0, ends: counts[index] }),
+                None => rounds.push(Round::new(clock, index as u32, counts[index])),
             }
         }
-        let first = |(index, round): (usize, &Round)| round.turn(index as u32).map(Reverse);
-        let heap = rounds.iter().enumerate().filter_map(first).collect();
+        let heap = first_turns(&rounds);
         let total = set.rate.map(|rate| {
             let streams = if matches!(rate, Rate::Bits(..)) { &set.streams[..] } else { &[] };
             let lengths = streams.iter().map(|stream| Lengths::of(stream, cycle)).collect();
-            Total { rate, frames: 0, bytes: 0, lengths }
+            Total { rate, frames: 0, bytes: 0, base: 0.0, lengths }
         });
-        Interleave { heap, rounds, counts, total }
+        Interleave { heap, rounds, counts, total, commanded: None }
     }
 
     /// The next frame.
     pub fn peek(&self) -> Option<Slot> {
-        let Reverse(Turn { due, number, stream, .. }) = *self.heap.peek()?;
-        let due = self.total.as_ref().map_or(due, |total| total.rate.nanos(total.frames, total.bytes));
+        let Reverse(Turn { due, stream, round, .. }) = *self.heap.peek()?;
+        let number = self.rounds[round as usize].clock.number();
+        let due = self.total.as_ref().map_or(due, |total| total.due().round() as u64);
         Some(Slot { stream, number, due })
     }
 
@@ -89,7 +101,17 @@ impl Interleave {
     pub fn is_paced(&self) -> bool {
         match &self.total {
             Some(total) => total.rate != Rate::Top,
+            None if self.rounds.is_empty() => self.would_be_paced(),
             None => self.rounds.iter().any(|round| !round.clock.is_idle()),
+        }
+    }
+
+    /// Whether the next frame waits for no time.
+    pub fn is_idle(&self) -> bool {
+        match (&self.total, self.heap.peek()) {
+            (Some(total), _) => total.rate == Rate::Top,
+            (None, Some(Reverse(turn))) => self.rounds[turn.round as usize].clock.is_idle(),
+            (None, None) => true,
         }
     }
 
@@ -98,20 +120,19 @@ impl Interleave {
         for _ in 0..by {
             let Some(mut top) = self.heap.peek_mut() else { return };
             let Reverse(turn) = &mut *top;
-            if let Some(total) = &mut self.total {
-                total.step(turn);
-            }
             let round = &mut self.rounds[turn.round as usize];
+            if let Some(total) = &mut self.total {
+                total.step(turn.stream, round.clock.number());
+            }
             round.turn += 1;
             if let Some(stream) = round.members.get(round.turn) {
                 turn.stream = *stream;
+                if !round.phases.is_empty() {
+                    turn.due = round.due();
+                }
                 continue;
             }
-            round.turn = 0;
-            round.clock.advance(1);
-            if round.clock.number() >= round.ends {
-                round.retire(&self.counts);
-            }
+            round.go_on(&self.counts);
             match round.turn(turn.round) {
                 Some(next) => *turn = next,
                 None => {
@@ -122,25 +143,63 @@ impl Interleave {
     }
 }
 
+/// The first turn of each round that runs.
+fn first_turns(rounds: &[Round]) -> BinaryHeap<Reverse<Turn>> {
+    let running = rounds.iter().enumerate().filter(|(_, round)| round.paused.is_none());
+    running.filter_map(|(index, round)| round.turn(index as u32).map(Reverse)).collect()
+}
+
 impl Round {
+    /// Of one stream, which has so many frames.
+    fn new(clock: Clock, stream: u32, count: u64) -> Self {
+        Round { clock, members: vec![stream], turn: 0, ends: count, phases: Vec::new(), paused: None }
+    }
+
     /// The next frame.
     fn turn(&self, round: u32) -> Option<Turn> {
         let stream = *self.members.get(self.turn)?;
-        Some(Turn { due: self.clock.due().round() as u64, number: self.clock.number(), stream, round })
+        Some(Turn { due: self.due(), turns: self.clock.turns(), stream, round })
+    }
+
+    /// When that is due.
+    fn due(&self) -> u64 {
+        (self.clock.due() + self.phases.get(self.turn).copied().unwrap_or(0.0)).round() as u64
+    }
+
+    /// All had their turn.
+    fn go_on(&mut self, counts: &[u64]) {
+        self.turn = 0;
+        self.clock.advance(1);
+        if self.clock.number() >= self.ends {
+            self.retire(counts);
+        }
     }
 
     /// Leaves out the streams that have no frame left.
     fn retire(&mut self, counts: &[u64]) {
         let number = self.clock.number();
+        if !self.phases.is_empty() {
+            let mut members = self.members.iter();
+            self.phases.retain(|_| members.next().is_some_and(|stream| counts[*stream as usize] > number));
+        }
         self.members.retain(|stream| counts[*stream as usize] > number);
+        self.find_end(counts);
+    }
+
+    fn find_end(&mut self, counts: &[u64]) {
         self.ends = self.members.iter().map(|stream| counts[*stream as usize]).min().unwrap_or(UNLIMITED);
     }
 }
 
 impl Total {
-    fn step(&mut self, turn: &Turn) {
+    /// When the next frame is due.
+    fn due(&self) -> f64 {
+        self.base + self.rate.exact_nanos(self.frames, self.bytes)
+    }
+
+    fn step(&mut self, stream: u32, number: u64) {
         self.frames = self.frames.wrapping_add(1);
-        let length = self.lengths.get(turn.stream as usize).map_or(0, |lengths| lengths.at(turn.number));
+        let length = self.lengths.get(stream as usize).map_or(0, |lengths| lengths.at(number));
         self.bytes = self.bytes.wrapping_add(length);
     }
 }

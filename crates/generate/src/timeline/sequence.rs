@@ -1,7 +1,9 @@
 //! Streams one after the other.
 
 use super::clock::{Clock, FRACTION};
-use super::{Slot, UNLIMITED};
+use super::{Begun, Slot, UNLIMITED};
+use crate::Rate;
+use crate::command::{Action, Command, Which};
 use crate::stream::{Next, Stream, StreamSet};
 
 /// Passes that are followed to find the end.
@@ -21,6 +23,11 @@ pub(super) struct Sequence {
     /// What all the other clocks show together, in fractions of a nanosecond: whole numbers, so that nothing is lost
     /// however often streams take turns.
     others: i128,
+    /// Since when it waits to be resumed.
+    paused: Option<f64>,
+    /// The steps at their beginning, where streams can be told to begin anew, and whether they wait for that.
+    origins: Option<Box<[Step]>>,
+    stopped: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,11 +50,79 @@ impl Sequence {
         };
         let steps: Vec<Step> = set.streams.iter().map(step).collect();
         let left = steps.first().map_or(0, |step| step.count);
-        Sequence { steps, at: 0, left, others: 0 }
+        Sequence { steps, at: 0, left, others: 0, paused: None, origins: None, stopped: false }
+    }
+
+    /// The same, which can be told something.
+    pub fn commanded(set: &StreamSet, cycle: u64) -> Self {
+        let sequence = Sequence::new(set, cycle);
+        let origins = Some(sequence.steps.clone().into_boxed_slice());
+        Sequence { origins, ..sequence }
+    }
+
+    /// Does what streams are told; what was due before that has gone. Only all of them together can be paused, stopped and the like.
+    pub fn obey(&mut self, command: &Command) -> Vec<Begun> {
+        let at = command.at as f64;
+        let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
+        match &command.action {
+            Action::Rate(rate) => places.for_each(|place| self.change_rate(place, at, |_| *rate)),
+            Action::Scale(factor) => places.for_each(|place| self.change_rate(place, at, |rate| rate.scaled(*factor))),
+            Action::Pause if is_all && !self.stopped => self.paused = self.paused.or(Some(at)),
+            Action::Resume if is_all => {
+                if let Some(since) = self.paused.take() {
+                    self.shift(at - since);
+                }
+            }
+            Action::Stop if is_all && self.at < self.steps.len() => (self.stopped, self.paused) = (true, None),
+            Action::Start(_) if is_all && (self.stopped || self.at >= self.steps.len()) => {
+                self.restart(at);
+                let begun = |nth| Begun { stream: nth as u32, number: command.action.number(nth) };
+                return (0..self.steps.len()).map(begun).collect();
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Whether frames may come once streams are told something.
+    pub fn is_waiting(&self) -> bool {
+        self.paused.is_some() || self.stopped
+    }
+
+    /// Everything is due so much later.
+    pub fn shift(&mut self, by: f64) {
+        self.others = self.others.saturating_add((by * FRACTION).round() as i128);
+    }
+
+    /// Whether the next frame waits for no time.
+    pub fn is_idle(&self) -> bool {
+        self.steps.get(self.at).is_none_or(|step| step.clock.is_idle())
+    }
+
+    fn change_rate(&mut self, place: usize, at: f64, new: impl Fn(Rate) -> Rate) {
+        let Some(step) = self.steps.get_mut(place) else { return };
+        let rate = new(step.clock.rate());
+        // Others wait for their turn.
+        let at =
+            if place == self.at { self.paused.unwrap_or(at) - self.others as f64 / FRACTION } else { step.clock.due() };
+        step.clock.rescale(at, rate);
+        if let Some(origin) = self.origins.as_mut().and_then(|origins| origins.get_mut(place)) {
+            origin.clock.rate = rate;
+        }
+    }
+
+    fn restart(&mut self, at: f64) {
+        let Some(origins) = &self.origins else { return };
+        self.steps = origins.to_vec();
+        (self.at, self.left, self.stopped) = (0, self.steps.first().map_or(0, |step| step.count), false);
+        self.others = (at * FRACTION).round() as i128;
     }
 
     /// The next frame.
     pub fn peek(&self) -> Option<Slot> {
+        if self.is_waiting() {
+            return None;
+        }
         let clock = &self.steps.get(self.at)?.clock;
         let due = (self.others as f64 / FRACTION + clock.due()).round() as u64;
         Some(Slot { stream: self.at as u32, number: clock.number(), due })

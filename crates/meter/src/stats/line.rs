@@ -173,7 +173,7 @@ impl Line {
             return Summary::default();
         }
         let count = (side.packets - 1) as f64;
-        let mean = (side.last.0 - side.first.0) as f64 / count;
+        let mean = side.last.0.saturating_sub(side.first.0) as f64 / count;
         let variance = (self.gap_squares / count - mean * mean).max(0.0);
         Summary { min: self.gap_least.get(), max: self.gap_most.get(), mean, deviation: variance.sqrt() }
     }

@@ -57,6 +57,9 @@ pub enum FramesError {
     /// More than there is.
     #[error("{0} frames of {1} bytes are more memory than there is: ask for fewer, or for smaller ones")]
     Memory(usize, usize),
+    /// Pieces of memory that do not fit.
+    #[error("the memory given is not {0} pieces of {1} bytes")]
+    Pieces(usize, usize),
     /// No bytes to a bit.
     #[error("a bit of the bitmap for {0} bytes: give at least 1")]
     Granule(usize),

@@ -3,6 +3,7 @@
 use super::memory::Memory;
 use crate::place::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
 use std::ops::Range;
 
 /// A finished frame. Whoever has it owns its memory, and gives it back to where it came from once done.
@@ -46,6 +47,11 @@ pub struct Meta {
     pub ending: Option<Ending>,
 }
 
+/// What was said of a frame cannot be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more bytes, or other gaps, than a frame has")]
+pub struct NoFrame;
+
 impl Frame {
     pub(super) fn new(memory: Memory, granule: usize) -> Self {
         let nobody = ([0, 0, 0, 0], 0).into();
@@ -65,6 +71,27 @@ impl Frame {
             ending: None,
         };
         Frame { memory, presence: Presence { granule, words: Vec::new(), granules: 0 }, missing: Vec::new(), meta }
+    }
+
+    /// A frame that another process finished, over its memory, which is only read. `missing` ascends.
+    ///
+    /// # Errors
+    /// If it has more bytes than its memory, or others are missing than it has.
+    pub fn shown(memory: Piece, meta: Meta, missing: Vec<Range<u64>>, granule: usize) -> Result<Self, NoFrame> {
+        let ends = missing.iter().map(|gap| gap.end);
+        let follows = missing.iter().zip([0].into_iter().chain(ends)).all(|(gap, before)| gap.start >= before);
+        let fits = missing.iter().all(|gap| gap.start < gap.end && gap.end <= meta.len as u64);
+        if meta.len > memory.len() || granule == 0 || !follows || !fits {
+            return Err(NoFrame);
+        }
+        let mut presence = Presence { granule, words: Vec::new(), granules: 0 };
+        presence.set(meta.len, &missing);
+        Ok(Frame { memory: Memory::over(memory, None), presence, missing, meta })
+    }
+
+    /// Which of the pieces it has that the pool was given; `None` of others, and of a frame without memory.
+    pub fn place(&self) -> Option<u32> {
+        self.memory.place
     }
 
     /// Its bytes. What did not come is zero, or whatever was there before, as the pool was told.

@@ -1,17 +1,17 @@
 //! The memory of a frame.
 
+use linerate_burst::pool::Piece;
 use linerate_burst::resident;
-use std::fmt;
 
 /// What direct writes to a disk want addresses to be multiples of.
 const ALIGNMENT: usize = 4096;
 
 /// Bytes from a multiple of 4096 on, in huge pages where the system has them, and there before they are needed.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Memory {
-    room: Vec<u8>,
-    start: usize,
-    bytes: usize,
+    piece: Piece,
+    /// Which of the pieces that the pool was given, if it was given any.
+    pub place: Option<u32>,
 }
 
 impl Memory {
@@ -22,26 +22,25 @@ impl Memory {
         let mut room = resident(bytes + ALIGNMENT);
         room.resize(bytes + ALIGNMENT, 0);
         let start = room.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Some(Memory { room, start, bytes })
+        Some(Memory { piece: Piece::of(room, start..start + bytes), place: None })
+    }
+
+    /// Of somebody else.
+    pub fn over(piece: Piece, place: Option<u32>) -> Self {
+        Memory { piece, place }
     }
 
     pub fn len(&self) -> usize {
-        self.bytes
+        self.piece.len()
     }
 
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.room[self.start..self.start + self.bytes]
+        self.piece.bytes()
     }
 
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.room[self.start..self.start + self.bytes]
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.bytes)
+        self.piece.bytes_mut()
     }
 }

@@ -6,6 +6,7 @@ use super::memory::Memory;
 use super::{Config, FramesError};
 use crate::copy::{Measured, calibrate};
 use crate::place::{Ending, Ends, StreamId};
+use linerate_burst::pool::Piece;
 use std::collections::VecDeque;
 
 /// The two rings of a pool.
@@ -25,6 +26,17 @@ impl Pool {
         let none = FramesError::Memory(config.frames, config.size);
         let frame = |_| Some(Frame::new(Memory::new(config.size)?, config.granule));
         let free = (0..config.frames).map(frame).collect::<Option<_>>().ok_or(none)?;
+        Ok(Pool { config: *config, free, full: VecDeque::new(), next: 0, missing: 0 })
+    }
+
+    /// The same over memory of somebody else.
+    pub fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
+        config.check()?;
+        if pieces.len() != config.frames || pieces.iter().any(|piece| piece.len() != config.size) {
+            return Err(FramesError::Pieces(config.frames, config.size));
+        }
+        let frame = |(place, piece)| Frame::new(Memory::over(piece, Some(place)), config.granule);
+        let free = (0..).zip(pieces).map(frame).collect();
         Ok(Pool { config: *config, free, full: VecDeque::new(), next: 0, missing: 0 })
     }
 

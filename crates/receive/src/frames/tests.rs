@@ -353,6 +353,19 @@ fn bytes_without_room_are_counted_and_touch_nothing() {
     );
 }
 
+#[test]
+fn of_what_was_read_to_its_place_a_part_may_be_taken() {
+    let (mut frames, id) = (frames(100, 2, 0), StreamId(0));
+    frames.begin(id, &ends(id), Nanos(1));
+    let read = frames.read(Some((id, 0)), &mut [], |pieces| {
+        pieces[1][..50].fill(7);
+        Ok::<_, ()>(50)
+    });
+    frames.place(id, 0, Payload::Read { from: 0, len: 20 }, Nanos(1));
+    frames.end(id, Ending::Reset, Nanos(2));
+    assert_eq!((read, frames.full().unwrap().bytes()), (Ok(50), [7; 20].as_slice()));
+}
+
 /// In a process of its own, which may have no more than 2 GB.
 #[test]
 fn memory_that_is_not_there_is_refused() {

@@ -1,10 +1,10 @@
 //! When something is said: at the end of a burst, and when its time has come.
 
-use super::connection::{Connection, Due, State};
+use super::connection::{Due, State};
 use super::fast::set_limits;
 use super::template::{ACK, FIN, Said};
 use super::{AckPolicy, Endpoint};
-use crate::place::{Ending, Place};
+use crate::place::{Ending, Payload, Place};
 use linerate_burst::{Count, Nanos};
 use std::time::Duration;
 
@@ -80,9 +80,9 @@ impl Endpoint {
         let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.state == State::Established {
             connection.advance(now, place);
-            let segment = self.config.segment(connection.key.is_v6()).into();
-            connection.open(place.room(connection.stream), segment);
+            self.open(slot, now, place);
         }
+        let Some(connection) = self.table.get_mut(slot) else { return };
         let said = connection.said(now);
         if !self.outbox.put(&connection.template, &said, Some(slot), now) {
             // It stays due.
@@ -100,6 +100,24 @@ impl Endpoint {
         self.counts[Count::TcpAcks] += 1;
         self.counts[Count::TcpZeroWindows] += u64::from(said.window == 0 && connection.state == State::Established);
         self.look_later(slot, now);
+    }
+
+    /// Promises what room there is, and takes what was kept until there is some; whether it did.
+    fn open(&mut self, slot: u32, now: Nanos, place: &mut impl Place) -> bool {
+        let Some(connection) = self.table.get_mut(slot) else { return false };
+        let (stream, before) = (connection.stream, connection.promise);
+        connection.open(place.room(stream), self.config.segment(connection.key.is_v6()).into());
+        let Some(kept) = connection.kept.take_if(|_| connection.promise > before) else { return false };
+        let to = (before + kept.len() as u64).min(connection.promise).min(connection.fin).max(before);
+        let mut fresh = 0;
+        let taken = connection.ranges.insert(before..to, self.config.max_gaps, |piece| {
+            fresh += piece.end - piece.start;
+            let bytes = &kept[(piece.start - before) as usize..(piece.end - before) as usize];
+            place.place(stream, piece.start, Payload::Bytes(bytes), now);
+        });
+        self.counts[Count::TcpBytes] += fresh;
+        connection.advance(now, place);
+        taken.is_ok() && fresh > 0
     }
 
     /// An acknowledgement for what may be forged, not too often (RFC 5961 section 7); how often is not to be foreseen from outside,
@@ -185,7 +203,7 @@ impl Endpoint {
         let idle = self.config.idle;
         let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.retry_at <= now {
-            return self.retry(slot, now);
+            return self.retry(slot, now, place);
         }
         if connection.ack_at <= now {
             connection.ack_at = Nanos::MAX;
@@ -199,7 +217,7 @@ impl Endpoint {
         }
     }
 
-    fn retry(&mut self, slot: u32, now: Nanos) {
+    fn retry(&mut self, slot: u32, now: Nanos, place: &impl Place) {
         let Some(connection) = self.table.get(slot) else { return };
         let is_begun = connection.state != State::SynReceived;
         if connection.tries >= TRIES {
@@ -208,18 +226,17 @@ impl Endpoint {
         } else if is_begun {
             self.send_fin(slot, now);
         } else {
-            self.send_syn(slot, now);
+            self.send_syn(slot, now, place);
         }
     }
 
     /// Says that there is room again, if that is worth saying.
     fn look(&mut self, slot: u32, now: Nanos, place: &mut impl Place) {
-        let segment = |connection: &Connection| self.config.segment(connection.key.is_v6()).into();
+        let has_taken = self.open(slot, now, place);
         let Some(connection) = self.table.get_mut(slot) else { return };
         connection.look_at = Nanos::MAX;
-        connection.open(place.room(connection.stream), segment(connection));
         let (known, now_there) = (connection.known_window(), connection.window().1);
-        if now_there > 0 && now_there >= 2 * known {
+        if has_taken || now_there > 0 && now_there >= 2 * known {
             self.counts[Count::TcpWindowUpdates] += 1;
             self.acknowledge(slot, now, place);
         } else {

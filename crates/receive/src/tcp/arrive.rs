@@ -4,7 +4,7 @@ use super::connection::{Connection, Due, NEVER, State};
 use super::segment::Segment;
 use super::template::{ACK, FIN, RST, SYN, URG};
 use super::{Endpoint, options};
-use crate::place::{Ending, Place};
+use crate::place::{Ending, Payload, Place};
 use linerate_burst::{Count, Nanos};
 
 /// Acknowledgements of a burst that are made at once for data behind gaps, where blocks say more than their number does.
@@ -46,8 +46,6 @@ impl Endpoint {
         match fit(connection, segment, start) {
             Fit::In => {}
             Fit::Old => {
-                let there = (connection.ranges.edge() as i64 - start).min(segment.payload.len() as i64);
-                note_again(connection, start, there);
                 self.counts[Count::TcpBytesAgain] += segment.payload.len() as u64;
                 return self.answer_old(slot, segment, Count::TcpOld, now, place);
             }
@@ -110,9 +108,16 @@ impl Endpoint {
             connection.touch(slot, &mut self.touched);
             return Count::TcpBehindEnd;
         }
+        if start + length > connection.promise as i64 && connection.kept.is_none() {
+            connection.kept = keep(segment.payload, connection.promise as i64 - start, place);
+        }
         let (ranges_before, mut fresh) = (connection.ranges.beyond().len(), 0);
+        // The first piece of it that was there, and how far all of it was looked at.
+        let (mut again, mut at) = (None, start);
         let taken = connection.ranges.insert(from..to, self.config.max_gaps, |piece| {
             fresh += piece.end - piece.start;
+            again = again.or(Some((at, piece.start as i64)).filter(|(at, end)| at < end));
+            at = piece.end as i64;
             let (first, last) = ((piece.start as i64 - start) as usize, (piece.end as i64 - start) as usize);
             place.place(stream, piece.start, segment.payload.part(first..last), now);
         });
@@ -122,11 +127,9 @@ impl Endpoint {
             connection.ask(Due::Burst);
             return Count::TcpTooManyGaps;
         }
-        let again = (to as i64 - start) as u64 - fresh;
-        if again > 0 {
-            self.counts[Count::TcpBytesAgain] += again;
-            // Of what overlaps in several pieces nothing is said.
-            note_again(connection, start, if fresh == 0 { to as i64 - start } else { edge as i64 - start });
+        if let Some((first, end)) = again.or(Some((at, to as i64)).filter(|(at, end)| at < end)) {
+            self.counts[Count::TcpBytesAgain] += (to as i64 - start) as u64 - fresh;
+            note_again(connection, first, end);
             connection.ask(Due::Burst);
         }
         if fresh == 0 {
@@ -208,6 +211,8 @@ impl Endpoint {
         if segment.ack == connection.sequence() {
             connection.heard = now;
         }
+        let (start, edge) = (connection.offset_of(segment.sequence), connection.ranges.edge() as i64);
+        note_again(connection, start, edge.min(start + segment.payload.len() as i64));
         if segment.payload.is_empty() && segment.flags & FIN == 0 {
             self.challenge(slot, now, place);
         } else {
@@ -253,9 +258,18 @@ fn fit(connection: &Connection, segment: &Segment<'_>, start: i64) -> Fit {
     if start > right || (start == right && length > 0) { Fit::Beyond } else { Fit::In }
 }
 
+/// What is behind the promise in a segment that begins in front of it, as far as the unit of a window can have let it come.
+fn keep(payload: Payload<'_>, promised: i64, place: &impl Place) -> Option<Box<[u8]>> {
+    const UNIT: usize = 1 << 14;
+    let from = usize::try_from(promised).ok().filter(|from| *from < payload.len())?;
+    let mut bytes = Vec::new();
+    place.copy_out(payload.part(from..payload.len().min(from + UNIT)), &mut bytes);
+    Some(bytes.into())
+}
+
 /// What came again, for the next acknowledgement to say (RFC 2883).
-fn note_again(connection: &mut Connection, start: i64, length: i64) {
-    if length > 0 && start >= 0 {
-        connection.again = Some((start as u64, (start + length) as u64));
+fn note_again(connection: &mut Connection, start: i64, end: i64) {
+    if start >= 0 && start < end {
+        connection.again = Some((start as u64, end as u64));
     }
 }

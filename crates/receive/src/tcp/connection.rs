@@ -58,6 +58,8 @@ pub struct Connection {
     pub fin: u64,
     /// The first byte that was never promised room.
     pub promise: u64,
+    /// What came from there on, where less room than the unit of a window was left: see [`Connection::window`].
+    pub kept: Option<Box<[u8]>>,
     /// The most room there ever was behind the edge.
     capacity: u64,
     /// The edge that the place knows of.
@@ -118,6 +120,7 @@ impl Connection {
             ranges: Ranges::from(0),
             fin: NEVER,
             promise: 0,
+            kept: None,
             capacity: 0,
             advanced: 0,
             told: 0,
@@ -222,7 +225,8 @@ impl Connection {
         let field = (promised >> shift).min(u16::MAX.into());
         if field == 0 && promised > 0 {
             // What is less than the unit of the field could never be said, and a frame never be filled to its end. One unit is more
-            // than there is; what comes behind the promise is not taken.
+            // than there is: what comes behind the promise is kept, and acknowledged once there is room. A sender that had to send
+            // it again would do so after minutes, if its window had been closed for as long.
             return (1, promised);
         }
         (field as u16, field << shift)

@@ -28,7 +28,8 @@ impl Endpoint {
             && segment.sequence == connection.sequence_of(edge)
             && segment.ack == connection.sequence()
             && end > edge
-            && end <= connection.promise.min(connection.fin)
+            && end <= connection.promise
+            && end < connection.fin
             && connection.ranges.beyond().is_empty()
             && connection.template.is_way_of(segment.link);
         if !is_expected {

@@ -27,7 +27,7 @@ impl Endpoint {
             return self.reset_stranger(segment, now);
         }
         match flags & (SYN | ACK | FIN) {
-            SYN => self.listen(segment, now),
+            SYN => self.listen(segment, now, place),
             ACK => self.try_cookie(segment, now, place),
             _ if flags & ACK != 0 => {
                 let count = self.try_cookie(segment, now, place);
@@ -54,13 +54,13 @@ impl Endpoint {
             if segment.sequence == connection.irs {
                 // Ours was lost, or is late.
                 if connection.tries < 5 {
-                    self.send_syn(slot, now);
+                    self.send_syn(slot, now, place);
                 }
                 return Count::TcpOld;
             }
             // It has begun anew.
             self.remove(slot);
-            return self.listen(segment, now);
+            return self.listen(segment, now, place);
         }
         if flags & SYN != 0 {
             return Count::TcpBadSyn;
@@ -85,7 +85,7 @@ impl Endpoint {
     }
 
     /// Answers a SYN.
-    fn listen(&mut self, segment: &Segment<'_>, now: Nanos) -> Count {
+    fn listen(&mut self, segment: &Segment<'_>, now: Nanos, place: &impl Place) -> Count {
         self.counts[Count::TcpSyns] += 1;
         if self.table.len() - self.half_open >= self.config.connections {
             return Count::TcpFull;
@@ -93,13 +93,13 @@ impl Endpoint {
         let shift = self.config.shift();
         let (agreed, stamp) = offered(segment.options, shift, self.config.window);
         if self.half_open >= self.config.backlog {
-            return self.send_cookie(segment, agreed, stamp, now);
+            return self.send_cookie(segment, (agreed, stamp), now, place);
         }
         let iss = self.first_sequence(&segment.key, now);
         let connection = self.begin(segment, (segment.sequence, iss), agreed, stamp, now);
         let slot = self.table.insert(connection);
         self.half_open += 1;
-        self.send_syn(slot, now);
+        self.send_syn(slot, now, place);
         Count::TcpTaken
     }
 
@@ -110,10 +110,10 @@ impl Endpoint {
         connection
     }
 
-    /// Our SYN, of which the window is never shifted, and says nothing yet of what room there is.
-    pub(super) fn send_syn(&mut self, slot: u32, now: Nanos) {
+    /// Our SYN, of which the window is never shifted.
+    pub(super) fn send_syn(&mut self, slot: u32, now: Nanos, place: &impl Place) {
         let Some(connection) = self.table.get_mut(slot) else { return };
-        let said = syn(connection, self.config.segment(connection.key.is_v6()), now);
+        let said = syn(connection, self.config.segment(connection.key.is_v6()), first_window(connection, place), now);
         let is_out = self.outbox.put(&connection.template, &said, None, now);
         self.counts[Count::TcpUnsent] += u64::from(!is_out);
         self.counts[Count::TcpSentAgain] += u64::from(connection.tries > 0);
@@ -125,9 +125,12 @@ impl Endpoint {
         let is_full = self.table.len() - self.half_open >= self.config.connections;
         let Some(connection) = self.table.get_mut(slot) else { return Count::TcpNoConnection };
         let stream = StreamId(self.streams);
-        if is_full || !place.begin(stream, &connection.key.ends(), now) {
-            // As if the segment had not come: its sender comes again, and there may be room then.
+        // As if the segment had not come: its sender comes again, and there may be room then.
+        if is_full {
             return Count::TcpFull;
+        }
+        if !place.begin(stream, &connection.key.ends(), now) {
+            return Count::TcpNoFrame;
         }
         self.streams += 1;
         self.half_open -= 1;
@@ -135,9 +138,9 @@ impl Endpoint {
         connection.stream = stream;
         connection.state = State::Established;
         (connection.retry_at, connection.tries, connection.heard) = (Nanos::MAX, 0, now);
-        // As much as our SYN has promised, if there is room, and what it could not say.
+        // As much as our SYN has promised, and what it could not say.
         connection.open(place.room(stream), 1);
-        connection.told_window = connection.agreed.window.min(u16::MAX.into());
+        connection.told_window = first_window(connection, place).into();
         set_limits(connection, &self.config);
         let deadline = connection.deadline(self.config.idle);
         self.timers.set(slot, deadline);
@@ -161,11 +164,18 @@ impl Endpoint {
     }
 
     /// Answers a SYN without keeping anything: what would be kept is in our sequence number, which comes back.
-    fn send_cookie(&mut self, segment: &Segment<'_>, agreed: Agreed, stamp: u32, now: Nanos) -> Count {
+    fn send_cookie(
+        &mut self,
+        segment: &Segment<'_>,
+        (agreed, stamp): (Agreed, u32),
+        now: Nanos,
+        place: &impl Place,
+    ) -> Count {
         self.cookie_at = Some(now);
         let iss = self.cookie(&segment.key, segment.sequence, agreed.bits(), now.seconds() / COOKIE_SECONDS);
         let connection = self.begin(segment, (segment.sequence, iss), agreed, stamp, now);
-        let said = syn(&connection, self.config.segment(segment.key.is_v6()), now);
+        let window = first_window(&connection, place);
+        let said = syn(&connection, self.config.segment(segment.key.is_v6()), window, now);
         if !self.outbox.put(&connection.template, &said, None, now) {
             self.counts[Count::TcpUnsent] += 1;
             return Count::TcpFull;
@@ -194,7 +204,7 @@ impl Endpoint {
         let slot = self.table.insert(connection);
         self.half_open += 1;
         let count = self.establish(slot, segment, now, place);
-        if count == Count::TcpFull {
+        if self.table.get(slot).is_some_and(|connection| connection.state == State::SynReceived) {
             // The cookie is good for another time.
             self.remove(slot);
             return count;
@@ -221,13 +231,18 @@ impl Endpoint {
     }
 }
 
+/// The window that a SYN says: there may be no room for more.
+fn first_window(connection: &Connection, place: &impl Place) -> u16 {
+    connection.agreed.window.min(place.first_room()).min(u16::MAX.into()) as u16
+}
+
 /// Our SYN.
-fn syn(connection: &Connection, segment: u16, now: Nanos) -> Said {
+fn syn(connection: &Connection, segment: u16, window: u16, now: Nanos) -> Said {
     Said {
         flags: SYN | ACK,
         sequence: connection.iss,
         ack: connection.irs.wrapping_add(1),
-        window: connection.agreed.window.min(u16::MAX.into()) as u16,
+        window,
         options: connection.agreed.answer(segment, connection.stamp_at(now), connection.ts_recent),
     }
 }

@@ -57,6 +57,19 @@ fn a_reset_that_its_receiver_does_not_take_ends_nothing() {
 }
 
 #[test]
+fn a_reset_with_a_syn_in_it_begins_nothing_and_ends_what_a_reset_ends() {
+    let begun = [sent(99, SYN, &[]), answer(499, 100, SYN, &[]), sent(100, ACK, b"abcd")];
+    // Somewhere: its receiver drops it, and what goes on is the same stream.
+    let forged = [sent(0x7000_0000, SYN | RST, &[]), sent(104, ACK, b"efgh"), sent(108, ACK | FIN, &[])];
+    let streams = followed(Config::default(), &[&begun[..], &forged].concat());
+    assert_eq!((streams.len(), streams[0].whole()), (1, b"abcdefgh".to_vec()));
+    assert_eq!(streams[0].summary().ending, Ending::Fin);
+    // Where the stream is, it is a reset.
+    let streams = followed(Config::default(), &[&begun[..], &[sent(104, SYN | RST, &[])]].concat());
+    assert_eq!(streams[0].summary().ending, Ending::Reset);
+}
+
+#[test]
 fn a_fin_that_was_not_captured_is_no_missing_byte() {
     let over = [sent(99, SYN, &[]), sent(100, ACK, b"abcd"), answer(500, 105, FIN, b"ok")];
     assert_eq!(followed(Config::default(), &over)[0].summary().missing_at_end, 0);

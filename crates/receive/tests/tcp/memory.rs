@@ -54,6 +54,10 @@ impl Place for Memory {
         true
     }
 
+    fn first_room(&self) -> u64 {
+        self.room
+    }
+
     fn room(&self, stream: StreamId) -> u64 {
         self.streams[&stream].room
     }

@@ -1,6 +1,6 @@
 //! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
 
-use super::Encoder;
+use super::{Encoder, Settings};
 use crate::fields::{Absence, Field, Get, fields};
 use linerate_meter::Flow;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub fn record(flow: &Flow) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>> {
+pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
     Ok(Box::new(Lines::new(out, &RECORD)))
 }
 
@@ -170,7 +170,7 @@ fn close(text: &mut Vec<u8>, end: u8) {
 }
 
 /// Appends a value; false, and nothing is appended, where it is absent.
-fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
+pub(super) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
     match get {
         Get::U8(get) => json(get(flow, side), text),
         Get::U16(get) => json(get(flow, side), text),

@@ -1,7 +1,7 @@
 //! Parquet: row group by row group. Nothing here opens a file.
 
-use super::Encoder;
 use super::columns::{Column, columns};
+use super::{Encoder, Settings};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use linerate_meter::Flow;
@@ -68,7 +68,7 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-pub(super) fn start(out: Box<dyn Write + Send>) -> Result<Box<dyn Encoder>> {
+pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> Result<Box<dyn Encoder>> {
     Ok(Box::new(Writer::new(out)?))
 }
 

@@ -1,7 +1,7 @@
 //! JSON lines under the names of Zeek's conn.log; docs/flows.md tells where the meaning differs.
 
-use super::Encoder;
 use super::json::{Document, Lines, Source};
+use super::{Encoder, Settings};
 use crate::fields::{Absence, Get, Zeek, fields};
 use linerate_meter::{ConnState, EndReason, Flow, Quality};
 use linerate_wire::registry;
@@ -21,19 +21,20 @@ enum Conn {
 /// A record as Zeek writes it: in its order, and without what is not known.
 static RECORD: LazyLock<Document> = LazyLock::new(|| {
     let mut record = Document::new("{");
-    for conn in conn() {
-        match conn {
-            Conn::Own(name, source) => record.add_flat(name, source),
-            Conn::Same(name) => {
-                let known = same().find(|(known, _)| *known == name);
-                known.into_iter().for_each(|(name, source)| record.add_flat(name, source));
-            }
-        }
-    }
+    columns().into_iter().for_each(|(name, source)| record.add_flat(name, source));
     record
 });
 
-pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Encoder>> {
+/// All names in their order, and what their values come from.
+pub(super) fn columns() -> Vec<(&'static str, Source)> {
+    let column = |conn| match conn {
+        Conn::Own(name, source) => Some((name, source)),
+        Conn::Same(name) => same().find(|(known, _)| *known == name),
+    };
+    conn().into_iter().filter_map(column).collect()
+}
+
+pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
     Ok(Box::new(Lines::new(out, &RECORD)))
 }
 

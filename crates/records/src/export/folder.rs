@@ -5,12 +5,14 @@
 
 use super::directory::Directory;
 use super::part::Part;
+use super::stream::Shared;
 use super::{Demand, Ending, Exporter, Options, at, hours, in_order};
-use crate::encode::{FORMATS, Format};
+use crate::encode::{FORMATS, Format, Settings};
 use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
+use linerate_record::Compression;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +21,8 @@ struct Folder {
     name: String,
     root: Directory,
     format: &'static Format,
+    compression: Option<Compression>,
+    settings: Settings,
     /// How often files are written.
     span: Duration,
     /// In the names of all files of this run; made with the first of them.
@@ -41,16 +45,25 @@ pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     }
     let format = options.format.unwrap_or_else(Format::of_folder);
     let span = options.rotate;
-    Ok(Box::new(Folder { name: name.to_owned(), root, format, span, run: None, written: 0, files: 0, told: 0 }))
+    let (compression, settings) = (options.compression, options.settings());
+    let name = name.to_owned();
+    Ok(Box::new(Folder { name, root, format, compression, settings, span, run: None, written: 0, files: 0, told: 0 }))
 }
 
 impl Folder {
     fn write_file(&self, [date, hour]: &[String; 2], name: &str, flows: &[&Flow]) -> Result<()> {
         let part = Part::make(self.root.within(date)?.within(hour)?, name.as_ref())?;
         let write = || {
-            let mut encoder = (self.format.start)(Box::new(part.handle()?))?;
+            let mut out: Box<dyn Write + Send> = Box::new(part.handle()?);
+            let compressed =
+                self.compression.map(|compression| Shared::over(compression, part.handle()?)).transpose()?;
+            if let Some(compressed) = &compressed {
+                out = Box::new(compressed.clone());
+            }
+            let mut encoder = (self.format.start)(out, &self.settings)?;
             encoder.write(flows)?;
-            encoder.finish()
+            encoder.finish()?;
+            compressed.map_or(Ok(()), |compressed| compressed.finish())
         };
         match write() {
             Ok(()) => part.complete(),
@@ -86,7 +99,11 @@ impl Exporter for Folder {
     fn write(&mut self, flows: &[Flow], now: Nanos) -> Result<()> {
         let run = self.run.get_or_insert_with(|| run(now.seconds())).clone();
         for (folders, flows) in hours::split(&in_order(flows), |flow| flow.first().seconds(), now.seconds()) {
-            let name = format!("flows-{run}-{:06}.{}", self.files, self.format.endings[0]);
+            let ending = self.compression.map_or("", |compression| match compression {
+                Compression::Gzip => ".gz",
+                Compression::Zstd => ".zst",
+            });
+            let name = format!("flows-{run}-{:06}.{}{ending}", self.files, self.format.endings[0]);
             let path = self.root.path.join(&folders[0]).join(&folders[1]).join(&name);
             self.write_file(&folders, &name, &flows).map_err(|error| at(&path, "cannot be written", error))?;
             self.files += 1;
@@ -113,8 +130,9 @@ impl Exporter for Folder {
 /// A file of records in a folder of folders, so many levels deep.
 fn find_records(folder: &Path, depth: usize) -> Option<PathBuf> {
     let is_record = |path: &Path| {
-        let ending = path.extension().unwrap_or_default().to_string_lossy();
-        FORMATS.iter().any(|format| format.endings.contains(&&*ending))
+        let name = path.to_string_lossy();
+        let ending = Compression::of_path(&name).1.rsplit_once('.').map_or("", |(_, ending)| ending);
+        FORMATS.iter().any(|format| format.endings.contains(&ending))
     };
     let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     entries.into_iter().find_map(|path| match depth {

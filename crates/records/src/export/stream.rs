@@ -3,7 +3,7 @@
 use super::directory::{Directory, parent};
 use super::part::Part;
 use super::{Demand, Ending, Exporter, Options, at, in_order};
-use crate::encode::{Encoder, Format};
+use crate::encode::{Encoder, Format, Settings};
 use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
 use linerate_record::{Compressed, Compression};
@@ -18,6 +18,7 @@ struct Stream {
     name: String,
     format: &'static Format,
     compression: Option<Compression>,
+    settings: Settings,
     /// `None` once it has ended.
     encoder: Option<Box<dyn Encoder>>,
     /// What ends the file behind the last record, where it is compressed.
@@ -32,9 +33,18 @@ struct Stream {
 
 /// A compressed file, of the encoder that writes to it and of who ends it.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Compressed>>);
+pub(super) struct Shared(Arc<Mutex<Compressed>>);
 
 impl Shared {
+    pub fn over(compression: Compression, out: impl Write + Send + 'static) -> Result<Self> {
+        Ok(Shared(Arc::new(Mutex::new(Compressed::new(compression, Box::new(out))?))))
+    }
+
+    /// Ends it behind the last record.
+    pub fn finish(&self) -> Result<()> {
+        self.lock().finish()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Compressed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,15 +64,16 @@ pub(super) fn standard_output(target: &str, options: &Options) -> Result<Box<dyn
     let none = || Error::new(ErrorKind::Unsupported, "standard output: no records are written there here");
     let out = options.standard_output.ok_or_else(none)?;
     let (format, _) = Format::of_path(target, options.format)?;
-    Stream::over("standard output", format, None, None, out())
+    Stream::over("standard output", (format, options.compression, options.settings()), None, out())
 }
 
 pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let (format, compression) = Format::of_path(name, options.format)?;
+    let how = (format, compression.or(options.compression), options.settings());
     let path = Path::new(name);
     if path.exists() && !path.is_file() {
         let file = OpenOptions::new().write(true).open(path).map_err(|error| at(path, "cannot be opened", error))?;
-        return Stream::over(name, format, compression, None, Box::new(file));
+        return Stream::over(name, how, None, Box::new(file));
     }
     // A link stays one: what it leads to is replaced.
     let path = path.canonicalize().unwrap_or(path.to_path_buf());
@@ -71,14 +82,13 @@ pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let folder = parent(&path);
     let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot be opened", error))?, file)?;
     let file = part.handle()?;
-    Stream::over(name, format, compression, Some(part), Box::new(file))
+    Stream::over(name, how, Some(part), Box::new(file))
 }
 
 impl Stream {
     fn over(
         name: &str,
-        format: &'static Format,
-        compression: Option<Compression>,
+        (format, compression, settings): (&'static Format, Option<Compression>, Settings),
         part: Option<Part>,
         out: Box<dyn Write + Send>,
     ) -> Result<Box<dyn Exporter>> {
@@ -87,6 +97,7 @@ impl Stream {
             name,
             format,
             compression,
+            settings,
             encoder: None,
             compressed: None,
             part,
@@ -102,11 +113,11 @@ impl Stream {
     fn begin(&mut self, mut out: Box<dyn Write + Send>) -> Result<()> {
         self.compressed = None;
         if let Some(compression) = self.compression {
-            let compressed = Shared(Arc::new(Mutex::new(Compressed::new(compression, out)?)));
+            let compressed = Shared::over(compression, out)?;
             self.compressed = Some(compressed.clone());
             out = Box::new(compressed);
         }
-        self.encoder = Some((self.format.start)(out)?);
+        self.encoder = Some((self.format.start)(out, &self.settings)?);
         Ok(())
     }
 
@@ -132,7 +143,7 @@ impl Stream {
     /// Ends what was written; a file stays where it is.
     fn end(&mut self) -> Result<()> {
         self.encoder.take().map_or(Ok(()), |encoder| encoder.finish())?;
-        self.compressed.take().map_or(Ok(()), |compressed| compressed.lock().finish())
+        self.compressed.take().map_or(Ok(()), |compressed| compressed.finish())
     }
 
     fn complete(&mut self) -> Result<()> {

@@ -45,12 +45,14 @@ impl Writer {
         let Some(attached) = self.readers[reader as usize].take() else { return };
         let (tally, keeps) = self.slots.evict(reader);
         report.tally = tally;
+        let reason: String = reason.into();
+        self.engine_parted(reader, Some(&reason));
         if keeps {
             attached.registration.count_as_lossless();
             let _ = shutdown(&attached.socket, Shutdown::Write);
             self.kept.push(attached);
         }
-        self.note_departure(Departure { report, evict: Some(reason.into()) });
+        self.note_departure(Departure { report, evict: Some(reason) });
     }
 
     pub(super) fn take_back(&mut self) {
@@ -120,12 +122,13 @@ impl Writer {
     }
 
     /// A reader is attached no more, and nothing is kept for it.
-    fn part(&mut self, number: u32, evict: Option<String>) {
+    pub(super) fn part(&mut self, number: u32, evict: Option<String>) {
         let Some(mut report) = self.report(number) else { return };
         let Some(attached) = self.readers[number as usize].take() else { return };
         if evict.is_some() {
             attached.control.set_put_out();
         }
+        self.engine_parted(number, evict.as_deref());
         report.tally = self.slots.leave(number);
         self.note_departure(Departure { report, evict });
     }

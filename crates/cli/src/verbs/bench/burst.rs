@@ -1,6 +1,7 @@
 //! The main pipeline from ports in memory to another process: order, copy into shared memory with descs and flow hash,
 //! a reader that touches every frame. Beside it the same loop with one port, and a plain copy.
 
+mod dpdk;
 mod reader;
 mod source;
 
@@ -29,6 +30,9 @@ const COPY_FROM: usize = 256 << 20;
 const COPY_TO: usize = 1 << 20;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    if effort.dpdk {
+        return dpdk::run(effort);
+    }
     let cores = Cores::get(effort.copy_threads);
     let memory = vec![0x5a; effort.of(COPY_FROM).max(2 * COPY_TO)];
     let mut rows = Vec::new();

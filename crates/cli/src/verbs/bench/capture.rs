@@ -19,7 +19,7 @@ use linerate_port::Spec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Frames a round sends; the fast sender sends several times as many.
 const FRAMES: usize = 1_000_000;
@@ -30,6 +30,8 @@ const SIZES: [usize; 3] = [64, 512, 1518];
 const LOSS: i32 = 3;
 /// How long a receiver gets to open its port, and to take what is left.
 const SETTLE: Duration = Duration::from_millis(700);
+/// How long it may take to start.
+const LONGEST_START: Duration = Duration::from_secs(20);
 /// The sender that only a program in the driver keeps up with.
 const FAST_SENDER: &str = "xdp-live";
 
@@ -132,6 +134,7 @@ impl Side {
     ) -> anyhow::Result<()> {
         let child = (receiver.start)(lab)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start {}", receiver.name))?;
+        wait_until_ready(&child);
         std::thread::sleep(SETTLE);
         let before = cpu_time(&child);
         let sent = send(lab, scheme, frames, size);
@@ -153,6 +156,25 @@ fn send(lab: &TemporaryLab, scheme: &str, frames: u64, size: usize) -> anyhow::R
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
     let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, Mark::None)?, false)?;
     Ok((frames, span.as_secs_f64()))
+}
+
+/// Until a receiver can be asked to end, of which each takes SIGINT for that, and this program once it is confined, with everything
+/// open (proc(5), `SigCgt` and `NoNewPrivs`); one that never can be fails there.
+fn wait_until_ready(child: &Child) {
+    let began = Instant::now();
+    while began.elapsed() < LONGEST_START && !is_ready(child) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_ready(child: &Child) -> bool {
+    let process = format!("/proc/{}", child.id());
+    let status = std::fs::read_to_string(format!("{process}/status")).unwrap_or_default();
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
+    let takes_it = u64::from_str_radix(field("SigCgt:"), 16).is_ok_and(|bits| bits & 2 != 0);
+    let is_this = std::fs::read_link(process + "/exe").ok() == std::env::current_exe().ok();
+    let has_ended = matches!(field("State:").chars().next(), None | Some('Z'));
+    has_ended || takes_it && (!is_this || field("NoNewPrivs:") == "1")
 }
 
 /// Processor time that the first thread of a running process has used, from `/proc/PID/schedstat`

@@ -46,8 +46,8 @@ const HEADERS: u32 = 20 + 32;
 struct Way {
     name: &'static str,
     mtu: u32,
-    /// Segments stay together, up to 64 KiB of them, as behind a card with LRO; or each is a frame. Their checksums are not looked
-    /// at again where the kernel can say that they are right, as a card does.
+    /// Segments stay together, up to 64 KiB of them, as behind a card with LRO, and their checksums are left to cards; or each is a
+    /// frame with a checksum of its own, which whoever receives verifies.
     is_joined: bool,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 fn measure(effort: Effort, way: Way) -> anyhow::Result<Vec<Row>> {
     let stage = Stage::up(way, effort.quick)?;
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS };
-    let receivers = RECEIVERS.into_iter().filter(|receiver| way.is_joined || receiver.is_usual());
+    let receivers = RECEIVERS.into_iter().filter(|receiver| receiver.suits(way));
     let mut sides: Vec<Side> = receivers.map(|receiver| Side { receiver, rounds: Vec::new() }).collect();
     let began = Instant::now();
     for round in 0..effort.rounds.min(5) {

@@ -1,7 +1,7 @@
 //! What else takes the frames of a capture, in the same pass: flow records, counts, lines of text.
 
 use super::super::count::{self, CountsJson, Subject};
-use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals};
+use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals, Written};
 use super::super::inputs::Inputs;
 use super::Asked;
 use super::print::{PrintArgs, Screen};
@@ -20,9 +20,9 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flows and counts of the same frames, whole ones whatever is kept of them")]
 pub(super) struct BesideArgs {
-    /// Record flows too: in a file (its ending says the format), or a folder, by date and hour, as linerate flows --write
-    /// does; may be given several times
-    #[arg(long, value_name = "FILE|DIR/")]
+    /// Record flows too: in a file (its ending says the format), a folder, by date and hour, or to a collector, as linerate
+    /// flows --write does; may be given several times
+    #[arg(long, value_name = "FILE|DIR/|URL")]
     flows: Vec<String>,
     /// Count sizes and rates too, as linerate count does
     #[arg(long)]
@@ -102,7 +102,7 @@ impl BesideArgs {
 impl<'a> Beside<'a> {
     /// Takes memory for it (`writes`: capture files are written too), before ports open.
     pub fn new(args: &'a BesideArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
-        args.meter.check(&args.flows, None, writes)?;
+        args.meter.check(&args.flows, Written::default(), writes)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
@@ -117,7 +117,7 @@ impl<'a> Beside<'a> {
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
     pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = self.args.meter.exporters(&self.args.flows, None)?;
+        self.exporters = self.args.meter.exporters(&self.args.flows, Written::default())?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
@@ -218,5 +218,5 @@ pub(super) struct BesideJson<'a> {
 }
 
 fn is_zeek(path: &str) -> bool {
-    Format::of_path(path, None).is_ok_and(|(format, _)| format.name == "zeek")
+    Format::of_path(path, None).is_ok_and(|(format, _)| format.is_of_connections())
 }

@@ -2,6 +2,7 @@
 
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number, socket_folder};
+use crate::verbs::rings::ring_name;
 use crate::view::rates::grouped;
 use linerate_engine::{Sharing, SharingOptions};
 use linerate_port::spec::parse_size;
@@ -54,6 +55,11 @@ impl ShareArgs {
     /// Whether a ring is asked for.
     pub fn is_wanted(&self) -> bool {
         self.share.is_some()
+    }
+
+    /// The same where its name may be what no ring is called.
+    pub fn check(&self) -> anyhow::Result<bool> {
+        Ok(self.share.as_deref().map(|name| ring_name("--share", name)).transpose()?.is_some())
     }
 
     /// Makes the ring, if one is asked for; before privileges are dropped, since huge and locked memory may need them, and

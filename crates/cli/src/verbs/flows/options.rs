@@ -9,6 +9,8 @@ use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
 use linerate_meter::{Config, Spread, Tunnels};
+use linerate_record::Compression;
+use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
 
@@ -25,7 +27,11 @@ pub struct MeterArgs {
     /// Add to a folder that has records already
     #[arg(long)]
     append: bool,
-    /// How much is recorded of each flow (default: counters; with --format zeek: tcp)
+    /// What is told by IPFIX, with commas between: biflow (both directions in one record), full (all that is known), enterprise=N
+    /// (of elements that no registry has), domain=N, mtu=N (bytes), rate=N (records a second over UDP)
+    #[arg(long, value_name = "WORD,...")]
+    ipfix: Option<String>,
+    /// How much is recorded of each flow (default: counters; with --format zeek or zeek-tsv: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
     /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255) [default: 30]
@@ -63,6 +69,13 @@ pub struct MeterArgs {
     checksums: bool,
 }
 
+/// How records are written, where their names do not say it.
+#[derive(Clone, Copy, Default)]
+pub struct Written {
+    pub format: Option<&'static Format>,
+    pub compression: Option<Compression>,
+}
+
 /// How much is recorded of each flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
@@ -96,27 +109,49 @@ enum Which {
 
 impl MeterArgs {
     /// What is written as where, checked before anything is opened; `captures` says that capture files are written too.
-    pub fn check(&self, targets: &[String], format: Option<&'static Format>, captures: bool) -> anyhow::Result<()> {
+    pub fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
         for (option, is_given) in [("--rotate", self.rotate.is_some() && !captures), ("--append", self.append)] {
             if is_given && !targets.iter().any(|target| export::is_folder(target)) {
                 return Err(usage(format!("{option} means nothing here: no folder is written to")));
             }
         }
-        export::check(targets, format).map_err(usage)
+        let options = self.options(how)?;
+        let is_ipfix = |target: &String| {
+            let format = || Format::of_path(target, how.format).map(|(format, _)| format.name);
+            export::is_collector(target) || !export::is_folder(target) && format().is_ok_and(|name| name == "ipfix")
+        };
+        let is_in_folder = how.format.is_some_and(|format| format.name == "ipfix");
+        if self.ipfix.is_some() && !is_in_folder && !targets.iter().any(is_ipfix) {
+            return Err(usage("--ipfix means nothing here: no IPFIX is written"));
+        }
+        if how.compression.is_some() && targets.iter().all(|target| export::is_collector(target)) {
+            return Err(usage("--compress means nothing here: no file is written"));
+        }
+        export::check(targets, &options).map_err(usage)
+    }
+
+    fn options(&self, how: Written) -> anyhow::Result<Options> {
+        let rotate = span("--rotate", self.rotate.unwrap_or(ROTATE))?;
+        let profile = self.ipfix.as_deref().map(Profile::parse).transpose();
+        let profile = profile.map_err(|error| usage(format!("--ipfix: {error}")))?.unwrap_or_default();
+        let Written { format, compression } = how;
+        Ok(Options {
+            format,
+            compression,
+            profile,
+            rotate,
+            append: self.append,
+            standard_output: Some(standard_output),
+        })
     }
 
     /// Opens what takes records to these targets.
-    pub fn exporters(
-        &self,
-        targets: &[String],
-        format: Option<&'static Format>,
-    ) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
-        let rotate = span("--rotate", self.rotate.unwrap_or(ROTATE))?;
-        let options = Options { format, rotate, append: self.append, standard_output: Some(standard_output) };
+    pub fn exporters(&self, targets: &[String], how: Written) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+        let options = self.options(how)?;
         let mut exporters = Vec::new();
         for target in targets {
-            // Standard output is open already.
-            let path = if target == "-" { "/" } else { target };
+            // Standard output is open already, and a collector no file.
+            let path = if target == "-" || export::is_collector(target) { "/" } else { target };
             match opening(path, || export::open(&[target], &options)) {
                 Ok(opened) => exporters.extend(opened),
                 Err(error) => {
@@ -126,6 +161,30 @@ impl MeterArgs {
             }
         }
         Ok(exporters)
+    }
+
+    /// An option that was given and says how frames are metered.
+    pub fn of_frames(&self) -> Option<&'static str> {
+        [
+            ("--level", self.level.is_some()),
+            ("--first-packets", self.first_packets.is_some()),
+            ("--idle", self.idle.is_some()),
+            ("--active", self.active.is_some()),
+            ("--max-flows", self.max_flows.is_some()),
+            ("--workers", self.workers != 1),
+            ("--id-seed", self.id_seed.is_some()),
+            ("--vlans", self.vlans),
+            ("--macs", self.macs),
+            ("--tunnels", self.tunnels != Which::Both),
+            ("--checksums", self.checksums),
+        ]
+        .into_iter()
+        .find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// The enterprise whose elements are ours.
+    pub fn enterprise(&self) -> anyhow::Result<u32> {
+        Ok(self.options(Written::default())?.profile.enterprise)
     }
 
     /// How often files are completed, if that was said.

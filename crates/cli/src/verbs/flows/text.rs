@@ -5,9 +5,10 @@ use super::workers;
 use crate::view::rates::{Rates, frames_per_second, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
-use linerate_burst::{Account, Count, Ledger, Stage};
+use linerate_burst::{Account, Count, Kind, Ledger, Stage};
 use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
+use linerate_records::export;
 use linerate_wire::registry;
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -63,15 +64,21 @@ pub fn so_far(records: &Mutex<Tee>) -> String {
 }
 
 /// What became of the records for one exporter.
-fn written(account: &Account) -> String {
+pub(super) fn written(account: &Account) -> String {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     let (records, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
     let files = if files > 0 { format!(", in {} file{}", grouped(files), plural(files)) } else { String::new() };
-    format!("  {} record{} written to {}{files}\n", grouped(records), plural(records), shown(&account.subject))
+    let to = if export::is_collector(&account.subject) { "sent" } else { "written" };
+    let mut text =
+        format!("  {} record{} {to} to {}{files}\n", grouped(records), plural(records), shown(&account.subject));
+    for (count, lost) in account.counts().filter(|(count, lost)| count.kind() == Kind::Lost && *lost > 0) {
+        text += &format!("  lost {} {}: {}\n", grouped(lost), count.name(), count.sentence());
+    }
+    text
 }
 
 /// The flows with the most bytes.
-fn talkers(top: &[Flow]) -> String {
+pub(super) fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
     }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 const RING: &str = "4MiB";
 
 /// Options for answering, of every verb that sends.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Routers and hosts")]
 pub struct AnswerArgs {
     /// Answer ARP, neighbor solicitations and pings while sending: on the port of --to for the addresses that frames come from,
@@ -30,10 +30,10 @@ pub struct AnswerArgs {
     answer_rate: u32,
     /// Send through this router: ask for its MAC address and use it as destination. Behind a comma, the address that it has on the
     /// side of --check: it is asked there too, so that a wrong port is found before a frame is sent
-    #[arg(long, value_name = "IP[,IP]", value_delimiter = ',', conflicts_with_all = ["resolve", "dst_mac"])]
+    #[arg(long, value_name = "IP[,IP]", value_delimiter = ',', conflicts_with = "resolve")]
     gateway: Vec<IpAddr>,
     /// Ask for the MAC address of the destination address and use it
-    #[arg(long, conflicts_with_all = ["dst_mac"])]
+    #[arg(long)]
     resolve: bool,
 }
 
@@ -112,6 +112,17 @@ impl AnswerArgs {
             )),
             _ => Err(usage("--gateway: a router on the side of --to, and one on that of --check at most")),
         }
+    }
+
+    /// The same for frames that go the other way: the routers have changed sides. Whoever is to be answered is by those who go there.
+    pub fn turned(&self) -> anyhow::Result<Self> {
+        let gateway = match self.gateway.as_slice() {
+            [] => Vec::new(),
+            [_, other] => vec![*other],
+            _ => return Err(usage("--gateway: frames go both ways, so name both, as in --gateway 10.0.0.1,10.0.1.1")),
+        };
+        let (answer_rate, resolve) = (self.answer_rate, self.resolve);
+        Ok(AnswerArgs { answer: false, answer_for: Vec::new(), answer_rate, gateway, resolve })
     }
 
     /// What may be wrong where frames go through a router and none came; `first` is where they go.

@@ -99,6 +99,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let progress = Progress::new();
+    let news = args.end.show.news(args.end.json);
     let live = Live::start(&progress, "sent", interval);
     let answers = answer(&progress, "sent", String::new)?;
     let mut report = Replay {
@@ -115,7 +116,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
         progress,
     }
     .run();
-    drop((live, answers));
+    drop((live, answers, news));
     report.failure.take_if(|failure| specs.iter().any(|spec| has_no_reader(spec, failure)));
     conclude(args, &specs, pacing, &report)
 }

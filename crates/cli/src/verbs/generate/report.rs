@@ -10,7 +10,7 @@ use crate::view::terminal::{fail, result, result_document, result_line};
 use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
-use linerate_engine::streams::StreamsReport;
+use linerate_engine::streams::{Control, StreamsReport};
 use linerate_generate::check::{FrameCounts, StreamRow, Summary};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Delays, Rate};
@@ -29,12 +29,12 @@ pub const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of
 
 /// The names of streams, in the order of their set.
 #[derive(Clone, Debug)]
-pub struct Names(Arc<[(u32, String)]>);
+pub struct Names(Arc<[(u32, String)]>, Option<Control>);
 
 impl Names {
     /// Those of a set.
-    pub fn of(set: &StreamSet) -> Self {
-        Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect())
+    pub fn of(set: &StreamSet, control: Option<Control>) -> Self {
+        Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect(), control)
     }
 
     /// The name of the stream at a place of the set.
@@ -42,18 +42,27 @@ impl Names {
         self.0.get(place).map_or("", |(_, name)| name)
     }
 
-    /// The number of the stream at a place of the set.
-    pub fn number(&self, place: usize) -> Option<u32> {
-        self.0.get(place).map(|(id, _)| *id)
+    /// The numbers of the stream at a place of the set: several where it was started again.
+    pub fn numbers(&self, place: usize) -> Vec<u32> {
+        match &self.1 {
+            Some(control) => control.numbers_of(place),
+            None => self.0.get(place).map(|(id, _)| *id).into_iter().collect(),
+        }
     }
 
     /// The name of a stream by its number.
     fn of_stream(&self, id: u32) -> String {
-        self.0.iter().find(|(known, _)| *known == id).map_or_else(|| id.to_string(), |(_, name)| name.clone())
+        // One that was started again has another number since.
+        let place = self.1.as_ref().and_then(|control| control.place_of(id));
+        let known = place.and_then(|place| self.0.get(place)).or_else(|| self.0.iter().find(|(known, _)| *known == id));
+        known.map_or_else(|| id.to_string(), |(_, name)| name.clone())
     }
 
     /// Frames by the numbers of streams, from frames by their places in the set.
     pub fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
+        if let Some(control) = &self.1 {
+            return control.by_number(frames);
+        }
         let most = self.0.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or_default();
         let mut by_stream = vec![0; most];
         self.0.iter().zip(frames).for_each(|((id, _), frames)| by_stream[*id as usize] = *frames);
@@ -203,11 +212,13 @@ impl Outcome<'_> {
         };
         let rows: HashMap<u32, &StreamRow> =
             checked.iter().flat_map(|checked| &checked.rows).map(|row| (row.stream, row)).collect();
-        let stream = |(place, sent): (usize, &u64)| StreamJson {
+        let by_number = self.names.by_stream(&sent.per_stream);
+        let numbers = |place| self.names.numbers(place).into_iter().map(move |number| (place, number));
+        let stream = |(place, number): (usize, u32)| StreamJson {
             name: self.names.get(place),
-            stream: self.set.streams[place].id,
-            sent: *sent,
-            check: rows.get(&self.set.streams[place].id).copied(),
+            stream: number,
+            sent: by_number.get(number as usize).copied().unwrap_or(0),
+            check: rows.get(&number).copied(),
         };
         GenerateJson {
             schema: "linerate/generate/1",
@@ -227,7 +238,7 @@ impl Outcome<'_> {
             gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
             gap_error_p99_us: quantile(&sent.timing.gap_error, 0.99),
             gap_error_max_us: quantile(&sent.timing.gap_error, 1.0),
-            streams: sent.per_stream.iter().enumerate().map(stream).collect(),
+            streams: (0..sent.per_stream.len()).flat_map(numbers).map(stream).collect(),
             check: checked.map(CheckJson::new),
             failure: sent.failure.as_ref().map(ToString::to_string),
             ledger: LedgerJson::new(&sent.ledger),

@@ -187,9 +187,14 @@ impl Tick {
     /// What came of the stream at a place of the set.
     fn came(&self, names: &Names, place: usize) -> Option<LiveRow> {
         let live = self.live.as_ref()?;
-        let stream = names.number(place)?;
-        let found = live.rows.binary_search_by_key(&stream, |row| row.stream);
-        Some(found.map_or(LiveRow { stream, received: 0, lost: 0 }, |found| live.rows[found]))
+        let mut all: Option<LiveRow> = None;
+        for stream in names.numbers(place) {
+            let row = all.get_or_insert(LiveRow { stream, received: 0, lost: 0 });
+            if let Ok(found) = live.rows.binary_search_by_key(&stream, |row| row.stream) {
+                (row.received, row.lost) = (row.received + live.rows[found].received, row.lost + live.rows[found].lost);
+            }
+        }
+        all
     }
 
     fn json<'a>(&self, names: &'a Names, sent: &[u64]) -> TickJson<'a> {

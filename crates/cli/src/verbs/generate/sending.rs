@@ -1,9 +1,10 @@
 //! `linerate generate` of streams: who makes the frames, who answers, who checks them.
 
+use super::control::Socket;
 use super::hosts::{self, Hosts};
 use super::screen::Watching;
 use super::what::Around;
-use super::{Args, answer, guard, has_no_reader, report};
+use super::{AnswerArgs, Args, answer, guard, has_no_reader, report};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
 use crate::verbs::inputs::{check_take, is_file};
@@ -12,7 +13,7 @@ use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
 use linerate_engine::check::{Checker, Checking};
-use linerate_engine::streams::Run;
+use linerate_engine::streams::{Control, Run};
 use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
 use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
@@ -23,6 +24,8 @@ use linerate_wire::Link;
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Streams that are started again have other numbers: for so many there is memory at least.
+const STARTS: usize = 1024;
 /// A check ends when so long nothing has come any more.
 const SILENCE: Duration = Duration::from_millis(500);
 /// And at the latest so long after the last frame was sent.
@@ -49,19 +52,20 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     check_take(args.take, &check_from)?;
     let identity = args.identity(check_from.iter().chain([spec]))?;
     args.answer.check(spec, check_from.as_ref())?;
-    let Routed { answering, answering_check, first } = route(args, spec, check_from.as_ref(), &mut set)?;
+    let Routed { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
+    let control = args.control.is_some().then(|| Control::new(&set));
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
     let link = LinkType(set.streams[0].link.linktype());
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };
+    let at_once = !REGISTRY.leaves_when_sent(spec, &options);
+    check_control(args, spec, at_once)?;
     let open = || -> anyhow::Result<Streams> {
         let port = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
-        if port.queues.len() < args.threads && !args.end.show.quiet {
-            let name = shown(&port.name);
-            tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
-        }
-        ready(args, &set, port)
+        note_threads(args, &port);
+        ready(args, &set, port, control.as_ref())
     };
+    let socket = args.control.as_deref().map(|path| Socket::new(path, identity.owner())).transpose()?;
     let early = (!is_file(spec)).then(&open).transpose()?;
     identity.assume()?;
     let streams = early.map_or_else(&open, Ok)?;
@@ -73,46 +77,50 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     stop_on_signals(&stop)?;
 
     let answering = answering.map(Answering::start).transpose()?;
-    let checker = receiving
-        .map(|port| {
-            let checking = Checking::new(check(&set), Selection::default()).answer(answering_check);
-            Checker::start(checking, Receive::all(vec![port]))
-        })
-        .transpose()?;
-    let at_once = !REGISTRY.leaves_when_sent(spec, &options);
+    let more = if control.is_some() { STARTS.max(set.streams.len() * 3) } else { 0 };
+    let start_check = |port| {
+        let checking = Checking::new(check(&set, more), Selection::default()).answer(answering_check);
+        Checker::start(checking, Receive::all(vec![port]))
+    };
+    let checker = receiving.map(start_check).transpose()?;
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
-    let names = report::Names::of(&set);
+    let names = report::Names::of(&set, control.clone());
     let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
-    let live = watching.start(args.end.interval()?, args.end.json);
+    let news = args.end.show.news(args.end.json);
+    let lines = watching.start(args.end.interval()?, args.end.json);
     let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
-    let live_made = streams.is_live();
+    let check_watch = checker.as_ref().map(|checker| checker.watch().clone());
+    let serving = socket.zip(control).map(|(socket, control)| socket.answer(control, run.watch.clone(), check_watch));
+    let serving = serving.transpose()?;
+    let live = streams.is_live();
     let mut sent = streams.run(&run);
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
+    drop(serving);
     let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop));
-    drop((live, answers));
+    drop((lines, answers, news));
     let answers = answer::finish(answering);
     received.iter().for_each(|report| answer::tell_failure(&report.answers));
-    let live = live_made;
-    let outcome = report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first };
-    outcome.tell(args)
+    report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first }.tell(args)
 }
 
 /// Who answers, and where the first frames go.
 #[derive(Default)]
-struct Routed {
-    answering: Option<Answering>,
+pub struct Routed {
+    /// On the interface that is sent into.
+    pub answering: Option<Answering>,
     /// On the interface that is checked.
-    answering_check: Option<Answering>,
-    first: Option<IpAddr>,
+    pub answering_check: Option<Answering>,
+    /// Where they go.
+    pub first: Option<IpAddr>,
 }
 
 /// Gets ready to answer and to ask, asks for the next hop, and has the frames go there.
-fn route(args: &Args, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) -> anyhow::Result<Routed> {
+pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) -> anyhow::Result<Routed> {
     let is_ethernet = set.streams[0].link == Link::Ethernet;
     let receiver = check.and_then(guard::interface).and_then(|found| found.address.parse().ok());
     let hosts = if is_ethernet { Hosts::of(set, receiver) } else { Hosts::default() };
     let first = hosts.destinations.first().copied();
-    if !args.answer.is_wanted() {
+    if !answer.is_wanted() {
         return Ok(Routed { first, ..Routed::default() });
     }
     if !is_ethernet {
@@ -121,43 +129,64 @@ fn route(args: &Args, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) ->
     if hosts.is_part {
         tell("addresses of the first frames of each stream are answered for alone: name others by --answer-for\n");
     }
-    let mut answering = args.answer.open(spec, &hosts.senders)?;
+    let mut answering = answer.open(spec, &hosts.senders)?;
     let (Some(sender), Some(destination)) = (hosts.senders.first(), first) else {
         return Err(usage("no IP packet is sent: there is nobody to answer for, and nobody to ask"));
     };
-    if args.answer.resolves_destination() && hosts.destinations.len() > 1 {
+    if answer.resolves_destination() && hosts.destinations.len() > 1 {
         return Err(usage(format!(
             "frames go to {} addresses and more: --resolve asks for one",
             hosts.destinations.len()
         )));
     }
-    let answering_check = check.map_or(Ok(None), |check| args.answer.open_check(spec, check, &hosts.receivers))?;
-    if let Some(mac) = args.answer.next_hop(answering.as_mut(), *sender, destination)? {
+    let answering_check = check.map_or(Ok(None), |check| answer.open_check(spec, check, &hosts.receivers))?;
+    if let Some(mac) = answer.next_hop(answering.as_mut(), *sender, destination)? {
         hosts::send_to(set, mac)?;
     }
     Ok(Routed { answering, answering_check, first })
 }
 
 /// Opens a port to send to; where that is a pipe its reader is waited for.
-pub(super) fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
+pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let open = || REGISTRY.open_tx(spec, options);
     REGISTRY.file(spec).map_or_else(open, |path| opening(&path, open))
 }
 
-fn ready(args: &Args, set: &StreamSet, port: TxPort) -> anyhow::Result<Streams> {
-    Ok(match args.keep {
-        Some(frames) => Streams::kept(set, port, frames)?,
-        None => Streams::new(set, port)?,
+/// Says where a port has fewer queues than there should be threads.
+fn note_threads(args: &Args, port: &TxPort) {
+    if port.queues.len() < args.threads && !args.end.show.quiet {
+        let name = shown(&port.name);
+        tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
+    }
+}
+
+/// Whether streams can be told something at all.
+fn check_control(args: &Args, spec: &Spec, at_once: bool) -> anyhow::Result<()> {
+    match args.control {
+        Some(_) if at_once => Err(usage(format!(
+            "--control: frames to {spec} are written as fast as they can be, nobody can tell them anything"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn ready(args: &Args, set: &StreamSet, port: TxPort, control: Option<&Control>) -> anyhow::Result<Streams> {
+    Ok(match (args.keep, control) {
+        (Some(frames), Some(control)) => Streams::controlled_kept(set, port, frames, control)?,
+        (Some(frames), None) => Streams::kept(set, port, frames)?,
+        (None, Some(control)) => Streams::controlled(set, port, control)?,
+        (None, None) => Streams::new(set, port)?,
     })
 }
 
-fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
+/// Opens a port to check.
+pub fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
     Ok(open_rx(spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
 }
 
-/// The account to be kept of a set.
-fn check(set: &StreamSet) -> Check {
-    let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1), verify: true });
+/// The account to be kept of a set whose streams have so many numbers more.
+pub fn check(set: &StreamSet, more: usize) -> Check {
+    let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1) + more, verify: true });
     if let Some(gap) = set.even_gap() {
         check.expect_gap(gap);
     }

@@ -60,7 +60,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01")]
     src_mac: MacAddr,
     /// Destination MAC address
-    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02")]
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02", conflicts_with_all = ["gateway", "resolve"])]
     dst_mac: MacAddr,
     /// Source address, IPv4 or IPv6
     #[arg(long, value_name = "IP", default_value = "198.18.0.1")]

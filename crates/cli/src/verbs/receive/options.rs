@@ -5,6 +5,7 @@ use super::super::inputs::{size, span};
 use crate::exit::usage;
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
+use linerate_burst::pool::Piece;
 use linerate_port::spec::parse_size;
 use linerate_receive::copy::Measured;
 use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
@@ -189,8 +190,18 @@ pub struct FrameArgs {
 impl FrameArgs {
     /// How they are.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let bytes = size("--frame-size", &self.frame_size)?;
-        let wanted = bytes.saturating_mul(self.frames as u64);
+        Ok(Config {
+            size: size("--frame-size", &self.frame_size)? as usize,
+            frames: self.frames,
+            crc: !self.no_crc,
+            missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
+            ..Config::default()
+        })
+    }
+
+    /// Refuses more of them than there is memory for.
+    pub fn check_memory(&self) -> anyhow::Result<()> {
+        let wanted = size("--frame-size", &self.frame_size)?.saturating_mul(self.frames as u64);
         if let Some(free) = free_memory().filter(|free| wanted > *free) {
             return Err(usage(format!(
                 "--frames {}: {} MiB by --frame-size {}, and {} MiB are free",
@@ -200,18 +211,15 @@ impl FrameArgs {
                 grouped(free >> 20)
             )));
         }
-        Ok(Config {
-            size: bytes as usize,
-            frames: self.frames,
-            crc: !self.no_crc,
-            missing: if self.missing == "left" { Missing::Left } else { Missing::Zeroed },
-            ..Config::default()
-        })
+        Ok(())
     }
 
     /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
-    pub fn pool(&self, segment: u32) -> anyhow::Result<(Frames, String)> {
-        let mut frames = Frames::new(&self.config()?).map_err(usage)?;
+    /// With `pieces` over that memory.
+    pub fn pool(&self, segment: u32, pieces: Option<Vec<Piece>>) -> anyhow::Result<(Frames, String)> {
+        let config = self.config()?;
+        let mut frames =
+            pieces.map_or_else(|| Frames::new(&config), |pieces| Frames::over(&config, pieces)).map_err(usage)?;
         let began = Instant::now();
         let measured = frames.calibrate(segment as usize, &|| began.elapsed().as_nanos() as u64);
         Ok((frames, told(&measured)))
@@ -250,11 +258,12 @@ impl FrameArgs {
     }
 
     /// For people.
-    pub fn describe(&self) -> String {
-        let to = match &self.write {
-            Some(folder) => format!("to {folder}"),
-            None if self.check => "verified".to_owned(),
-            None => "kept nowhere (-w DIR)".to_owned(),
+    pub fn describe(&self, shared: Option<&str>) -> String {
+        let to = match (&self.write, shared) {
+            (Some(folder), _) => format!("to {folder}"),
+            (None, Some(name)) => format!("shared as {name}"),
+            _ if self.check => "verified".to_owned(),
+            _ => "kept nowhere (-w DIR)".to_owned(),
         };
         let plural = if self.frames == 1 { "" } else { "s" };
         let crc = if self.no_crc { "no CRC" } else { "CRC-32C" };

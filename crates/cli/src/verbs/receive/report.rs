@@ -4,16 +4,19 @@ use crate::view::ledger::RunJson;
 use crate::view::rates::{bits_per_second, grouped};
 use crate::view::table::table;
 use crate::view::terminal::tell;
+use linerate_burst::{Count, Ledger};
 use linerate_engine::Received;
+use linerate_engine::frame_ring::{FrameSharingWatch, SharedSoFar};
 use linerate_engine::reception::{ReceptionWatch, SoFar, StreamSoFar};
+use linerate_port::Spec;
 use linerate_receive::place::{Ending, StreamId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
-/// Prints a line of what happened since the last one.
-pub fn ticker(watch: ReceptionWatch) -> impl FnMut() + Send + 'static {
+/// Prints a line of what happened since the last one, and one of who has the frames where they are shared.
+pub fn ticker(watch: ReceptionWatch, shared: Option<FrameSharingWatch>) -> impl FnMut() + Send + 'static {
     let started = Instant::now();
     let mut before = (started, 0);
     move || {
@@ -29,6 +32,17 @@ pub fn ticker(watch: ReceptionWatch) -> impl FnMut() + Send + 'static {
             grouped(totals.bytes),
             bits_per_second(gbps),
         ));
+        shared.iter().for_each(|shared| tell(format_args!("{}\n", held(&shared.so_far()))));
+    }
+}
+
+/// Who has shared frames.
+fn held(shared: &SharedSoFar) -> String {
+    let SharedSoFar { reader, held, waiting } = shared;
+    match reader {
+        Some(pid) => format!("        frames: {held} with the reader (pid {pid}), {waiting} waiting for it"),
+        None if *waiting > 0 => format!("        no reader: {waiting} frames wait for one, senders when all do"),
+        None => "        no reader (linerate frames NAME)".to_owned(),
     }
 }
 
@@ -70,6 +84,16 @@ pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
     text
 }
 
+/// Frames that were read one by one were no longer than a packet: an XDP program takes such faster. Nothing is said of a few.
+pub fn came_singly(spec: &Spec, ledger: &Ledger) -> Option<String> {
+    const MANY: u64 = 100_000;
+    let (frames, joined) = (ledger.total(Count::Delivered), ledger.total(Count::SuperFrames));
+    let is_slow = spec.scheme == "packet" && frames >= MANY && joined < frames / 20;
+    is_slow.then(|| {
+        format!("frames came one by one, no super-frames: `linerate receive xdp:{}` takes such faster", spec.target)
+    })
+}
+
 /// Payload over the time from the first byte to the last.
 fn gbps(stream: &StreamSoFar) -> f64 {
     let seconds = stream.last.since(stream.first).as_secs_f64();
@@ -104,8 +128,9 @@ pub struct ReceivedJson {
     run: RunJson,
 }
 
+/// What became of a stream.
 #[derive(Serialize)]
-struct StreamJson {
+pub struct StreamJson {
     stream: u32,
     from: String,
     to: String,
@@ -117,9 +142,9 @@ struct StreamJson {
     ended: &'static str,
 }
 
-impl ReceivedJson {
-    /// All of it.
-    pub fn new(port: &str, asked: BTreeMap<&'static str, String>, so_far: &SoFar, run: &Received) -> Self {
+impl StreamJson {
+    /// Of those that are told one by one.
+    pub fn all(so_far: &SoFar) -> Vec<StreamJson> {
         let one = |(id, stream): (&StreamId, &StreamSoFar)| StreamJson {
             stream: id.0,
             from: stream.ends.from.to_string(),
@@ -131,6 +156,13 @@ impl ReceivedJson {
             gbps_payload: gbps(stream),
             ended: ending(stream.ending),
         };
+        so_far.by_stream.iter().map(one).collect()
+    }
+}
+
+impl ReceivedJson {
+    /// All of it.
+    pub fn new(port: &str, asked: BTreeMap<&'static str, String>, so_far: &SoFar, run: &Received) -> Self {
         ReceivedJson {
             schema: "linerate/receive/1",
             port: port.to_owned(),
@@ -140,8 +172,27 @@ impl ReceivedJson {
             bytes: so_far.totals.bytes,
             frames: so_far.totals.frames,
             missing: so_far.totals.missing,
-            by_stream: so_far.by_stream.iter().map(one).collect(),
+            by_stream: StreamJson::all(so_far),
             run: RunJson::new(run),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Stage;
+
+    #[test]
+    fn another_way_in_is_named_where_frames_came_one_by_one() {
+        let said = |spec: &str, frames, joined| {
+            let mut ledger = Ledger::new();
+            ledger.account(Stage::Receive, spec).add(Count::Delivered, frames).add(Count::SuperFrames, joined);
+            came_singly(&Spec::parse(spec).unwrap(), &ledger)
+        };
+        assert!(said("packet:eth0", 1_000_000, 10).unwrap().contains("xdp:eth0"));
+        assert_eq!(said("packet:eth0", 1_000_000, 900_000), None);
+        assert_eq!(said("packet:eth0", 1000, 0), None);
+        assert_eq!(said("xdp:eth0", 1_000_000, 0), None);
     }
 }

@@ -4,6 +4,7 @@ use super::options::{FrameArgs, Listen};
 use crate::exit::usage;
 use crate::verbs::inputs::span;
 use clap::builder::PossibleValuesParser;
+use linerate_burst::pool::Piece;
 use linerate_port::spec::parse_size;
 use linerate_receive::datagrams::{Config, Datagrams, Field, Form, Unit, WhenFull};
 use linerate_receive::tcp::Local;
@@ -167,12 +168,22 @@ impl UdpArgs {
         ]
     }
 
+    /// Whether finished frames give way to newer ones.
+    pub fn drops_oldest(&self) -> bool {
+        self.drop.as_deref() == Some("oldest")
+    }
+
     fn form(&self) -> Form {
         self.sequence.as_ref().map_or(USUAL, |sequence| sequence.form)
     }
 
     /// What receives datagrams, and how bytes come to frames, for people.
-    pub fn datagrams(&self, frames: &FrameArgs, datagram: u32) -> anyhow::Result<(Datagrams, String)> {
+    pub fn datagrams(
+        &self,
+        frames: &FrameArgs,
+        datagram: u32,
+        pieces: Option<Vec<Piece>>,
+    ) -> anyhow::Result<(Datagrams, String)> {
         let timeout = self.frame_timeout.map(|s| span("--frame-timeout", s)).transpose()?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(usage("--frame-timeout 0: no datagram comes so soon behind another"));
@@ -183,10 +194,14 @@ impl UdpArgs {
             window: self.open_frames.unwrap_or(OPEN_FRAMES).into(),
             reach: REACH,
             timeout: timeout.unwrap_or(TIMEOUT),
-            full: if self.drop.as_deref() == Some("oldest") { WhenFull::DropOldest } else { WhenFull::DropNewest },
+            full: if self.drops_oldest() { WhenFull::DropOldest } else { WhenFull::DropNewest },
             streams: STREAMS,
         };
-        let mut datagrams = Datagrams::new(config).map_err(usage)?;
+        let made = match pieces {
+            Some(pieces) => Datagrams::over(config, pieces),
+            None => Datagrams::new(config),
+        };
+        let mut datagrams = made.map_err(usage)?;
         let began = Instant::now();
         let measured = datagrams.calibrate(datagram as usize, &|| began.elapsed().as_nanos() as u64);
         Ok((datagrams, super::options::told(&measured)))

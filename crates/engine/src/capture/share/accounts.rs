@@ -83,7 +83,8 @@ impl Accounts {
         self.ledger.account(Stage::Reader, subject)
     }
 
-    fn tell(&mut self, event: String) {
+    /// Something noteworthy.
+    pub fn tell(&mut self, event: String) {
         if self.events.len() < EVENTS { self.events.push(event) } else { self.untold += 1 }
     }
 }

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Frames of a block ring (docs/block-ring.md), looked at only, or decided about. */
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    BURSTS = 256,      /* looked at in one call, where they are all of other shards */
+    ANSWER_WAIT = 100, /* milliseconds for room to hand back a frame */
+    TCP = 6,
+    UDP = 17,
+};
+
+int link_of_file(uint32_t link) {
+    return link == 101 ? 12 : (int)link; /* raw IP has two numbers */
+}
+
+int ring_start(struct instance *instance) {
+    char why[2 * WHY];
+    const struct linerate_options options = {
+        .lossless = instance->lossless,
+        .trust = instance->trust,
+        .quota = instance->quota,
+        .name = instance->name,
+    };
+    const int decides = instance->kind == SOURCE_INLINE;
+    instance->ring = (decides ? linerate_attach_engine : linerate_attach)(instance->source, &options, why, sizeof why);
+    if (!instance->ring)
+        return fails(instance, "%.120s: %.120s", instance->input, why);
+    instance->link = 1;
+    for (uint32_t at = 0; at < LINERATE_INTERFACES; at++)
+        instance->links[at] = DAQ_UNKNOWN;
+    /* All frames that are shown are of the kind of the first interface. */
+    struct linerate_interface first;
+    if (linerate_interface(instance->ring, 0, &first))
+        instance->link = link_of_file(first.link);
+    return DAQ_SUCCESS;
+}
+
+void ring_stop(struct instance *instance) {
+    if (!instance->ring)
+        return;
+    ring_publish(instance);
+    instance->stats.hw_dropped = ring_skipped(instance);
+    linerate_detach(instance->ring);
+    instance->ring = NULL;
+}
+
+uint64_t ring_skipped(const struct instance *instance) {
+    return instance->ring ? linerate_skipped(instance->ring) - instance->skipped_before : instance->stats.hw_dropped;
+}
+
+int ring_interface(const struct instance *instance, const char *name) {
+    struct linerate_interface one;
+    for (uint32_t at = 0; instance->ring && linerate_interface(instance->ring, at, &one); at++)
+        if (strcmp(one.name, name) == 0)
+            return (int)at + 1;
+    return DAQ_UNKNOWN;
+}
+
+/* Whether a frame is of the kind that was promised. */
+static int is_of_link(struct instance *instance, uint16_t interface) {
+    int *link = &instance->links[interface];
+    struct linerate_interface one;
+    if (*link == DAQ_UNKNOWN && linerate_interface(instance->ring, interface, &one))
+        *link = link_of_file(one.link);
+    return *link == instance->link;
+}
+
+/* Both directions of a flow, and all fragments of a packet, have one hash. */
+static int is_of_shard(const struct instance *instance, const struct linerate_desc *desc) {
+    return instance->shards < 2 || (uint32_t)((uint64_t)desc->hash * instance->shards >> 32) == instance->shard;
+}
+
+static int is_wanted(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
+    const struct filter *filter = instance->filter;
+    return is_of_link(instance, desc->interface) && (!filter || filter_passes(filter, frame, desc->captured, desc->wire));
+}
+
+/* What the card or the kernel has verified of the frame's checksums. */
+static void add_decoded(struct message *message, const struct linerate_desc *desc) {
+    if (!(desc->flags & LINERATE_CHECKSUM_VALID) || desc->l3 == LINERATE_NO_LAYER || desc->l4 == LINERATE_NO_LAYER ||
+        desc->l3 + 20u > message->length)
+        return;
+    const unsigned char *ip = message->bytes + desc->l3;
+    const int protocol = ip[0] >> 4 == 4 ? ip[9] : ip[6];
+    if (protocol != TCP && protocol != UDP)
+        return;
+    message->decode = (struct daq_decode){
+        .flags = DAQ_DECODE_L3 | DAQ_DECODE_L4 | DAQ_DECODE_L4_SUM | (protocol == TCP ? DAQ_DECODE_TCP : DAQ_DECODE_UDP),
+        .l2 = 0,
+        .l3 = desc->l3,
+        .l4 = desc->l4,
+        .payload = DAQ_DECODE_NONE,
+        .checksum = DAQ_DECODE_NONE,
+    };
+    message->msg.meta[DAQ_META_DECODE] = &message->decode;
+}
+
+/* A message with this frame. */
+static struct message *take(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
+    const int cut = instance->kind == SOURCE_RING && desc->captured > instance->snaplen;
+    struct message *message = pool_take(&instance->pool, frame, cut ? instance->snaplen : desc->captured);
+    message_fill(&instance->pool, message, desc->time, desc->wire);
+    message->packet.ingress_index = desc->interface + 1;
+    if (instance->kind == SOURCE_RING)
+        message->packet.flags = DAQ_PKT_NOT_FORWARDING;
+    else if (desc->interface < 2)
+        message->packet.egress_index = 2 - desc->interface;
+    if (desc->flags & LINERATE_DAMAGED)
+        message->packet.flags |= DAQ_PKT_ERROR;
+    add_decoded(message, desc);
+    instance->stats.received++;
+    return message;
+}
+
+/* Messages of a burst that is decided about. Those that nobody asks about, or that the filter leaves out, are passed. */
+static unsigned take_inline(struct instance *instance, const struct linerate_burst *burst, const struct daq_msg *msgs[]) {
+    unsigned got = 0;
+    for (uint32_t at = 0; at < burst->frames; at++) {
+        const struct linerate_desc *desc = &burst->descs[at];
+        const unsigned char *frame = linerate_frame(burst, at);
+        if (!linerate_wanted(instance->ring, at))
+            continue;
+        if (!is_wanted(instance, desc, frame)) {
+            linerate_decide(instance->ring, at, LINERATE_PASS);
+            instance->stats.filtered++;
+            continue;
+        }
+        struct message *message = take(instance, desc, frame);
+        message->index = at;
+        msgs[got++] = &message->msg;
+    }
+    instance->undecided = got;
+    instance->is_looking = 1;
+    if (got == 0)
+        ring_publish(instance);
+    return got;
+}
+
+static unsigned take_passive(struct instance *instance, const struct linerate_burst *burst, const struct daq_msg *msgs[]) {
+    unsigned got = 0;
+    for (uint32_t at = 0; at < burst->frames; at++) {
+        const struct linerate_desc *desc = &burst->descs[at];
+        if (!is_of_shard(instance, desc))
+            continue;
+        if (!is_wanted(instance, desc, linerate_frame(burst, at))) {
+            instance->stats.filtered++;
+            continue;
+        }
+        msgs[got++] = &take(instance, desc, linerate_frame(burst, at))->msg;
+    }
+    linerate_release(instance->ring);
+    return got;
+}
+
+unsigned ring_take(struct instance *instance, unsigned most, const struct daq_msg *msgs[]) {
+    struct linerate_burst burst;
+    unsigned got = 0;
+    for (int bursts = 0; got < most && bursts < BURSTS; bursts++) {
+        if (!linerate_next_few(instance->ring, &burst, most - got))
+            break;
+        if (instance->kind == SOURCE_RING)
+            got += take_passive(instance, &burst, msgs + got);
+        else if ((got = take_inline(instance, &burst, msgs)) > 0)
+            break; /* of one block at a time it is known which frames are decided about */
+    }
+    return got;
+}
+
+enum daq_status ring_end(struct instance *instance) {
+    switch (instance->ring ? linerate_end(instance->ring) : LINERATE_BROKEN) {
+    case LINERATE_RUNNING: return DAQ_RSTAT_OK;
+    case LINERATE_ENDED: return DAQ_RSTAT_EOF;
+    case LINERATE_DIED: fails(instance, "%.120s: whoever shared it has died", instance->input); break;
+    case LINERATE_PUT_OUT:
+        fails(instance, "%.120s: whoever shares it has put this reader out, for being too slow or for breaking the protocol",
+              instance->input);
+        break;
+    default: fails(instance, "%.120s: what is written there cannot be right", instance->input);
+    }
+    return DAQ_RSTAT_ERROR;
+}
+
+void ring_publish(struct instance *instance) {
+    if (!instance->is_looking)
+        return;
+    const int is_over = linerate_end(instance->ring) != LINERATE_RUNNING;
+    for (uint32_t at = 0; instance->undecided > 0 && at < instance->pool.size; at++) {
+        struct message *message = &instance->pool.all[at];
+        if (message->state != MESSAGE_OUT)
+            continue;
+        if (!is_over)
+            message->ticket = linerate_hold(instance->ring, message->index);
+        message->state = MESSAGE_HELD;
+        instance->undecided--;
+    }
+    instance->is_looking = 0;
+    linerate_release(instance->ring);
+}
+
+static int64_t milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Hands bytes back about a message, in its place or (`where`) beside it; waits for room, but not so long that the link stands still. */
+static int answer(struct instance *instance, struct message *message, int replaces, int where, const uint8_t *data,
+                  uint32_t length) {
+    const int64_t begun = milliseconds();
+    for (;;) {
+        const struct linerate_ticket ticket =
+            message->state == MESSAGE_HELD ? message->ticket : linerate_ticket_of(instance->ring, message->index);
+        const enum linerate_answer result = replaces ? linerate_replace(instance->ring, ticket, data, length)
+                                                     : linerate_inject(instance->ring, ticket, where, data, length);
+        if (result != LINERATE_FULL)
+            return result == LINERATE_ANSWERED ? DAQ_SUCCESS : DAQ_ERROR_INVAL;
+        if (linerate_end(instance->ring) != LINERATE_RUNNING || milliseconds() - begun > ANSWER_WAIT)
+            return DAQ_ERROR_AGAIN;
+        /* Room comes when frames go for which answers were given; it has to be known what becomes of them. */
+        ring_publish(instance);
+        nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+    }
+}
+
+int ring_inject(struct instance *instance, struct message *message, const uint8_t *data, uint32_t length, int reverse) {
+    const int result = answer(instance, message, 0, reverse ? LINERATE_BACK : 0, data, length);
+    instance->stats.injected += result == DAQ_SUCCESS;
+    return result;
+}
+
+void ring_say(struct instance *instance, struct message *message, enum daq_verdict verdict) {
+    if (!instance->ring || linerate_end(instance->ring) != LINERATE_RUNNING)
+        return;
+    /* What was to be changed does not go unchanged. */
+    if (verdict == DAQ_VERDICT_REPLACE &&
+        answer(instance, message, 1, 0, message->bytes, message->length) != DAQ_SUCCESS)
+        verdict = DAQ_VERDICT_BLOCK;
+    if (message->state == MESSAGE_HELD) {
+        linerate_decide_later(instance->ring, message->ticket, (enum linerate_verdict)verdict);
+    } else {
+        linerate_decide(instance->ring, message->index, (enum linerate_verdict)verdict);
+        message->state = MESSAGE_FREE;
+        if (--instance->undecided == 0)
+            ring_publish(instance);
+    }
+}

@@ -1,0 +1,261 @@
+/* Frames in and out. */
+#include "plugin.h"
+
+#include <rte_cycles.h>
+#include <rte_prefetch.h>
+
+/* Copies what lies in several buffers one behind the other. */
+static uint32_t join(uint8_t *to, const struct rte_mbuf *m, uint32_t most)
+{
+    uint32_t len = 0;
+
+    for (; m != NULL && len < most; m = m->next) {
+        uint32_t part = RTE_MIN((uint32_t)m->data_len, most - len);
+
+        memcpy(to + len, rte_pktmbuf_mtod(m, const void *), part);
+        len += part;
+    }
+    return len;
+}
+
+/* Puts the tag that a card took out back in its place. */
+static uint32_t restore_tag(uint8_t *frame, uint32_t len, uint16_t tci, uint32_t most)
+{
+    const uint8_t tag[4] = { 0x81, 0x00, (uint8_t)(tci >> 8), (uint8_t)tci };
+
+    if (len < 12)
+        return len;
+    memmove(frame + 16, frame + 12, len - 12);
+    memcpy(frame + 12, tag, 4);
+    return RTE_MIN(len + 4, most);
+}
+
+static uint64_t time_by_card(struct linerate_dpdk_port *port, struct rx *rx, uint64_t ticks, uint64_t now)
+{
+    uint64_t utc;
+
+    /* Clocks drift apart. */
+    if (now - rx->anchored > 1000000000 && rte_eth_read_clock(port->id, &rx->ticks) == 0) {
+        rx->utc = utc_now();
+        rx->anchored = now;
+        if (rx->ticks != port->ticks && rx->utc > port->utc)
+            rx->ns_per_tick = (double)(rx->utc - port->utc) / (double)(rx->ticks - port->ticks);
+    }
+    utc = rx->utc + (int64_t)((double)(int64_t)(ticks - rx->ticks) * rx->ns_per_tick);
+    /* A correction is no reason for a queue to go back. */
+    return rx->last > utc && rx->last - utc < 1000000 ? rx->last : utc;
+}
+
+static inline uint64_t time_of(struct linerate_dpdk_port *port, struct rx *rx, struct rte_mbuf *m,
+                               struct linerate_dpdk_take *into)
+{
+    uint64_t raw;
+
+    if (port->stamps == LINERATE_DPDK_BY_POLL)
+        return into->now;
+    if (!(m->ol_flags & port->stamp_flag)) {
+        into->unstamped++;
+        return into->now;
+    }
+    raw = *RTE_MBUF_DYNFIELD(m, port->stamp_field, rte_mbuf_timestamp_t *);
+    if (port->stamps == LINERATE_DPDK_BY_CARD)
+        return rx->last = time_by_card(port, rx, raw, into->now);
+    /* Microseconds of our time are fewer than 10^16, nanoseconds more. */
+    return raw < 10000000000000000ULL ? raw * 1000 : raw;
+}
+
+/* Frees what has been copied. */
+static void release(struct rx *rx)
+{
+    if (rx->next > rx->freed)
+        rte_pktmbuf_free_bulk(rx->mbufs + rx->freed, rx->next - rx->freed);
+    rx->freed = rx->next;
+}
+
+/* Copies one frame; 0 if there is no room for it. */
+static inline int place(struct linerate_dpdk_port *port, struct rx *rx, struct rte_mbuf *m, uint32_t *at,
+                        struct linerate_dpdk_take *into)
+{
+    const uint32_t tag = m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ? 4 : 0;
+    const uint32_t most = RTE_MIN(into->snap, (uint32_t)MAX_FRAME);
+    uint32_t len = RTE_MIN(m->pkt_len, most);
+    uint16_t flags = 0;
+    uint8_t *to = into->base + *at;
+
+    if (into->bytes - *at < RTE_ALIGN(len + tag, 64))
+        return 0;
+    if (m->nb_segs == 1) {
+        len = RTE_MIN(len, (uint32_t)m->data_len);
+        copy_over(to, m, len);
+    } else {
+        len = join(to, m, len);
+        flags |= JOINED;
+        into->joined++;
+    }
+    if (tag != 0) {
+        len = restore_tag(to, len, m->vlan_tci, most);
+        flags |= VLAN_RESTORED;
+        into->tagged++;
+    }
+    if ((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+        flags |= CHECKSUM_VALID;
+    into->descs[into->frames++] = (struct linerate_dpdk_desc){
+        .time = time_of(port, rx, m, into),
+        .offset = *at,
+        .captured = len,
+        .wire = m->pkt_len + tag,
+        .flags = flags,
+        .l3 = NO_LAYER,
+        .l4 = NO_LAYER,
+    };
+    *at += RTE_ALIGN(len, 64);
+    return 1;
+}
+
+void take(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_take *into)
+{
+    struct rx *rx = &port->rx[queue];
+    uint32_t at = 0;
+
+    enlist();
+    into->frames = 0;
+    into->joined = into->tagged = into->unstamped = 0;
+    for (;;) {
+        if (rx->next == rx->count) {
+            release(rx);
+            rx->next = rx->freed = rx->count = 0;
+            if (rx->detached || into->most - into->frames < BURST)
+                break;
+            rx->count = rte_eth_rx_burst(port->id, queue, rx->mbufs, BURST);
+            if (rx->count == 0)
+                break;
+            for (uint32_t i = 0; i < RTE_MIN(rx->count, 4u); i++)
+                rte_prefetch0(rte_pktmbuf_mtod(rx->mbufs[i], void *));
+        }
+        while (rx->next < rx->count) {
+            if (rx->next + 4 < rx->count)
+                rte_prefetch0(rte_pktmbuf_mtod(rx->mbufs[rx->next + 4], void *));
+            if (into->frames == into->most || !place(port, rx, rx->mbufs[rx->next], &at, into))
+                goto full;
+            rx->next++;
+        }
+    }
+full:
+    release(rx);
+    into->waiting = rx->count - rx->next;
+}
+
+void detach(struct linerate_dpdk_port *port, uint16_t queue)
+{
+    struct rx *rx = &port->rx[queue];
+
+    enlist();
+    release(rx);
+    rx->count -= rx->next;
+    memmove(rx->mbufs, rx->mbufs + rx->next, rx->count * sizeof *rx->mbufs);
+    rx->next = rx->freed = 0;
+    while (!rx->detached && rx->count + BURST <= rx->room) {
+        uint16_t got = rte_eth_rx_burst(port->id, queue, rx->mbufs + rx->count, BURST);
+
+        if (got == 0)
+            break;
+        rx->count += got;
+    }
+    rx->detached = 1;
+}
+
+void attach(struct linerate_dpdk_port *port, uint16_t queue)
+{
+    struct rx *rx = &port->rx[queue];
+
+    rx->next = rx->count;
+    release(rx);
+    rx->next = rx->freed = rx->count = 0;
+    rx->detached = 0;
+}
+
+/* A frame in a buffer, and in more behind it if it is long. */
+static int fill(struct linerate_dpdk_port *port, struct rte_mbuf *head, const uint8_t *frame, uint32_t len)
+{
+    uint32_t at = RTE_MIN(len, port->room);
+    struct rte_mbuf *last = head;
+
+    head->data_len = (uint16_t)at;
+    head->pkt_len = len;
+    memcpy(rte_pktmbuf_mtod(head, void *), frame, at);
+    while (at < len) {
+        struct rte_mbuf *next = rte_pktmbuf_alloc(port->pool);
+        uint32_t part = RTE_MIN(len - at, port->room);
+
+        if (next == NULL)
+            return 0;
+        next->data_len = (uint16_t)part;
+        memcpy(rte_pktmbuf_mtod(next, void *), frame + at, part);
+        last = last->next = next;
+        head->nb_segs++;
+        at += part;
+    }
+    return 1;
+}
+
+/* Keeps a buffer that was not taken. */
+static void spare(struct tx *tx, struct rte_mbuf *m)
+{
+    rte_pktmbuf_free(m->next);
+    m->next = NULL;
+    rte_pktmbuf_reset(m);
+    tx->spare[tx->spares++] = m;
+}
+
+/* Whether a frame is one that a driver can be given. */
+static inline int is_fit(const struct linerate_dpdk_port *port, const struct linerate_dpdk_desc *desc)
+{
+    return desc->captured >= LEAST_FRAME && desc->captured <= port->longest;
+}
+
+void put(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_put *out)
+{
+    struct tx *tx = &port->tx[queue];
+    struct rte_mbuf *mbufs[BURST];
+
+    enlist();
+    out->done = out->sent = 0;
+    out->bytes = out->too_long = out->too_short = 0;
+    while (out->done < out->frames) {
+        const struct linerate_dpdk_desc *descs = out->descs + out->done;
+        uint32_t most = RTE_MIN(out->frames - out->done, (uint32_t)BURST), count = 0, filled = 0, taken;
+
+        if (!is_fit(port, descs)) {
+            *(descs->captured < LEAST_FRAME ? &out->too_short : &out->too_long) += 1;
+            out->done++;
+            continue;
+        }
+        while (count < most && is_fit(port, &descs[count]))
+            count++;
+        if (tx->spares < count &&
+            rte_pktmbuf_alloc_bulk(port->pool, tx->spare + tx->spares, count - tx->spares) == 0)
+            tx->spares = count;
+        count = RTE_MIN(count, tx->spares);
+        while (filled < count) {
+            struct rte_mbuf *m = tx->spare[--tx->spares];
+
+            if (!fill(port, m, out->base + descs[filled].offset, descs[filled].captured)) {
+                spare(tx, m);
+                break;
+            }
+            mbufs[filled++] = m;
+        }
+        taken = filled > 0 ? rte_eth_tx_burst(port->id, queue, mbufs, (uint16_t)filled) : 0;
+        for (uint32_t i = 0; i < taken; i++)
+            out->bytes += descs[i].captured;
+        for (uint32_t i = taken; i < filled; i++)
+            spare(tx, mbufs[i]);
+        if (taken > 0)
+            tx->last = rte_rdtsc();
+        out->sent += taken;
+        out->done += taken;
+        /* Full, or no buffer is free before some have been sent. */
+        if (taken < count || count == 0)
+            return;
+    }
+}

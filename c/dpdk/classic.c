@@ -1,0 +1,76 @@
+/* What to be measured beside: bursts of buffers from several ports, merged by time, each frame copied from where it lies. */
+#include "plugin.h"
+
+#include <rte_cycles.h>
+#include <rte_prefetch.h>
+
+enum { MOST_PORTS = 16, RECORD = 16 };
+
+struct lane {
+    struct rte_mbuf *mbufs[BURST];
+    uint32_t count, next;
+    uint64_t time; /* of all of the burst */
+};
+
+/* Where the next frame goes. */
+struct output {
+    size_t at;
+    uint32_t frames;
+};
+
+static void copy_out(const struct linerate_dpdk_classic *asked, struct output *output, const struct rte_mbuf *m, uint64_t time)
+{
+    const uint32_t len = m->pkt_len;
+    uint32_t header[4] = { (uint32_t)(time / 1000000000), (uint32_t)(time % 1000000000), len, len };
+
+    if (output->frames == asked->most || output->at + RECORD + len + LINERATE_DPDK_TAIL > asked->bytes)
+        *output = (struct output){ 0 };
+    memcpy(asked->base + output->at, header, RECORD);
+    memcpy(asked->base + output->at + RECORD, rte_pktmbuf_mtod(m, const void *), m->data_len);
+    asked->descs[output->frames++] = (struct linerate_dpdk_desc){
+        .time = time,
+        .offset = (uint32_t)output->at + RECORD,
+        .captured = len,
+        .wire = len,
+        .l3 = NO_LAYER,
+        .l4 = NO_LAYER,
+    };
+    output->at += RECORD + len;
+}
+
+uint64_t classic(const struct linerate_dpdk_classic *asked)
+{
+    struct lane lanes[MOST_PORTS] = { 0 };
+    const uint32_t count = RTE_MIN(asked->count, (uint32_t)MOST_PORTS);
+    struct output output = { 0 };
+    uint64_t done = 0;
+
+    enlist();
+    while (done < asked->frames) {
+        struct lane *first = NULL;
+
+        for (uint32_t i = 0; i < count; i++) {
+            struct lane *lane = &lanes[i];
+
+            if (lane->next == lane->count) {
+                rte_pktmbuf_free_bulk(lane->mbufs, lane->count);
+                lane->next = 0;
+                lane->count = rte_eth_rx_burst(asked->ports[i]->id, 0, lane->mbufs, BURST);
+                lane->time = rte_rdtsc();
+            }
+            if (lane->next < lane->count && (first == NULL || lane->time < first->time))
+                first = lane;
+        }
+        if (first == NULL)
+            continue;
+        if (first->next + 4 < first->count)
+            rte_prefetch0(rte_pktmbuf_mtod(first->mbufs[first->next + 4], void *));
+        if (asked->most > 0)
+            copy_out(asked, &output, first->mbufs[first->next], first->time);
+        first->next++;
+        done++;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rte_pktmbuf_free_bulk(lanes[i].mbufs, lanes[i].count);
+    return done;
+}

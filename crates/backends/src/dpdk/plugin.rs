@@ -1,0 +1,125 @@
+//! Finding the plugin, and starting DPDK by it.
+
+use crate::sys::dpdk_plugin::{Plugin, is_secure};
+use std::cmp::Reverse;
+use std::fs::read_dir;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Memory of DPDK in this process, unless the first port says otherwise.
+pub const MEMORY_MIB: u32 = 512;
+/// Where it is installed.
+const FOLDERS: [&str; 2] = ["/usr/local/lib/linerate", "/usr/lib/linerate"];
+/// What its name begins with; then comes the ABI of DPDK.
+const NAME: &str = "linerate-dpdk.so.";
+/// Names a plugin, or the folder that it is in.
+const VARIABLE: &str = "LINERATE_DPDK";
+
+/// DPDK as it was started.
+struct Started {
+    plugin: Plugin,
+    memory_mib: u32,
+    huge: bool,
+}
+
+static STARTED: OnceLock<Result<Started, String>> = OnceLock::new();
+
+/// The version of DPDK that ports are opened by; why not, where there is none.
+pub fn version() -> Result<String, String> {
+    plugin(None, false).map(|plugin| plugin.version.clone())
+}
+
+/// The plugin, with DPDK started, which the first call does: with so much memory, in huge pages if a card is to be opened.
+pub fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static Plugin, String> {
+    let start = || {
+        let plugin = find()?;
+        let memory_mib = memory_mib.unwrap_or(MEMORY_MIB);
+        let huge = is_card && huge_pages_mib() >= u64::from(memory_mib);
+        plugin.start(memory_mib, huge, &format!("linerate-{}", std::process::id()))?;
+        Ok(Started { plugin, memory_mib, huge })
+    };
+    let started = STARTED.get_or_init(start).as_ref().map_err(Clone::clone)?;
+    match memory_mib {
+        Some(asked) if asked != started.memory_mib => Err(format!(
+            "memory= is of the first port of a process: DPDK has {} MiB here, and cannot have {asked}",
+            started.memory_mib
+        )),
+        _ => Ok(&started.plugin),
+    }
+}
+
+/// What was started, for people.
+pub fn how() -> String {
+    match STARTED.get() {
+        Some(Ok(started)) => format!(
+            "{} with {} MiB{}",
+            started.plugin.version,
+            started.memory_mib,
+            if started.huge { " in huge pages" } else { "" }
+        ),
+        _ => "DPDK".to_owned(),
+    }
+}
+
+/// The first plugin that can be loaded.
+fn find() -> Result<Plugin, String> {
+    let named = std::env::var_os(VARIABLE).filter(|_| !is_secure()).map(PathBuf::from);
+    let folders = match &named {
+        Some(path) if !path.is_dir() => return load(path),
+        Some(folder) => vec![folder.clone()],
+        None => folders(),
+    };
+    let mut reasons = Vec::new();
+    for path in folders.iter().flat_map(|folder| plugins(folder)) {
+        match load(&path) {
+            Ok(plugin) => return Ok(plugin),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    if reasons.is_empty() {
+        let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        return Err(format!(
+            "there is no plugin for DPDK ({NAME}N) in {}: make dpdk builds it, against Debian's dpdk-dev",
+            looked.join(", ")
+        ));
+    }
+    Err(reasons.join("; "))
+}
+
+fn load(path: &Path) -> Result<Plugin, String> {
+    Plugin::load(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))
+}
+
+/// Where plugins may lie. A program with rights of its own loads nothing that whoever starts it has put beside it.
+fn folders() -> Vec<PathBuf> {
+    let beside = std::env::current_exe().ok().filter(|_| !is_secure());
+    let beside = beside.and_then(|program| Some(program.parent()?.to_path_buf()));
+    let lib = beside.as_ref().map(|folder| folder.join("../lib/linerate")).filter(|folder| folder.is_dir());
+    let mut folders: Vec<PathBuf> = beside.into_iter().chain(lib).collect();
+    folders.extend(FOLDERS.map(PathBuf::from));
+    folders
+}
+
+/// Those of a folder, that of the latest DPDK first.
+fn plugins(folder: &Path) -> Vec<PathBuf> {
+    let entries = read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| abi(path).is_some()).collect();
+    found.sort_by_key(|path| Reverse(abi(path)));
+    found
+}
+
+/// The ABI of DPDK that a file is a plugin for.
+fn abi(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix(NAME)?.parse().ok()
+}
+
+/// Memory in huge pages that nobody has taken.
+fn huge_pages_mib() -> u64 {
+    let entries = read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let free = entries.filter_map(|entry| {
+        let kib: u64 = entry.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let free: u64 = std::fs::read_to_string(entry.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
+        Some(kib * free / 1024)
+    });
+    free.sum()
+}

@@ -1,0 +1,396 @@
+//! One end of one interface: the socket, the connection that stands, and who of this process uses it.
+//!
+//! There is no thread for it. Whoever receives or sends looks after the connection about once a millisecond ([`Device::step`]), and
+//! a look does so much and no more, whoever knocks. A queue keeps what it reads of until it has read it, so memory goes only
+//! when nobody looks into it any more.
+
+use super::message::Message;
+use super::session::{Client, Making, Next, Server, Session, UNSEALED};
+use super::socket::{Heard, Listener, connected, hear, part, say};
+use super::wish::Wish;
+use crate::sys::peer;
+use linerate_burst::Ledger;
+use linerate_port::news;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::geteuid;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a client waits before it tries again.
+const RETRY: Duration = Duration::from_millis(250);
+/// How long it may take to make a connection: whoever says nothing makes room for others.
+const MAKING: Duration = Duration::from_secs(5);
+/// The most messages taken in one look, and the most clients.
+const MESSAGES: usize = 512;
+const CLIENTS: usize = 4;
+/// News of one end: peers may come and go as fast as they like.
+const NEWS: u32 = 100;
+
+/// Those that this process has open.
+static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+/// One end of one interface.
+#[derive(Debug)]
+pub struct Device {
+    pub wish: Wish,
+    /// Of a server.
+    listener: Option<Listener>,
+    /// Never readable, for those who wait while there is nothing to wait on; and always.
+    never: OwnedFd,
+    ready: OwnedFd,
+    /// Who it is; the process may become somebody else.
+    own: u32,
+    /// Goes up when a connection stands, and when it ends.
+    changes: AtomicU64,
+    control: Mutex<Control>,
+    /// Whether somebody receives, and whether somebody sends.
+    used: [AtomicBool; 2],
+}
+
+/// A direction of it, until the last of its queues goes.
+#[derive(Debug)]
+pub struct Claim {
+    pub device: Arc<Device>,
+    outward: bool,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.device.used[usize::from(self.outward)].store(false, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Control {
+    state: State,
+    /// When a client tries again.
+    next: Instant,
+    /// Whether it ever stood.
+    has_stood: bool,
+    /// What a server has refused this client with, before it ever stood: it will do so again.
+    refusal: Option<String>,
+    /// How often which reason ended a connection, or kept one from being made.
+    reasons: BTreeMap<&'static str, u64>,
+    /// Whether a client has said that it finds nobody, since it last found somebody.
+    has_missed: bool,
+    /// What was said so far.
+    news: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Apart,
+    Making { socket: OwnedFd, making: Making, since: Instant },
+    Standing { socket: OwnedFd, session: Arc<Session> },
+}
+
+/// Why a connection ends.
+enum Ending {
+    /// The other end has gone.
+    Gone,
+    /// It says why.
+    Told(String),
+    /// It has broken a rule.
+    Broken(&'static str),
+}
+
+impl Device {
+    /// The one that is open already, or a new one.
+    pub fn open(wish: Wish) -> Result<Arc<Device>, String> {
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_end_of(&device.wish)) {
+            return match wish.is_met_by(&device.wish) {
+                true => Ok(device),
+                false => {
+                    Err("is open already with other options: say the same, with rings-in= and rings-out=, of both"
+                        .into())
+                }
+            };
+        }
+        let bell =
+            |count| eventfd(count, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string());
+        let device = Arc::new(Device {
+            listener: if wish.is_server { Some(Listener::new(&wish)?) } else { None },
+            never: bell(0)?,
+            ready: bell(1)?,
+            own: geteuid().as_raw(),
+            changes: AtomicU64::new(0),
+            control: Mutex::new(Control {
+                state: State::Apart,
+                next: Instant::now(),
+                has_stood: false,
+                refusal: None,
+                reasons: BTreeMap::new(),
+                has_missed: false,
+                news: 0,
+            }),
+            used: Default::default(),
+            wish,
+        });
+        device.step();
+        devices.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// Claims a direction with all its rings; none if somebody has it.
+    pub fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
+        let is_free = !self.used[usize::from(outward)].swap(true, Ordering::Relaxed);
+        is_free.then(|| Arc::new(Claim { device: Arc::clone(self), outward }))
+    }
+
+    /// Those that are open in this process.
+    pub fn all() -> Vec<Arc<Device>> {
+        DEVICES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The folder that the file of its socket is in.
+    pub fn folder(&self) -> Option<OwnedFd> {
+        self.listener.as_ref()?.folder()
+    }
+
+    /// Another number than before says that a connection stands, or has ended.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The connection that stands.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        match &self.control().state {
+            State::Standing { session, .. } => Some(Arc::clone(session)),
+            _ => None,
+        }
+    }
+
+    /// Whether it ever stood; and what a server refuses this client with.
+    pub fn history(&self) -> (bool, Option<String>) {
+        let control = self.control();
+        (control.has_stood, control.refusal.clone())
+    }
+
+    /// What to wait on while no connection stands.
+    pub fn awaited(&self) -> BorrowedFd<'_> {
+        // Messages are looked for every millisecond; nobody is held up by a client that says nothing.
+        self.listener.as_ref().map_or(self.never.as_fd(), |listener| listener.socket.as_fd())
+    }
+
+    /// What is readable already.
+    pub fn ready(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Adds how often which reason ended a connection; how many there were.
+    pub fn reasons(&self, subject: &str, ledger: &mut Ledger) -> u64 {
+        let control = self.control();
+        control
+            .reasons
+            .iter()
+            .for_each(|(reason, times)| ledger.add_detail(subject, &format!("refused: {reason}"), *times));
+        control.reasons.values().sum()
+    }
+
+    /// Looks after the connection, unless somebody else does at this moment.
+    pub fn step(&self) {
+        let mut control = match self.control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let control = &mut *control;
+        // Whoever has gone makes room for who comes.
+        self.attend(control);
+        self.accept(control);
+        if matches!(control.state, State::Apart) && self.listener.is_none() && Instant::now() >= control.next {
+            self.connect(control);
+        }
+    }
+
+    /// Takes what the other end has said, and ends the connection where it is over.
+    fn attend(&self, control: &mut Control) {
+        let Some(ending) = self.listen(control) else { return };
+        let was = std::mem::replace(&mut control.state, State::Apart);
+        control.next = Instant::now() + RETRY;
+        let (State::Making { socket, .. } | State::Standing { socket, .. }) = &was else { return };
+        let has_stood = matches!(was, State::Standing { .. });
+        match ending {
+            Ending::Gone => self.parted(control, has_stood, ""),
+            // One that has stood ends so in order.
+            Ending::Told(reason) if has_stood => self.parted(control, has_stood, &reason),
+            Ending::Told(reason) => {
+                *control.reasons.entry("the other end said no").or_default() += 1;
+                self.give_up(control, reason);
+            }
+            Ending::Broken(reason) => {
+                part(socket.as_fd(), reason);
+                *control.reasons.entry(reason).or_default() += 1;
+                self.parted(control, has_stood, reason);
+                if !has_stood {
+                    self.tell(control, &format!("a peer was sent away: {}", at_length(reason)));
+                }
+            }
+        }
+        if has_stood {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The other end of a connection that stood has gone.
+    fn parted(&self, control: &mut Control, has_stood: bool, reason: &str) {
+        if has_stood {
+            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            let next = if self.wish.is_server { "the next one may come" } else { "it is looked for again" };
+            self.tell(control, &format!("the other end has gone{reason}: {next}"));
+        }
+    }
+
+    /// Says what whoever watches should know at once.
+    fn tell(&self, control: &mut Control, what: &str) {
+        let rest = if control.news + 1 == NEWS { "; no more is said of it" } else { "" };
+        if control.news < NEWS {
+            news::say(format!("{}: {what}{rest}", self.wish.name));
+        }
+        control.news = control.news.saturating_add(1);
+    }
+
+    /// A server that never let this client in will not do so later.
+    fn give_up(&self, control: &mut Control, reason: String) {
+        if !control.has_stood && self.listener.is_none() {
+            control.refusal = Some(reason);
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Looks at who wants to connect.
+    fn accept(&self, control: &mut Control) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..CLIENTS {
+            let Ok(socket) = accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+                return;
+            };
+            let refusal = if !self.is_welcome(socket.as_fd()) {
+                Some(STRANGER)
+            } else if !matches!(control.state, State::Apart) {
+                Some("already connected")
+            } else {
+                None
+            };
+            if let Some(reason) = refusal {
+                part(socket.as_fd(), reason);
+                *control.reasons.entry(reason).or_default() += 1;
+                self.tell(control, &format!("a peer was sent away: {reason}"));
+            } else if say(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
+                let making = Making::Server(Server::default());
+                control.state = State::Making { socket, making, since: Instant::now() };
+            }
+        }
+    }
+
+    fn connect(&self, control: &mut Control) {
+        control.next = Instant::now() + RETRY;
+        match connected(&self.wish) {
+            Ok(None) if !std::mem::replace(&mut control.has_missed, true) => {
+                self.tell(
+                    control,
+                    "nobody listens there: it is tried again four times a second, nothing goes meanwhile",
+                );
+            }
+            Ok(None) => {}
+            Ok(Some(socket)) if self.is_welcome(socket.as_fd()) => {
+                let making = Making::Client(Box::new(Client::new()));
+                control.state = State::Making { socket, making, since: Instant::now() };
+            }
+            Ok(Some(_)) => {
+                *control.reasons.entry(STRANGER).or_default() += 1;
+                self.give_up(control, format!("it is one {STRANGER}"));
+            }
+            Err(error) => {
+                *control.reasons.entry("its socket cannot be connected to").or_default() += 1;
+                self.give_up(control, error.to_string());
+            }
+        }
+    }
+
+    /// Takes what the other end has said; why the connection ends, if it does.
+    fn listen(&self, control: &mut Control) -> Option<Ending> {
+        for _ in 0..MESSAGES {
+            let Control { state, .. } = control;
+            let (socket, making) = match state {
+                State::Apart => return None,
+                State::Making { since, .. } if since.elapsed() > MAKING => {
+                    return Some(Ending::Broken("took too long"));
+                }
+                State::Making { socket, making, .. } => (&*socket, Some(making)),
+                State::Standing { session, .. } if session.broken().is_some() => {
+                    return session.broken().map(Ending::Broken);
+                }
+                State::Standing { socket, .. } => (&*socket, None),
+            };
+            let (message, fds) = match hear(socket.as_fd()) {
+                Heard::Nothing => return None,
+                Heard::Gone => return Some(Ending::Gone),
+                Heard::Noise(reason) => return Some(Ending::Broken(reason)),
+                Heard::Message(Message::Disconnect { text, .. }, _) => return Some(Ending::Told(text)),
+                Heard::Message(message, fds) => (message, fds),
+            };
+            let Some(making) = making else { return Some(Ending::Broken("unexpected message")) };
+            let (answer, session) = match making.take(message, fds, &self.wish) {
+                Ok(Next::Say(answer, fd)) => (Some((answer, fd)), None),
+                Ok(Next::Stand(answer, session)) => (answer.map(|answer| (answer, None)), Some(session)),
+                Err(reason) => return Some(Ending::Broken(reason)),
+            };
+            if let Some((answer, fd)) = answer
+                && say(socket.as_fd(), &answer, fd.as_ref().map(|fd| fd.as_fd())).is_err()
+            {
+                return Some(Ending::Gone);
+            }
+            let Some(session) = session else { continue };
+            self.stand(control, *session);
+        }
+        None
+    }
+
+    /// The connection stands.
+    fn stand(&self, control: &mut Control, session: Session) {
+        let State::Making { socket, .. } = std::mem::replace(&mut control.state, State::Apart) else { return };
+        let is_awaited = std::mem::take(&mut control.has_missed) || control.has_stood;
+        if is_awaited || self.wish.is_server {
+            let peer = if session.peer.is_empty() { "a peer without a name" } else { &session.peer };
+            self.tell(control, &format!("connected with {peer}"));
+        }
+        (control.has_stood, control.refusal) = (true, None);
+        control.state = State::Standing { socket, session: Arc::new(session) };
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether who is at the other end may be there.
+    fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
+        peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.wish.users.contains(&user))
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let State::Making { socket, .. } | State::Standing { socket, .. } = &self.control().state {
+            part(socket.as_fd(), "the port was closed");
+        }
+    }
+}
+
+/// A reason with what there was no room for in the message to the other end.
+fn at_length(reason: &'static str) -> &'static str {
+    if reason == UNSEALED { UNSEALED_AT_LENGTH } else { reason }
+}
+
+const UNSEALED_AT_LENGTH: &str = "it hands over memory that it could cut off while it is read (no memfd with F_SEAL_SHRINK in ordinary \
+     pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no (DPDK), or open this port \
+     with trust=yes";
+const STRANGER: &str = "of a user who is not let in: say users=";

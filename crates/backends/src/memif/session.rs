@@ -1,0 +1,332 @@
+//! One connection, from its first message on: what each end says in turn, what of the other end's words is believed, and the
+//! memory that comes of it.
+//!
+//! ```text
+//!  server  HELLO      ACK              ACK            ACK        CONNECTED
+//!  client       INIT      ADD_REGION..      ADD_RING..    CONNECT
+//! ```
+//!
+//! The client owns and lays out the memory; the server maps it. Whatever breaks the order, or does not fit, ends the connection with
+//! a reason. No message is believed to be about memory that is not mapped, and nothing is mapped that could be cut off under us.
+
+use super::message::{Message, Place, SECRET, VERSION};
+use super::wish::Wish;
+use crate::sys::memif_memory::{MOST_LOG2, Region, Ring, Slot};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{
+    CWD, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create, readlinkat,
+};
+use rustix::io::{ReadWriteFlags, preadv2};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+/// Said to a client whose memory could be taken away. A message has room for 95 bytes.
+pub const UNSEALED: &str = "unsealed memory (F_SEAL_SHRINK): say no-zero-copy (DPDK: zero-copy=no), or here trust=yes";
+/// Behind the last buffer: some peers copy whole buffers of their own, however long the posted one is.
+const GUARD: u64 = 64 << 10;
+/// The most regions of a connection.
+const MOST_REGIONS: usize = 256;
+/// Where memory of files lives that can be sealed (linux/magic.h).
+const TMPFS: i64 = 0x0102_1994;
+
+/// A ring and the bell that wakes its reader.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub ring: Ring,
+    pub bell: Arc<OwnedFd>,
+    /// Of the client: where its buffers begin in region 0.
+    pub buffers: u32,
+}
+
+/// A connection that stands.
+#[derive(Debug)]
+pub struct Session {
+    pub regions: Vec<Arc<Region>>,
+    /// Rings that frames come by, and those that they go by.
+    pub rings: (Vec<End>, Vec<End>),
+    /// Whether this end is the client, whose the buffers are.
+    pub is_client: bool,
+    /// Bytes of its buffers then.
+    pub buffer: u32,
+    /// What the other end calls itself.
+    pub peer: String,
+    broken: OnceLock<&'static str>,
+}
+
+impl Session {
+    /// The other end has broken a rule: whoever looks after the connection ends it.
+    pub fn break_off(&self, reason: &'static str) {
+        let _ = self.broken.set(reason);
+    }
+
+    /// Why it is to be ended, if it is.
+    pub fn broken(&self) -> Option<&'static str> {
+        self.broken.get().copied()
+    }
+
+    /// The region that so many bytes of a slot lie in; none where they lie in none.
+    #[inline]
+    pub fn region(&self, slot: &Slot) -> Option<&Region> {
+        self.regions
+            .get(usize::from(slot.region))
+            .filter(|region| region.has(slot.offset, slot.length))
+            .map(|region| &**region)
+    }
+}
+
+/// Wakes whoever reads a ring, unless its bell is full: it has not looked since.
+pub fn ring_bell(bell: &OwnedFd) {
+    let mut polled = [PollFd::new(bell, PollFlags::OUT)];
+    if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+        && polled[0].revents().contains(PollFlags::OUT)
+    {
+        // One that cannot be rung is not heard: its reader looks by itself, later.
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// Has a bell be silent until it is rung again. The other end may have it wait for ever, and have read it before: this does not wait.
+pub fn silence(bell: &OwnedFd) {
+    let mut count = [0; 8];
+    let where_it_is = u64::MAX;
+    let _ = preadv2(bell, &mut [IoSliceMut::new(&mut count)], where_it_is, ReadWriteFlags::NOWAIT);
+}
+
+/// What is to be done after a message.
+#[derive(Debug)]
+pub enum Next {
+    /// Say this, with a descriptor if there is one.
+    Say(Message, Option<Arc<OwnedFd>>),
+    /// Say this if anything; then it stands.
+    Stand(Option<Message>, Box<Session>),
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub enum Making {
+    Server(Server),
+    Client(Box<Client>),
+}
+
+impl Making {
+    /// A message has come, with these descriptors. An error ends the connection, and is told to the other end.
+    pub fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+        match self {
+            Making::Server(server) => server.take(message, fds, wish),
+            Making::Client(client) => client.take(message, fds, wish),
+        }
+    }
+}
+
+/// The server's side.
+#[derive(Debug, Default)]
+pub struct Server {
+    is_begun: bool,
+    peer: String,
+    regions: Vec<Arc<Region>>,
+    bytes: u64,
+    to_server: Vec<End>,
+    to_client: Vec<End>,
+}
+
+impl Server {
+    /// Its first word.
+    pub fn hello(wish: &Wish) -> Message {
+        Message::Hello {
+            name: "linerate".into(),
+            versions: (VERSION, VERSION),
+            most_region: MOST_REGIONS as u16 - 1,
+            most_to_client: wish.rings.1 - 1,
+            most_to_server: wish.rings.0 - 1,
+            most_log2: MOST_LOG2,
+        }
+    }
+
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+        let wanted = usize::from(matches!(message, Message::AddRegion { .. } | Message::AddRing(_)));
+        if fds.len() != wanted {
+            return Err("wrong number of descriptors");
+        }
+        let said = match (message, fds.into_iter().next()) {
+            (Message::Init { version, id, mode, secret, name }, _) if !self.is_begun => {
+                check(version == VERSION, "no such version: 2.0 is spoken here")?;
+                check(id == wish.id, "ID not found")?;
+                check(mode == 0, "only Ethernet")?;
+                check(wish.secret == [0; SECRET] || secret != [0; SECRET], "secret required")?;
+                check(wish.secret == [0; SECRET] || secret == wish.secret, "incorrect secret")?;
+                (self.is_begun, self.peer) = (true, name);
+                Message::Ack
+            }
+            _ if !self.is_begun => return Err("the first message is no INIT"),
+            (Message::AddRegion { index, bytes }, Some(fd)) => {
+                self.add_region(index, bytes, fd.as_fd(), wish)?;
+                Message::Ack
+            }
+            (Message::AddRing(place), Some(fd)) => {
+                self.add_ring(place, fd, wish)?;
+                Message::Ack
+            }
+            (Message::Connect { .. }, _) => {
+                check(!self.to_server.is_empty() || !self.to_client.is_empty(), "no ring")?;
+                // What was there before is not ours.
+                self.to_server.iter().chain(&self.to_client).for_each(|end| end.ring.set_tail(0));
+                let session = Session {
+                    regions: std::mem::take(&mut self.regions),
+                    rings: (std::mem::take(&mut self.to_server), std::mem::take(&mut self.to_client)),
+                    is_client: false,
+                    buffer: 0,
+                    peer: std::mem::take(&mut self.peer),
+                    broken: OnceLock::new(),
+                };
+                let connected = Message::Connected { name: "linerate".into() };
+                return Ok(Next::Stand(Some(connected), Box::new(session)));
+            }
+            _ => return Err("unexpected message"),
+        };
+        Ok(Next::Say(said, None))
+    }
+
+    fn add_region(&mut self, index: u16, bytes: u64, fd: BorrowedFd<'_>, wish: &Wish) -> Result<(), &'static str> {
+        check(usize::from(index) == self.regions.len() && self.regions.len() < MOST_REGIONS, "invalid region index")?;
+        check(bytes > 0 && bytes <= wish.memory.saturating_sub(self.bytes), "more memory than is taken: say memory=")?;
+        if !wish.trusts {
+            check(is_lasting(fd), UNSEALED)?;
+        }
+        let there = fstat(fd).map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0));
+        check(bytes <= there, "a region is shorter than it is said to be")?;
+        let region = Region::map(fd, bytes).map_err(|_| "a region cannot be mapped")?;
+        self.bytes += bytes;
+        self.regions.push(Arc::new(region));
+        Ok(())
+    }
+
+    fn add_ring(&mut self, place: Place, fd: OwnedFd, wish: &Wish) -> Result<(), &'static str> {
+        let (ends, most) = match place.to_server {
+            true => (&mut self.to_server, wish.rings.0),
+            false => (&mut self.to_client, wish.rings.1),
+        };
+        check(place.index < most, "invalid ring index")?;
+        check(usize::from(place.index) == ends.len(), "unexpected ring index")?;
+        check(place.private == 0, "private headers are not spoken here")?;
+        check(is_bell(fd.as_fd()), "a ring comes with an eventfd")?;
+        let region = self.regions.get(usize::from(place.region)).ok_or("invalid region index")?;
+        let ring = Ring::new(region, place.offset, place.log2).ok_or("a ring does not lie in its region")?;
+        check(ring.is_ring(), "a ring without its cookie")?;
+        ends.push(End { ring, bell: Arc::new(fd), buffers: 0 });
+        Ok(())
+    }
+}
+
+/// The client's side.
+#[derive(Debug)]
+pub struct Client {
+    /// What is still to be said, the last first; nothing before the hello.
+    to_say: Option<Vec<(Message, Option<Arc<OwnedFd>>)>>,
+    peer: String,
+    session: Option<Box<Session>>,
+}
+
+impl Client {
+    pub fn new() -> Client {
+        Client { to_say: None, peer: String::new(), session: None }
+    }
+
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+        check(fds.is_empty(), "wrong number of descriptors")?;
+        match (message, &mut self.to_say) {
+            (Message::Hello { name, versions, most_to_client, most_to_server, most_log2, .. }, None) => {
+                check((versions.0..=versions.1).contains(&VERSION), "no common version: 2.0 is spoken here")?;
+                check(most_log2 > 0, "rings of no descriptors")?;
+                self.peer = name;
+                let rings = (
+                    wish.rings.0.min(most_to_client.saturating_add(1)),
+                    wish.rings.1.min(most_to_server.saturating_add(1)),
+                );
+                self.lay_out(rings, wish.log2.min(most_log2), wish).map_err(|_| "no memory for the rings")?;
+                let init = Message::Init {
+                    version: VERSION,
+                    id: wish.id,
+                    mode: 0,
+                    secret: wish.secret,
+                    name: "linerate".into(),
+                };
+                Ok(Next::Say(init, None))
+            }
+            (Message::Ack, Some(to_say)) => {
+                let (message, fd) = to_say.pop().ok_or("an ACK too many")?;
+                Ok(Next::Say(message, fd))
+            }
+            (Message::Connected { .. }, Some(to_say)) if to_say.is_empty() => {
+                let mut session = self.session.take().ok_or("connected twice")?;
+                session.peer = std::mem::take(&mut self.peer);
+                Ok(Next::Stand(None, session))
+            }
+            _ => Err("unexpected message"),
+        }
+    }
+
+    /// Makes the memory, and what is to be said of it.
+    fn lay_out(&mut self, (inward, outward): (u16, u16), log2: u8, wish: &Wish) -> io::Result<()> {
+        let count = u64::from(inward) + u64::from(outward);
+        let (rings, buffers) = (count * Ring::bytes(log2) as u64, (u64::from(wish.buffer)) << log2);
+        let bytes = rings + count * buffers + GUARD;
+        u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let fd = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, bytes)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+        let region = Arc::new(Region::map(fd.as_fd(), bytes)?);
+        let mut messages = vec![(Message::AddRegion { index: 0, bytes }, Some(Arc::new(fd)))];
+        let mut ends = (Vec::new(), Vec::new());
+        // To the server first: peers want them so.
+        let directions = (0..outward).map(|index| (true, index)).chain((0..inward).map(|index| (false, index)));
+        for (number, (to_server, index)) in directions.enumerate() {
+            let offset = (number * Ring::bytes(log2)) as u32;
+            let ring = Ring::new(&region, offset, log2).ok_or(io::ErrorKind::InvalidInput)?;
+            ring.prepare();
+            let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+            let place = Place { to_server, index, region: 0, offset, log2, private: 0 };
+            messages.push((Message::AddRing(place), Some(Arc::clone(&bell))));
+            let end = End { ring, bell, buffers: (rings + number as u64 * buffers) as u32 };
+            end.empty(wish.buffer);
+            if to_server { ends.1.push(end) } else { ends.0.push(end) }
+        }
+        messages.push((Message::Connect { name: "linerate".into() }, None));
+        messages.reverse();
+        self.to_say = Some(messages);
+        let (regions, peer) = (vec![region], String::new());
+        let session =
+            Session { regions, rings: ends, is_client: true, buffer: wish.buffer, peer, broken: OnceLock::new() };
+        self.session = Some(Box::new(session));
+        Ok(())
+    }
+}
+
+impl End {
+    /// The buffer of a position, empty: a client's.
+    #[inline]
+    pub fn buffer(&self, position: u16, bytes: u32) -> Slot {
+        Slot { flags: 0, region: 0, length: bytes, offset: self.buffers + self.ring.index(position) as u32 * bytes }
+    }
+
+    /// Has all slots describe their buffers: so the other end knows how much is in a full one.
+    fn empty(&self, bytes: u32) {
+        (0..self.ring.size()).for_each(|position| self.ring.set_slot(position, self.buffer(position, bytes)));
+    }
+}
+
+/// Whether nobody can take the memory of a file away, so that touching it would kill us: ordinary pages, and sealed.
+fn is_lasting(fd: BorrowedFd<'_>) -> bool {
+    fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+        && fstatfs(fd).is_ok_and(|system| system.f_type == TMPFS)
+}
+
+/// Whether it is an eventfd. Its name is asked for, not the file: whoever made that may never answer.
+fn is_bell(fd: BorrowedFd<'_>) -> bool {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    readlinkat(CWD, link, Vec::new()).is_ok_and(|name| name.as_bytes() == b"anon_inode:[eventfd]")
+}
+
+fn check(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(otherwise) }
+}

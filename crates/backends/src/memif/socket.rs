@@ -1,0 +1,205 @@
+//! The socket of a connection: where it is, who is at its other end, and messages with their descriptors.
+
+use super::message::{BYTES, Message};
+use super::wish::Wish;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, openat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recvmsg, sendmsg,
+    socket_with,
+};
+use rustix::process::umask;
+use std::ffi::OsString;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Clients that may wait to be looked at.
+const BACKLOG: i32 = 16;
+
+/// A socket that clients connect to. Its file goes with it, if this process may do that then.
+#[derive(Debug)]
+pub struct Listener {
+    pub socket: OwnedFd,
+    file: Option<Entry>,
+}
+
+/// A file in a folder, and which one it was.
+#[derive(Debug)]
+struct Entry {
+    folder: OwnedFd,
+    name: OsString,
+    file: Option<(u64, u64)>,
+}
+
+impl Listener {
+    /// Begins to listen. A file whose listener has gone gives way.
+    pub fn new(wish: &Wish) -> Result<Listener, String> {
+        let failed = |error: Errno| format!("its socket cannot be made: {error}");
+        let socket = seqpacket().map_err(failed)?;
+        let address = address(wish).map_err(failed)?;
+        let taken = || "somebody listens there already: choose another name, or be the client".to_owned();
+        let mut file = None;
+        if wish.is_abstract {
+            bind(&socket, &address).map_err(|error| if error == Errno::ADDRINUSE { taken() } else { failed(error) })?;
+        } else {
+            let mut entry = Entry::at(Path::new(&wish.target)).map_err(failed)?;
+            let is_open = !wish.users.is_empty();
+            if is_open {
+                // Whoever comes is asked who it is; the file lets all others of the machine knock. It takes its mode from the socket:
+                // whatever has its name a moment later is left alone.
+                fchmod(&socket, Mode::from_raw_mode(0o666)).map_err(failed)?;
+            }
+            let bind = || if is_open { unmasked(|| bind(&socket, &address)) } else { bind(&socket, &address) };
+            match bind() {
+                Err(Errno::ADDRINUSE) => {
+                    let gone = entry.look().filter(|(kind, _)| *kind == FileType::Socket);
+                    let (_, gone) = gone.ok_or("is there, and is no socket: choose another name")?;
+                    match connect(seqpacket().map_err(failed)?, &address) {
+                        Err(Errno::CONNREFUSED) => entry.remove(gone).map_err(failed)?,
+                        _ => return Err(taken()),
+                    }
+                    bind().map_err(failed)?;
+                }
+                result => result.map_err(failed)?,
+            }
+            entry.file = entry.look().map(|(_, file)| file);
+            file = Some(entry);
+        }
+        listen(&socket, BACKLOG).map_err(failed)?;
+        Ok(Listener { socket, file })
+    }
+}
+
+impl Listener {
+    /// The folder of its file, if it has one.
+    pub fn folder(&self) -> Option<OwnedFd> {
+        self.file.as_ref()?.folder.try_clone().ok()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(entry) = &self.file
+            && let Some(file) = entry.file
+        {
+            // A run that has given up its rights leaves it; the next one makes it give way.
+            let _ = entry.remove(file);
+        }
+    }
+}
+
+impl Entry {
+    fn at(path: &Path) -> Result<Entry, Errno> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let folder = openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Entry { folder, name, file: None })
+    }
+
+    /// What has the name now, links not followed.
+    fn look(&self) -> Option<(FileType, (u64, u64))> {
+        let found = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((FileType::from_raw_mode(found.st_mode), (found.st_dev, found.st_ino)))
+    }
+
+    /// Removes that socket; what has its name by now stays.
+    fn remove(&self, file: (u64, u64)) -> Result<(), Errno> {
+        if self.look() == Some((FileType::Socket, file)) {
+            unlinkat(&self.folder, &self.name, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+}
+
+/// A socket connected to whoever listens; none if nobody does, or not yet.
+pub fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
+    let socket = seqpacket()?;
+    match connect(&socket, &address(wish)?) {
+        Ok(()) => Ok(Some(socket)),
+        Err(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What has come.
+#[derive(Debug)]
+pub enum Heard {
+    Nothing,
+    /// The other end has closed.
+    Gone,
+    Message(Message, Vec<OwnedFd>),
+    /// No message: why.
+    Noise(&'static str),
+}
+
+/// Takes the next message.
+pub fn hear(socket: BorrowedFd<'_>) -> Heard {
+    let mut bytes = [0; BYTES + 1];
+    // Room for one more than there may be; what the kernel has no room for it closes, and says so.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
+        Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
+        Err(_) => return Heard::Gone,
+        Ok(received) => received,
+    };
+    let fds = rights.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds: Vec<OwnedFd> = fds.flatten().collect();
+    if received.bytes == 0 {
+        return Heard::Gone;
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Heard::Noise("wrong number of descriptors");
+    }
+    let Some(Ok(whole)) = (received.bytes == BYTES).then(|| bytes[..BYTES].try_into()) else {
+        return Heard::Noise("a message has 128 bytes");
+    };
+    Message::decode(whole).map_or(Heard::Noise("no such message"), |message| Heard::Message(message, fds))
+}
+
+/// Says something, with a descriptor if there is one.
+pub fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(|fd| [fd]);
+    if let Some(fds) = &fds {
+        rights.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[IoSlice::new(&message.encode())], &mut rights, flags).map(|_| ())
+}
+
+/// Says why this end goes, as far as anybody listens.
+pub fn part(socket: BorrowedFd<'_>, reason: &str) {
+    let _ = say(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
+}
+
+/// Does something that makes a file, which takes its whole mode. The mask is the process's own: one at a time.
+fn unmasked<T>(work: impl FnOnce() -> T) -> T {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mask = umask(Mode::empty());
+    let result = work();
+    umask(mask);
+    result
+}
+
+/// The names of sockets are not padded: one of another length is another name.
+fn address(wish: &Wish) -> Result<SocketAddrUnix, Errno> {
+    match wish.is_abstract {
+        true => SocketAddrUnix::new_abstract_name(wish.target.as_bytes()),
+        false => SocketAddrUnix::new(wish.target.as_str()),
+    }
+}
+
+fn seqpacket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}

@@ -1,0 +1,249 @@
+//! A device opened by the plugin for DPDK: its queues, and the memory that frames are received into.
+//!
+//! Unsafe because the plugin is C, and writes into memory of ours.
+#![allow(unsafe_code)]
+
+use super::dpdk_plugin::{
+    Asked, Classic, Counter, Functions, Info, NAME, Plugin, Port, Put, Stamps, Stats, Take, name, said,
+};
+use linerate_burst::{Burst, Desc, MAX_FRAME, Misplaced, Nanos, TAIL};
+use std::ffi::CString;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Open<'a> {
+    pub device: &'a str,
+    pub rx_queues: u16,
+    pub tx_queues: u16,
+    pub depth: u32,
+    pub mtu: u32,
+    pub promiscuous: bool,
+    /// Buffers go round, as behind the ring of a card.
+    pub fifo: bool,
+    pub stamps: Option<Stamps>,
+}
+
+/// An open device.
+#[derive(Debug)]
+pub struct Device {
+    functions: Functions,
+    port: NonNull<Port>,
+    pub info: Info,
+    /// Which queues are in use: receiving, sending.
+    used: [Vec<AtomicBool>; 2],
+}
+
+// SAFETY: the plugin lets different threads use different queues and ask for counters; each queue belongs to one `Receiving` or
+// `Sending`.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    pub fn open(plugin: &Plugin, open: &Open<'_>) -> Result<Arc<Device>, String> {
+        let device = CString::new(open.device).map_err(|_| "a device has no NUL in it".to_owned())?;
+        let asked = Asked {
+            device: device.as_ptr(),
+            rx_queues: open.rx_queues,
+            tx_queues: open.tx_queues,
+            depth: open.depth,
+            mtu: open.mtu,
+            promiscuous: open.promiscuous.into(),
+            fifo: open.fifo.into(),
+            // The best there is.
+            stamps: open.stamps.map_or(u32::MAX, |stamps| stamps as u32),
+        };
+        let mut port = std::ptr::null_mut();
+        let mut info =
+            Info { rx_queues: 0, tx_queues: 0, longest: 0, stamps: 0, promiscuous: 0, node: -1, driver: [0; NAME] };
+        // SAFETY: what it reads and writes lives until it returns, and there is room for a reason.
+        said(|why| unsafe { (plugin.functions.open)(&raw const asked, &raw mut port, &raw mut info, why) })?;
+        let port = NonNull::new(port).ok_or("the plugin opened nothing")?;
+        let used = [info.rx_queues, info.tx_queues].map(|count| (0..count).map(|_| AtomicBool::new(false)).collect());
+        Ok(Arc::new(Device { functions: plugin.functions, port, info, used }))
+    }
+
+    /// A receive queue, unless it is received from already, or is not there.
+    pub fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
+        let is_free = !self.used[0].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
+        is_free.then(|| Receiving { device: Arc::clone(self), queue })
+    }
+
+    /// A send queue, unless somebody sends on it already, or it is not there.
+    pub fn sending(self: &Arc<Self>, queue: u16) -> Option<Sending> {
+        let is_free = !self.used[1].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
+        is_free.then(|| Sending { device: Arc::clone(self), queue })
+    }
+
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        // SAFETY: the port is open, and there is room for them.
+        unsafe { (self.functions.stats)(self.port.as_ptr(), &raw mut stats) };
+        stats
+    }
+
+    /// The driver's own counters.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut counters = vec![Counter { name: [0; NAME], value: 0 }; 1024];
+        // SAFETY: the port is open, and there is room for so many.
+        let count = unsafe { (self.functions.counters)(self.port.as_ptr(), counters.as_mut_ptr(), 1024) };
+        counters.iter().take(count as usize).map(|counter| (name(&counter.name), counter.value)).collect()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: nobody has a queue of it any more, and this is its last use.
+        unsafe { (self.functions.close)(self.port.as_ptr()) }
+    }
+}
+
+/// Memory that frames are received into, each at a multiple of 64 bytes.
+#[derive(Debug)]
+pub struct Area {
+    lines: Vec<Line>,
+    descs: Vec<Desc>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+#[expect(dead_code, reason = "they are read as one run of bytes")]
+struct Line([u8; 64]);
+
+impl Area {
+    /// Room for so many bytes of frames, one of [`MAX_FRAME`] at least, and for so many frames.
+    pub fn new(bytes: usize, frames: usize) -> Area {
+        let lines = (bytes.max(MAX_FRAME + 64) + TAIL).div_ceil(64);
+        Area { lines: vec![Line([0; 64]); lines], descs: vec![Desc::new(Nanos::ZERO, 0, 0); frames] }
+    }
+
+    /// The frames of this range, of those that were taken last.
+    pub fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
+        // SAFETY: lines are bytes without anything between them, and all were written when they were made.
+        let bytes = unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>(), self.lines.len() * 64) };
+        Burst::over(bytes, &self.descs[range])
+    }
+
+    /// Bytes without the tail.
+    fn room(&self) -> usize {
+        self.lines.len() * 64 - TAIL
+    }
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    pub frames: usize,
+    /// Read by the plugin, and for the next call.
+    pub waiting: usize,
+    pub joined: u64,
+    pub tagged: u64,
+    pub unstamped: u64,
+}
+
+/// One receive queue.
+#[derive(Debug)]
+pub struct Receiving {
+    device: Arc<Device>,
+    queue: u16,
+}
+
+impl Receiving {
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// What has come, copied to the area, in place of what was there.
+    pub fn take(&mut self, area: &mut Area, snap: u32, now: Nanos) -> Taken {
+        let mut take = Take {
+            base: area.lines.as_mut_ptr().cast(),
+            descs: area.descs.as_mut_ptr(),
+            bytes: u32::try_from(area.room()).unwrap_or(u32::MAX),
+            most: area.descs.len() as u32,
+            snap,
+            now: now.0,
+            frames: 0,
+            waiting: 0,
+            joined: 0,
+            tagged: 0,
+            unstamped: 0,
+        };
+        // SAFETY: the queue is ours, the area is borrowed for writing, and as long as is said.
+        unsafe { (self.device.functions.take)(self.device.port.as_ptr(), self.queue, &raw mut take) };
+        let Take { frames, waiting, joined, tagged, unstamped, .. } = take;
+        Taken { frames: (frames as usize).min(area.descs.len()), waiting: waiting as usize, joined, tagged, unstamped }
+    }
+
+    /// Takes nothing in any more, but for what has arrived.
+    pub fn detach(&mut self) {
+        // SAFETY: the queue is ours.
+        unsafe { (self.device.functions.detach)(self.device.port.as_ptr(), self.queue) }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        // SAFETY: the queue is ours until the next line.
+        unsafe { (self.device.functions.attach)(self.device.port.as_ptr(), self.queue) };
+        self.device.used[0][usize::from(self.queue)].store(false, Ordering::Release);
+    }
+}
+
+/// What became of frames to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gone {
+    pub done: usize,
+    pub sent: u64,
+    pub bytes: u64,
+    pub too_long: u64,
+    pub too_short: u64,
+}
+
+/// One send queue.
+#[derive(Debug)]
+pub struct Sending {
+    device: Arc<Device>,
+    queue: u16,
+}
+
+impl Sending {
+    /// Hands frames to the driver, the first ones of these.
+    pub fn put(&mut self, burst: Burst<'_>) -> Gone {
+        let descs = burst.descs();
+        let Some(first) = descs.first() else { return Gone::default() };
+        let base = burst.frame(0).as_ptr().wrapping_sub(first.offset as usize);
+        let frames = u32::try_from(descs.len()).unwrap_or(u32::MAX);
+        let mut put =
+            Put { base, descs: descs.as_ptr(), frames, done: 0, sent: 0, bytes: 0, too_long: 0, too_short: 0 };
+        // SAFETY: the queue is ours; each frame lies where its desc says from the base, which a burst promises.
+        unsafe { (self.device.functions.put)(self.device.port.as_ptr(), self.queue, &raw mut put) };
+        let Put { done, sent, bytes, too_long, too_short, .. } = put;
+        Gone { done: (done as usize).min(descs.len()), sent: sent.into(), bytes, too_long, too_short }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.device.used[1][usize::from(self.queue)].store(false, Ordering::Release);
+    }
+}
+
+/// Has bursts of these devices merged and copied frame by frame, queue 0 of each, or only freed; returns how many frames that were.
+pub fn classic(devices: &[Receiving], frames: u64, area: &mut Area, is_copied: bool) -> u64 {
+    let Some(first) = devices.first() else { return 0 };
+    let ports: Vec<NonNull<Port>> = devices.iter().map(|one| one.device.port).collect();
+    let asked = Classic {
+        ports: ports.as_ptr(),
+        count: ports.len() as u32,
+        frames,
+        base: area.lines.as_mut_ptr().cast(),
+        bytes: area.room(),
+        descs: area.descs.as_mut_ptr(),
+        most: if is_copied { area.descs.len() as u32 } else { 0 },
+    };
+    // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, and as long as is said.
+    unsafe { (first.device.functions.classic)(&raw const asked) }
+}

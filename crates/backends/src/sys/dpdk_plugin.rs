@@ -1,0 +1,275 @@
+//! The plugin for DPDK: what it and this program say to each other (`c/linerate_dpdk.h`), and loading it.
+//!
+//! Unsafe because it is C. It is loaded at run time and never unloaded: DPDK has threads.
+#![allow(unsafe_code)]
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use linerate_burst::Desc;
+use std::error::Error as _;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// Of `c/linerate_dpdk.h`.
+const ABI: u32 = 2;
+const WHY: usize = 512;
+pub(super) const NAME: usize = 64;
+
+#[repr(C)]
+pub(super) struct Start {
+    memory_mib: u32,
+    huge: u32,
+    prefix: *const c_char,
+}
+
+#[repr(C)]
+pub(super) struct Asked {
+    pub device: *const c_char,
+    pub rx_queues: u16,
+    pub tx_queues: u16,
+    pub depth: u32,
+    pub mtu: u32,
+    pub promiscuous: u32,
+    pub fifo: u32,
+    pub stamps: u32,
+}
+
+/// What was opened.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Info {
+    pub rx_queues: u16,
+    pub tx_queues: u16,
+    /// Longest frame that is sent.
+    pub longest: u32,
+    pub stamps: u32,
+    pub promiscuous: u32,
+    pub node: i32,
+    pub driver: [u8; NAME],
+}
+
+/// Whose times frames have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    Poll = 0,
+    Driver = 1,
+    ByCard = 2,
+}
+
+impl Info {
+    pub fn driver(&self) -> String {
+        name(&self.driver)
+    }
+
+    pub fn stamps(&self) -> Stamps {
+        match self.stamps {
+            1 => Stamps::Driver,
+            2 => Stamps::ByCard,
+            _ => Stamps::Poll,
+        }
+    }
+}
+
+#[repr(C)]
+pub(super) struct Take {
+    pub base: *mut u8,
+    pub descs: *mut Desc,
+    pub bytes: u32,
+    pub most: u32,
+    pub snap: u32,
+    pub now: u64,
+    pub frames: u32,
+    pub waiting: u32,
+    pub joined: u64,
+    pub tagged: u64,
+    pub unstamped: u64,
+}
+
+#[repr(C)]
+pub(super) struct Put {
+    pub base: *const u8,
+    pub descs: *const Desc,
+    pub frames: u32,
+    pub done: u32,
+    pub sent: u32,
+    pub bytes: u64,
+    pub too_long: u64,
+    pub too_short: u64,
+}
+
+/// What a driver has counted.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Stats {
+    pub received: u64,
+    pub missed: u64,
+    pub errors: u64,
+    pub no_buffer: u64,
+    pub sent: u64,
+    pub send_errors: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Counter {
+    pub name: [u8; NAME],
+    pub value: u64,
+}
+
+#[repr(C)]
+pub(super) struct Classic {
+    pub ports: *const NonNull<Port>,
+    pub count: u32,
+    pub frames: u64,
+    pub base: *mut u8,
+    pub bytes: usize,
+    pub descs: *mut Desc,
+    pub most: u32,
+}
+
+const SIZES: [usize; 9] = [
+    size_of::<Desc>(),
+    size_of::<Start>(),
+    size_of::<Asked>(),
+    size_of::<Info>(),
+    size_of::<Take>(),
+    size_of::<Put>(),
+    size_of::<Stats>(),
+    size_of::<Counter>(),
+    size_of::<Classic>(),
+];
+
+/// A port of the plugin's, of which only pointers are seen.
+pub(super) enum Port {}
+
+#[repr(C)]
+struct Table {
+    abi: u32,
+    size: u32,
+    sizes: [u32; 9],
+    reserved: u32,
+    version: *const c_char,
+    start: Option<unsafe extern "C" fn(*const Start, *mut c_char) -> c_int>,
+    open: Option<unsafe extern "C" fn(*const Asked, *mut *mut Port, *mut Info, *mut c_char) -> c_int>,
+    take: Option<unsafe extern "C" fn(*mut Port, u16, *mut Take)>,
+    detach: Option<unsafe extern "C" fn(*mut Port, u16)>,
+    attach: Option<unsafe extern "C" fn(*mut Port, u16)>,
+    put: Option<unsafe extern "C" fn(*mut Port, u16, *mut Put)>,
+    stats: Option<unsafe extern "C" fn(*mut Port, *mut Stats)>,
+    counters: Option<unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32>,
+    close: Option<unsafe extern "C" fn(*mut Port)>,
+    classic: Option<unsafe extern "C" fn(*const Classic) -> u64>,
+}
+
+/// Its functions, all there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Functions {
+    pub start: unsafe extern "C" fn(*const Start, *mut c_char) -> c_int,
+    pub open: unsafe extern "C" fn(*const Asked, *mut *mut Port, *mut Info, *mut c_char) -> c_int,
+    pub take: unsafe extern "C" fn(*mut Port, u16, *mut Take),
+    pub detach: unsafe extern "C" fn(*mut Port, u16),
+    pub attach: unsafe extern "C" fn(*mut Port, u16),
+    pub put: unsafe extern "C" fn(*mut Port, u16, *mut Put),
+    pub stats: unsafe extern "C" fn(*mut Port, *mut Stats),
+    pub counters: unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32,
+    pub close: unsafe extern "C" fn(*mut Port),
+    pub classic: unsafe extern "C" fn(*const Classic) -> u64,
+}
+
+/// The plugin, loaded.
+#[derive(Debug)]
+pub struct Plugin {
+    pub(super) functions: Functions,
+    /// Of DPDK, in words.
+    pub version: String,
+}
+
+impl Plugin {
+    /// Loads it; why not, if it is none, or another than this program knows.
+    pub fn load(path: &Path) -> Result<Plugin, String> {
+        // SAFETY: what runs at loading are the initialisers of DPDK's libraries, which register its parts.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| words(&error))?;
+        // SAFETY: the type is that of the declaration, which no version changes.
+        let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Table>(c"linerate_dpdk_plugin") };
+        let entry = *entry.map_err(|_| "it has no symbol linerate_dpdk_plugin: it is no plugin for DPDK".to_owned())?;
+        // A plugin that is refused stays loaded, and does no harm: DPDK was not started.
+        std::mem::forget(library);
+        // SAFETY: as for the type.
+        let table = unsafe { entry() };
+        if table.is_null() {
+            return Err("it has no table of functions".to_owned());
+        }
+        // SAFETY: the first two numbers of the table have their places in every version.
+        let (abi, size) = unsafe { ((&raw const (*table).abi).read(), (&raw const (*table).size).read()) };
+        if abi != ABI {
+            return Err(format!(
+                "it has version {abi} of the interface, this program {ABI}: build it again (make dpdk)"
+            ));
+        }
+        if size as usize != size_of::<Table>() {
+            let own = size_of::<Table>();
+            return Err(format!("its table has {size} bytes, not {own}: build it again (make dpdk)"));
+        }
+        // SAFETY: of this version and size it is such a table, which stays as it is.
+        let table = unsafe { &*table };
+        if let Some(at) = (0..SIZES.len()).find(|at| table.sizes[*at] as usize != SIZES[*at]) {
+            let (its, own) = (table.sizes[at], SIZES[at]);
+            return Err(format!("its structure {at} has {its} bytes, not {own}: build it again (make dpdk)"));
+        }
+        let functions = functions(table).ok_or("a function is missing in its table: build it again (make dpdk)")?;
+        Ok(Plugin { functions, version: text(table.version) })
+    }
+
+    /// Starts DPDK, which is possible once a process.
+    pub fn start(&self, memory_mib: u32, huge: bool, prefix: &str) -> Result<(), String> {
+        let prefix = CString::new(prefix).map_err(|error| error.to_string())?;
+        let start = Start { memory_mib, huge: huge.into(), prefix: prefix.as_ptr() };
+        // SAFETY: what it reads lives until it returns, and there is room for a reason.
+        said(|why| unsafe { (self.functions.start)(&raw const start, why) })
+    }
+}
+
+fn functions(table: &Table) -> Option<Functions> {
+    Some(Functions {
+        start: table.start?,
+        open: table.open?,
+        take: table.take?,
+        detach: table.detach?,
+        attach: table.attach?,
+        put: table.put?,
+        stats: table.stats?,
+        counters: table.counters?,
+        close: table.close?,
+        classic: table.classic?,
+    })
+}
+
+/// Whether this process has rights of its file, which whoever started it may not have: then its surroundings are not to be trusted.
+pub fn is_secure() -> bool {
+    // SAFETY: reads a number that the kernel left for this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Calls what says 0, or writes a reason.
+pub(super) fn said(call: impl FnOnce(*mut c_char) -> c_int) -> Result<(), String> {
+    let mut why = [0_u8; WHY];
+    if call(why.as_mut_ptr().cast()) == 0 { Ok(()) } else { Err(name(&why)) }
+}
+
+/// Text in a field, up to its NUL.
+pub(super) fn name(field: &[u8]) -> String {
+    String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: a table has text there that ends in NUL and stays.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// What the dynamic linker said, which libloading keeps behind words of its own.
+fn words(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |linker| linker.to_string())
+}

@@ -1,0 +1,238 @@
+//! Devices of DPDK as ports: what a frame costs one core, in the way of programs over DPDK and in ours.
+//!
+//! All cases of a size have the same source, devices that make frames from nothing (`net_null`), whose buffers go round as behind
+//! the ring of a card. Time is that of the thread, so that other work on the machine counts little.
+
+use super::super::Effort;
+use super::super::measure::{Rounds, Row};
+use super::{Capture, Receive, Selection, Sharing, Waiting, ring};
+use crate::exit::usage;
+use crate::view::terminal::tell;
+use anyhow::{Context, ensure};
+use linerate_backends::REGISTRY;
+use linerate_backends::dpdk::{Classic, version};
+use linerate_engine::clock;
+use linerate_generate::rate::FCS;
+use linerate_port::{RxOptions, RxPort, Spec};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 1518];
+/// Ports that are merged.
+const PORTS: usize = 4;
+/// Frames of a round.
+const FRAMES: usize = 4_000_000;
+/// Memory that frames are copied to, again and again.
+const OUTPUT: usize = 16 << 20;
+
+/// What is done with frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Received and freed.
+    Freed,
+    /// Received into memory where they lie one behind the other.
+    Contiguous,
+    /// Merged by time, and each copied from its buffer.
+    Classic,
+    /// As the program does it: received, merged, copied into shared memory with headers and flow hash.
+    Ours,
+}
+
+impl Way {
+    const ALL: [(Way, &'static str, usize); 4] = [
+        (Way::Freed, "mbufs freed", 1),
+        (Way::Contiguous, "made contiguous", 1),
+        (Way::Classic, "mbufs merged, copied", PORTS),
+        (Way::Ours, "ours, to shared memory", PORTS),
+    ];
+}
+
+pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    if effort.ports.is_some_and(|ports| ports != PORTS && ports != 1) {
+        return Err(usage("--dpdk measures 1 and 4 ports"));
+    }
+    tell(format_args!("{}\n", version().map_err(anyhow::Error::msg)?));
+    let nodes = nodes();
+    if nodes.len() < 2 {
+        tell("this machine has one NUMA node: nothing is measured from another\n");
+    }
+    let mut rows = Vec::new();
+    for size in SIZES.into_iter().filter(|size| effort.size.is_none_or(|wanted| wanted == *size)) {
+        if effort.ports.is_none_or(|ports| ports == 1) {
+            rows.extend(testpmd(size, effort)?);
+        }
+        let mut classic = None;
+        for (way, name, ports) in Way::ALL {
+            if effort.ports.is_some_and(|wanted| wanted != ports) {
+                continue;
+            }
+            let rounds = measure(way, size, ports, effort, nodes.first(), nodes.first())?;
+            let row = row(name, size, ports, &rounds);
+            rows.push(match &classic {
+                Some(peer) if way == Way::Ours => row.beside("merged, copied", peer),
+                _ => row,
+            });
+            if ports > 1 && nodes.len() > 1 {
+                let far = measure(way, size, ports, effort, nodes.first(), nodes.get(1))?;
+                rows.push(self::row(&format!("{name}, from another node"), size, ports, &far));
+            }
+            classic = (way == Way::Classic).then_some(rounds).or(classic);
+        }
+    }
+    Ok(rows)
+}
+
+fn row(name: &str, size: usize, ports: usize, rounds: &Rounds) -> Row {
+    let mut row = rounds.row("burst", name, (size - FCS as usize) as f64).sized(size);
+    (row.ports, row.ns) = (ports, Some(1e3 / row.mpps));
+    row.layout = if name.starts_with("mbufs") || name.starts_with("testpmd") { "scattered" } else { "contiguous" };
+    row.remark = format!("{} port{}, {:.1} ns of CPU", ports, if ports == 1 { "" } else { "s" }, 1e3 / row.mpps);
+    row
+}
+
+/// Rounds of one way, with memory taken on one processor set and used from another.
+fn measure(
+    way: Way,
+    size: usize,
+    ports: usize,
+    effort: Effort,
+    near: Option<&CpuSet>,
+    here: Option<&CpuSet>,
+) -> anyhow::Result<Rounds> {
+    let all = sched_getaffinity(None).unwrap_or_default();
+    let stay = |set: Option<&CpuSet>| set.map_or(Ok(()), |set| sched_setaffinity(None, set));
+    let count = effort.of(FRAMES) as u64;
+    let devices: Vec<Spec> = (0..ports)
+        .map(|port| Spec::parse(&format!("dpdk:net_null{port},size={}?pool=fifo", size - FCS as usize)))
+        .collect::<Result<_, _>>()?;
+    let mut rounds = Rounds::default();
+    for _ in 0..effort.rounds {
+        stay(near)?;
+        let seconds = match way {
+            Way::Freed | Way::Classic => {
+                let mut classic = Classic::open(&devices, OUTPUT)?;
+                stay(here)?;
+                timed(|| if way == Way::Freed { classic.free(count) } else { classic.copy(count) }, count)?
+            }
+            Way::Contiguous => {
+                let mut port = REGISTRY.open_rx(&devices[0], &RxOptions::default())?;
+                stay(here)?;
+                timed(|| drain(&mut port, count), count)?
+            }
+            Way::Ours => {
+                let opened = REGISTRY.open_all(&devices, &RxOptions::default())?;
+                stay(here)?;
+                let (_, sharing) = ring(0)?;
+                timed(|| share(opened, sharing, count).unwrap_or_default(), count)?
+            }
+        };
+        rounds.add(count, seconds);
+    }
+    sched_setaffinity(None, &all)?;
+    Ok(rounds)
+}
+
+/// CPU seconds of this thread for so many frames.
+fn timed(work: impl FnOnce() -> u64, count: u64) -> anyhow::Result<f64> {
+    let began = cpu_time();
+    let done = work();
+    let took = (cpu_time() - began).as_secs_f64();
+    ensure!(done >= count, "{done} of {count} frames came");
+    Ok(took * count as f64 / done as f64)
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Shows frames and takes them, looking at none.
+fn drain(port: &mut RxPort, count: u64) -> u64 {
+    let mut done = 0;
+    while done < count {
+        let Ok(head) = port.queues[0].fill(clock::now()) else { break };
+        let shown = head.burst.len();
+        port.queues[0].consume(shown);
+        done += shown as u64;
+    }
+    done
+}
+
+/// Captures so many frames into a ring that nobody reads.
+fn share(ports: Vec<RxPort>, sharing: Sharing, count: u64) -> anyhow::Result<u64> {
+    let selection = Selection { frames: Some(count), ..Selection::default() };
+    let mut capture = Capture::new(selection, Vec::new()).share(Some(sharing));
+    let run = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
+    ensure!(run.failure.is_none(), "{}", run.failure.map(|failure| failure.to_string()).unwrap_or_default());
+    Ok(capture.done().frames)
+}
+
+/// The processors of each NUMA node that this process may run on.
+fn nodes() -> Vec<CpuSet> {
+    let all = sched_getaffinity(None).unwrap_or_default();
+    let has = |node: usize, cpu: usize| {
+        std::path::Path::new(&format!("/sys/devices/system/node/node{node}/cpu{cpu}")).exists()
+    };
+    let set = |node: usize| {
+        let mut set = CpuSet::new();
+        (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu) && has(node, *cpu)).for_each(|cpu| set.set(cpu));
+        set
+    };
+    (0..64).map(set).filter(|set| set.count() > 0).collect()
+}
+
+/// DPDK's own program, receiving and freeing, where it is installed.
+fn testpmd(size: usize, effort: Effort) -> anyhow::Result<Option<Row>> {
+    let span = Duration::from_millis(if effort.quick { 200 } else { 1000 });
+    let mut rounds = Rounds::default();
+    for _ in 0..effort.rounds.min(3) {
+        let Some((frames, used)) = rxonly(size, span)? else {
+            tell("testpmd is not installed: apt-get install dpdk\n");
+            return Ok(None);
+        };
+        rounds.add(frames, used.as_secs_f64());
+    }
+    Ok(Some(row("testpmd rxonly", size, 1, &rounds)))
+}
+
+/// Frames, and CPU time of the thread that receives them.
+fn rxonly(size: usize, span: Duration) -> anyhow::Result<Option<(u64, Duration)>> {
+    let all = sched_getaffinity(None).unwrap_or_default();
+    let cpu = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap_or(0);
+    let (cores, device) = (format!("0@{cpu},1@{cpu}"), format!("net_null0,size={}", size - FCS as usize));
+    let prefix = format!("--file-prefix=linerate-bench-{}", std::process::id());
+    // It ends when it reads the end of its input: so it does not outlive this process, however that ends.
+    let started = Command::new("dpdk-testpmd")
+        .args(["--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf", &prefix, "--lcores", &cores])
+        .args(["--vdev", &device, "--", "--forward-mode=rxonly", "--total-num-mbufs=8192", "--no-mlockall"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match started {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        started => started.context("dpdk-testpmd")?,
+    };
+    // It starts for most of a second.
+    std::thread::sleep(Duration::from_secs(1) + span);
+    let pid = child.id();
+    let used = worker_time(pid);
+    drop(child.stdin.take());
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let received = said.rsplit("RX-packets:").next().and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    Ok(Some((received.with_context(|| format!("testpmd said no RX-packets: {said}"))?, used)))
+}
+
+/// CPU time of a thread of testpmd that does nothing but receive, by the scheduler.
+fn worker_time(pid: u32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |task: std::fs::DirEntry| -> Option<u64> {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).ok();
+        let is_worker = read("comm")?.contains("worker");
+        read("schedstat")?.split_whitespace().next()?.parse().ok().filter(|_| is_worker)
+    };
+    Duration::from_nanos(tasks.filter_map(of).sum())
+}

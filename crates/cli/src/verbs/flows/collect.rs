@@ -1,0 +1,203 @@
+//! Flows that others have metered: IPFIX and NetFlow v9 from a port or from files, to wherever own flows go.
+
+use super::super::inputs::Collected;
+use super::output::{Tee, Totals};
+use super::text::{talkers, written};
+use super::{Args, Written, locked, made_in};
+use crate::exit::{Exit, usage};
+use crate::privileges::confine;
+use crate::signals::{reopen_on_hangup, stop_on_signals};
+use crate::view::ledger::LedgerJson;
+use crate::view::live::reopened;
+use crate::view::rates::grouped;
+use crate::view::terminal::{fail, result, result_line, shown, tell};
+use linerate_burst::{Count, Kind, Ledger, Stage};
+use linerate_engine::Stop;
+use linerate_meter::{Flow, Records};
+use linerate_port::Spec;
+use linerate_records::Format;
+use linerate_records::encode::json;
+use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What came of it.
+struct Done {
+    from: Vec<String>,
+    found: Found,
+    exporters: u64,
+    seconds: f64,
+    totals: Totals,
+    ledger: Ledger,
+}
+
+/// Collects until it is told to stop, or files end.
+pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
+    refuse(args)?;
+    let format = args.format.as_deref().and_then(Format::named);
+    let how = Written { format, compression: args.compression() };
+    let specs: Vec<Spec> = from.files.iter().map(|path| Spec::file(path)).collect();
+    args.check_places(&specs, how)?;
+    let mut collector = Collector::new(Limits::default(), args.meter.enterprise()?);
+    let identity = args.receive.identity_of(from.listen.is_some())?;
+    let mut listener = from.listen.as_deref().map(Listener::bind).transpose()?;
+    identity.assume()?;
+    let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let folders = made_in(&exporters)?;
+    let notes: Vec<String> = identity.note().into_iter().chain(confine(&folders)).collect();
+    let is_mixed = args.write.iter().any(|target| target == "-");
+    let names: Vec<String> = match &listener {
+        Some(listener) => vec![format!("ipfix://{}", listener.address()?)],
+        None => Vec::new(),
+    };
+    let names: Vec<String> = names.into_iter().chain(from.files.iter().cloned()).collect();
+    if !(args.show.quiet || args.json || is_mixed) {
+        tell(format_args!("collecting from {}\n", shown(&names.join(", "))));
+        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+    }
+    let stop = Stop::new();
+    let records = Arc::new(Mutex::new(Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?));
+    let reopening = if folders.is_empty() {
+        stop_on_signals(&stop).map(|()| None)?
+    } else {
+        let (written, told) = (Arc::clone(&records), reopened(args.show.quiet));
+        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(told))?)
+    };
+    let begun = Instant::now();
+    let mut goes_on = || !stop.is_requested() && from.duration.is_none_or(|most| begun.elapsed() < most);
+    let mut out = |flow: &Flow| locked(&records).take(flow);
+    let mut read = || {
+        for (number, path) in from.files.iter().enumerate() {
+            read_file(path, u64::MAX - number as u64, &mut collector, &mut out, &mut goes_on)?;
+        }
+        listener.as_mut().map_or(Ok(()), |listener| listener.run(&mut collector, &mut out, &mut goes_on))
+    };
+    let failure = read().err();
+    drop(reopening);
+    let found = collector.found();
+    let exporters = listener.as_ref().map_or(0, Listener::exporters) + from.files.len() as u64;
+    let mut ledger = account(&names.join(", "), found);
+    let records = std::mem::replace(&mut *locked(&records), Tee::start(Vec::new(), stop.clone())?);
+    let (totals, written) = records.finish(failure.is_some(), &mut ledger);
+    let seconds = begun.elapsed().as_secs_f64();
+    let done = Done { from: names, found, exporters, seconds, totals, ledger };
+    if let Some(failure) = &failure {
+        fail(failure);
+    }
+    if args.json {
+        result_line(&done.json(), is_mixed)?;
+    } else if !args.show.quiet || args.targets().is_empty() {
+        result(done.text(), is_mixed);
+    }
+    written?;
+    let has_lost =
+        found.lost + found.lost_messages + found.unknown > 0 || done.ledger.sum(Stage::Export, Kind::Lost) > 0;
+    Ok(match failure {
+        Some(_) => Exit::Failed,
+        None if args.receive.lossless && has_lost => Exit::Lost,
+        None => Exit::Done,
+    })
+}
+
+/// Refuses what would change nothing.
+fn refuse(args: &Args) -> anyhow::Result<()> {
+    let option = args.meter.of_frames().or(args.receive.of_ports());
+    let option = option.or(args.show.has_interval().then_some("--interval")).or(args.show.ledger.then_some("--ledger"));
+    match option {
+        Some(option) => {
+            Err(usage(format!("{option} means nothing here: records come from others, and no frame is metered")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn account(subject: &str, found: Found) -> Ledger {
+    let mut ledger = Ledger::new();
+    let account = ledger.account(Stage::Collect, subject);
+    account.add(Count::CollectReceived, found.records).add(Count::Collected, found.records);
+    for (count, number) in notes(found) {
+        account.add(count, number);
+    }
+    ledger
+}
+
+fn notes(found: Found) -> [(Count, u64); 7] {
+    [
+        (Count::CollectMessages, found.messages),
+        (Count::CollectOthers, found.others),
+        (Count::CollectMalformed, found.malformed),
+        (Count::CollectUnknown, found.unknown),
+        (Count::CollectNoRoom, found.no_room),
+        (Count::CollectMissing, found.lost),
+        (Count::CollectMissingMessages, found.lost_messages),
+    ]
+}
+
+/// `linerate/flows-collected/1`.
+#[derive(Serialize)]
+struct Json<'a> {
+    schema: &'static str,
+    from: &'a [String],
+    exporters: u64,
+    seconds: f64,
+    records: u64,
+    flows: u64,
+    messages: u64,
+    other_records: u64,
+    malformed: u64,
+    unknown_template: u64,
+    missing_records: u64,
+    missing_messages: u64,
+    sampling: u64,
+    records_written: u64,
+    records_lost: u64,
+    top: Vec<Box<RawValue>>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+impl Done {
+    fn json(&self) -> Json<'_> {
+        let Done { from, found, exporters, seconds, totals, ledger } = self;
+        Json {
+            schema: "linerate/flows-collected/1",
+            from,
+            exporters: *exporters,
+            seconds: *seconds,
+            records: found.records,
+            flows: totals.flows,
+            messages: found.messages,
+            other_records: found.others,
+            malformed: found.malformed,
+            unknown_template: found.unknown,
+            missing_records: found.lost,
+            missing_messages: found.lost_messages,
+            sampling: found.sampling,
+            records_written: ledger.total(Count::Exported),
+            records_lost: ledger.sum(Stage::Export, Kind::Lost),
+            top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
+            ledger: LedgerJson::new(ledger),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Done { found, exporters, seconds, totals, ledger, .. } = self;
+        let plural = if *exporters == 1 { "" } else { "s" };
+        let mut text = format!(
+            "{} records in {} messages of {exporters} exporter{plural} in {seconds:.3} s\n",
+            grouped(found.records),
+            grouped(found.messages)
+        );
+        for (count, number) in notes(*found).into_iter().skip(1).filter(|(_, number)| *number > 0) {
+            text += &format!("  {} {}: {}\n", grouped(number), count.name(), count.sentence());
+        }
+        if found.sampling > 1 {
+            let sampling = grouped(found.sampling);
+            text += &format!("  an exporter looked at one packet of {sampling}; figures are as it sent them\n");
+        }
+        let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
+        exports.fold(text, |text, account| text + &written(account)) + &talkers(&totals.top)
+    }
+}

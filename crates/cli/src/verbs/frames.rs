@@ -1,0 +1,193 @@
+//! `linerate frames`: frames of received streams, from the process that receives them.
+
+use super::inputs::span;
+use super::receive::report::{StreamJson, summary, ticker};
+use super::rings::ring_name;
+use super::show::ShowArgs;
+use crate::exit::Exit;
+use crate::privileges::{Identity, confine};
+use crate::signals::{answer_requests, stop_on_signals};
+use crate::view::ledger::{self, RunJson, is_void};
+use crate::view::live::Live;
+use crate::view::terminal::{fail, show, show_document, shown, tell};
+use anyhow::anyhow;
+use linerate_burst::text::quoted;
+use linerate_engine::Stop;
+use linerate_engine::frame_ring::{TakeFrames, Took};
+use linerate_engine::reception::{ReceptionWatch, SoFar};
+use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
+use linerate_receive::pattern::Pattern;
+use linerate_share::{Attach, Error};
+use serde::Serialize;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+/// Options of `linerate frames`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # where streams are received
+  linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
+  # in another process: counted, verified, or in files
+  linerate frames telescope
+  linerate frames telescope --check --streams 1
+  linerate frames telescope -w frames/
+One process at a time takes frames. They lie where they were received, nothing
+is copied on the way, and each goes back when it was looked at. A slow reader
+makes TCP senders wait; with --udp what finds no room is dropped. Frames of a
+reader that leaves or dies before it gave them back come to the next one.")]
+pub struct Args {
+    /// The name that they are shared under: that of receive --share
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Write to this folder, which is made: a file a stream, and a list of frames beside them
+    #[arg(short = 'w', long, value_name = "DIR")]
+    write: Option<String>,
+    /// Write a file a frame instead
+    #[arg(long)]
+    per_frame: bool,
+    /// Write without the page cache (O_DIRECT)
+    #[arg(long)]
+    direct: bool,
+    /// Verify every byte against what linerate send sends
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+    /// The key of send --key, where it was given one: --check verifies with it
+    #[arg(long, value_name = "K")]
+    key: Option<u64>,
+    /// Take frames even if neither root nor you share them
+    #[arg(long)]
+    trust: bool,
+    /// Stop after so many streams have ended
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    streams: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(short = 't', long, value_name = "S")]
+    duration: Option<f64>,
+    /// How many streams to show at the end, the longest first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rows: usize,
+    /// Print one JSON document at the end (schema linerate/frames/1)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+    /// Go on as this user once frames come; files are written with its rights (default: whoever called sudo, doas or pkexec)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// Takes frames.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
+    let identity = Identity::choose(args.user.as_deref(), false)?;
+    let attach = Attach { name: "linerate frames".into(), trust: args.trust, ..Attach::default() };
+    ring_name("frames", &args.name)?;
+    let reader = attach.frames(&args.name).map_err(|error| match error {
+        Error::Absent { address } => {
+            anyhow!("nobody shares {address}: `linerate receive PORT --tcp A:P --share {}` would", quoted(&address))
+        }
+        error => error.into(),
+    })?;
+    let (frames, bytes) = reader.frames();
+    identity.assume()?;
+    let (mut destination, made_in) = args.destination(bytes).map_err(|error| identity.explain(error))?;
+    let notes: Vec<String> = identity.note().into_iter().chain(confine(&made_in)).collect();
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    if !args.show.quiet && !args.json {
+        let writer = reader.writer();
+        tell(format_args!("taking frames of {} (pid {writer})\n", shown(&args.name)));
+        tell(format_args!("  {frames} frames of {} KiB, {}\n", bytes.div_ceil(1024), shown(&args.becomes())));
+        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
+    }
+    let watch = ReceptionWatch::default();
+    let live = match args.show.interval(args.json)? {
+        Some(interval) => Live::every(interval, ticker(watch.clone(), None)),
+        None => Live::none(),
+    };
+    let (asked_for, began, rows) = (watch.clone(), Instant::now(), args.rows);
+    let answers = answer_requests(move || {
+        tell(format_args!("so far {}", summary(&asked_for.so_far(), began.elapsed().as_secs_f64(), rows)));
+    })?;
+    let name = args.name.clone();
+    let took =
+        TakeFrames { name, reader, streams: args.streams, duration, stop, watch: watch.clone() }.run(&mut *destination);
+    drop((live, answers));
+    let so_far = watch.so_far();
+    if args.json {
+        show_document(&TakenJson::new(&args.name, &so_far, &took))?;
+    } else if !args.show.quiet && !is_void(&took.run.ledger, took.run.failure.as_ref()) {
+        let text = summary(&so_far, took.run.elapsed.as_secs_f64(), args.rows);
+        show(ledger::run(&took.run, &text, args.show.ledger));
+    }
+    match &took.run.failure {
+        Some(failure) => {
+            fail(failure);
+            Ok(Exit::Failed)
+        }
+        None => Ok(Exit::Done),
+    }
+}
+
+impl Args {
+    /// Where they go, and the folder in which that makes files.
+    fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
+        let Some(folder) = &self.write else {
+            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
+            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
+        };
+        let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
+        let files = Files::create(Path::new(folder), bytes, config)?;
+        let made_in = vec![files.folder().try_clone_to_owned()?];
+        Ok((Box::new(files), made_in))
+    }
+
+    fn becomes(&self) -> String {
+        match &self.write {
+            Some(folder) => format!("to {folder}"),
+            None if self.check => "verified".to_owned(),
+            None => "counted (-w DIR writes them)".to_owned(),
+        }
+    }
+}
+
+/// `linerate/frames/1`.
+#[derive(Serialize)]
+struct TakenJson {
+    schema: &'static str,
+    name: String,
+    seconds: f64,
+    /// Streams of which a frame came.
+    streams: usize,
+    bytes: u64,
+    frames: u64,
+    /// Bytes of frames that did not come.
+    missing: u64,
+    /// Frames that another reader had had before.
+    offered_again: u64,
+    /// Whether whoever shares said that there are no more.
+    whole: bool,
+    by_stream: Vec<StreamJson>,
+    #[serde(flatten)]
+    run: RunJson,
+}
+
+impl TakenJson {
+    fn new(name: &str, so_far: &SoFar, took: &Took) -> Self {
+        TakenJson {
+            schema: "linerate/frames/1",
+            name: name.to_owned(),
+            seconds: took.run.elapsed.as_secs_f64(),
+            streams: so_far.by_stream.len(),
+            bytes: so_far.totals.bytes,
+            frames: so_far.totals.frames,
+            missing: so_far.totals.missing,
+            offered_again: took.offered_again,
+            whole: took.is_whole,
+            by_stream: StreamJson::all(so_far),
+            run: RunJson::new(&took.run),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What an inline run says in the end.
+
+use super::{Args, Said};
+use crate::exit::Exit;
+use crate::verbs::wire::hint;
+use crate::view::ledger;
+use crate::view::ledger::LedgerJson;
+use crate::view::rates::{Rates, grouped, totals};
+use crate::view::terminal::{fail, show, show_document};
+use linerate_burst::{Account, Count, Stage};
+use linerate_engine::Received;
+use linerate_port::{Sent, Spec};
+use serde::Serialize;
+
+/// What is told of each way, beside what was sent.
+const TOLD: [Count; 13] = [
+    Count::VerdictReceived,
+    Count::InlinePassed,
+    Count::InlineReplaced,
+    Count::InlineBlocked,
+    Count::InlinePolicyPassed,
+    Count::InlinePolicyDropped,
+    Count::InlineUnfit,
+    Count::InlineNoEngine,
+    Count::InlineOverload,
+    Count::InlineHeldTooLong,
+    Count::InlineHeld,
+    Count::InlineListed,
+    Count::InlineLate,
+];
+
+/// Says what came of it.
+pub(super) fn conclude(args: &Args, specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> anyhow::Result<Exit> {
+    if args.json {
+        show_document(&InlineJson::new(args.said(), specs, run, sent))?;
+    } else if !args.show.quiet {
+        show(summary(specs, run, sent) + &ledger::print(&run.ledger, run.quiesced, args.show.ledger));
+    }
+    if let Some(hint) = hint(&run.ledger) {
+        fail(hint);
+    }
+    if let Some(failure) = &run.failure {
+        fail(failure);
+        return Ok(Exit::Failed);
+    }
+    let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
+    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+}
+
+fn summary(specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> String {
+    let mut text: String = run.events.iter().map(|event| format!("  {event}\n")).collect();
+    for (way, (from, to, account)) in ways(specs, run).enumerate() {
+        let Sent { frames, bytes } = sent[way];
+        text += &format!("{from} -> {to}: {}\n", totals("sent on", frames, bytes, bytes, run.elapsed.as_secs_f64()));
+        let told = TOLD.iter().filter_map(|count| {
+            let frames = account.map_or(0, |account| account.get(*count));
+            (frames > 0).then(|| format!("{} {}", grouped(frames), count.name()))
+        });
+        let told: Vec<String> = told.collect();
+        text += &format!("  {}\n", if told.is_empty() { "nothing came".into() } else { told.join(", ") });
+    }
+    text
+}
+
+/// Each way, with the account of its verdicts.
+fn ways<'a>(
+    [one, other]: &'a [Spec; 2],
+    run: &'a Received,
+) -> impl Iterator<Item = (&'a Spec, &'a Spec, Option<&'a Account>)> {
+    let mut accounts = run.ledger.accounts().iter().filter(|account| account.stage == Stage::Verdict);
+    [(one, other), (other, one)].into_iter().map(move |(from, to)| (from, to, accounts.next()))
+}
+
+/// `linerate/inline/1`.
+#[derive(Serialize)]
+struct InlineJson {
+    schema: &'static str,
+    ports: Vec<String>,
+    #[serde(flatten)]
+    said: Said,
+    ways: Vec<WayJson>,
+    engines: u64,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct WayJson {
+    from: String,
+    to: String,
+    /// Frames by what became of them.
+    verdicts: std::collections::BTreeMap<&'static str, u64>,
+    frames: u64,
+    bytes: u64,
+    #[serde(flatten)]
+    rates: Rates,
+}
+
+impl InlineJson {
+    fn new(said: Said, specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> Self {
+        let seconds = run.elapsed.as_secs_f64();
+        let way = |((from, to, account), Sent { frames, bytes }): ((&Spec, &Spec, Option<&Account>), Sent)| WayJson {
+            from: from.to_string(),
+            to: to.to_string(),
+            verdicts: TOLD.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect(),
+            frames,
+            bytes,
+            rates: Rates::new(frames, bytes, seconds),
+        };
+        InlineJson {
+            schema: "linerate/inline/1",
+            ports: specs.iter().map(ToString::to_string).collect(),
+            said,
+            ways: ways(specs, run).zip(sent).map(way).collect(),
+            engines: run.ledger.total(Count::InlineEngines),
+            frames: sent.iter().map(|sent| sent.frames).sum(),
+            bytes: sent.iter().map(|sent| sent.bytes).sum(),
+            seconds,
+            quiesced: run.quiesced,
+            events: run.events.clone(),
+            failure: run.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&run.ledger),
+        }
+    }
+}

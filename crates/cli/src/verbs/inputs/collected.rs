@@ -1,0 +1,64 @@
+//! Records that others have metered, where a verb reads frames otherwise.
+
+use super::{InputArgs, ReceiveArgs, span};
+use crate::exit::usage;
+use crate::privileges::Identity;
+use linerate_record::Compression;
+use std::time::Duration;
+
+/// Where records come from that others have metered.
+pub(in super::super) struct Collected {
+    /// `HOST:PORT`.
+    pub listen: Option<String>,
+    pub files: Vec<String>,
+    pub duration: Option<Duration>,
+}
+
+impl InputArgs {
+    /// Where records of others come from (`ipfix://HOST:PORT`, files of IPFIX), if that is what is read.
+    pub fn collected(&self) -> anyhow::Result<Option<Collected>> {
+        let listen = |name: &String| name.strip_prefix("ipfix://").map(str::to_owned);
+        let is_file = |path: &&String| Compression::of_path(path).1.to_ascii_lowercase().ends_with(".ipfix");
+        let mut places: Vec<String> = self.ports.iter().filter_map(listen).collect();
+        let files: Vec<String> = self.read.iter().filter(is_file).cloned().collect();
+        places.extend(self.words.first().and_then(listen));
+        if places.is_empty() && files.is_empty() {
+            return Ok(None);
+        }
+        let others = self.ports.len() + self.read.len() + usize::from(!self.words.is_empty());
+        if others != places.len() + files.len() {
+            return Err(usage("records of others (ipfix://, .ipfix) and frames cannot be read in one run"));
+        }
+        if places.len() > 1 {
+            return Err(usage("ipfix:// is listened at once; name one, as in ipfix://:4739"));
+        }
+        for (option, is_given) in
+            [("a filter", self.filter.is_some() || self.words.len() > 1), ("--frames", self.frames.is_some())]
+        {
+            if is_given {
+                return Err(usage(format!("{option} means nothing here: there are records, and no frames")));
+            }
+        }
+        let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
+        Ok(Some(Collected { listen: places.pop(), files, duration }))
+    }
+}
+
+impl ReceiveArgs {
+    /// The same where no port is opened.
+    pub fn identity_of(&self, is_live: bool) -> anyhow::Result<Identity> {
+        Identity::choose(self.user.as_deref(), is_live)
+    }
+
+    /// An option that was given and is about ports.
+    pub fn of_ports(&self) -> Option<&'static str> {
+        [
+            ("--no-promiscuous", self.no_promiscuous),
+            ("--take", self.take),
+            ("--spin", self.spin),
+            ("--sleep", self.sleep),
+        ]
+        .into_iter()
+        .find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}

@@ -1,0 +1,359 @@
+//! `linerate measure`: what a device between two ports forwards.
+
+mod account;
+mod bursts;
+mod options;
+mod plan;
+mod recovery;
+mod report;
+mod rfc2544;
+mod search;
+mod services;
+mod soak;
+mod traffic;
+mod trial;
+
+use self::account::Account;
+pub use self::options::Args;
+use self::options::{Method, Test};
+use self::plan::{Plan, SPAN, seconds};
+use self::report::{Files, Report, Row, SizeReport, clock, head, line};
+use self::traffic::Frames;
+use self::trial::{Bench, Beside, Direction};
+use crate::exit::{Exit, usage};
+use crate::privileges::Identity;
+use crate::signals::stop_on_signals;
+use crate::verbs::generate::guard;
+use crate::verbs::inputs::{are_live, check_take};
+use crate::view::rates::grouped;
+use crate::view::terminal::{fail, show, show_document, shown, tell};
+use linerate_backends::REGISTRY;
+use linerate_engine::Stop;
+use linerate_generate::Rate;
+use linerate_generate::rate::Asked;
+use linerate_generate::stream::{Mark, StreamSet};
+use linerate_measure::{Ask, Limits, Verdict};
+use linerate_port::Spec;
+use std::time::{Duration, Instant};
+
+/// The warm-up asks what the tester can do, for so long.
+const FIRST: f64 = 1.0;
+/// Of that this much is offered at the most.
+const OF_TESTER: f64 = 0.95;
+/// The least load sends so many frames in the shortest trial.
+const FEWEST: f64 = 10.0;
+/// Whether to end is looked at so often while nothing happens.
+const NAP: Duration = Duration::from_millis(20);
+
+/// A measurement that runs.
+struct Measurement<'a> {
+    args: &'a Args,
+    plan: Plan,
+    bench: Bench<'a>,
+    until: Option<Instant>,
+    report: Report,
+    files: Files,
+    number: u64,
+}
+
+/// What is measured for one size.
+struct Sized<'a> {
+    size: u64,
+    /// One for each direction.
+    sets: &'a [StreamSet],
+    limits: Limits,
+    /// Frames a second that the tester sent when it was asked for all it can.
+    tester: Option<f64>,
+    line: Option<f64>,
+}
+
+/// Measures.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let plan = Plan::new(args)?;
+    let directions = directions(args)?;
+    let (to, check) = (&directions[0].from, &directions[0].to);
+    let duration = args.duration.map(|limit| seconds("--duration", limit)).transpose()?;
+    let found = guard::interface(to);
+    let services = args.method.services.as_deref().map(services::read).transpose()?;
+    let sizes = if services.is_some() { Vec::new() } else { args.sizes() };
+    let sets = sizes.iter().map(|size| sets(args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
+    let longest = sets.iter().flatten().flat_map(|set| &set.streams).flat_map(|stream| &stream.variants);
+    guard::check_length(found.as_ref(), longest.map(|variant| variant.frame.len()).max().unwrap_or_default())?;
+    let identity = Identity::choose(args.end.user.as_deref(), are_live([to, check]))?;
+    let files = Files::create(&args.end.write, &identity)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
+    let bench = Bench { directions, take: args.take, threads: args.threads, quiet: plan.quiet, stop: &stop };
+    let until = duration.map(|duration| Instant::now() + duration);
+    let mut measurement = Measurement { args, plan, bench, until, report, files, number: 0 };
+    let line = args.line.or(guard::line_of(found.as_ref()));
+    measurement.foretell(sizes.len())?;
+    let began = Instant::now();
+    let end = |measurement: &mut Measurement<'_>, result: anyhow::Result<()>| -> anyhow::Result<()> {
+        measurement.report.seconds = began.elapsed().as_secs_f64();
+        if let Err(error) = result {
+            if measurement.report.is_empty() {
+                return Err(error);
+            }
+            measurement.report.failure = Some(format!("{error:#}"));
+        }
+        measurement.report.is_interrupted = stop.is_requested();
+        measurement.files.write(&measurement.report)
+    };
+    if let Some(services) = services {
+        let result = measurement.services(&services);
+        end(&mut measurement, result)?;
+    }
+    for (size, sets) in sizes.iter().zip(&sets) {
+        let result = measurement.size(*size, sets, line);
+        end(&mut measurement, result)?;
+        if measurement.report.failure.is_some() || measurement.is_over() {
+            break;
+        }
+    }
+    measurement.conclude()
+}
+
+/// Where frames go: there, and back if that is asked for.
+fn directions(args: &Args) -> anyhow::Result<Vec<Direction>> {
+    let [to, check] = [&args.to, &args.check].map(|port| Spec::parse(port).map_err(usage));
+    let (to, check) = (to?, check?);
+    for spec in [&to, &check] {
+        if REGISTRY.file(spec).is_some() {
+            return Err(usage(format!("{spec}: a device stands between two ports that frames leave and come from")));
+        }
+    }
+    guard::check_route(&to, args.end.yes)?;
+    check_take(args.take, &Some(check.clone()))?;
+    args.answer.check(&to, Some(&check))?;
+    let mut directions = vec![Direction { from: to.clone(), to: check.clone(), answer: args.answer.clone() }];
+    if args.both {
+        guard::check_route(&check, args.end.yes)?;
+        let answer = args.answer.turned()?;
+        directions.push(Direction { from: REGISTRY.for_sending(&check)?, to, answer });
+    }
+    Ok(directions)
+}
+
+/// The frames of each direction.
+fn sets(args: &Args, size: u64) -> anyhow::Result<Vec<StreamSet>> {
+    let usual = [if args.ipv6 { traffic::USUAL_IP6 } else { traffic::USUAL }.to_owned()];
+    let texts = if args.packet.is_empty() { &usual[..] } else { &args.packet };
+    let set = traffic::streams(texts, size, args.seed)?;
+    let back = args.both.then(|| traffic::turned(&set));
+    Ok([set].into_iter().chain(back).collect())
+}
+
+impl Measurement<'_> {
+    /// Does all that the method does, with frames of one size.
+    fn size(&mut self, size: u64, sets: &[StreamSet], line: Option<f64>) -> anyhow::Result<()> {
+        let is_counted = sets[0].streams.iter().any(|stream| stream.mark == Mark::Count);
+        self.report.sizes.push(SizeReport::new(size, is_counted, line.map(|line| traffic::of_line(line, size))));
+        let Some((limits, tester)) = self.limits(size, sets, line)? else { return Ok(()) };
+        let estimates = self.plan.estimate(Some(limits))?;
+        if let Some(last) = self.report.sizes.last_mut() {
+            last.begin(limits, tester, estimates.iter().map(|(_, seconds)| seconds).sum());
+        }
+        let sized = Sized { size, sets, limits, tester, line };
+        self.announce(size, limits, tester, &estimates);
+        match self.plan.method {
+            Method::Search => self.search(&sized).and_then(|()| self.latency_at_loads(&sized)),
+            Method::Mrr => self.mrr(&sized),
+            Method::Soak => self.soak(&sized),
+            Method::Rfc2544 => self.rfc2544(&sized),
+            Method::Y1564 => Ok(()),
+        }
+    }
+
+    fn rfc2544(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        for test in self.plan.tests.clone() {
+            if self.is_over() {
+                break;
+            }
+            match test {
+                Test::Throughput => self.search(sized)?,
+                Test::Latency => self.latency(sized)?,
+                Test::Loss => self.loss(sized)?,
+                Test::BackToBack => self.bursts(sized)?,
+                Test::Recovery => self.recovery(sized)?,
+                Test::Reset => self.reset(sized)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Between which loads to search: what the tester can do is asked first, by a trial that counts for nothing else. Nothing if that
+    /// was interrupted.
+    fn limits(
+        &mut self,
+        size: u64,
+        sets: &[StreamSet],
+        line: Option<f64>,
+    ) -> anyhow::Result<Option<(Limits, Option<f64>)>> {
+        let asked = self.args.max.map(|max| frames("--max", max, line, size)).transpose()?;
+        let soaked = self.args.method.rate.map(|rate| frames("--rate", rate, line, size)).transpose()?;
+        let asked = asked.or(soaked);
+        let least = self.args.min.map(|min| frames("--min", min, line, size)).transpose()?;
+        let warm_up = self.args.warm_up.unwrap_or(if asked.is_some() { 0.0 } else { FIRST });
+        let warm_up = seconds("--warm-up", warm_up)?.as_secs_f64();
+        if asked.is_none() && warm_up == 0.0 {
+            return Err(usage("--warm-up 0 leaves open what the tester can send: give --max too"));
+        }
+        let mut sent = None;
+        if warm_up > 0.0 {
+            let rate = asked.map_or(Rate::Top, Rate::Frames);
+            self.number += 1;
+            let account = self.bench.run(sets, &Frames::Paced(rate, warm_up), self.number, None)?;
+            if let Some(failure) = account.failure {
+                anyhow::bail!(failure);
+            }
+            if self.is_over() {
+                return Ok(None);
+            }
+            // In each direction.
+            let slowest = account.ways.iter().map(|way| way.counts.sent as f64 / way.seconds.max(1e-3));
+            sent = Some(slowest.fold(f64::INFINITY, f64::min)).filter(|_| asked.is_none());
+            self.rest();
+        }
+        let ours = sent.map(|sent| OF_TESTER * sent);
+        let line = line.map(|line| traffic::of_line(line, size));
+        let usual = || [ours, line].into_iter().flatten().fold(f64::INFINITY, f64::min);
+        let greatest = asked.unwrap_or_else(usual);
+        let shortest = self.plan.goals.iter().map(|goal| goal.initial_duration).fold(f64::INFINITY, f64::min);
+        let least = least.unwrap_or((greatest / SPAN).max(FEWEST / shortest).min(greatest / 2.0));
+        let limits = Limits { least, greatest };
+        limits.check().map_err(usage)?;
+        Ok(Some((limits, sent)))
+    }
+
+    /// Runs a trial and keeps it. Nothing if the run is over, or was ended meanwhile: what was cut short proves nothing.
+    fn trial(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+    ) -> anyhow::Result<Option<Account>> {
+        self.trial_beside(test, sized, frames, ask, None)
+    }
+
+    fn trial_beside(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+        beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<Option<Account>> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let account = self.bench.run(sized.sets, frames, self.number, beside)?;
+        if account.failure.is_none() && self.bench.stop.is_requested() {
+            return Ok(None);
+        }
+        self.keep(test, sized.size, ask, &account)?;
+        self.rest();
+        Ok(Some(account))
+    }
+
+    /// Tells a trial, and writes it into the reports.
+    fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
+        if let Some(last) = self.report.sizes.last_mut() {
+            let row = Row::new(last.trials.len() + 1, test, ask, account.clone());
+            if !(self.args.end.quiet || self.args.end.json) {
+                tell(line(size, &row));
+            }
+            last.trials.push(row);
+        }
+        self.files.write(&self.report)?;
+        match &account.failure {
+            Some(failure) => Err(anyhow::anyhow!(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// What is known of this size, to be added to.
+    fn known(&mut self) -> &mut SizeReport {
+        let last = self.report.sizes.len() - 1;
+        &mut self.report.sizes[last]
+    }
+
+    /// Lets the device come to rest.
+    fn rest(&self) {
+        let began = Instant::now();
+        while began.elapsed() < self.plan.settle && !self.bench.stop.is_requested() {
+            std::thread::sleep(NAP.min(self.plan.settle));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.bench.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.args.end.quiet || self.args.end.json
+    }
+
+    /// Says how long all will take, before anything is sent.
+    fn foretell(&mut self, sizes: usize) -> anyhow::Result<()> {
+        let of_size = self.plan.estimate(None)?;
+        let all: f64 = of_size.iter().map(|(_, seconds)| seconds * sizes as f64).sum();
+        let asked = self.args.duration.filter(|_| self.plan.method == Method::Soak).unwrap_or(0.0);
+        self.report.estimated_s = all + asked;
+        if self.is_silent() || of_size.is_empty() {
+            return Ok(());
+        }
+        let each: Vec<String> =
+            of_size.iter().map(|(test, seconds)| format!("{test} {}", clock(seconds * sizes as f64))).collect();
+        let sizes = if sizes == 1 { "1 size".to_owned() } else { format!("{sizes} sizes") };
+        tell(format_args!("about {} in all, for {sizes}: {}\n", clock(all), each.join(", ")));
+        Ok(())
+    }
+
+    fn announce(&self, size: u64, limits: Limits, tester: Option<f64>, estimates: &[(&str, f64)]) {
+        if self.is_silent() {
+            return;
+        }
+        let Limits { least, greatest } = limits;
+        let round = |frames: f64| grouped(frames.round() as u64);
+        let own = tester.map_or_else(String::new, |tester| format!("; the tester sends {} at most", round(tester)));
+        let all: f64 = estimates.iter().map(|(_, seconds)| seconds).sum();
+        let about = if all > 0.0 { format!(", about {}", clock(all)) } else { String::new() };
+        tell(format_args!("{size} bytes: {} to {} frames/s{about}{own}\n{}", round(least), round(greatest), head(),));
+    }
+
+    fn conclude(mut self) -> anyhow::Result<Exit> {
+        let is_timed_out = self.until.is_some_and(|until| Instant::now() >= until);
+        let Measurement { args, report, .. } = &mut self;
+        report.state = match (&report.failure, report.is_interrupted, is_timed_out) {
+            (Some(_), ..) => "failed",
+            (None, true, _) if args.method.method != Method::Soak || args.duration.is_some() => "interrupted",
+            (None, false, true) if report.has(Verdict::Unfinished) => "time is over",
+            _ => "done",
+        };
+        if args.end.json {
+            show_document(&*report)?;
+        } else {
+            show(report.text());
+        }
+        if let Some(failure) = &report.failure {
+            fail(shown(failure));
+        }
+        let exit = if matches!(report.state, "failed" | "interrupted") { Exit::Failed } else { Exit::Done };
+        self.files.write(&self.report)?;
+        Ok(exit)
+    }
+}
+
+/// A rate as frames a second.
+fn frames(option: &str, asked: Asked, line: Option<f64>, size: u64) -> anyhow::Result<f64> {
+    match asked.on_line(line) {
+        Some(Rate::Frames(frames)) => Ok(frames),
+        Some(rate @ Rate::Bits(..)) => Ok(1e9 / rate.exact_nanos(1, size - 4)),
+        Some(Rate::Top) => Err(usage(format!("{option}: say how much, as in 1mpps or 50%"))),
+        None => Err(usage(format!("{option}: a share of the line needs its rate: give --line, as in --line 10gbps"))),
+    }
+}

@@ -1,0 +1,260 @@
+//! What came of a trial.
+
+use linerate_engine::check::CheckReport;
+use linerate_engine::streams::StreamsReport;
+use linerate_generate::check::{Delay, StreamRow};
+use linerate_generate::stream::StreamSet;
+use linerate_measure::trial::loss_ratio;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Frames of so many seconds are not missed: a sender has to stop somewhere (as CSIT has it).
+const FORGIVEN: f64 = 10e-6;
+/// Where more than this part was not sent, it was the tester that could not.
+const LIMITED: f64 = 0.001;
+
+/// Numbers of frames.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Frames that were to be sent.
+    pub intended: u64,
+    /// Frames that were.
+    pub sent: u64,
+    /// Of those to be sent; what is forgiven is not in it.
+    pub unsent: u64,
+    /// Distinct frames that came undamaged.
+    pub received: u64,
+    /// Sent, and not received so.
+    pub lost: u64,
+    /// Of those expected: sent and unsent ones.
+    pub loss_ratio: f64,
+    /// Received again.
+    pub duplicated: u64,
+    /// Received out of order.
+    pub reordered: u64,
+    /// Received with a wrong checksum; they count as lost.
+    pub corrupted: u64,
+    /// Frames at the receiving port that were none of this trial.
+    pub foreign: u64,
+    /// Frames that the tester's own receiving port lost.
+    pub lost_by_tester: u64,
+}
+
+/// What came of a trial, in all its directions together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Account {
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// How long sending took.
+    pub seconds: f64,
+    /// Latencies; of two directions those of the one with the greater p99.
+    #[serde(flatten)]
+    pub latency: Delay,
+    /// How much later than due frames left, of 99 in 100.
+    pub behind_p99_us: f64,
+    /// How far apart the first frames of both directions came.
+    pub starts_apart_us: Option<f64>,
+    /// What the tester itself did not do, if anything.
+    pub tester: Option<String>,
+    /// What went wrong at a port.
+    pub failure: Option<String>,
+    /// Each direction.
+    pub ways: Vec<Way>,
+}
+
+/// One direction of a trial.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Way {
+    /// The port that sent.
+    pub from: String,
+    /// The port that received.
+    pub to: String,
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// How long sending took.
+    pub seconds: f64,
+    #[serde(flatten)]
+    pub latency: Delay,
+    /// How much later than due frames left, of 99 in 100.
+    pub behind_p99_us: f64,
+    /// What the tester itself lost where, by the names of its counters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tester_losses: BTreeMap<&'static str, u64>,
+    /// Each stream, or phase.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamAccount>,
+    #[serde(skip)]
+    pub rows: Vec<StreamRow>,
+    #[serde(skip)]
+    pub first_ns: Option<u64>,
+    #[serde(skip)]
+    pub failure: Option<String>,
+}
+
+/// One stream of a direction.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamAccount {
+    pub stream: String,
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+    pub latency_p50_ns: Option<i64>,
+    pub latency_p99_ns: Option<i64>,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        for (all, one) in [
+            (&mut self.intended, other.intended),
+            (&mut self.sent, other.sent),
+            (&mut self.unsent, other.unsent),
+            (&mut self.received, other.received),
+            (&mut self.lost, other.lost),
+            (&mut self.duplicated, other.duplicated),
+            (&mut self.reordered, other.reordered),
+            (&mut self.corrupted, other.corrupted),
+            (&mut self.foreign, other.foreign),
+            (&mut self.lost_by_tester, other.lost_by_tester),
+        ] {
+            *all += one;
+        }
+        self.loss_ratio = loss_ratio(self.sent + self.unsent, self.received);
+    }
+}
+
+impl Way {
+    /// Of what was sent and received; `intended` in how many seconds, where that is known. Streams are told one by one if they are few.
+    pub fn new(
+        intended: Option<(u64, f64)>,
+        set: &StreamSet,
+        sent: &StreamsReport,
+        received: &CheckReport,
+        is_each_told: bool,
+    ) -> Self {
+        let report = received.check.report(Some(&sent.per_stream));
+        let summary = report.summary();
+        let counts = summary.counts;
+        let frames = sent.sent.frames;
+        let (intended, forgiven) = match intended {
+            Some((frames, seconds)) => (frames, (frames as f64 / seconds.max(1e-9) * FORGIVEN).ceil() as u64),
+            None => (frames, 0),
+        };
+        let unsent = intended.saturating_sub(frames);
+        let unsent = if unsent <= forgiven { 0 } else { unsent };
+        let came = frames.saturating_sub(counts.lost).saturating_sub(counts.corrupted);
+        let rows: Vec<StreamRow> = report.rows().collect();
+        let named = |row: &StreamRow| {
+            let found = set.streams.iter().find(|stream| stream.id == row.stream);
+            StreamAccount {
+                stream: found.map_or_else(|| row.stream.to_string(), |stream| stream.name.clone()),
+                sent: row.counts.sent.unwrap_or(0),
+                received: row.counts.received - row.counts.duplicated.min(row.counts.received),
+                lost: row.counts.lost,
+                latency_p50_ns: row.delay.latency_p50_ns,
+                latency_p99_ns: row.delay.latency_p99_ns,
+            }
+        };
+        let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
+        let failures =
+            [sent.failure.as_ref().map(ToString::to_string), received.run.failure.as_ref().map(ToString::to_string)];
+        Way {
+            from: String::new(),
+            to: String::new(),
+            counts: Counts {
+                intended,
+                sent: frames,
+                unsent,
+                received: came,
+                lost: frames - came,
+                loss_ratio: loss_ratio(frames + unsent, came),
+                duplicated: counts.duplicated,
+                reordered: counts.reordered,
+                corrupted: counts.corrupted,
+                foreign: summary.foreign,
+                lost_by_tester: received.run.ledger.lost(),
+            },
+            seconds: sent.elapsed.as_secs_f64(),
+            latency: summary.delay,
+            behind_p99_us: sent.timing.behind.quantile(0.99).as_secs_f64() * 1e6,
+            tester_losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
+            streams: if is_each_told { rows.iter().map(named).collect() } else { Vec::new() },
+            rows,
+            first_ns: summary.pace.first_time_ns,
+            failure: failures.into_iter().flatten().next(),
+        }
+    }
+
+    /// What the tester itself did not do.
+    fn own_fault(&self) -> Option<String> {
+        let Counts { intended, unsent, lost_by_tester, .. } = self.counts;
+        let own = [
+            (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
+            (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
+        ];
+        let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+        (!own.is_empty()).then(|| own.join("; "))
+    }
+}
+
+impl Account {
+    /// Of all directions.
+    pub fn new(ways: Vec<Way>) -> Self {
+        let mut account = Account::default();
+        for way in &ways {
+            account.counts.add(&way.counts);
+            account.seconds = account.seconds.max(way.seconds);
+            account.behind_p99_us = account.behind_p99_us.max(way.behind_p99_us);
+            if account.latency.latency_p99_ns.is_none_or(|p99| way.latency.latency_p99_ns > Some(p99)) {
+                account.latency = way.latency;
+            }
+            let named = |fault: String| match ways.len() {
+                1 => fault,
+                _ => format!("{fault} ({} to {})", way.from, way.to),
+            };
+            if let Some(fault) = way.own_fault() {
+                let before = account.tester.take().map_or_else(String::new, |before| format!("{before}; "));
+                account.tester = Some(before + &named(fault));
+            }
+            account.failure = account.failure.take().or_else(|| way.failure.clone());
+        }
+        if let [Some(one), Some(other)] = ways.iter().map(|way| way.first_ns).collect::<Vec<_>>()[..] {
+            account.starts_apart_us = Some(one.abs_diff(other) as f64 / 1e3);
+        }
+        account.ways = ways;
+        account
+    }
+
+    /// Frames a second that came through, in all directions together, in so many seconds.
+    pub fn forwarded(&self, seconds: f64) -> f64 {
+        self.counts.received as f64 / seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(intended: u64, sent: u64, received: u64) -> Way {
+        let unsent = intended - sent;
+        let counts = Counts {
+            intended,
+            sent,
+            unsent,
+            received,
+            lost: sent - received,
+            loss_ratio: loss_ratio(intended, received),
+            ..Counts::default()
+        };
+        Way { from: "a".into(), to: "b".into(), counts, ..Way::default() }
+    }
+
+    /// One dead direction of two is half of all.
+    #[test]
+    fn loss_is_of_all_directions_together() {
+        let account = Account::new(vec![way(1000, 1000, 1000), way(1000, 1000, 0)]);
+        assert_eq!((account.counts.lost, account.counts.loss_ratio, account.tester), (1000, 0.5, None));
+        let account = Account::new(vec![way(1000, 900, 900), way(1000, 1000, 1000)]);
+        assert_eq!(account.counts.loss_ratio, 0.05, "what was not sent counts as lost");
+        assert!(account.tester.unwrap().contains("did not send 100 of 1000 frames (a to b)"));
+    }
+}

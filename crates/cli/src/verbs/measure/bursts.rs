@@ -1,0 +1,54 @@
+//! The longest burst without loss, and the buffer that it tells of (RFC 2544, section 26.4; RFC 9004).
+
+use super::report::Bursts;
+use super::traffic::Frames;
+use super::{Measurement, Sized};
+use linerate_generate::Rate;
+use linerate_measure::Ask;
+use linerate_measure::burst::LongestBurst;
+
+/// Where the throughput is no less than this part of the greatest load no burst fills a buffer.
+const FULL: f64 = 0.99;
+
+impl Measurement<'_> {
+    /// Each run is a search of its own. Frames lie as far apart as the line or `--max` has them; with neither they go as fast as
+    /// the tester sends.
+    pub(super) fn bursts(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let Some(throughput) = self.throughput() else {
+            return self.left_out("back-to-back", "no throughput was found, and what leaves a buffer is not known");
+        };
+        let top = sized.tester.filter(|_| sized.line.is_none());
+        let greatest = top.unwrap_or(sized.limits.greatest);
+        let rate = if top.is_some() { Rate::Top } else { Rate::Frames(greatest) };
+        if throughput >= FULL * greatest {
+            let why = "the throughput is that of bursts: no burst fills a buffer (RFC 9004, 5.2)";
+            return self.left_out("back-to-back", why);
+        }
+        let limit = (greatest * self.plan.burst_limit).round() as u64;
+        let mut test = Bursts::new(greatest, throughput, limit, self.plan.bursts.shortened());
+        self.known().bursts = Some(test.clone());
+        for _ in 0..self.plan.bursts.times {
+            let mut search = LongestBurst::new(limit, 1);
+            let (mut rates, mut tested) = (Vec::new(), 0);
+            while let Some(frames) = search.next_burst() {
+                let ask = Ask { load: greatest, duration: frames as f64 / greatest };
+                let Some(account) = self.trial("back-to-back", sized, &Frames::Burst(frames, rate), ask)? else {
+                    return Ok(());
+                };
+                let is_whole = account.counts.lost == 0 && account.counts.unsent == 0;
+                search.add(is_whole);
+                tested += 1;
+                if is_whole && top.is_some() {
+                    let slowest = account.ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
+                    rates.push((frames, frames.saturating_sub(1) as f64 / slowest));
+                }
+            }
+            // How fast the longest burst itself came, where nobody paced it.
+            let rate = rates.iter().max_by_key(|(frames, _)| *frames).map_or(greatest, |(_, rate)| *rate);
+            test.add(search.found(), search.is_limited(), tested, rate);
+            self.known().bursts = Some(test.clone());
+            self.files.write(&self.report)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! How long a device takes to come back from overload (RFC 2544, section 26.5) and from a reset (26.6, as RFC 6201 has it).
+
+use super::plan::AFTER;
+use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
+use super::traffic::{Frames, Phase};
+use super::trial::Looks;
+use super::{Measurement, Sized};
+use linerate_measure::Ask;
+use linerate_measure::recovery::{recovery, reset_by_loss, reset_by_times};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The overload is so much of the throughput.
+const OVERLOAD: f64 = 1.1;
+/// How finely it is known when the last frame was lost: to a part of a second, later ones less so.
+const FINE: [(f64, f64); 3] = [(0.001, 0.2), (0.01, 1.0), (0.1, f64::INFINITY)];
+/// The device is reset after this part of a trial.
+const BEFORE: f64 = 0.2;
+/// How often it is looked whether frames come.
+const LOOK: Duration = Duration::from_micros(500);
+
+impl Measurement<'_> {
+    /// 26.5: 110 % of the throughput, or all there is, then half of that.
+    pub(super) fn recovery(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let Some(throughput) = self.throughput() else {
+            return self.left_out("recovery", "no throughput was found, and overload is 110 % of that");
+        };
+        let span = self.plan.recovery;
+        let load = (OVERLOAD * throughput).min(sized.line.map_or(f64::INFINITY, |_| sized.limits.greatest));
+        let half = load / 2.0;
+        let overload = Phase::lasting(load, span.seconds);
+        let after = slots(half, span.seconds * AFTER);
+        let frames = Frames::Phases([overload].into_iter().chain(after.iter().copied()).collect());
+        let mut test = Recovery::new(load, half, span.shortened());
+        self.known().recovery = Some(test.clone());
+        for _ in 0..span.times {
+            let ask = Ask { load, duration: frames.seconds().unwrap_or_default() };
+            let Some(account) = self.trial("recovery", sized, &frames, ask)? else { break };
+            let halved = overload.seconds();
+            let run = |way: &super::account::Way| {
+                let (mut at, mut last_lost, mut lost) = (halved, None, [0; 2]);
+                for (id, phase) in after.iter().enumerate() {
+                    at += phase.seconds();
+                    let row = way.rows.iter().find(|row| row.stream as usize == id + 1);
+                    let missing = row.map_or(0, |row| row.counts.lost);
+                    last_lost = if missing > 0 { Some(at) } else { last_lost };
+                    lost[1] += missing;
+                }
+                lost[0] = way.rows.iter().find(|row| row.stream == 0).map_or(0, |row| row.counts.lost);
+                RecoveryRun { lost_before: lost[0], lost_after: lost[1], seconds: recovery(halved, last_lost) }
+            };
+            test.add(account.ways.iter().map(run).collect());
+            self.known().recovery = Some(test.clone());
+        }
+        Ok(())
+    }
+
+    /// 26.6: at the throughput the device is reset; how long nothing comes, and how much is lost.
+    pub(super) fn reset(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let Some(load) = self.throughput() else {
+            return self.left_out("reset", "no throughput was found, and the device is reset at the throughput");
+        };
+        let (span, command) = (self.plan.reset, self.args.method.reset_with.clone().unwrap_or_default());
+        let frames = Frames::Phases(vec![Phase::lasting(load, span.seconds)]);
+        let mut test = Reset::new(load, &command);
+        for _ in 0..span.times {
+            let seen = Mutex::new(Seen::default());
+            let beside = Box::new(|looks: &Looks| {
+                let found = watch(looks, &command, span.seconds * BEFORE);
+                *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
+            });
+            let ask = Ask { load, duration: span.seconds };
+            let Some(account) = self.trial_beside("reset", sized, &frames, ask, Some(beside))? else { break };
+            let seen = seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let by_loss = account.ways.iter().map(|way| reset_by_loss(way.counts.lost, load)).fold(0.0, f64::max);
+            test.runs.push(ResetRun {
+                by_loss_s: by_loss,
+                by_times_s: seen.silence.map(|(before, after)| reset_by_times(before, after)),
+                command_s: seen.took,
+                command: seen.ended,
+            });
+            self.known().reset = Some(test.clone());
+        }
+        Ok(())
+    }
+}
+
+/// What was seen beside a reset.
+#[derive(Default)]
+struct Seen {
+    /// The longest time in which nothing came, from when to when; of the direction where it was longest.
+    silence: Option<(f64, f64)>,
+    took: Option<f64>,
+    ended: String,
+}
+
+/// Phases of half the load, the finer the sooner; a frame each at least.
+fn slots(load: f64, seconds: f64) -> Vec<Phase> {
+    let (mut at, mut slots) = (0.0, Vec::new());
+    while at < seconds {
+        let slot = FINE.iter().find(|(_, until)| at < *until).map_or(0.1, |(slot, _)| *slot);
+        let phase = Phase::lasting(load, slot.max(1.0 / load));
+        at += phase.seconds();
+        slots.push(phase);
+    }
+    slots
+}
+
+/// Resets the device, and looks how long no frame comes.
+fn watch(looks: &Looks, command: &str, before: f64) -> Seen {
+    let began = Instant::now();
+    let (mut child, mut seen): (Option<Child>, Seen) = (None, Seen::default());
+    let mut last: Vec<(u64, f64)> = looks.ways.iter().map(|_| (0, 0.0)).collect();
+    while !looks.is_sent() {
+        let now = began.elapsed().as_secs_f64();
+        for ((_, check), last) in looks.ways.iter().zip(&mut last) {
+            let ours = check.ours();
+            if ours == last.0 {
+                continue;
+            }
+            let is_longer = seen.silence.is_none_or(|(from, to)| now - last.1 > to - from);
+            if last.0 > 0 && is_longer && child.is_some() {
+                seen.silence = Some((last.1, now));
+            }
+            *last = (ours, now);
+        }
+        match &mut child {
+            None if now >= before && seen.ended.is_empty() => {
+                match Command::new("sh").args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
+                    Ok(started) => child = Some(started),
+                    Err(error) => seen.ended = format!("cannot be run: {error}"),
+                }
+            }
+            Some(running) if seen.took.is_none() => {
+                if let Ok(Some(status)) = running.try_wait() {
+                    (seen.took, seen.ended) = (Some(now - before), status.to_string());
+                }
+            }
+            _ => {}
+        }
+        std::thread::sleep(LOOK);
+    }
+    if let Some(mut running) = child.filter(|_| seen.took.is_none()) {
+        // It was to end before the trial.
+        let _ = running.kill();
+        let _ = running.wait();
+        "it did not end before the trial and was killed".clone_into(&mut seen.ended);
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_fine_at_first_and_cover_all() {
+        for (load, seconds) in [(1e6, 5.0), (5_000.0, 30.0), (3.0, 2.0)] {
+            let slots = slots(load, seconds);
+            let all: f64 = slots.iter().map(Phase::seconds).sum();
+            assert!(all >= seconds && all < seconds + 0.5, "{all}");
+            assert!(slots.len() < 600 && slots[0].seconds() <= (0.0015f64).max(1.0 / load), "{}", slots.len());
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What came of a measurement: as JSON, from which all else is made, as text, and as files.
+
+mod environment;
+mod files;
+mod html;
+mod long;
+mod picture;
+mod sections;
+mod tests;
+
+pub use self::environment::Environment;
+pub use self::files::Files;
+pub use self::long::{Minute, PerformanceRow, ServiceStep, SoakSecond, SoakTest, soak_line};
+pub use self::tests::{
+    AtLoad, Bursts, Forwarding, LatencyRun, LatencyTest, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
+};
+
+use super::account::Account;
+use super::options::{Args, Method};
+use super::plan::Plan;
+use super::trial::Direction;
+use crate::view::rates::grouped;
+use crate::view::table::table;
+use linerate_generate::rate::{FCS, L1_OVERHEAD};
+use linerate_measure::{Ask, Found, Goal, Limits, Verdict};
+use serde::Serialize;
+
+/// `linerate/measure/1`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    schema: &'static str,
+    version: &'static str,
+    /// `running`, `done`, `interrupted`, `time is over` or `failed`.
+    pub state: &'static str,
+    method: &'static str,
+    tests: Vec<&'static str>,
+    to: String,
+    check: String,
+    is_both: bool,
+    packets: Vec<String>,
+    seed: u64,
+    load: &'static str,
+    goals: Vec<GoalJson>,
+    settle_s: f64,
+    quiet_s: f64,
+    deviations: Vec<String>,
+    environment: Environment,
+    /// How long it was to take; 0 where that is not known.
+    pub estimated_s: f64,
+    /// How long it took so far.
+    pub seconds: f64,
+    /// One for each size, or service, that was begun.
+    pub sizes: Vec<SizeReport>,
+    /// Steps of services.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceStep>,
+    /// All services together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub performance: Vec<PerformanceRow>,
+    /// Somebody asked for the end.
+    #[serde(skip)]
+    pub is_interrupted: bool,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct GoalJson {
+    name: &'static str,
+    loss_ratio: f64,
+    exceed_ratio: f64,
+    width: f64,
+    initial_trial_s: f64,
+    final_trial_s: f64,
+    duration_sum_s: f64,
+}
+
+/// What came of one size.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SizeReport {
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<String>,
+    /// `trailer`, or `count` where frames have no room for one: they have no latencies then.
+    mark: &'static str,
+    least: f64,
+    greatest: f64,
+    /// Frames a second that fill the line.
+    line: Option<f64>,
+    /// What the tester sent when it was asked for all it can.
+    tester: Option<f64>,
+    estimated_s: f64,
+    /// All trials.
+    pub trials: Vec<Row>,
+    results: Vec<ResultJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub at_loads: Vec<AtLoad>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyTest>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loss: Vec<LossRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_shortened: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<Bursts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Reset>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding: Option<Forwarding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soak: Option<SoakTest>,
+    /// Tests that were not made, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+/// A trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    trial: usize,
+    test: &'static str,
+    offered: f64,
+    duration_s: f64,
+    #[serde(flatten)]
+    account: Account,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ResultJson {
+    goal: &'static str,
+    verdict: &'static str,
+    why: &'static str,
+    /// The relevant lower bound, in frames a second.
+    lower: Option<f64>,
+    upper: Option<f64>,
+    conditional_throughput: Option<f64>,
+    gbps_l1: Option<f64>,
+    gbps_l2: Option<f64>,
+    latency_p50_ns: Option<i64>,
+    latency_p99_ns: Option<i64>,
+}
+
+impl Report {
+    /// Nothing measured yet.
+    pub fn new(args: &Args, plan: &Plan, directions: &[Direction], environment: Environment) -> Self {
+        let usual = if args.ipv6 { super::traffic::USUAL_IP6 } else { super::traffic::USUAL };
+        let packets = if args.packet.is_empty() { vec![usual.to_owned()] } else { args.packet.clone() };
+        let has_goals = matches!(plan.method, Method::Search | Method::Rfc2544);
+        let is_service = plan.method == Method::Y1564;
+        let method = match plan.method {
+            Method::Search => "search",
+            Method::Rfc2544 => "rfc2544",
+            Method::Mrr => "mrr",
+            Method::Soak => "soak",
+            Method::Y1564 => "y1564",
+        };
+        Report {
+            schema: "linerate/measure/1",
+            version: env!("CARGO_PKG_VERSION"),
+            state: "running",
+            method,
+            tests: plan.tests.iter().map(|test| test.name()).collect(),
+            to: directions[0].from.to_string(),
+            check: directions[0].to.to_string(),
+            is_both: args.both,
+            packets: if is_service { Vec::new() } else { packets },
+            seed: args.seed,
+            load: match args.both {
+                true => "frames a second of all packets together in each direction; loss is that of both together",
+                false => "frames a second of all packets together, in one direction",
+            },
+            goals: plan.goals.iter().filter(|_| has_goals).map(GoalJson::from).collect(),
+            settle_s: plan.settle.as_secs_f64(),
+            quiet_s: plan.quiet.as_secs_f64(),
+            deviations: plan.deviations(args),
+            environment,
+            estimated_s: 0.0,
+            seconds: 0.0,
+            sizes: Vec::new(),
+            services: Vec::new(),
+            performance: Vec::new(),
+            is_interrupted: false,
+            failure: None,
+        }
+    }
+
+    /// Whether nothing was begun.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.iter().all(|size| size.trials.is_empty())
+    }
+
+    /// Whether a result is of this kind.
+    pub fn has(&self, verdict: Verdict) -> bool {
+        self.results().any(|(_, result)| result.verdict == verdict.name())
+    }
+
+    /// The results, for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for section in sections::sections(self) {
+            let mut rows = table(&section.heads, section.numbers);
+            section.left.iter().for_each(|column| rows.set_left(*column));
+            section.rows.into_iter().for_each(|row| rows.add_row(row));
+            text += &format!("{}\n{rows}\n", section.title);
+        }
+        if self.state != "done" {
+            text += &format!("  {}\n", self.state);
+        }
+        self.remarks().iter().for_each(|remark| text += &format!("  {remark}\n"));
+        text
+    }
+
+    /// What is to be known of results, a sentence each.
+    fn remarks(&self) -> Vec<String> {
+        let odd = self.results().filter(|(_, result)| result.verdict != "regular");
+        let mut whys: Vec<String> = odd.map(|(_, result)| result.why.to_owned()).collect();
+        for size in &self.sizes {
+            whys.extend(size.left_out.iter().map(|left| format!("{} bytes: {left}", size.size)));
+            let counted = "bytes have no room for a trailer: frames are counted, and have no latencies";
+            whys.extend((size.mark == "count").then(|| format!("{} {counted}", size.size)));
+        }
+        whys.sort_unstable();
+        whys.dedup();
+        whys.extend(self.deviations.iter().cloned());
+        whys
+    }
+
+    fn results(&self) -> impl Iterator<Item = (&SizeReport, &ResultJson)> {
+        self.sizes.iter().flat_map(|size| size.results.iter().map(move |result| (size, result)))
+    }
+}
+
+impl From<&Goal> for GoalJson {
+    fn from(goal: &Goal) -> Self {
+        let Goal { name, loss_ratio, exceed_ratio, width, initial_duration, final_duration, duration_sum } = *goal;
+        GoalJson {
+            name,
+            loss_ratio,
+            exceed_ratio,
+            width,
+            initial_trial_s: initial_duration,
+            final_trial_s: final_duration,
+            duration_sum_s: duration_sum,
+        }
+    }
+}
+
+impl SizeReport {
+    /// Nothing tried yet.
+    pub fn new(size: u64, is_counted: bool, line: Option<f64>) -> Self {
+        let mark = if is_counted { "count" } else { "trailer" };
+        SizeReport { size, mark, line, ..SizeReport::default() }
+    }
+
+    /// Nothing tried yet of a service.
+    pub fn of_service(size: u64, name: &str, limits: Limits) -> Self {
+        let Limits { least, greatest } = limits;
+        SizeReport { service: Some(name.to_owned()), least, greatest, ..SizeReport::new(size, false, None) }
+    }
+
+    /// What is known before the first trial that counts.
+    pub fn begin(&mut self, limits: Limits, tester: Option<f64>, estimated_s: f64) {
+        (self.least, self.greatest) = (limits.least, limits.greatest);
+        (self.tester, self.estimated_s) = (tester, estimated_s);
+    }
+
+    /// What is known by now.
+    pub fn found(&mut self, found: &[Found]) {
+        self.results = found.iter().map(|found| self.result(found)).collect();
+    }
+
+    /// What was found for a goal.
+    pub fn lower_of(&self, goal: &str) -> Option<f64> {
+        self.results.iter().find(|result| result.goal == goal)?.lower
+    }
+
+    /// What was found for the first goal.
+    pub fn throughput(&self) -> Option<f64> {
+        self.results.first()?.lower
+    }
+
+    fn result(&self, found: &Found) -> ResultJson {
+        let at_result = self.trials.iter().rev().find(|row| Some(row.offered) == found.lower);
+        let gbps = |extra: u64| found.lower.map(|frames| frames * (8 * (self.size - FCS + extra)) as f64 / 1e9);
+        ResultJson {
+            goal: found.goal.name,
+            verdict: found.verdict.name(),
+            why: found.verdict.sentence(),
+            lower: found.lower,
+            upper: found.upper,
+            conditional_throughput: found.throughput,
+            gbps_l1: gbps(L1_OVERHEAD),
+            gbps_l2: gbps(FCS),
+            latency_p50_ns: at_result.and_then(|row| row.account.latency.latency_p50_ns),
+            latency_p99_ns: at_result.and_then(|row| row.account.latency.latency_p99_ns),
+        }
+    }
+}
+
+impl Row {
+    /// One that has run.
+    pub fn new(trial: usize, test: &'static str, ask: Ask, account: Account) -> Self {
+        Row { trial, test, offered: ask.load, duration_s: ask.duration, account }
+    }
+}
+
+/// What stands above the lines of trials.
+pub fn head() -> String {
+    format!(
+        "{:>6}{:>6} {:<12}{:>12}{:>8}{:>12}{:>10}{:>9}\n",
+        "size", "trial", "test", "frames/s", "s", "lost", "loss %", "p99 us"
+    )
+}
+
+/// A trial, as it comes.
+pub fn line(size: u64, row: &Row) -> String {
+    let Row { trial, test, offered, duration_s, account } = row;
+    let p99 =
+        account.latency.latency_p99_ns.map_or_else(|| "-".to_owned(), |nanos| format!("{:.1}", nanos as f64 / 1e3));
+    let mut line = format!(
+        "{size:>6}{trial:>6} {test:<12}{:>12}{duration_s:>8.2}{:>12}{:>10.4}{p99:>9}\n",
+        grouped(offered.round() as u64),
+        grouped(account.counts.lost),
+        account.counts.loss_ratio * 100.0,
+    );
+    if let Some(own) = &account.tester {
+        line += &format!("            the tester {own}\n");
+    }
+    line
+}
+
+/// Seconds as hours, minutes and seconds.
+pub fn clock(seconds: f64) -> String {
+    let seconds = seconds.ceil() as u64;
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

@@ -1,0 +1,76 @@
+//! Where a measurement was made.
+
+use crate::verbs::generate::guard;
+use crate::verbs::measure::trial::Direction;
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The machine and its ports.
+#[derive(Clone, Debug, Serialize)]
+pub struct Environment {
+    /// When it began, nanoseconds of UTC.
+    began_ns: u64,
+    kernel: String,
+    processor: String,
+    processors: usize,
+    clock: &'static str,
+    clock_resolution_ns: i64,
+    ports: Vec<Interface>,
+}
+
+/// An interface that frames leave through or come from.
+#[derive(Clone, Debug, Serialize)]
+struct Interface {
+    port: String,
+    driver: String,
+    mtu: u32,
+    speed_mbps: Option<u64>,
+    queues: (u32, u32),
+    offloads: Vec<String>,
+}
+
+impl Environment {
+    /// Of this machine.
+    pub fn find(directions: &[Direction]) -> Self {
+        let release = rustix::system::uname();
+        let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        let resolution = rustix::time::clock_getres(rustix::time::ClockId::Realtime);
+        let interface = |spec: &linerate_port::Spec| {
+            let found = guard::interface(spec)?;
+            Some(Interface {
+                port: spec.to_string(),
+                driver: found.driver,
+                mtu: found.mtu,
+                speed_mbps: found.speed_mbps,
+                queues: found.queues,
+                offloads: found.offloads,
+            })
+        };
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Environment {
+            began_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
+            kernel: release.release().to_string_lossy().into_owned(),
+            processor: model.unwrap_or_default().to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            clock: "CLOCK_REALTIME, stamps at the hand-over to the port and by the receiving port",
+            clock_resolution_ns: resolution.tv_sec * 1_000_000_000 + resolution.tv_nsec,
+            ports: directions[..1].iter().flat_map(|way| [&way.from, &way.to]).filter_map(interface).collect(),
+        }
+    }
+
+    /// As it stands in reports, a line each.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![
+            ("kernel", self.kernel.clone()),
+            ("processor", format!("{} of {}", self.processors, self.processor)),
+            ("clock", format!("{}; {} ns", self.clock, self.clock_resolution_ns)),
+        ];
+        for port in &self.ports {
+            let speed = port.speed_mbps.map_or_else(|| "speed not known".to_owned(), |speed| format!("{speed} Mb/s"));
+            let Interface { port, driver, mtu, queues: (rx, tx), .. } = port;
+            facts.push(("interface", format!("{port}: {driver}, MTU {mtu}, {speed}, {rx} and {tx} queues")));
+        }
+        facts
+    }
+}

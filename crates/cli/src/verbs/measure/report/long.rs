@@ -1,0 +1,241 @@
+//! What long runs and services have shown, for documents.
+
+use crate::verbs::measure::account::Account;
+use crate::view::rates::grouped;
+use linerate_generate::check::StreamRow;
+use linerate_measure::service::{Kind, Seen, Service};
+use linerate_measure::soak::{Event, Soak};
+use serde::Serialize;
+
+/// One load for long.
+#[derive(Clone, Debug, Serialize)]
+pub struct SoakTest {
+    pub load: f64,
+    pub max_loss_ratio: f64,
+    pub max_latency_s: Option<f64>,
+    pub seconds: f64,
+    pub sent: u64,
+    pub lost: u64,
+    pub loss_ratio: f64,
+    pub worst_second: Option<(u64, u64)>,
+    pub availability: f64,
+    pub events: Vec<EventJson>,
+    pub minutes: Vec<Minute>,
+    pub by_second: Vec<SoakSecond>,
+    pub latency_p99_ns: Option<i64>,
+    /// `kept`, `not kept`, or `running`.
+    pub verdict: &'static str,
+    #[serde(skip)]
+    soak: Soak,
+}
+
+/// A second of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SoakSecond {
+    pub second: u64,
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+}
+
+/// A minute of it.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Minute {
+    pub minute: u64,
+    pub sent: u64,
+    pub lost: u64,
+    pub latency_p50_ns: Option<i64>,
+    pub latency_p99_ns: Option<i64>,
+    pub latency_max_ns: Option<i64>,
+}
+
+/// Seconds in a row with loss.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EventJson {
+    second: u64,
+    seconds: u64,
+    lost: u64,
+}
+
+/// A step of a service.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServiceStep {
+    pub service: String,
+    pub step: String,
+    /// Bits a second of layer 2: offered, and received in the worst direction.
+    pub rate_bps: f64,
+    pub received_bps: f64,
+    pub loss_ratio: f64,
+    pub delay_s: f64,
+    pub variation_s: f64,
+    pub verdict: &'static str,
+}
+
+/// A service beside all others.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerformanceRow {
+    pub service: String,
+    pub sent: u64,
+    pub lost: u64,
+    pub loss_ratio: f64,
+    pub delay_s: f64,
+    pub variation_s: f64,
+    pub availability: f64,
+    pub seconds: u64,
+    pub verdict: &'static str,
+}
+
+/// More seconds are counted, and not kept.
+const MOST_SECONDS: usize = 1_000_000;
+
+impl SoakTest {
+    pub fn new(load: f64, max_loss_ratio: f64, max_latency_s: Option<f64>) -> Self {
+        SoakTest {
+            load,
+            max_loss_ratio,
+            max_latency_s,
+            seconds: 0.0,
+            sent: 0,
+            lost: 0,
+            loss_ratio: 0.0,
+            worst_second: None,
+            availability: 1.0,
+            events: Vec::new(),
+            minutes: Vec::new(),
+            by_second: Vec::new(),
+            latency_p99_ns: None,
+            verdict: "running",
+            soak: Soak::default(),
+        }
+    }
+
+    /// A second.
+    pub fn add(&mut self, second: SoakSecond) {
+        self.soak.add(second.sent, second.lost);
+        if self.by_second.len() < MOST_SECONDS {
+            self.by_second.push(second);
+        }
+        (self.seconds, self.sent) = (self.soak.seconds() as f64, self.sent + second.sent);
+        self.tell();
+    }
+
+    /// Adds to the last second.
+    fn amend(&mut self, rest: SoakSecond) {
+        if let Some(last) = self.by_second.last_mut() {
+            last.sent += rest.sent;
+            last.received += rest.received;
+            last.lost += rest.lost;
+        }
+        self.soak = Soak::default();
+        self.by_second.iter().for_each(|second| self.soak.add(second.sent, second.lost));
+        self.sent += rest.sent;
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        let event = |event: &Event| EventJson { second: event.second, seconds: event.seconds, lost: event.lost };
+        self.lost = self.soak.lost();
+        self.loss_ratio = linerate_measure::trial::loss_ratio(self.sent, self.sent - self.lost.min(self.sent));
+        self.events = self.soak.events().iter().map(event).collect();
+        (self.worst_second, self.availability) = (self.soak.worst(), self.soak.availability());
+    }
+
+    /// All was sent, and what came counted: what no second has is of the last one.
+    pub fn conclude(&mut self, account: &Account) {
+        let counts = &account.counts;
+        let rest = SoakSecond {
+            second: self.by_second.len() as u64,
+            sent: counts.sent.saturating_sub(self.sent),
+            received: counts.received.saturating_sub(self.by_second.iter().map(|second| second.received).sum()),
+            lost: counts.lost.saturating_sub(self.soak.lost()),
+        };
+        // What came after the last look is of that second where it was next to whole, else of one more.
+        let last = self.by_second.last().copied().unwrap_or_default();
+        if last.sent > 0 && rest.sent * 2 < last.sent && self.seconds < account.seconds + 0.5 {
+            self.amend(rest);
+        } else if rest.sent > 0 || rest.lost > 0 {
+            self.add(rest);
+        }
+        (self.seconds, self.sent, self.lost) = (account.seconds, counts.sent, counts.lost);
+        self.loss_ratio = counts.loss_ratio;
+        self.latency_p99_ns = account.latency.latency_p99_ns;
+        let p99 = account.latency.latency_p99_ns.map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9);
+        let is_kept = self.loss_ratio <= self.max_loss_ratio && self.max_latency_s.is_none_or(|max| p99 <= max);
+        self.verdict = match (is_kept, &account.tester) {
+            (true, _) => "kept",
+            (false, Some(_)) => "limited by the tester",
+            (false, None) => "not kept",
+        };
+    }
+}
+
+/// A second, as it comes.
+pub fn soak_line(second: &SoakSecond) -> String {
+    let SoakSecond { second, sent, received, lost } = *second;
+    format!("  second {second}: {} sent, {} received, {} lost\n", grouped(sent), grouped(received), grouped(lost))
+}
+
+impl ServiceStep {
+    /// Of what was seen in each direction; the worst of it is told.
+    pub fn new(service: &str, kind: Kind, rate: f64, seen: &[Seen], verdict: &'static str) -> Self {
+        let worst = |of: fn(&Seen) -> f64| seen.iter().map(of).fold(0.0, f64::max);
+        let received = match kind {
+            Kind::Policing => worst(|seen| seen.rate),
+            _ => seen.iter().map(|seen| seen.rate).fold(f64::INFINITY, f64::min),
+        };
+        let step = match kind {
+            Kind::Committed(percent) => format!("{percent} % of CIR"),
+            Kind::Excess => "CIR + EIR".to_owned(),
+            Kind::Policing => "policing".to_owned(),
+        };
+        ServiceStep {
+            service: service.to_owned(),
+            step,
+            rate_bps: rate,
+            received_bps: received,
+            loss_ratio: worst(|seen| seen.loss_ratio),
+            delay_s: worst(|seen| seen.delay),
+            variation_s: worst(|seen| seen.variation),
+            verdict,
+        }
+    }
+}
+
+impl PerformanceRow {
+    /// Of its row in each direction, and its seconds.
+    pub fn new<'a>(
+        service: &str,
+        agreed: &Service,
+        rows: impl Iterator<Item = &'a StreamRow>,
+        soak: &Soak,
+        is_limited: bool,
+    ) -> Self {
+        let (mut sent, mut lost, mut delay, mut variation) = (0, 0, 0.0, 0.0);
+        for row in rows {
+            sent += row.counts.sent.unwrap_or(0);
+            lost += row.counts.lost;
+            let seconds = |nanos: Option<i64>| nanos.unwrap_or(i64::MAX) as f64 / 1e9;
+            delay = seconds(row.delay.latency_p999_ns).max(delay);
+            variation = seconds(row.delay.pdv_p999_ns).max(variation);
+        }
+        let loss_ratio = linerate_measure::trial::loss_ratio(sent, sent.saturating_sub(lost));
+        let is_kept = loss_ratio <= agreed.loss_ratio && delay <= agreed.delay && variation <= agreed.variation;
+        let verdict = match (is_kept, is_limited) {
+            (true, _) => "pass",
+            (false, true) => "limited by the tester",
+            (false, false) => "fail",
+        };
+        let (availability, seconds) = (soak.availability(), soak.seconds());
+        PerformanceRow {
+            service: service.to_owned(),
+            sent,
+            lost,
+            loss_ratio,
+            delay_s: delay,
+            variation_s: variation,
+            availability,
+            seconds,
+            verdict,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What tests have found, for documents.
+
+use crate::verbs::measure::account::Way;
+use linerate_generate::check::Delay;
+use linerate_measure::burst::buffer;
+use linerate_measure::spread::Spread;
+use serde::Serialize;
+
+/// Latency at a part of a result.
+#[derive(Clone, Debug, Serialize)]
+pub struct AtLoad {
+    pub of_result: f64,
+    pub load: f64,
+    pub lost: u64,
+    #[serde(flatten)]
+    pub latency: Delay,
+}
+
+/// 26.2, and RFC 8219, section 7.2.
+#[derive(Clone, Debug, Serialize)]
+pub struct LatencyTest {
+    pub load: f64,
+    pub seconds: f64,
+    pub shortened: Option<String>,
+    /// The mean of the tagged frames, of all runs and directions.
+    pub tagged_mean_ns: Option<f64>,
+    /// The median of medians, and of 99.9th percentiles (RFC 8219).
+    pub typical_ns: Option<i64>,
+    pub worst_ns: Option<i64>,
+    pub max_ns: Option<i64>,
+    pub runs: Vec<Vec<LatencyRun>>,
+}
+
+/// One direction of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct LatencyRun {
+    /// Of the frame in the middle; null if that was lost.
+    pub tagged_ns: Option<i64>,
+    pub lost: u64,
+    #[serde(flatten)]
+    pub latency: Delay,
+}
+
+/// A step of 26.3.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossRow {
+    pub of_greatest: f64,
+    pub load: f64,
+    pub loss_ratio: f64,
+    pub by_way: Vec<f64>,
+    pub tester: Option<String>,
+}
+
+/// 26.4, as RFC 9004 has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bursts {
+    /// Frames a second within bursts.
+    pub greatest: f64,
+    pub throughput: f64,
+    pub limit: u64,
+    /// The least by which bursts differ.
+    pub step: u64,
+    pub shortened: Option<String>,
+    /// The longest burst of each run, and how fast it came.
+    pub frames: Vec<u64>,
+    pub rates: Vec<f64>,
+    pub mean: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    pub deviation: Option<f64>,
+    /// Seconds of buffer (RFC 9004, section 6.4), and frames in it.
+    pub implied_s: Option<f64>,
+    pub corrected_s: Option<f64>,
+    pub buffer_frames: Option<f64>,
+    /// The longest burst that is tried came whole: what the device takes is not known.
+    pub is_limited: bool,
+    pub trials: u64,
+}
+
+/// 26.5.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recovery {
+    pub overload: f64,
+    pub halved: f64,
+    pub shortened: Option<String>,
+    pub mean_s: Option<f64>,
+    pub max_s: Option<f64>,
+    pub runs: Vec<Vec<RecoveryRun>>,
+}
+
+/// One direction of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecoveryRun {
+    /// During the overload, and after the load was halved.
+    pub lost_before: u64,
+    pub lost_after: u64,
+    /// From then to the last frame that was lost, to a millisecond in the first fifth of a second.
+    pub seconds: f64,
+}
+
+/// 26.6.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reset {
+    pub load: f64,
+    pub command: String,
+    pub runs: Vec<ResetRun>,
+}
+
+/// A reset.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResetRun {
+    /// RFC 6201, 4.1.1 and 4.1.2.
+    pub by_loss_s: f64,
+    pub by_times_s: Option<f64>,
+    /// How long the command took, and how it ended.
+    pub command_s: Option<f64>,
+    pub command: String,
+}
+
+/// What comes through at the greatest load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Forwarding {
+    pub load: f64,
+    /// Rates are of so many directions together.
+    pub directions: usize,
+    pub rates: Vec<f64>,
+    pub mean: f64,
+    pub min: f64,
+    pub max: f64,
+    pub deviation: f64,
+}
+
+impl LatencyTest {
+    pub fn new(load: f64, seconds: f64, shortened: Option<String>) -> Self {
+        LatencyTest {
+            load,
+            seconds,
+            shortened,
+            tagged_mean_ns: None,
+            typical_ns: None,
+            worst_ns: None,
+            max_ns: None,
+            runs: Vec::new(),
+        }
+    }
+
+    /// A run.
+    pub fn add(&mut self, ways: Vec<LatencyRun>) {
+        self.runs.push(ways);
+        let all = || self.runs.iter().flatten();
+        let median = |of: fn(&LatencyRun) -> Option<i64>| {
+            let mut values: Vec<i64> = all().filter_map(of).collect();
+            values.sort_unstable();
+            values.get(values.len() / 2).copied()
+        };
+        let tagged: Vec<f64> = all().filter_map(|run| run.tagged_ns).map(|nanos| nanos as f64).collect();
+        let (typical, worst) = (median(|run| run.latency.latency_p50_ns), median(|run| run.latency.latency_p999_ns));
+        let max = all().filter_map(|run| run.latency.latency_max_ns).max();
+        self.tagged_mean_ns = Spread::of(&tagged).map(|spread| spread.mean);
+        (self.typical_ns, self.worst_ns, self.max_ns) = (typical, worst, max);
+    }
+}
+
+impl LatencyRun {
+    /// The second phase is the tagged frame alone.
+    pub fn of(way: &Way) -> Self {
+        let tagged = way.rows.iter().find(|row| row.stream == 1);
+        LatencyRun {
+            tagged_ns: tagged.and_then(|row| row.delay.latency_min_ns),
+            lost: way.counts.lost,
+            latency: way.latency,
+        }
+    }
+}
+
+impl Bursts {
+    pub fn new(greatest: f64, throughput: f64, limit: u64, shortened: Option<String>) -> Self {
+        Bursts {
+            greatest,
+            throughput,
+            limit,
+            step: 1,
+            shortened,
+            frames: Vec::new(),
+            rates: Vec::new(),
+            mean: None,
+            min: None,
+            max: None,
+            deviation: None,
+            implied_s: None,
+            corrected_s: None,
+            buffer_frames: None,
+            is_limited: false,
+            trials: 0,
+        }
+    }
+
+    /// A run, of so many trials.
+    pub fn add(&mut self, frames: u64, is_limited: bool, trials: u64, rate: f64) {
+        self.frames.push(frames);
+        self.rates.push(rate);
+        self.is_limited |= is_limited;
+        self.trials += trials;
+        let found: Vec<f64> = self.frames.iter().map(|frames| *frames as f64).collect();
+        let (Some(spread), Some(rate)) = (Spread::of(&found), Spread::of(&self.rates)) else { return };
+        (self.mean, self.min, self.max) = (Some(spread.mean), Some(spread.least), Some(spread.greatest));
+        self.deviation = Some(spread.deviation);
+        let found = buffer(spread.mean, rate.mean, self.throughput).filter(|_| !self.is_limited);
+        self.implied_s = found.map(|found| found.implied);
+        self.corrected_s = found.map(|found| found.corrected);
+        self.buffer_frames = found.map(|found| found.corrected * rate.mean);
+    }
+}
+
+impl Recovery {
+    pub fn new(overload: f64, halved: f64, shortened: Option<String>) -> Self {
+        Recovery { overload, halved, shortened, mean_s: None, max_s: None, runs: Vec::new() }
+    }
+
+    /// A run.
+    pub fn add(&mut self, ways: Vec<RecoveryRun>) {
+        self.runs.push(ways);
+        let all: Vec<f64> = self.runs.iter().flatten().map(|run| run.seconds).collect();
+        let spread = Spread::of(&all);
+        (self.mean_s, self.max_s) = (spread.map(|spread| spread.mean), spread.map(|spread| spread.greatest));
+    }
+}
+
+impl Reset {
+    pub fn new(load: f64, command: &str) -> Self {
+        Reset { load, command: command.to_owned(), runs: Vec::new() }
+    }
+}
+
+impl Forwarding {
+    pub fn new(load: f64, directions: usize, rates: &[f64], spread: &Spread) -> Self {
+        let Spread { mean, least, greatest, deviation, .. } = *spread;
+        Forwarding { load, directions, rates: rates.to_vec(), mean, min: least, max: greatest, deviation }
+    }
+}

@@ -1,0 +1,74 @@
+//! Latency and loss rates of RFC 2544 (26.2, 26.3), and what comes through at the greatest load.
+
+use super::report::{Forwarding, LatencyRun, LatencyTest, LossRow};
+use super::traffic::{Frames, Phase};
+use super::{Measurement, Sized};
+use linerate_generate::Rate;
+use linerate_measure::Ask;
+use linerate_measure::rate::LossRate;
+use linerate_measure::spread::Spread;
+
+impl Measurement<'_> {
+    /// 26.2: at the throughput, one frame in the middle is the tagged one; all others have their latencies too.
+    pub(super) fn latency(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let span = self.plan.latency;
+        let Some(load) = self.throughput() else {
+            return self.left_out("latency", "no throughput was found, and latency is that at the throughput");
+        };
+        let half = Phase::lasting(load, span.seconds / 2.0);
+        let frames = Frames::Phases(vec![half, Phase { load, frames: 1 }, half]);
+        self.known().latency = Some(LatencyTest::new(load, span.seconds, span.shortened()));
+        for _ in 0..span.times {
+            let ask = Ask { load, duration: span.seconds };
+            let Some(account) = self.trial("latency", sized, &frames, ask)? else { break };
+            if let Some(test) = &mut self.known().latency {
+                test.add(account.ways.iter().map(LatencyRun::of).collect());
+            }
+        }
+        Ok(())
+    }
+
+    /// 26.3: from the greatest load down, until two loads in a row lose nothing.
+    pub(super) fn loss(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let span = self.plan.loss;
+        let mut method = LossRate::new(sized.limits.greatest, span.seconds, self.plan.steps);
+        self.known().loss_shortened = span.shortened();
+        while let Some(ask) = method.next_trial() {
+            let frames = Frames::Paced(Rate::Frames(ask.load), ask.duration);
+            let Some(account) = self.trial("loss", sized, &frames, ask)? else { break };
+            method.add(account.counts.loss_ratio);
+            let row = LossRow {
+                of_greatest: ask.load / sized.limits.greatest,
+                load: ask.load,
+                loss_ratio: account.counts.loss_ratio,
+                by_way: account.ways.iter().map(|way| way.counts.loss_ratio).collect(),
+                tester: account.tester.clone(),
+            };
+            self.known().loss.push(row);
+        }
+        Ok(())
+    }
+
+    /// What comes through at the greatest load.
+    pub(super) fn mrr(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let (load, span) = (sized.limits.greatest, self.plan.mrr);
+        let mut rates = Vec::new();
+        for _ in 0..span.times {
+            let ask = Ask { load, duration: span.seconds };
+            let frames = Frames::Paced(Rate::Frames(load), ask.duration);
+            let Some(account) = self.trial("mrr", sized, &frames, ask)? else { break };
+            rates.push(account.forwarded(ask.duration));
+            let directions = account.ways.len();
+            let spread = Spread::of(&rates);
+            self.known().forwarding = spread.map(|spread| Forwarding::new(load, directions, &rates, &spread));
+        }
+        Ok(())
+    }
+
+    /// Says why a test was not made.
+    pub(super) fn left_out(&mut self, test: &str, why: &str) -> anyhow::Result<()> {
+        let told = format!("{test}: {why}");
+        self.known().left_out.push(told);
+        Ok(())
+    }
+}

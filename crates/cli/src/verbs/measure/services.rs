@@ -1,0 +1,240 @@
+//! Whether services are as agreed: ITU-T Y.1564.
+
+use super::account::{Account, Way};
+use super::report::{PerformanceRow, ServiceStep, SizeReport};
+use super::soak::{SoFar, by_second};
+use super::traffic::{self, Frames};
+use super::trial::Looks;
+use super::{Measurement, Sized};
+use crate::exit::usage;
+use anyhow::Context;
+use linerate_generate::Rate;
+use linerate_generate::rate::Layer;
+use linerate_generate::stream::{Mark, Order, StreamSet};
+use linerate_generate::trailer::Key;
+use linerate_measure::service::{Kind, Seen, Service};
+use linerate_measure::soak::Soak;
+use linerate_measure::{Ask, Limits};
+use serde::Deserialize;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// What a policer may let through beyond its rates, where a service does not say.
+const MARGIN: f64 = 0.05;
+/// More of a file is not read.
+const LARGEST: u64 = 1 << 20;
+
+/// A service, as its file has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    packet: String,
+    size: u64,
+    cir: String,
+    eir: Option<String>,
+    loss: String,
+    delay_ms: f64,
+    variation_ms: f64,
+    margin: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    service: Vec<Written>,
+}
+
+/// A service that is tested.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    pub name: String,
+    packet: String,
+    size: u64,
+    agreed: Service,
+}
+
+/// Reads a file of services.
+pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+    file.with_context(|| format!("cannot read {}", path.display()))?;
+    let wrong = |what: String| usage(format!("{}: {what}", path.display()));
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if file.service.is_empty() {
+        return Err(wrong("no [[service]]".to_owned()));
+    }
+    let tested =
+        |written: Written| tested(&written).map_err(|what| wrong(format!("service {:?}: {what}", written.name)));
+    file.service.into_iter().map(tested).collect()
+}
+
+fn tested(written: &Written) -> Result<Tested, String> {
+    let Written { name, packet, size, cir, eir, loss, delay_ms, variation_ms, margin } = written;
+    if !(64..=65_535).contains(size) {
+        return Err(format!("size = {size}: 64 to 65535, FCS included"));
+    }
+    let bits = |rate: &str| match rate.parse::<Rate>() {
+        Ok(Rate::Bits(bits, Layer::L2)) => Ok(bits),
+        Ok(Rate::Frames(frames)) => Ok(frames * 8.0 * *size as f64),
+        _ => Err(format!("{rate:?}: rates are of layer 2, as in 20mbps, or frames, as in 5kpps")),
+    };
+    for (what, millis) in [("delay_ms", *delay_ms), ("variation_ms", *variation_ms)] {
+        if !(millis.is_finite() && millis > 0.0) {
+            return Err(format!("{what} = {millis}: milliseconds above 0"));
+        }
+    }
+    let part = |text: &String| super::options::percent(text);
+    let agreed = Service {
+        committed: bits(cir)?,
+        excess: eir.as_deref().map_or(Ok(0.0), bits)?,
+        loss_ratio: part(loss)?,
+        delay: delay_ms / 1e3,
+        variation: variation_ms / 1e3,
+        margin: margin.as_ref().map_or(Ok(MARGIN), part)?,
+    };
+    Ok(Tested { name: name.clone(), packet: packet.clone(), size: *size, agreed })
+}
+
+impl Tested {
+    /// Frames a second that are so many bits a second.
+    fn frames(&self, bits: f64) -> f64 {
+        bits / (8 * self.size) as f64
+    }
+
+    /// What came of it in one direction, over so many seconds.
+    fn seen(&self, frames: u64, way: &Way, seconds: f64) -> Seen {
+        Seen {
+            rate: (frames * 8 * self.size) as f64 / seconds,
+            loss_ratio: way.counts.loss_ratio,
+            delay: way.latency.latency_p999_ns.unwrap_or(i64::MAX) as f64 / 1e9,
+            variation: way.latency.pdv_p999_ns.unwrap_or(i64::MAX) as f64 / 1e9,
+        }
+    }
+}
+
+impl Measurement<'_> {
+    /// Each service alone, step by step, then all of them together for long.
+    pub(super) fn services(&mut self, services: &[Tested]) -> anyhow::Result<()> {
+        let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
+        let all = steps as f64 * (self.plan.step + self.plan.between()) + self.plan.performance;
+        self.report.estimated_s = all;
+        if !self.is_silent() {
+            let text = format!("about {} in all: {steps} steps, then all services\n", super::clock(all));
+            crate::view::terminal::tell(text + &super::head());
+        }
+        for service in services {
+            let sets = self.sets_of(&[service])?;
+            let sized = self.sized(service.size, &service.name, &sets, service.frames(service.agreed.committed));
+            for step in service.agreed.steps() {
+                let ask = Ask { load: service.frames(step.rate), duration: self.plan.step };
+                let frames = Frames::Paced(Rate::Frames(ask.load), ask.duration);
+                let Some(account) = self.trial("y1564", &sized, &frames, ask)? else { return Ok(()) };
+                let row = self.step(service, step.kind, step.rate, &account);
+                self.report.services.push(row);
+                self.files.write(&self.report)?;
+            }
+        }
+        if self.plan.performance > 0.0 && !self.is_over() { self.performance(services) } else { Ok(()) }
+    }
+
+    fn step(&self, service: &Tested, kind: Kind, rate: f64, account: &Account) -> ServiceStep {
+        let seconds = self.plan.step;
+        let seen: Vec<Seen> = account.ways.iter().map(|way| service.seen(way.counts.received, way, seconds)).collect();
+        let is_kept = seen.iter().all(|seen| service.agreed.passes(kind, seen));
+        // What the tester did not send says nothing of the service.
+        let verdict = match (&account.tester, is_kept) {
+            (Some(_), _) => "limited by the tester",
+            (None, true) => "pass",
+            (None, false) => "fail",
+        };
+        ServiceStep::new(&service.name, kind, rate, &seen, verdict)
+    }
+
+    fn performance(&mut self, services: &[Tested]) -> anyhow::Result<()> {
+        let every: Vec<&Tested> = services.iter().collect();
+        let sets = self.sets_of(&every)?;
+        let load = services.iter().map(|service| service.frames(service.agreed.committed)).sum();
+        let sized = self.sized(services[0].size, "all", &sets, load);
+        let ask = Ask { load, duration: self.plan.performance };
+        let frames = Frames::Paced(Rate::Frames(load), ask.duration);
+        let seconds = Mutex::new(vec![Soak::default(); services.len()]);
+        let beside = Box::new(|looks: &Looks| {
+            let mut before = vec![SoFar::default(); services.len()];
+            by_second(looks, |ways| {
+                let mut seconds = seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                for (id, (soak, before)) in seconds.iter_mut().zip(&mut before).enumerate() {
+                    let sum = |of: fn(&SoFar) -> u64| ways.iter().filter_map(|way| way.get(id)).map(of).sum::<u64>();
+                    let (sent, lost) = (sum(|one| one.sent), sum(|one| one.lost));
+                    soak.add(sent.saturating_sub(before.sent), lost.saturating_sub(before.lost));
+                    (before.sent, before.lost) = (sent, before.lost.max(lost));
+                }
+            });
+        });
+        let Some(account) = self.trial_beside("y1564", &sized, &frames, ask, Some(beside))? else { return Ok(()) };
+        let seconds = seconds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (id, (service, soak)) in services.iter().zip(&seconds).enumerate() {
+            let rows = account.ways.iter().filter_map(|way| way.rows.iter().find(|row| row.stream as usize == id));
+            let row = PerformanceRow::new(&service.name, &service.agreed, rows, soak, account.tester.is_some());
+            self.report.performance.push(row);
+        }
+        self.files.write(&self.report)
+    }
+
+    /// The frames of services, each at its committed rate.
+    fn sets_of(&self, services: &[&Tested]) -> anyhow::Result<Vec<StreamSet>> {
+        let stream = |(id, service): (usize, &&Tested)| {
+            let made = |mark| traffic::stream(id as u32, &service.packet, service.size, self.args.seed, mark);
+            let mut stream =
+                made(Mark::Trailer).map_err(|error| usage(format!("service {:?}: {error}", service.name)))?;
+            stream.name.clone_from(&service.name);
+            stream.rate = Rate::Frames(service.frames(service.agreed.committed));
+            Ok(stream)
+        };
+        let streams = services.iter().enumerate().map(stream).collect::<anyhow::Result<Vec<_>>>()?;
+        let rate = (services.len() == 1).then_some(Rate::Frames(1.0));
+        let set = StreamSet { streams, order: Order::Interleaved, rate, key: Key::default() };
+        set.check().map_err(usage)?;
+        let back = self.args.both.then(|| traffic::turned(&set));
+        Ok([set].into_iter().chain(back).collect())
+    }
+
+    fn sized<'a>(&mut self, size: u64, name: &str, sets: &'a [StreamSet], load: f64) -> Sized<'a> {
+        let limits = Limits { least: load / 4.0, greatest: load * 2.5 };
+        self.report.sizes.push(SizeReport::of_service(size, name, limits));
+        Sized { size, sets, limits, tester: None, line: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_read_and_what_is_wrong_is_said() {
+        let folder = std::env::temp_dir().join(format!("linerate-services-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("services.toml");
+        let good = "[[service]]\nname = \"voice\"\npacket = \"ip/udp\"\nsize = 128\ncir = \"2mbps\"\nloss = \"0.1%\"\n\
+                    delay_ms = 10\nvariation_ms = 5\n";
+        std::fs::write(&path, good).unwrap();
+        let services = read(&path).unwrap();
+        assert_eq!((services.len(), services[0].agreed.committed, services[0].agreed.margin), (1, 2e6, MARGIN));
+        assert!((services[0].frames(2e6) - 1953.125).abs() < 1e-9);
+        for (from, to, said) in [
+            ("size = 128", "size = 6", "64 to 65535"),
+            ("2mbps", "fast", "rates are of layer 2"),
+            ("2mbps", "2mbpsl1", "rates are of layer 2"),
+            ("delay_ms = 10", "delay_ms = -1", "above 0"),
+            ("0.1%", "much", "percentage"),
+            ("name", "nome", "nome"),
+            ("[[service]]", "[service]", "services.toml"),
+        ] {
+            std::fs::write(&path, good.replace(from, to)).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(said), "{to}: {error}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

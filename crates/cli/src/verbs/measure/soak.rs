@@ -1,0 +1,157 @@
+//! One load for hours: every second its loss, every minute its latencies.
+
+use super::account::{Account, Way};
+use super::report::{Minute, SoakSecond, SoakTest, soak_line};
+use super::traffic::{Frames, Phase};
+use super::trial::Looks;
+use super::{Measurement, Sized};
+use crate::view::terminal::tell;
+use linerate_engine::check::CheckWatch;
+use linerate_generate::check::AGE;
+use linerate_measure::Ask;
+use linerate_measure::trial::loss_ratio;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A run without an end has one after a week.
+const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+/// Latencies are told for so many seconds each.
+const MINUTE: f64 = 60.0;
+/// What was sent is looked up so often.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// Reports are written so often, in seconds: at first, and after an hour.
+const WRITE: [u64; 2] = [10, 60];
+const HOUR: u64 = 3600;
+
+/// What is known of a stream by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SoFar {
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+}
+
+impl Measurement<'_> {
+    pub(super) fn soak(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
+        let load = sized.limits.greatest;
+        let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let minutes = (left / MINUTE).floor() as usize;
+        let rest = left - minutes as f64 * MINUTE;
+        let mut phases = vec![Phase::lasting(load, MINUTE); minutes];
+        phases.extend((rest * load >= 1.0).then(|| Phase::lasting(load, rest)));
+        if phases.is_empty() {
+            return Ok(());
+        }
+        let frames = Frames::Phases(phases);
+        let max_latency = self.args.method.max_latency.map(|millis| millis / 1e3);
+        let test = SoakTest::new(load, self.args.goals.loss.unwrap_or(0.0), max_latency);
+        self.known().soak = Some(test);
+        self.number += 1;
+        let (number, is_silent) = (self.number, self.is_silent());
+        let Measurement { bench, report, files, .. } = self;
+        let failed = Mutex::new(None);
+        let beside = Box::new(|looks: &Looks| {
+            let mut before = SoFar::default();
+            by_second(looks, |ways| {
+                let now = ways.iter().flatten().fold(SoFar::default(), |all, one| SoFar {
+                    sent: all.sent + one.sent,
+                    received: all.received + one.received,
+                    lost: all.lost + one.lost,
+                });
+                let Some(test) = report.sizes.last_mut().and_then(|size| size.soak.as_mut()) else { return };
+                let second = SoakSecond {
+                    second: test.by_second.len() as u64,
+                    sent: now.sent.saturating_sub(before.sent),
+                    received: now.received.saturating_sub(before.received),
+                    lost: now.lost.saturating_sub(before.lost),
+                };
+                before = SoFar { lost: before.lost.max(now.lost), ..now };
+                test.add(second);
+                let seconds = second.second + 1;
+                if !is_silent && (second.lost > 0 || seconds.is_multiple_of(MINUTE as u64)) {
+                    tell(soak_line(&second));
+                }
+                if seconds.is_multiple_of(WRITE[usize::from(seconds > HOUR)]) {
+                    let result = files.write(report);
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+                }
+            });
+        });
+        let account = bench.run(sized.sets, &frames, number, Some(beside))?;
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        self.conclude_soak(sized, account)
+    }
+
+    fn conclude_soak(&mut self, sized: &Sized<'_>, mut account: Account) -> anyhow::Result<()> {
+        // Whoever ends a soak sooner has not asked for more frames.
+        if self.bench.stop.is_requested() {
+            account.tester = None;
+            account.counts.unsent = 0;
+            account.counts.loss_ratio = loss_ratio(account.counts.sent, account.counts.received);
+        }
+        let minutes = minutes(&account.ways);
+        if let Some(test) = &mut self.known().soak {
+            test.minutes = minutes;
+            test.conclude(&account);
+        }
+        let ask = Ask { load: sized.limits.greatest, duration: account.seconds };
+        self.keep("soak", sized.size, ask, &account)
+    }
+}
+
+/// Each phase was a minute: what of it came, and how late; of two directions the later one.
+fn minutes(ways: &[Way]) -> Vec<Minute> {
+    let count = ways.iter().flat_map(|way| &way.rows).map(|row| row.stream as usize + 1).max().unwrap_or(0);
+    let mut minutes = vec![Minute::default(); count];
+    for row in ways.iter().flat_map(|way| &way.rows) {
+        let minute = &mut minutes[row.stream as usize];
+        minute.minute = row.stream.into();
+        minute.sent += row.counts.sent.unwrap_or(0);
+        minute.lost += row.counts.lost;
+        minute.latency_p50_ns = minute.latency_p50_ns.max(row.delay.latency_p50_ns);
+        minute.latency_p99_ns = minute.latency_p99_ns.max(row.delay.latency_p99_ns);
+        minute.latency_max_ns = minute.latency_max_ns.max(row.delay.latency_max_ns);
+    }
+    minutes
+}
+
+/// Calls `each` once a second with what is known of each stream of each direction, until all is sent.
+pub fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
+    let began = Instant::now();
+    let mut samples: VecDeque<(Instant, Vec<Vec<u64>>)> = VecDeque::new();
+    let mut seconds = 1;
+    while !looks.is_sent() {
+        let now = Instant::now();
+        samples.push_back((now, looks.ways.iter().map(|(sent, _)| sent.sent()).collect()));
+        while samples.get(1).is_some_and(|(at, _)| now - *at >= AGE) {
+            samples.pop_front();
+        }
+        if now - began >= Duration::from_secs(seconds) {
+            let sent = samples.back().map_or(&[][..], |(_, sent)| sent);
+            let aged = samples.front().map_or(&[][..], |(_, sent)| sent);
+            let ways = looks.ways.iter().enumerate().map(|(way, (_, check))| {
+                let of = |all: &[Vec<u64>]| all.get(way).cloned().unwrap_or_default();
+                so_far(check, of(sent), of(aged))
+            });
+            each(&ways.collect::<Vec<_>>());
+            seconds += 1;
+        }
+        std::thread::sleep(SAMPLE);
+    }
+}
+
+fn so_far(check: &CheckWatch, sent: Vec<u64>, aged: Vec<u64>) -> Vec<SoFar> {
+    let live = check.live(Some(aged)).unwrap_or_default();
+    let mut all: Vec<SoFar> = sent.into_iter().map(|sent| SoFar { sent, ..SoFar::default() }).collect();
+    for row in &live.rows {
+        let place = row.stream as usize;
+        if all.len() <= place {
+            all.resize(place + 1, SoFar::default());
+        }
+        (all[place].received, all[place].lost) = (row.received, row.lost);
+    }
+    all
+}

@@ -1,0 +1,140 @@
+//! One trial: ports opened, frames sent in one direction or two at once, what came counted once nothing comes any more.
+
+use super::account::{Account, Way};
+use super::traffic::Frames;
+use crate::verbs::generate::answer::{self, AnswerArgs};
+use crate::verbs::generate::sending::{check, open_check, open_tx, route};
+use linerate_burst::{LinkType, Nanos};
+use linerate_engine::answer::Running;
+use linerate_engine::check::{CheckWatch, Checker, Checking};
+use linerate_engine::streams::{Run, soon};
+use linerate_engine::{Answering, Progress, Receive, Selection, Stop, StreamWatch, Streams};
+use linerate_generate::stream::StreamSet;
+use linerate_generate::trailer::Key;
+use linerate_port::{Spec, TxOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What came late is waited for so long at the most.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Streams of a trial that are told one by one.
+const FEW: usize = 100;
+
+/// The ports, and what is done at them.
+pub struct Bench<'a> {
+    /// One or two.
+    pub directions: Vec<Direction>,
+    pub take: bool,
+    pub threads: usize,
+    /// Nothing came for so long: nothing more will.
+    pub quiet: Duration,
+    pub stop: &'a Stop,
+}
+
+/// Where frames of one direction leave and come.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    pub from: Spec,
+    pub to: Spec,
+    /// Who is answered and asked there.
+    pub answer: AnswerArgs,
+}
+
+/// Something that goes on beside a trial.
+pub type Beside<'a> = Box<dyn FnOnce(&Looks) + Send + 'a>;
+
+/// Looks at a trial while it runs.
+pub struct Looks {
+    /// What was sent and what came, in each direction.
+    pub ways: Vec<(StreamWatch, CheckWatch)>,
+    /// When the first frames are due.
+    pub start: Nanos,
+    is_sent: AtomicBool,
+}
+
+impl Looks {
+    /// Whether all was sent.
+    pub fn is_sent(&self) -> bool {
+        self.is_sent.load(Ordering::Acquire)
+    }
+}
+
+/// A direction whose ports are open.
+struct Ready {
+    set: StreamSet,
+    intended: Option<(u64, f64)>,
+    streams: Option<Streams>,
+    checker: Checker,
+    answering: Option<Running>,
+    watch: StreamWatch,
+}
+
+impl Bench<'_> {
+    /// Sends frames of these sets, one for each direction; the number of the trial keeps its frames apart from those of others.
+    pub fn run(
+        &self,
+        sets: &[StreamSet],
+        frames: &Frames,
+        number: u64,
+        beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<Account> {
+        let ways = self.directions.iter().zip(sets).enumerate();
+        let ready = ways.map(|(way, (direction, set))| self.ready(direction, set, frames, number * 2 + way as u64));
+        let mut ready = ready.collect::<anyhow::Result<Vec<Ready>>>()?;
+        let looks = Looks {
+            ways: ready.iter().map(|ready| (ready.watch.clone(), ready.checker.watch().clone())).collect(),
+            start: soon(),
+            is_sent: AtomicBool::new(false),
+        };
+        let sent: Vec<_> = std::thread::scope(|scope| {
+            let beside = beside.map(|beside| scope.spawn(|| beside(&looks)));
+            let send = |ready: &mut Ready| {
+                let run = Run {
+                    duration: frames.seconds().map(Duration::from_secs_f64),
+                    stop: self.stop.clone(),
+                    progress: Progress::new(),
+                    watch: ready.watch.clone(),
+                    at_once: false,
+                };
+                let (streams, start) = (ready.streams.take(), looks.start);
+                scope.spawn(move || streams.map(|streams| streams.run_from(start, &run)))
+            };
+            let senders: Vec<_> = ready.iter_mut().map(send).collect();
+            let sent = senders.into_iter().map(|sender| sender.join()).collect();
+            looks.is_sent.store(true, Ordering::Release);
+            if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
+                std::panic::resume_unwind(panic);
+            }
+            sent
+        });
+        let mut ways = Vec::new();
+        for ((ready, sent), direction) in ready.into_iter().zip(sent).zip(&self.directions) {
+            let Some(sent) = sent.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) else {
+                unreachable!("each direction sends once")
+            };
+            let received = ready.checker.finish(Some(sent.sent.frames), self.quiet, PATIENCE, self.stop);
+            answer::finish(ready.answering);
+            answer::tell_failure(&received.answers);
+            let is_each_told = ready.set.streams.len() <= FEW;
+            let way = Way::new(ready.intended, &ready.set, &sent, &received, is_each_told);
+            ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
+        }
+        Ok(Account::new(ways))
+    }
+
+    fn ready(&self, direction: &Direction, set: &StreamSet, frames: &Frames, key: u64) -> anyhow::Result<Ready> {
+        let Direction { from, to, answer } = direction;
+        let mut set = frames.of(set);
+        set.key = Key(Key::default().0.wrapping_add(key));
+        let routed = route(answer, from, Some(to), &mut set)?;
+        let receiving = open_check(to, self.take)?;
+        let link = LinkType(set.streams[0].link.linktype());
+        let options = TxOptions { queues: self.threads, stamped: true, owner: None, link };
+        let streams = Streams::new(&set, open_tx(from, &options)?)?;
+        let answering = routed.answering.map(Answering::start).transpose()?;
+        let checking = Checking::new(check(&set, 0), Selection::default()).answer(routed.answering_check);
+        let checker = Checker::start(checking, Receive::all(vec![receiving]))?;
+        let intended = frames.intended(&set).map(|intended| (intended, frames.seconds().unwrap_or(f64::INFINITY)));
+        Ok(Ready { intended, streams: Some(streams), checker, answering, watch: StreamWatch::default(), set })
+    }
+}

@@ -1,0 +1,192 @@
+//! `linerate serve`: other programs drive traffic, over HTTP.
+
+use super::generate::guard;
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, confine};
+use crate::signals::stop_on_signals;
+use crate::verbs::inputs::are_live;
+use crate::view::rates::grouped;
+use crate::view::terminal::{fail, show, shown, tell};
+use anyhow::Context;
+use linerate_backends::{REGISTRY, open_rx, open_tx};
+use linerate_burst::LinkType;
+use linerate_engine::Stop;
+use linerate_port::{RxOptions, Spec, TxOptions};
+use linerate_serve::{Guard, Opened, Tester, Token};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Options of `linerate serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # two ports; clients name them as locations: p1, p2
+  linerate serve --port p1=eth1 --port p2=eth2
+  # a client: pip install snappi, then
+  #   snappi.api(location='http://:TOKEN@127.0.0.1:8443')
+  curl -u :TOKEN http://127.0.0.1:8443/capabilities/version
+  # from other hosts too: plain HTTP, so a network that nobody else is in
+  linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
+Only ports named here can be used. They are opened at the start, then rights are given up. docs/otg.md says what of the
+API is supported; docs/guide/serve.md begins with a test of two ports.")]
+pub struct Args {
+    /// A port that clients may use, and the location by which they call it; several times
+    #[arg(long = "port", value_name = "NAME=PORT", required = true, value_parser = named)]
+    ports: Vec<(String, Spec)>,
+    /// The address and port to listen on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    listen: SocketAddr,
+    /// A file whose first line clients have to bring; none asks for nothing, on this host alone [default: one that is
+    /// drawn and printed]
+    #[arg(long, value_name = "FILE")]
+    token: Option<String>,
+    /// Send into the interface of the default route too
+    #[arg(long)]
+    yes: bool,
+    /// Say nothing but errors, and the line that says where it listens
+    #[arg(short, long)]
+    quiet: bool,
+    /// Go on as this user once ports are open (default: whoever called sudo, doas or pkexec; of root at interfaces linerate,
+    /// or nobody)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// Tokens shorter than this can be tried.
+const SHORTEST_TOKEN: usize = 8;
+/// What a link adds to the MTU: an Ethernet header with a VLAN tag.
+const LINK: usize = 18;
+
+/// Serves until it is stopped.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let token = args.token()?;
+    let specs: Vec<&Spec> = args.ports.iter().map(|(_, spec)| spec).collect();
+    for (index, (name, spec)) in args.ports.iter().enumerate() {
+        if args.ports[..index].iter().any(|(other, other_spec)| other == name || other_spec == spec) {
+            return Err(usage(format!("--port {name}: it is there twice")));
+        }
+        if REGISTRY.file(spec).is_some() {
+            return Err(usage(format!("--port {name}: {spec} is a file; a tester sends and receives at interfaces")));
+        }
+        guard::check_route(spec, args.yes)?;
+    }
+    let identity = Identity::choose(args.user.as_deref(), are_live(specs.iter().copied()))?;
+    let opened =
+        args.ports.iter().map(|(name, spec)| open(name, spec, &identity)).collect::<anyhow::Result<Vec<_>>>()?;
+    let listening = || format!("--listen {}: cannot listen there; another program may", args.listen);
+    let listener = TcpListener::bind(args.listen).with_context(listening)?;
+    let address = listener.local_addr().with_context(listening)?;
+    // The call for it is not left to a run.
+    listener.set_nonblocking(true).with_context(listening)?;
+    let seed = u64::from_le_bytes(random()?);
+    identity.assume()?;
+    for note in identity.note().into_iter().chain(confine(&[])).filter(|_| !args.quiet) {
+        tell(format_args!("{}\n", shown(&note)));
+    }
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let tester = Arc::new(Mutex::new(Tester::new(opened, seed).context("cannot start threads for the ports")?));
+    args.announce(address, &token);
+    let is_quiet = args.quiet;
+    let told = move |text: &str| {
+        if !is_quiet {
+            tell(format_args!("{}\n", shown(text)));
+        }
+    };
+    let guard = Guard::new(token, address, Vec::new());
+    linerate_serve::serve(listener, Arc::clone(&tester), guard, &stop, told).context("the server ended")?;
+    let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
+    tester.stop();
+    let mut exit = Exit::Done;
+    for (name, sent, received, failure) in tester.totals() {
+        show(format_args!("{}: sent {}, received {}\n", shown(&name), grouped(sent), grouped(received)));
+        if let Some(failure) = failure {
+            fail(shown(&failure));
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+impl Args {
+    fn token(&self) -> anyhow::Result<Token> {
+        let Some(path) = &self.token else {
+            let bytes: [u8; 16] = random()?;
+            return Ok(Token::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect()));
+        };
+        if path == "none" {
+            if !self.listen.ip().is_loopback() {
+                return Err(usage("--token none is for this host alone: listen on 127.0.0.1, or give a token"));
+            }
+            return Ok(Token::None);
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("--token {path}: cannot be read"))?;
+        let line = text.lines().next().unwrap_or_default().trim();
+        if line.len() < SHORTEST_TOKEN || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(usage(format!(
+                "--token {path}: the first line is the token, {SHORTEST_TOKEN} visible characters or more, as made by: \
+                 openssl rand -hex 16"
+            )));
+        }
+        Ok(Token::Text(line.to_owned()))
+    }
+
+    /// Where it listens, and what a client has to say.
+    fn announce(&self, address: SocketAddr, token: &Token) {
+        show(format_args!("listening on http://{address}\n"));
+        if let (Token::Text(token), None) = (token, &self.token) {
+            show(format_args!("token {token}, as in http://:{token}@{address}\n"));
+        }
+        if !self.quiet && !address.ip().is_loopback() {
+            tell("plain HTTP: whoever can read the network can read the token\n");
+        }
+    }
+}
+
+/// Opens a port to send and to receive.
+fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> {
+    let found = guard::interface(spec);
+    let link = LinkType::ETHERNET;
+    let options = TxOptions { queues: 1, stamped: true, owner: identity.owner(), link };
+    let tx = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
+    let rx = open_rx(spec, &RxOptions { promiscuous: true, lossless: true, ..RxOptions::default() })?;
+    let mtu = found.as_ref().map_or(0, |found| found.mtu as usize);
+    // Of interfaces in other namespaces this says nothing.
+    let is_here = REGISTRY.interface(spec).is_some_and(|at| at.option("netns").is_none());
+    let carrier = found.as_ref().filter(|_| is_here).map(|found| format!("/sys/class/net/{}/carrier", found.name));
+    let is_up =
+        move || carrier.as_ref().is_none_or(|path| !matches!(std::fs::read(path).as_deref(), Ok(b"0\n") | Err(_)));
+    Ok(Opened {
+        name: name.to_owned(),
+        spec: spec.to_string(),
+        tx,
+        rx,
+        line: guard::line_of(found.as_ref()),
+        longest: if mtu == 0 { usize::MAX } else { mtu + LINK },
+        is_up: Box::new(is_up),
+    })
+}
+
+/// Bytes that nobody can know.
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    source.read_exact(&mut bytes).context("/dev/urandom")?;
+    Ok(bytes)
+}
+
+/// A name, and a port; the port's own text is its name where none is given.
+fn named(text: &str) -> Result<(String, Spec), String> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte))
+    };
+    let (name, spec) = match text.split_once('=') {
+        Some((name, spec)) if !name.contains(['?', '@']) => (name, spec),
+        _ => (text, text),
+    };
+    if !is_name(name) {
+        return Err("write NAME=PORT, as in p1=eth1; a name has letters, digits and -_./: ".to_owned());
+    }
+    Ok((name.to_owned(), Spec::parse(spec).map_err(|error| error.to_string())?))
+}

@@ -1,0 +1,251 @@
+//! `linerate switch`: many ports joined by rules, or as a bridge that learns.
+
+mod control;
+mod open;
+mod report;
+
+use self::control::Control;
+use self::open::Joined;
+use super::show::ShowArgs;
+use crate::exit::{Exit, usage};
+use crate::privileges::{Identity, confine};
+use crate::signals::stop_on_signals;
+use crate::verbs::inputs::{are_live, span};
+use crate::view::live::{Live, answer};
+use crate::view::terminal::{shown, tell};
+use anyhow::Context;
+use linerate_burst::{Nanos, random};
+use linerate_engine::switching::Switching;
+use linerate_engine::{Progress, Receive, Stop, Waiting};
+use linerate_port::RxPort;
+use linerate_switch::text::{parse_rule, show_actions, show_match};
+use linerate_switch::{LearnOptions, Options, PortNo, PortVlans, Rule, Switch};
+use std::time::{Duration, SystemTime};
+
+/// Options of `linerate switch`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # a bridge that learns which MAC is where
+  linerate switch eth1 eth2 eth3
+  # web traffic by eth2, all else by eth3, and back
+  linerate switch eth1 eth2 eth3 \\
+    --rule 'tcp,in_port=eth1,tp_dst=80,actions=eth2' \\
+    --rule 'priority=1,in_port=eth1,actions=eth3' \\
+    --rule 'priority=0,actions=eth1'
+  # VLANs: hosts at eth2 and eth3, both of them at eth1
+  linerate switch eth1 eth2 eth3 --vlan eth1:trunk=10,20 \\
+    --vlan eth2:access=10 --vlan eth3:access=20
+  # what rules make of capture files; out/1.pcap is what leaves by port 1
+  linerate switch pcap:a.pcap pcap:b.pcap --rules rules.txt --out out
+  # look at a switch at work, and change it; no frame is lost over that
+  linerate switch eth1 eth2 --control /run/switch.sock
+  linerate switch --ctl /run/switch.sock dump-flows
+  linerate switch --ctl /run/switch.sock add-flow 'ip,actions=dec_ttl,normal'
+Rules are those of ovs-ofctl add-flow, of one table: MATCHES,actions=ACTIONS
+  priority=N cookie=N idle_timeout=S hard_timeout=S
+  in_port dl_src dl_dst dl_type dl_vlan dl_vlan_pcp vlan_tci nw_src nw_dst
+  nw_proto nw_tos nw_ecn nw_ttl nw_frag tp_src tp_dst tcp_flags icmp_type
+  icmp_code arp_op arp_spa arp_tpa ipv6_src ipv6_dst
+  ip ipv6 arp icmp icmp6 tcp tcp6 udp udp6 sctp sctp6
+  actions: output:PORT PORT output(port=N,max_len=L) in_port normal flood all
+  drop mod_dl_src mod_dl_dst mod_vlan_vid mod_vlan_pcp strip_vlan push_vlan
+  mod_nw_src mod_nw_dst mod_nw_tos mod_nw_ttl dec_ttl mod_tp_src mod_tp_dst
+  set_field:V->F
+  sample:1/N (what stands behind it is done to one frame in N)
+Ports are 1, 2, .. as they are given, or their names; NAME=PORT names one.
+A port shm:NAME gets frames alone: a mirror that other processes read.
+Hosts must make frames that fit a wire, as they do by
+  ethtool -K eth0 tso off gso off gro off")]
+pub struct Args {
+    /// Ports, from port 1 on; behind --ctl, what to ask: add-flow RULE.., del-flows [MATCHES], replace-flows FILE,
+    /// dump-flows [MATCHES], dump-ports, fdb, fdb-flush
+    #[arg(value_name = "PORT", required = true)]
+    ports: Vec<String>,
+    /// A rule; without any there is one: actions=normal
+    #[arg(long, value_name = "RULE", conflicts_with = "ctl")]
+    rule: Vec<String>,
+    /// A file with a rule a line; # begins a comment
+    #[arg(long, value_name = "FILE", conflicts_with = "ctl")]
+    rules: Option<String>,
+    /// The VLANs of a port, for normal: PORT:access=10, PORT:trunk=10,20-30, PORT:trunk=10,native=5
+    #[arg(long, value_name = "PORT:VLANS", conflicts_with = "ctl")]
+    vlan: Vec<String>,
+    /// How many MACs are remembered, for normal
+    #[arg(long, value_name = "N", default_value_t = 8192, conflicts_with = "ctl")]
+    mac_entries: usize,
+    /// After how many seconds without a frame a MAC is forgotten
+    #[arg(long, value_name = "S", default_value_t = 300.0, conflicts_with = "ctl")]
+    mac_age: f64,
+    /// Let normal forward frames for the next bridge alone (spanning tree and the like) too
+    #[arg(long, conflicts_with = "ctl")]
+    forward_reserved: bool,
+    /// Where frames go that leave by a port that is a file: DIR/PORT.pcap
+    #[arg(long, value_name = "DIR", conflicts_with = "ctl")]
+    out: Option<String>,
+    /// What happens to frames for a port that is full [default: wait where all that is read are files, else drop]
+    #[arg(long, value_name = "HOW", conflicts_with = "ctl")]
+    on_full: Option<OnFull>,
+    /// Listen at this path for who looks at the switch and changes it, by --ctl
+    #[arg(long, value_name = "PATH", conflicts_with = "ctl")]
+    control: Option<String>,
+    /// Ask the switch that listens there
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "duration", "yes", "lossless", "spin", "user", "interval", "quiet", "ledger"])]
+    ctl: Option<String>,
+    /// Stop after this many seconds
+    #[arg(short = 't', long, alias = "seconds", value_name = "S")]
+    duration: Option<f64>,
+    /// Join an interface that carries the default route too
+    #[arg(long)]
+    yes: bool,
+    /// End with status 3 if a frame was lost
+    #[arg(long)]
+    lossless: bool,
+    /// Print one JSON document at the end (schema linerate/switch/1)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+    /// Never sleep while waiting for frames: least delay, a whole core
+    #[arg(long)]
+    spin: bool,
+    /// Go on as this user once ports are open (default: whoever called sudo, doas or pkexec; of root at interfaces
+    /// linerate, or nobody)
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// What happens to frames for a port that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnFull {
+    /// They are dropped and counted; other ports go on
+    Drop,
+    /// All ports wait for it
+    Wait,
+}
+
+/// Switches, or asks a switch.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.ctl {
+        return control::ask(path, &args.ports);
+    }
+    let joined = Joined::parse(&args.ports, args.out.as_deref(), args.yes)?;
+    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
+    let switch = args.switch(&joined)?;
+    let identity = Identity::choose(args.user.as_deref(), are_live(joined.specs()))?;
+    // All receive before one sends: an xdp: queue is sent into by the socket that receives from it.
+    let (mut from, numbers) = joined.open_rx()?;
+    let live = joined.open_tx(false)?;
+    let control = args.control.as_deref().map(Control::listen).transpose()?;
+    identity.assume()?;
+    let to = joined.add_files(live)?;
+    let mut notes = identity.note().into_iter().collect::<Vec<_>>();
+    notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate switch --ctl {path}")));
+    let folder = control.as_ref().and_then(Control::folder);
+    notes.extend(confine(&folder.into_iter().collect::<Vec<_>>()));
+    let progress = Progress::new();
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    if !args.show.quiet && !args.json {
+        args.announce(&joined, &switch, &notes);
+    }
+    let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
+    let mut switching = Switching::new(switch, to, numbers, waits, progress.clone());
+    let control = control.map(|control| control.serve(switching.tasks(), joined.names(), stop.clone()));
+    let live = Live::start(&progress, "switched", args.show.interval(args.json)?);
+    let answers = answer(&progress, "sent", String::new)?;
+    let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
+    from.iter_mut().flat_map(|port: &mut RxPort| &mut port.queues).for_each(|queue| queue.start());
+    let run = Receive { ports: from, waiting, duration, stop: stop.clone() }.run(&mut [&mut switching]);
+    stop.request();
+    drop((live, answers, control));
+    report::conclude(args, &joined, &run, &switching)
+}
+
+impl Args {
+    /// The switch that is asked for.
+    fn switch(&self, joined: &Joined) -> anyhow::Result<Switch> {
+        let age = span("--mac-age", self.mac_age)?;
+        if self.mac_entries == 0 || self.mac_entries > 1 << 24 || age < Duration::from_secs(1) {
+            return Err(usage("--mac-entries is 1 to 16777216, --mac-age a second or more"));
+        }
+        let mut options = Options::new(joined.len());
+        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = Nanos(u64::try_from(started.as_nanos()).unwrap_or_default());
+        let seed = random::mix(now.0 ^ u64::from(std::process::id()) << 40);
+        options.learn = LearnOptions { entries: self.mac_entries, age, seed };
+        options.forward_reserved = self.forward_reserved;
+        for text in &self.vlan {
+            let (port, vlans) = text
+                .rsplit_once(':')
+                .ok_or_else(|| usage(format!("--vlan {text}: it is PORT:VLANS, as 1:access=10")))?;
+            let port = joined.number(port).ok_or_else(|| usage(format!("--vlan {text}: there is no port {port}")))?;
+            let vlans = PortVlans::parse(vlans).map_err(|error| usage(format!("--vlan {text}: {error}")))?;
+            options.ports[usize::from(port) - 1] = vlans;
+        }
+        let mut switch = Switch::new(options);
+        let names = joined.names();
+        let file =
+            self.rules.as_ref().map(|path| std::fs::read_to_string(path).with_context(|| format!("--rules {path}")));
+        let file = file.transpose()?.unwrap_or_default();
+        let path = self.rules.as_deref().unwrap_or_default();
+        let in_file = (1..).zip(file.lines()).map(|(line, text)| (format!("{path}:{line}"), text));
+        let given = self.rule.iter().map(|text| (format!("--rule {text}"), text.as_str()));
+        for (place, text) in in_file.chain(given) {
+            let Some(text) = line_of(text) else { continue };
+            let number = |name: &str| names.number(name);
+            let rule = parse_rule(text, &number).map_err(|error| usage(format!("{place}: {error}")))?;
+            // Of thousands, to look for two such would take longer than all the rest.
+            let is_looked_for = !self.show.quiet && !self.json && switch.count() < 1000;
+            if let Some(other) = is_looked_for.then(|| switch.ambiguous(&rule)).flatten() {
+                let (one, other) = (text, show_match(&other.rule.matches));
+                let line =
+                    format!("{one}: of frames of {other} too, with the same priority: the older rule goes first");
+                tell(format_args!("{}\n", shown(&line)));
+            }
+            switch.add(rule, now);
+        }
+        if self.rules.is_none() && self.rule.is_empty() {
+            switch.add(Rule::normal(), now);
+        }
+        Ok(switch)
+    }
+
+    fn announce(&self, joined: &Joined, switch: &Switch, notes: &[String]) {
+        for (number, port) in (1..).zip(joined.texts()) {
+            let vlans = &switch.ports()[number - 1];
+            tell(format_args!("{}\n", shown(&format!("port {number}: {port}, {vlans}"))));
+        }
+        let rules = switch.rules();
+        let said = match &rules[..] {
+            [one] if one.rule == Rule::normal() => "no rules: a bridge that learns".to_owned(),
+            [one] => {
+                let matches = show_match(&one.rule.matches);
+                format!("one rule: {matches} actions={}", show_actions(&one.rule.actions))
+            }
+            rules => format!("{} rules", rules.len()),
+        };
+        for line in std::iter::once(&said).chain(notes) {
+            tell(format_args!("  {}\n", shown(line)));
+        }
+    }
+}
+
+/// The rule of a line, if there is one.
+fn line_of(text: &str) -> Option<&str> {
+    let text = text.split('#').next().unwrap_or_default().trim();
+    (!text.is_empty()).then_some(text)
+}
+
+/// How ports are called.
+#[derive(Clone, Debug)]
+pub(super) struct Names(Vec<Vec<String>>);
+
+impl Names {
+    /// The number of a port by its number or a name of it.
+    fn number(&self, text: &str) -> Option<PortNo> {
+        let by_name = self.0.iter().position(|names| names.iter().any(|name| name == text));
+        let by_number = text.parse().ok().filter(|port| (1..=self.0.len()).contains(port));
+        by_name.map(|at| at + 1).or(by_number).and_then(|port| PortNo::try_from(port).ok())
+    }
+}

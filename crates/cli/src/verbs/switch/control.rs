@@ -1,0 +1,229 @@
+//! Looking at a switch at work, and changing it: a socket, a request a connection.
+//!
+//! A request is lines of text up to the end of what is written: a command, then rules, one a line. The answer begins with `ok` or
+//! `error`. A request is done between two bursts and as a whole: no frame meets half of its rules, and none is lost over it.
+
+use super::report::ports_table;
+use super::{Names, line_of};
+use crate::exit::{Exit, usage};
+use crate::privileges::socket_folder;
+use crate::view::terminal::{fail, show};
+use anyhow::Context;
+use linerate_engine::Stop;
+use linerate_engine::switching::{AtWork, Tasks};
+use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
+use linerate_switch::{Installed, Rule, is_within};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest request: some 300,000 rules.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// How long somebody may take to say what he wants, and the switch to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often the thread looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The socket.
+pub(super) struct Control {
+    listener: UnixListener,
+    path: String,
+}
+
+/// The thread that answers; it ends with the run.
+pub(super) struct Serving {
+    thread: Option<JoinHandle<()>>,
+    path: String,
+}
+
+/// What is asked.
+enum Request {
+    Add(Vec<Rule>),
+    Replace(Vec<Rule>),
+    Delete(Asked),
+    Dump(Asked),
+    Ports,
+    Stations,
+    FlushStations,
+}
+
+impl Control {
+    /// Listens there; who may write the socket may ask: its owner.
+    pub fn listen(path: &str) -> anyhow::Result<Self> {
+        // A socket that nobody listens at is one of a run that was killed.
+        if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(path);
+        }
+        let listener = UnixListener::bind(path).with_context(|| format!("--control {path}"))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("--control {path}"))?;
+        listener.set_nonblocking(true).with_context(|| format!("--control {path}"))?;
+        Ok(Control { listener, path: path.to_owned() })
+    }
+
+    /// The folder that the socket is in, which is removed from there in the end.
+    pub fn folder(&self) -> Option<OwnedFd> {
+        let path = if self.path.contains('/') { self.path.clone() } else { format!("./{}", self.path) };
+        socket_folder(&path).ok().flatten()
+    }
+
+    /// Answers until the run is to end.
+    pub fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
+        let Control { listener, path } = self;
+        let thread = std::thread::spawn(move || {
+            while !stop.is_requested() {
+                match listener.accept() {
+                    Ok((stream, _)) => {
+                        let _ = answer(stream, &tasks, &names);
+                    }
+                    Err(_) => std::thread::sleep(LOOK),
+                }
+            }
+        });
+        Serving { thread: Some(thread), path }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.thread.take().map(JoinHandle::join);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    (&stream).take(MOST_BYTES).read_to_string(&mut text)?;
+    let said = match Request::parse(&text, names) {
+        Err(error) => format!("error: {error}\n"),
+        Ok(request) => {
+            let (sender, receiver) = sync_channel(1);
+            tasks.push(Box::new(move |at_work| {
+                let _ = sender.send(request.perform(at_work));
+            }));
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(text) => format!("ok\n{text}"),
+                Err(_) => "error: the switch has not answered; it may have ended\n".to_owned(),
+            }
+        }
+    };
+    stream.write_all(said.as_bytes())
+}
+
+impl Request {
+    fn parse(text: &str, names: &Names) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default().trim();
+        let (command, rest) = first.split_once(' ').unwrap_or((first, ""));
+        let number = |name: &str| names.number(name);
+        let rules = || -> Result<Vec<Rule>, String> {
+            let given = std::iter::once(rest).chain(lines.clone());
+            given
+                .filter_map(line_of)
+                .map(|line| parse_rule(line, &number).map_err(|error| format!("{line}: {error}")))
+                .collect()
+        };
+        let asked = || parse_asked(rest, &number);
+        match command {
+            "add-flow" | "add-flows" => {
+                let rules = rules()?;
+                if rules.is_empty() { Err("add-flow wants a rule".to_owned()) } else { Ok(Request::Add(rules)) }
+            }
+            "replace-flows" => Ok(Request::Replace(rules()?)),
+            "del-flows" => Ok(Request::Delete(asked()?)),
+            "dump-flows" => Ok(Request::Dump(asked()?)),
+            "dump-ports" => Ok(Request::Ports),
+            "fdb" => Ok(Request::Stations),
+            "fdb-flush" => Ok(Request::FlushStations),
+            _ => Err(format!("{command:?} is no command: {COMMANDS}")),
+        }
+    }
+
+    /// Does it, between two bursts.
+    fn perform(self, at: &mut AtWork<'_>) -> String {
+        let now = at.now;
+        match self {
+            Request::Add(rules) => {
+                rules.into_iter().for_each(|rule| at.switch.add(rule, now));
+                String::new()
+            }
+            Request::Replace(rules) => {
+                // What stays keeps its counters.
+                at.switch.remove_if(|old| !rules.contains(&old.rule));
+                let old: Vec<Rule> = at.switch.rules().into_iter().map(|old| old.rule.clone()).collect();
+                rules.into_iter().filter(|rule| !old.contains(rule)).for_each(|rule| at.switch.add(rule, now));
+                String::new()
+            }
+            Request::Delete(asked) => format!("{} rules removed\n", at.switch.remove_if(|rule| is_asked(rule, &asked))),
+            Request::Dump(asked) => {
+                let rules = at.switch.rules().into_iter().filter(|rule| is_asked(rule, &asked));
+                rules.map(|rule| format!(" {}\n", show_rule(rule, now))).collect()
+            }
+            Request::Ports => ports_table(&at.ports),
+            Request::Stations => stations(at),
+            Request::FlushStations => {
+                at.switch.flush_stations();
+                String::new()
+            }
+        }
+    }
+}
+
+/// As `ovs-appctl fdb/show` has it.
+fn stations(at: &AtWork<'_>) -> String {
+    let mut text = " port  VLAN  MAC                Age\n".to_owned();
+    for station in at.switch.stations(at.now) {
+        let mac: Vec<_> = station.mac.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect();
+        let age = at.now.0.saturating_sub(station.seen.0) / 1_000_000_000;
+        text += &format!("{:5}  {:4}  {}  {age:3}\n", station.port, station.vlan, mac.join(":"));
+    }
+    text
+}
+
+fn is_asked(rule: &Installed, asked: &Asked) -> bool {
+    let fits = |said: Option<u64>, has: u64| said.is_none_or(|said| said == has);
+    is_within(rule, &asked.matches)
+        && fits(asked.priority.map(u64::from), rule.rule.priority.into())
+        && fits(asked.cookie, rule.rule.cookie)
+}
+
+const COMMANDS: &str =
+    "add-flow RULE.., del-flows [MATCHES], replace-flows FILE, dump-flows [MATCHES], dump-ports, fdb, fdb-flush";
+
+/// Asks a switch that listens there, and shows what it says.
+pub(super) fn ask(path: &str, words: &[String]) -> anyhow::Result<Exit> {
+    let request = match words {
+        [] => return Err(usage(format!("--ctl {path}: what is to be asked? {COMMANDS}"))),
+        [command, file] if command == "replace-flows" || command == "add-flows" => {
+            let rules = std::fs::read_to_string(file).with_context(|| file.clone())?;
+            format!("{command}\n{rules}")
+        }
+        [command, rules @ ..] if command == "add-flow" => format!("add-flow\n{}", rules.join("\n")),
+        words => words.join(" "),
+    };
+    let asked = || -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
+        stream.write_all(request.as_bytes())?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        Ok(said)
+    };
+    let said = asked().with_context(|| format!("--ctl {path}: is there a switch with --control {path}?"))?;
+    if let Some(text) = said.strip_prefix("ok\n") {
+        show(text);
+        return Ok(Exit::Done);
+    }
+    let reason = said.strip_prefix("error: ").unwrap_or("no answer came: it may have ended").trim_end();
+    fail(format!("--ctl {path}: {reason}"));
+    Ok(Exit::Failed)
+}

@@ -1,0 +1,136 @@
+//! What a switch says in the end.
+
+use super::Args;
+use super::open::Joined;
+use crate::exit::Exit;
+use crate::verbs::wire::hint;
+use crate::view::ledger;
+use crate::view::ledger::LedgerJson;
+use crate::view::rates::{Rates, grouped};
+use crate::view::table::table;
+use crate::view::terminal::{fail, show, show_document};
+use linerate_burst::Stage;
+use linerate_engine::Received;
+use linerate_engine::switching::{PortCounts, Switching};
+use linerate_switch::text::{show_actions, show_match};
+use serde::Serialize;
+
+/// Says what came of it.
+pub(super) fn conclude(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> anyhow::Result<Exit> {
+    if args.json {
+        show_document(&SwitchJson::new(joined, run, switching))?;
+    } else if !args.show.quiet {
+        show(summary(run, switching) + &ledger::print(&run.ledger, run.quiesced, args.show.ledger));
+    }
+    if let Some(hint) = hint(&run.ledger) {
+        fail(hint);
+    }
+    if let Some(failure) = &run.failure {
+        fail(failure);
+        return Ok(Exit::Failed);
+    }
+    let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
+    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+}
+
+/// What went through each port, as a table for people.
+pub(super) fn ports_table(ports: &[PortCounts]) -> String {
+    let mut rows = table(&["port", "name", "frames in", "bytes in", "frames out", "bytes out", "full", "down"], 2);
+    for (number, port) in (1..).zip(ports) {
+        let numbers =
+            [port.received.frames, port.received.bytes, port.sent.frames, port.sent.bytes, port.full, port.down];
+        let cells = [u64::to_string(&number), port.name.clone()].into_iter().chain(numbers.map(grouped));
+        rows.add_row(cells);
+    }
+    format!("{rows}\n")
+}
+
+fn summary(run: &Received, switching: &Switching) -> String {
+    let events: String = run.events.iter().map(|event| format!("  {event}\n")).collect();
+    let switch = switching.switch();
+    let macs = switch.stations(switching.now()).len();
+    let rules = format!("  {} rules, {} MACs known\n", grouped(switch.count() as u64), grouped(macs as u64));
+    events + &ports_table(&switching.ports()) + &rules
+}
+
+/// `linerate/switch/1`.
+#[derive(Serialize)]
+struct SwitchJson {
+    schema: &'static str,
+    ports: Vec<PortJson>,
+    rules: Vec<RuleJson>,
+    macs: usize,
+    frames: u64,
+    bytes: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    rates: Rates,
+    quiesced: bool,
+    events: Vec<String>,
+    failure: Option<String>,
+    #[serde(flatten)]
+    ledger: LedgerJson,
+}
+
+#[derive(Serialize)]
+struct PortJson {
+    port: String,
+    vlans: String,
+    received: u64,
+    received_bytes: u64,
+    sent: u64,
+    sent_bytes: u64,
+    port_full: u64,
+    port_down: u64,
+}
+
+#[derive(Serialize)]
+struct RuleJson {
+    priority: u16,
+    cookie: u64,
+    matches: String,
+    actions: String,
+    n_packets: u64,
+    n_bytes: u64,
+}
+
+impl SwitchJson {
+    fn new(joined: &Joined, run: &Received, switching: &Switching) -> Self {
+        let (switch, counts) = (switching.switch(), switching.ports());
+        let port = |((text, vlans), counts): ((String, &linerate_switch::PortVlans), &PortCounts)| PortJson {
+            port: text,
+            vlans: vlans.to_string(),
+            received: counts.received.frames,
+            received_bytes: counts.received.bytes,
+            sent: counts.sent.frames,
+            sent_bytes: counts.sent.bytes,
+            port_full: counts.full,
+            port_down: counts.down,
+        };
+        let rule = |installed: &linerate_switch::Installed| RuleJson {
+            priority: installed.rule.priority,
+            cookie: installed.rule.cookie,
+            matches: show_match(&installed.rule.matches),
+            actions: show_actions(&installed.rule.actions),
+            n_packets: installed.frames,
+            n_bytes: installed.bytes,
+        };
+        let frames = run.ledger.sum(Stage::Send, linerate_burst::Kind::Delivered);
+        let bytes = counts.iter().map(|port| port.sent.bytes).sum();
+        let seconds = run.elapsed.as_secs_f64();
+        SwitchJson {
+            schema: "linerate/switch/1",
+            ports: joined.texts().zip(switch.ports()).zip(&counts).map(port).collect(),
+            rules: switch.rules().into_iter().map(rule).collect(),
+            macs: switch.stations(switching.now()).len(),
+            frames,
+            bytes,
+            seconds,
+            rates: Rates::new(frames, bytes, seconds),
+            quiesced: run.quiesced,
+            events: run.events.clone(),
+            failure: run.failure.as_ref().map(ToString::to_string),
+            ledger: LedgerJson::new(&run.ledger),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Frames of memory for another process, and from there.
+//!
+//! ```text
+//!  endpoint ──> frames ──> offer ──> linerate_share::frame_ring ──> take ──> a destination
+//!     ^ window opens          <── given back, one by one ──            in another process
+//! ```
+
+mod offer;
+mod take;
+
+pub(crate) use self::offer::SharedFrames;
+pub use self::offer::{FrameSharing, FrameSharingOptions, FrameSharingWatch, SharedSoFar};
+pub use self::take::{TakeFrames, Took};
+
+use linerate_receive::frames::{Frame, Meta, NoFrame};
+use linerate_receive::place::{self, Ends, StreamId};
+use linerate_share::frame_ring::{About, Ending, Taken};
+
+/// What the table of a ring says of a frame.
+fn about(frame: &Frame) -> About {
+    let meta = &frame.meta;
+    About {
+        id: meta.id,
+        stream: meta.stream.0,
+        from: meta.ends.from,
+        to: meta.ends.to,
+        number: meta.number,
+        offset: meta.offset,
+        len: meta.len as u64,
+        missing: meta.missing,
+        crc32c: meta.crc32c,
+        first: meta.first,
+        last: meta.last,
+        repeated: meta.repeated,
+        late: meta.late,
+        ending: meta.ending.map(|ending| match ending {
+            place::Ending::Complete => Ending::Complete,
+            place::Ending::Reset => Ending::Reset,
+            place::Ending::Silent => Ending::Silent,
+            place::Ending::Stopped => Ending::Stopped,
+        }),
+        offered: 0,
+        is_coarse: false,
+    }
+}
+
+/// A frame that was taken from a ring, as destinations want it. It goes back when it is dropped.
+fn frame(taken: Taken) -> Result<Frame, NoFrame> {
+    let About {
+        id, stream, from, to, number, offset, len, missing, crc32c, first, last, repeated, late, ending, ..
+    } = taken.about;
+    let meta = Meta {
+        id,
+        stream: StreamId(stream),
+        ends: Ends { from, to },
+        number,
+        offset,
+        len: len as usize,
+        missing,
+        crc32c,
+        first,
+        last,
+        repeated,
+        late,
+        ending: ending.map(|ending| match ending {
+            Ending::Complete => place::Ending::Complete,
+            Ending::Reset => place::Ending::Reset,
+            Ending::Silent => place::Ending::Silent,
+            Ending::Stopped => place::Ending::Stopped,
+        }),
+    };
+    let (gaps, granule) = (taken.gaps.clone(), taken.granule() as usize);
+    Frame::shown(taken.into_memory(), meta, gaps, granule)
+}

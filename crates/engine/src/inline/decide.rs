@@ -1,0 +1,388 @@
+//! What becomes of each frame between two ports while somebody else decides: pure. Frames, verdicts and the time come in, the
+//! frames to be sent or dropped come out, each once.
+//!
+//! ```text
+//!  arrive ── open ──────> line ── look ──> decided ──> gone, unless one of its flow waits before it
+//!     └── known (policy,  (in order)  └──> held ── say, or its time is up ──> gone, and what waited behind it
+//!         flow listed)
+//! ```
+//!
+//! Frames that nobody has looked at stand in one line, in the order they came, since that is the order they are looked at: for them
+//! nothing is remembered by flow. Only flows with a held frame have a queue of their own. What a frame costs in the end does not depend
+//! on how many are held.
+
+use super::policy::{Fail, Policy, Release};
+use linerate_burst::Nanos;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+/// Most frames that are held; the policy for overload has those beyond at once.
+pub(super) const MOST_HELD: usize = 1024;
+
+/// A frame: its block, counted from the first of the run, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub block: u64,
+    pub frame: u32,
+}
+
+/// Why the policy was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// No engine was there, or it went.
+    Death,
+    /// It has not looked at the frame in time, or was not even shown it.
+    Overload,
+    /// It held the frame for too long, or too many.
+    Held,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Passed,
+    Replaced,
+    Blocked,
+    Policy(Fail, Why),
+    /// It cannot be sent on whatever is said of it.
+    Unfit,
+}
+
+impl Fate {
+    /// Whether it is sent.
+    pub fn is_sent(self) -> bool {
+        matches!(self, Fate::Passed | Fate::Replaced | Fate::Policy(Fail::Open, _))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Known(Fate),
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    arrived: Nanos,
+    flow: u64,
+    way: u8,
+    state: State,
+}
+
+/// The frames of a block.
+#[derive(Debug, Default)]
+struct Batch {
+    frames: Vec<Frame>,
+    /// Of them, those that are not gone.
+    left: usize,
+}
+
+/// All frames under way.
+#[derive(Debug)]
+pub(super) struct Decisions {
+    policy: Policy,
+    /// From the first block on of which a frame is not gone, to the last one.
+    batches: VecDeque<Batch>,
+    first: u64,
+    /// The first frame that nobody has looked at.
+    line: Place,
+    /// Of each flow with a held frame, the frames from that one on that were looked at, in order.
+    waiting: HashMap<u64, VecDeque<Place>>,
+    /// Frames that are held, in order; some are decided by now.
+    held: VecDeque<Place>,
+    held_now: usize,
+    /// While the engine is behind: flows of frames that it has not looked at; new frames of others go past it.
+    behind: Option<HashSet<u64>>,
+    /// Memory that is used again.
+    spare: Vec<Vec<Frame>>,
+}
+
+impl Decisions {
+    pub fn new(policy: Policy) -> Self {
+        Decisions {
+            policy,
+            batches: VecDeque::new(),
+            first: 0,
+            line: Place { block: 0, frame: 0 },
+            waiting: HashMap::new(),
+            held: VecDeque::new(),
+            held_now: 0,
+            behind: None,
+            spare: Vec::new(),
+        }
+    }
+
+    /// The frames that follow are of the next block.
+    pub fn turn(&mut self) {
+        let frames = self.spare.pop().unwrap_or_default();
+        self.batches.push_back(Batch { frames, left: 0 });
+        self.forget();
+        self.advance(&mut |_, _, _| {});
+    }
+
+    /// A frame has come on one of the ways; `known` where nobody is asked. `out` takes frames that go.
+    #[inline]
+    pub fn arrive(
+        &mut self,
+        now: Nanos,
+        (way, hash): (u8, u32),
+        known: Option<Fate>,
+        out: &mut impl FnMut(Place, u8, Fate),
+    ) {
+        let flow = match self.policy.release {
+            Release::ByFlow => u64::from(hash) << 1 | u64::from(way),
+            Release::ByArrival => way.into(),
+        };
+        let block = self.first + self.batches.len() as u64 - 1;
+        let Some(batch) = self.batches.back_mut() else { return };
+        let place = Place { block, frame: batch.frames.len() as u32 };
+        let state = known.map_or(State::Open, State::Known);
+        batch.frames.push(Frame { arrived: now, flow, way, state });
+        batch.left += 1;
+        if let Some(behind) = &mut self.behind {
+            let waits = self.waiting.contains_key(&flow);
+            match known {
+                Some(fate) if place != self.line && !waits && !behind.contains(&flow) => self.go(place, fate, out),
+                // It stands in the line, and those of its flow that come later do too.
+                _ => _ = behind.insert(flow),
+            }
+        }
+        if known.is_some() {
+            self.advance(out);
+        }
+    }
+
+    /// The next frame to be looked at.
+    #[inline]
+    pub fn next(&self) -> Option<Place> {
+        (self.frame(self.line)?.state == State::Open).then_some(self.line)
+    }
+
+    /// That frame was looked at: what becomes of it, or that it is held.
+    #[inline]
+    pub fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u8, Fate)) {
+        let place = self.line;
+        let full = (self.held_now >= MOST_HELD).then(|| self.fate_of_slow(Why::Held));
+        match (fate.or(full), self.frame_mut(place)) {
+            (_, None) => return,
+            (Some(fate), Some(frame)) => frame.state = State::Known(fate),
+            (None, Some(frame)) => {
+                let flow = frame.flow;
+                self.waiting.entry(flow).or_default().push_back(place);
+                self.held.push_back(place);
+                self.held_now += 1;
+                self.line.frame += 1;
+            }
+        }
+        self.advance(out);
+    }
+
+    /// What becomes of a frame that was held; whether it was.
+    pub fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u8, Fate)) -> bool {
+        if !self.is_held(place) {
+            return false;
+        }
+        self.held_now -= 1;
+        let Some(frame) = self.frame_mut(place) else { return false };
+        frame.state = State::Known(fate);
+        let flow = frame.flow;
+        let Some(mut queue) = self.waiting.remove(&flow) else { return false };
+        while let Some(&first) = queue.front() {
+            let Some(State::Known(fate)) = self.frame(first).map(|frame| frame.state) else { break };
+            queue.pop_front();
+            self.go(first, fate, out);
+        }
+        if !queue.is_empty() {
+            self.waiting.insert(flow, queue);
+        }
+        true
+    }
+
+    /// Whether a frame is held.
+    pub fn is_held(&self, place: Place) -> bool {
+        place < self.line && self.frame(place).is_some_and(|frame| frame.state == State::Open)
+    }
+
+    /// Whether a frame has gone.
+    pub fn is_gone(&self, place: Place) -> bool {
+        self.frame(place).is_none_or(|frame| frame.state == State::Gone)
+    }
+
+    /// On which way a frame goes.
+    pub fn way(&self, place: Place) -> u8 {
+        self.frame(place).map_or(0, |frame| frame.way)
+    }
+
+    /// Frames that are held, in order.
+    pub fn held(&self) -> impl Iterator<Item = Place> {
+        self.held.iter().copied().filter(|place| self.is_held(*place))
+    }
+
+    /// Applies the policy to frames whose time is up.
+    pub fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u8, Fate)) {
+        while let Some(&place) = self.held.front() {
+            if self.is_held(place) {
+                if self.age(place, now) < self.policy.hold {
+                    break;
+                }
+                self.say(place, self.fate_of_slow(Why::Held), out);
+            }
+            self.held.pop_front();
+        }
+        if self.held.len() > 2 * self.held_now + MOST_HELD {
+            let held: VecDeque<Place> = self.held().collect();
+            self.held = held;
+        }
+        while let Some(place) = self.next().filter(|place| self.age(*place, now) >= self.policy.budget) {
+            debug_assert_eq!(place, self.line);
+            self.look(Some(self.fate_of_slow(Why::Overload)), out);
+        }
+        self.look_behind(now);
+    }
+
+    /// What becomes of a frame that goes past the engine, if new ones do.
+    pub fn past(&self) -> Option<Fate> {
+        self.behind.as_ref().map(|_| self.fate_of_slow(Why::Overload))
+    }
+
+    /// What becomes of a frame that the engine is too slow for.
+    pub fn fate_of_slow(&self, why: Why) -> Fate {
+        Fate::Policy(self.policy.on_overload, why)
+    }
+
+    /// What becomes of a frame while no engine is there.
+    pub fn fate_of_dead(&self) -> Fate {
+        Fate::Policy(self.policy.on_death, Why::Death)
+    }
+
+    /// Nobody decides any more: the policy for that has all that is under way, in the order it came.
+    pub fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u8, Fate)) {
+        for at in 0..self.batches.len() {
+            for frame in 0..self.batches[at].frames.len() as u32 {
+                let place = Place { block: self.first + at as u64, frame };
+                match self.frame(place).map(|frame| frame.state) {
+                    Some(State::Open) => self.go(place, fate_of_open, out),
+                    Some(State::Known(fate)) => self.go(place, fate, out),
+                    _ => {}
+                }
+            }
+        }
+        self.waiting.clear();
+        self.held.clear();
+        (self.held_now, self.behind) = (0, None);
+        self.advance(out);
+    }
+
+    /// Whether a frame is under way.
+    pub fn is_busy(&self) -> bool {
+        self.next().is_some() || self.held_now > 0
+    }
+
+    /// Whether nothing is known of a frame of a block.
+    pub fn is_open(&self, block: u64) -> bool {
+        let batch = block.checked_sub(self.first).and_then(|at| self.batches.get(at as usize));
+        batch.is_some_and(|batch| batch.left > 0 && batch.frames.iter().any(|frame| frame.state == State::Open))
+    }
+
+    /// Whether all frames of a block are gone.
+    pub fn is_done(&self, block: u64) -> bool {
+        let Some(at) = block.checked_sub(self.first) else { return true };
+        self.batches.get(at as usize).is_none_or(|batch| batch.left == 0)
+    }
+
+    /// Frames of known fate leave the line.
+    #[inline]
+    fn advance(&mut self, out: &mut impl FnMut(Place, u8, Fate)) {
+        loop {
+            let place = self.line;
+            match self.frame(place).copied() {
+                Some(Frame { state: State::Open, .. }) => return,
+                Some(Frame { state: State::Gone, .. }) => {}
+                Some(Frame { state: State::Known(fate), flow, .. }) => {
+                    let queue = if self.held_now > 0 { self.waiting.get_mut(&flow) } else { None };
+                    match queue {
+                        Some(queue) => queue.push_back(place),
+                        None => self.go(place, fate, out),
+                    }
+                }
+                None => {
+                    // The line goes on in the next block, if there is one.
+                    if place.block + 1 >= self.first + self.batches.len() as u64 {
+                        return;
+                    }
+                    self.line = Place { block: place.block + 1, frame: 0 };
+                    continue;
+                }
+            }
+            self.line.frame += 1;
+        }
+    }
+
+    /// Sees whether the engine is behind: from half of the budget on, until a quarter of it.
+    fn look_behind(&mut self, now: Nanos) {
+        let age = self.next().map(|place| self.age(place, now));
+        match (age, &self.behind) {
+            (None, _) => self.behind = None,
+            (Some(age), Some(_)) if age < self.policy.budget / 4 => self.behind = None,
+            (Some(age), None) if age >= self.policy.budget / 2 => {
+                let at = (self.line.block - self.first) as usize;
+                let rest = self.batches.iter().enumerate().skip(at).flat_map(|(block, batch)| {
+                    let begin = if block == at { self.line.frame as usize } else { 0 };
+                    batch.frames.iter().skip(begin).filter(|frame| frame.state != State::Gone)
+                });
+                self.behind = Some(rest.map(|frame| frame.flow).collect());
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn go(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u8, Fate)) {
+        let at = (place.block - self.first) as usize;
+        let batch = &mut self.batches[at];
+        let frame = &mut batch.frames[place.frame as usize];
+        frame.state = State::Gone;
+        let way = frame.way;
+        batch.left -= 1;
+        out(place, way, fate);
+    }
+
+    /// Blocks in front of which nothing is under way are not remembered.
+    fn forget(&mut self) {
+        while self.batches.len() > 1 && self.batches[0].left == 0 && self.line.block > self.first {
+            if let Some(mut batch) = self.batches.pop_front() {
+                batch.frames.clear();
+                self.spare.truncate(8);
+                self.spare.push(batch.frames);
+            }
+            self.first += 1;
+        }
+        // Of those behind a held frame nothing but that they are gone.
+        for at in 1..self.batches.len().saturating_sub(1) {
+            let is_behind = self.first + (at as u64) < self.line.block;
+            if is_behind && self.batches[at].left == 0 {
+                self.batches[at].frames = Vec::new();
+            }
+        }
+    }
+
+    fn age(&self, place: Place, now: Nanos) -> Duration {
+        self.frame(place).map_or(Duration::ZERO, |frame| now.since(frame.arrived))
+    }
+
+    #[inline]
+    fn frame(&self, place: Place) -> Option<&Frame> {
+        let at = place.block.checked_sub(self.first)?;
+        self.batches.get(at as usize)?.frames.get(place.frame as usize)
+    }
+
+    #[inline]
+    fn frame_mut(&mut self, place: Place) -> Option<&mut Frame> {
+        let at = place.block.checked_sub(self.first)?;
+        self.batches.get_mut(at as usize)?.frames.get_mut(place.frame as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What the engine says, checked, and what happens where it says nothing.
+
+use super::Inline;
+use super::decide::{Fate, Place, Why};
+use super::onward::Taken;
+use linerate_burst::{Desc, Nanos};
+use linerate_share::{Deciding, UNDECIDED, Verdict, Writer};
+
+impl Inline {
+    /// What the engine has said. One that says what cannot be is put out.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        let deciding = self.ring.as_mut().map(|ring| ring.writer().deciding());
+        if deciding.is_none_or(|deciding| deciding == Deciding::Nobody) {
+            return;
+        }
+        let heard = self.hear_line(now).and_then(|()| self.hear_later(now)).and_then(|()| self.check_returned());
+        let Some(ring) = &mut self.ring else { return };
+        ring.writer().answers_done(self.onward.take_done());
+        if let Err(reason) = heard {
+            ring.writer().refuse_engine(&reason);
+        }
+        self.listed.tick(now);
+    }
+
+    /// A block that it has given back has nothing open: all that it could say of its frames was heard by now.
+    fn check_returned(&mut self) -> Result<(), String> {
+        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        if ring.writer().deciding() != Deciding::Attached {
+            return Ok(());
+        }
+        for (block, taken) in (onward.blocks.first..).zip(&onward.blocks.all) {
+            let is_returned = !taken.is_released && ring.writer().engine_from(taken.slot).is_none();
+            if is_returned && decisions.is_open(block) {
+                return Err("it has given back a block without saying what becomes of each frame".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames that it has handed back: to be asked once it is known what it has said, in front of which they came.
+    fn hear_answers(&mut self) -> Result<(), String> {
+        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        while let Some(answer) = ring.writer().take_answer()? {
+            onward.take_answer(answer, ring.writer(), |place| decisions.is_gone(place))?;
+        }
+        Ok(())
+    }
+
+    /// What it has said of frames in the order in which it looks at them.
+    fn hear_line(&mut self, now: Nanos) -> Result<(), String> {
+        while let Some(place) = self.decisions.next() {
+            let Inline { ring: Some(ring), onward, .. } = self else { break };
+            let writer = ring.writer();
+            let Some(taken) = onward.blocks.at(place.block) else { break };
+            if place.frame >= taken.looked {
+                look_at(taken, writer)?;
+                if place.frame >= taken.looked {
+                    break;
+                }
+                self.hear_answers()?;
+                continue;
+            }
+            let said = writer.verdict(taken.slot, place.frame);
+            let fate = if said == UNDECIDED { None } else { Some(self.fate_of(now, place, said)?) };
+            let Inline { onward, decisions, .. } = self;
+            onward.tally[usize::from(decisions.way(place))].held += u64::from(fate.is_none());
+            decisions.look(fate, &mut |place, way, fate| onward.route(place, way, fate));
+        }
+        Ok(())
+    }
+
+    /// What it has said of frames that it held.
+    fn hear_later(&mut self, now: Nanos) -> Result<(), String> {
+        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let (mut news, mut last) = (Vec::new(), None);
+        for place in decisions.held() {
+            if last.replace(place.block) == Some(place.block) {
+                continue;
+            }
+            let Some(taken) = onward.blocks.at(place.block) else { continue };
+            let (_, later) = ring.writer().verdicts(taken.slot);
+            if std::mem::replace(&mut taken.later, later) != later {
+                news.push(place.block);
+            }
+        }
+        if news.is_empty() {
+            return Ok(());
+        }
+        let mut held: Vec<(Place, u8)> = Vec::new();
+        for place in decisions.held().filter(|place| news.contains(&place.block)) {
+            let Some(taken) = onward.blocks.at(place.block) else { continue };
+            let said = ring.writer().verdict(taken.slot, place.frame);
+            held.extend((said != UNDECIDED).then_some((place, said)));
+        }
+        self.hear_answers()?;
+        for (place, said) in held {
+            let fate = self.fate_of(now, place, said)?;
+            let Inline { onward, decisions, .. } = self;
+            decisions.say(place, fate, &mut |place, way, fate| onward.route(place, way, fate));
+        }
+        Ok(())
+    }
+
+    /// What a verdict means for a frame, and for later ones of its flow.
+    fn fate_of(&mut self, now: Nanos, place: Place, said: u8) -> Result<Fate, String> {
+        let wrong = || format!("{said} is no verdict on a frame");
+        let verdict = *Verdict::ALL.get(usize::from(said)).ok_or_else(wrong)?;
+        let fate = fate(said).ok_or_else(wrong)?;
+        if verdict == Verdict::Replace && !self.onward.answers.replaces(place) {
+            return Err("it replaces a frame by nothing".into());
+        }
+        if matches!(verdict, Verdict::Whitelist | Verdict::Ignore | Verdict::Blacklist) {
+            let Inline { ring: Some(ring), onward, listed, .. } = self else { return Ok(fate) };
+            let Some(taken) = onward.blocks.at(place.block) else { return Ok(fate) };
+            let burst = ring.writer().filled(taken.slot).burst();
+            let desc: &Desc = &burst.descs()[place.frame as usize];
+            listed.insert(now, desc, burst.frame(place.frame as usize), fate);
+        }
+        Ok(fate)
+    }
+
+    /// Time passes: the policy has frames whose time is up, and all that are under way where the engine has gone.
+    pub(super) fn settle(&mut self, now: Nanos, give_up: bool) {
+        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return };
+        let deciding = ring.writer().deciding();
+        let comes = deciding == Deciding::Attached && !self.is_decided;
+        self.engines += u64::from(comes);
+        self.is_decided = deciding == Deciding::Attached;
+        let mut acted = Vec::new();
+        let mut out = |place: Place, way: u8, fate: Fate| {
+            if matches!(fate, Fate::Policy(..)) {
+                acted.push((place, way));
+            }
+            onward.route(place, way, fate);
+        };
+        match deciding {
+            Deciding::Attached if !give_up => decisions.settle(now, &mut out),
+            // Who is there at the end, and has not said enough, is slow, not dead.
+            Deciding::Attached => decisions.give_up(decisions.fate_of_slow(Why::Held), &mut out),
+            _ if decisions.is_busy() || decisions.past().is_some() => {
+                decisions.give_up(decisions.fate_of_dead(), &mut out);
+            }
+            _ => {}
+        }
+        let under_way = acted.len();
+        for (place, way) in acted {
+            let Some(taken) = onward.blocks.at(place.block) else { continue };
+            ring.writer().settle(taken.slot, place.frame);
+            if deciding == Deciding::Attached {
+                taken.overdue.push((place.frame, way));
+            }
+        }
+        if deciding == Deciding::Gone {
+            // All that it has said goes with it.
+            for taken in &mut onward.blocks.all {
+                (taken.looked, taken.later) = (0, 0);
+                taken.overdue.clear();
+            }
+            onward.forget_answers();
+            self.listed.clear();
+        }
+        if comes || deciding == Deciding::Gone {
+            self.news.tell(ring.writer(), decisions.fate_of_dead().is_sent(), under_way);
+        }
+        if deciding == Deciding::Gone {
+            ring.writer().forget_engine();
+        }
+    }
+}
+
+/// How far it has looked at a block.
+fn look_at(taken: &mut Taken, writer: &Writer) -> Result<(), String> {
+    let (looked, _) = writer.verdicts(taken.slot);
+    let frames = writer.filled(taken.slot).len() as u32;
+    if looked < taken.looked || looked > frames {
+        return Err("it has looked at more frames than there are, or at fewer than before".into());
+    }
+    taken.looked = looked;
+    Ok(())
+}
+
+/// What a verdict means; none of what is no verdict.
+pub(super) fn fate(said: u8) -> Option<Fate> {
+    Some(match *Verdict::ALL.get(usize::from(said))? {
+        Verdict::Pass | Verdict::Whitelist | Verdict::Ignore => Fate::Passed,
+        Verdict::Block | Verdict::Blacklist => Fate::Blocked,
+        Verdict::Replace => Fate::Replaced,
+    })
+}

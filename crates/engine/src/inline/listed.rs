@@ -1,0 +1,171 @@
+//! Flows that the engine has said once for all what becomes of: so many, and each as long as frames of it come.
+
+use super::decide::Fate;
+use linerate_burst::{Desc, Nanos};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Most flows that are remembered; the engine is asked about the others as before.
+const MOST: usize = 1 << 16;
+/// A flow without frames for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(120);
+/// How often forgotten flows make room.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// An address, in the first bytes of these, and a port.
+type End = [u8; 18];
+
+/// What tells a flow: both directions have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    ends: [End; 2],
+    protocol: u8,
+    version: u8,
+    /// What is in front of the IP header behind the MAC addresses: tags.
+    tags: [u8; 16],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    fate: Fate,
+    last: Nanos,
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    flows: HashMap<Key, Entry>,
+    swept: Nanos,
+    /// Flows for which there was no room, and frames that belong to no flow.
+    pub refused: u64,
+}
+
+impl Listed {
+    /// What becomes of a frame, if that was said of its flow.
+    #[inline]
+    pub fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
+        if self.flows.is_empty() {
+            return None;
+        }
+        let entry = self.flows.get_mut(&key(desc, frame)?).filter(|entry| now.since(entry.last) < IDLE)?;
+        entry.last = now;
+        Some(entry.fate)
+    }
+
+    /// Later frames of the flow of this one have the same fate.
+    pub fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate) {
+        match key(desc, frame) {
+            Some(key) if self.flows.len() < MOST || self.flows.contains_key(&key) => {
+                self.flows.insert(key, Entry { fate, last: now });
+            }
+            _ => self.refused += 1,
+        }
+    }
+
+    /// Forgets flows without frames, now and then.
+    pub fn tick(&mut self, now: Nanos) {
+        if !self.flows.is_empty() && (now.since(self.swept) >= SWEEP || now < self.swept) {
+            self.swept = now;
+            self.flows.retain(|_, entry| now.since(entry.last) < IDLE);
+        }
+    }
+
+    /// The engine that said so has gone, and all that it said with it.
+    pub fn clear(&mut self) {
+        self.flows.clear();
+    }
+}
+
+/// Of whole packets alone: of a fragment nobody knows the ports.
+fn key(desc: &Desc, frame: &[u8]) -> Option<Key> {
+    let l3 = usize::from(desc.l3);
+    let packet = frame.get(l3..).filter(|_| desc.l3 != Desc::NO_LAYER)?;
+    let (version, protocol, addresses) = match packet.first()? >> 4 {
+        4 if packet.get(6)? & 0x3f == 0 && *packet.get(7)? == 0 => (4, *packet.get(9)?, packet.get(12..20)?),
+        6 => (6, *packet.get(6)?, packet.get(8..40)?),
+        _ => return None,
+    };
+    // Behind extension headers of IPv6 nobody looks here.
+    if version == 6 && [0, 43, 44, 51, 60].contains(&protocol) {
+        return None;
+    }
+    let ports = match protocol {
+        6 | 17 | 132 | 136 => frame.get(usize::from(desc.l4)..)?.get(..4)?,
+        _ => &[0; 4],
+    };
+    let mut tags = [0; 16];
+    if l3 > 12 {
+        tags.get_mut(..l3 - 12)?.copy_from_slice(&frame[12..l3]);
+    }
+    let half = addresses.len() / 2;
+    let end = |address: &[u8], port: &[u8]| {
+        let mut end = [0; 18];
+        end[..half].copy_from_slice(address);
+        end[16..].copy_from_slice(port);
+        end
+    };
+    let mut ends = [end(&addresses[..half], &ports[..2]), end(&addresses[half..], &ports[2..])];
+    ends.sort_unstable();
+    Some(Key { ends, protocol, version, tags })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_wire::Link;
+    use linerate_wire::build::Frame;
+    use linerate_wire::flow::locate;
+    use linerate_wire::{MacAddr, ethernet, ipv4, udp};
+
+    fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> (Desc, Vec<u8>) {
+        let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+        let ip = ipv4::Header { source: from.0.into(), destination: to.0.into(), ..ipv4::Header::new(0) };
+        let ports = udp::Header { source_port: from.1, destination_port: to.1 };
+        let mut bytes = Frame::new(&[&link, &ip, &ports], b"payload").to_vec().unwrap();
+        bytes[20] |= flags;
+        let located = locate(Link::Ethernet, &bytes);
+        let desc = Desc::new(Nanos(0), 0, bytes.len() as u32);
+        (Desc { l3: located.l3, l4: located.l4, hash: located.hash, ..desc }, bytes)
+    }
+
+    const A: ([u8; 4], u16) = ([10, 0, 0, 1], 1000);
+    const B: ([u8; 4], u16) = ([10, 0, 0, 2], 53);
+
+    #[test]
+    fn both_directions_are_one_flow_and_it_is_forgotten_when_it_is_quiet() {
+        let mut listed = Listed::default();
+        let second = |number: u64| Nanos(number * 1_000_000_000);
+        let ((desc, there), (back_desc, back)) = (frame(A, B, 0), frame(B, A, 0));
+        listed.insert(second(1), &desc, &there, Fate::Blocked);
+        assert_eq!(listed.fate(second(100), &back_desc, &back), Some(Fate::Blocked));
+        assert_eq!(listed.fate(second(219), &desc, &there), Some(Fate::Blocked), "it was seen at 100");
+        assert_eq!(listed.fate(second(340), &desc, &there), None);
+        listed.tick(second(340));
+        assert_eq!((listed.flows.len(), listed.refused), (0, 0));
+        for other in [frame((A.0, 1001), B, 0), frame(([10, 0, 0, 3], 1000), B, 0)] {
+            listed.insert(second(341), &desc, &there, Fate::Passed);
+            assert_eq!(listed.fate(second(341), &other.0, &other.1), None);
+        }
+        let (fragment, bytes) = frame(A, B, 0x20);
+        assert_eq!(listed.fate(second(341), &fragment, &bytes), None);
+        listed.insert(second(341), &fragment, &bytes, Fate::Passed);
+        listed.insert(second(341), &Desc::new(Nanos(0), 0, 3), &[1, 2, 3], Fate::Passed);
+        assert_eq!((listed.flows.len(), listed.refused), (1, 2));
+        // One in another VLAN is another one.
+        let mut tagged = there.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        let located = locate(Link::Ethernet, &tagged);
+        let desc = Desc { l3: located.l3, l4: located.l4, ..Desc::new(Nanos(0), 0, tagged.len() as u32) };
+        assert_eq!(listed.fate(second(341), &desc, &tagged), None);
+    }
+
+    #[test]
+    fn there_are_so_many_flows_and_no_more() {
+        let mut listed = Listed::default();
+        for number in 0..MOST as u32 + 10 {
+            let (desc, bytes) = frame(([10, 1, (number >> 24) as u8, (number >> 16) as u8], number as u16), B, 0);
+            listed.insert(Nanos(1), &desc, &bytes, Fate::Passed);
+        }
+        assert_eq!((listed.flows.len(), listed.refused), (MOST, 10));
+    }
+}

@@ -1,0 +1,177 @@
+//! Where frames go once their fate is known: out of a port, or nowhere; with what the engine handed back for them.
+
+use super::decide::{Fate, Place};
+use super::outgoing::Outgoing;
+use super::tally::Tally;
+use linerate_share::{Answer, Inject, Kind, Writer};
+use std::collections::{HashMap, VecDeque};
+
+/// Both ways, the blocks that frames lie in, and the account of all.
+pub(super) struct Onward {
+    /// Out of the second port what came at the first, and the other way round.
+    pub ways: [Outgoing; 2],
+    pub blocks: Blocks,
+    pub tally: [Tally; 2],
+    pub answers: Pending,
+}
+
+/// Blocks of which frames are under way.
+#[derive(Default)]
+pub(super) struct Blocks {
+    pub first: u64,
+    pub all: VecDeque<Taken>,
+    /// Whether the last of them is being filled.
+    pub is_open: bool,
+}
+
+/// A block of the ring.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub slot: u32,
+    /// Frames that were handed to a way and are not sent.
+    pub unsent: u32,
+    /// What the engine says it has looked at, and said later.
+    pub looked: u32,
+    pub later: u32,
+    /// Frames that the engine was asked about and the policy had, and their ways.
+    pub overdue: Vec<(u32, u8)>,
+    /// It is the ring's again.
+    pub is_released: bool,
+}
+
+/// What the engine has handed back for frames under way.
+#[derive(Default)]
+pub(super) struct Pending {
+    replaced: HashMap<Place, Vec<u8>>,
+    injected: HashMap<Place, Vec<(Inject, Vec<u8>)>>,
+    /// Answers that are done with, and not told.
+    done: u64,
+    /// Answers for frames that had gone, or that the policy had.
+    pub unused: u64,
+}
+
+impl Onward {
+    pub fn new(ways: [Outgoing; 2]) -> Self {
+        let (blocks, tally, answers) = Default::default();
+        Onward { ways, blocks, tally, answers }
+    }
+
+    /// A frame goes where its fate has it.
+    #[inline]
+    pub fn route(&mut self, place: Place, way: u8, fate: Fate) {
+        self.tally[usize::from(way)].count(fate);
+        if self.answers.is_empty() {
+            return self.send(place, way, fate, None);
+        }
+        let answers = &mut self.answers;
+        let replaced = answers.replaced.remove(&place);
+        let injected = answers.injected.remove(&place).unwrap_or_default();
+        if matches!(fate, Fate::Policy(..) | Fate::Unfit) {
+            answers.waste(u64::from(replaced.is_some()) + injected.len() as u64);
+            return self.send(place, way, fate, None);
+        }
+        answers.waste(u64::from(replaced.is_some() && fate != Fate::Replaced));
+        let (behind, before): (Vec<_>, Vec<_>) = injected.into_iter().partition(|(inject, _)| inject.behind);
+        self.inject(way, before);
+        self.send(place, way, fate, replaced);
+        self.inject(way, behind);
+    }
+
+    fn inject(&mut self, way: u8, frames: Vec<(Inject, Vec<u8>)>) {
+        for (inject, bytes) in frames {
+            self.ways[usize::from(way ^ u8::from(inject.back))].inject(bytes);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, place: Place, way: u8, fate: Fate, replaced: Option<Vec<u8>>) {
+        if !fate.is_sent() {
+            return;
+        }
+        let out = &mut self.ways[usize::from(way)];
+        match replaced.filter(|_| fate == Fate::Replaced) {
+            Some(bytes) => out.replace(bytes),
+            None => {
+                out.push(place);
+                self.blocks.at(place.block).into_iter().for_each(|taken| taken.unsent += 1);
+            }
+        }
+    }
+
+    /// Takes note of an answer. It is checked: about a frame that there is, and of its length where it replaces one.
+    pub fn take_answer(
+        &mut self,
+        answer: Answer,
+        writer: &Writer,
+        is_gone: impl Fn(Place) -> bool,
+    ) -> Result<(), &'static str> {
+        let Answer { slot, frame, kind, bytes } = answer;
+        let of_slot = |taken: &Taken| taken.slot == slot && !taken.is_released;
+        let at = self.blocks.all.iter().rposition(of_slot).ok_or("an answer is about a block that is not under way")?;
+        let descs = writer.filled(slot).descs();
+        let desc = descs.get(frame as usize).ok_or("an answer is about a frame that there is not")?;
+        let place = Place { block: self.blocks.first + at as u64, frame };
+        if kind == Kind::Replace && bytes.len() != desc.captured as usize {
+            return Err("a frame is replaced by one of another length");
+        }
+        let answers = &mut self.answers;
+        if is_gone(place) {
+            answers.waste(1);
+            return Ok(());
+        }
+        match kind {
+            Kind::Replace => {
+                let before = answers.replaced.insert(place, bytes).is_some();
+                answers.waste(u64::from(before));
+            }
+            Kind::Inject(inject) => answers.injected.entry(place).or_default().push((inject, bytes)),
+        }
+        Ok(())
+    }
+}
+
+impl Onward {
+    /// How many answers are done with since this was last asked. One that is sent is when it has left: until then it is memory.
+    pub fn take_done(&mut self) -> u64 {
+        let sent: u64 = self.ways.iter_mut().map(Outgoing::take_own).sum();
+        sent + std::mem::take(&mut self.answers.done)
+    }
+
+    /// The engine has gone, and what it has handed back with it; what is on its way out goes on.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
+        self.ways.iter_mut().for_each(Outgoing::forget_own);
+    }
+}
+
+impl Blocks {
+    pub fn at(&mut self, block: u64) -> Option<&mut Taken> {
+        self.all.get_mut(block.checked_sub(self.first)? as usize)
+    }
+}
+
+impl Pending {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.replaced.is_empty() && self.injected.is_empty()
+    }
+
+    /// Whether there are bytes for a frame.
+    pub fn replaces(&self, place: Place) -> bool {
+        self.replaced.contains_key(&place)
+    }
+
+    /// Answers that are for nothing.
+    fn waste(&mut self, answers: u64) {
+        self.done += answers;
+        self.unused += answers;
+    }
+
+    /// The engine has gone, and what it has handed back with it.
+    pub fn clear(&mut self) {
+        self.unused += (self.replaced.len() + self.injected.values().map(Vec::len).sum::<usize>()) as u64;
+        self.replaced.clear();
+        self.injected.clear();
+        self.done = 0;
+    }
+}

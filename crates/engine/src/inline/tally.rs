@@ -1,0 +1,71 @@
+//! What became of the frames of one way.
+
+use super::decide::{Fate, Why};
+use super::policy::Fail;
+use linerate_burst::{Count, Ledger, Stage};
+
+/// Frames of one way, by what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub received: u64,
+    passed: u64,
+    replaced: u64,
+    blocked: u64,
+    policy_passed: u64,
+    policy_dropped: u64,
+    unfit: u64,
+    /// Why the policy was asked.
+    no_engine: u64,
+    overload: u64,
+    held_too_long: u64,
+    /// Frames whose flow the engine had decided about.
+    pub listed: u64,
+    /// Frames that were held for a while.
+    pub held: u64,
+    /// Verdicts that came too late.
+    pub late: u64,
+}
+
+impl Tally {
+    /// This became of a frame.
+    #[inline]
+    pub fn count(&mut self, fate: Fate) {
+        match fate {
+            Fate::Passed => self.passed += 1,
+            Fate::Replaced => self.replaced += 1,
+            Fate::Blocked => self.blocked += 1,
+            Fate::Unfit => self.unfit += 1,
+            Fate::Policy(fail, why) => {
+                match fail {
+                    Fail::Open => self.policy_passed += 1,
+                    Fail::Closed => self.policy_dropped += 1,
+                }
+                match why {
+                    Why::Death => self.no_engine += 1,
+                    Why::Overload => self.overload += 1,
+                    Why::Held => self.held_too_long += 1,
+                }
+            }
+        }
+    }
+
+    /// Adds to the account of the way with this name.
+    pub fn counters(&self, name: &str, ledger: &mut Ledger) {
+        let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
+        let account = ledger.account(Stage::Verdict, name);
+        account.add(Count::VerdictReceived, received).add(Count::InlinePassed, passed);
+        account.add(Count::InlineReplaced, replaced).add(Count::InlinePolicyPassed, policy_passed);
+        account.add(Count::InlineBlocked, blocked).add(Count::InlinePolicyDropped, policy_dropped);
+        account.add(Count::InlineUnfit, unfit);
+        account.add(Count::InlineNoEngine, self.no_engine).add(Count::InlineOverload, self.overload);
+        account.add(Count::InlineHeldTooLong, self.held_too_long).add(Count::InlineHeld, self.held);
+        account.add(Count::InlineLate, self.late).add(Count::InlineListed, self.listed);
+    }
+
+    /// The run is over: whatever has no fate by now.
+    pub fn close(&self, name: &str, ledger: &mut Ledger) {
+        let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
+        let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit;
+        ledger.account(Stage::Verdict, name).add(Count::InlineUndecided, received - known);
+    }
+}

@@ -1,0 +1,330 @@
+//! Many ports -> rules -> many ports.
+//!
+//! ```text
+//!  lanes ──> switch ──> as it came: a run of frames where they lie ──> port
+//!                └────> changed, or out of turn: block of the port ──────^
+//! ```
+//!
+//! What leaves a port as it came, one frame behind the other, is handed over where it lies. All else is copied into blocks of that port, one frame
+//! behind the other, and so is what the port does not take at once. A port whose blocks are full loses frames by name, or, where that was asked
+//! for, the lanes wait for it. Rules change between two bursts, so that no frame is lost over it.
+
+mod outlet;
+
+use self::outlet::Outlet;
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
+use crate::control::Progress;
+use crate::error::ReceiveError;
+use linerate_burst::{Burst, Count, Desc, Ledger, Nanos, Stage};
+use linerate_port::{Sent, TxPort};
+use linerate_switch::{Outputs, PortNo, Reason, Switch};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long ports may take nothing after the end; what is left then is given up, and counted.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Frames that are looked at before ports are asked whether they have room, where lanes wait.
+const CHUNK: usize = 256;
+
+/// What is done to a switch while it runs, between two bursts.
+pub type Task = Box<dyn FnOnce(&mut AtWork<'_>) + Send>;
+
+/// A switch while it runs.
+pub struct AtWork<'a> {
+    /// The switch.
+    pub switch: &'a mut Switch,
+    /// UTC.
+    pub now: Nanos,
+    /// Its ports, from port 1 on.
+    pub ports: Vec<PortCounts>,
+}
+
+/// What went through a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// As the user named it.
+    pub name: String,
+    /// What came by it.
+    pub received: Sent,
+    /// What left by it.
+    pub sent: Sent,
+    /// Frames that could not leave by it, with room for none.
+    pub full: u64,
+    /// Frames that could not leave by it, since it was down.
+    pub down: u64,
+}
+
+/// What others ask of a running switch.
+#[derive(Clone, Default)]
+pub struct Tasks {
+    tasks: Arc<Mutex<VecDeque<Task>>>,
+    are_there: Arc<AtomicBool>,
+}
+
+impl Tasks {
+    /// Has this done soon, by the thread of the run.
+    pub fn push(&self, task: Task) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+        self.are_there.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> VecDeque<Task> {
+        if !self.are_there.load(Ordering::Relaxed) || !self.are_there.swap(false, Ordering::Acquire) {
+            return VecDeque::new();
+        }
+        std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A switch and its ports. It takes frames in its own time, and so is to be alone.
+pub struct Switching {
+    switch: Switch,
+    ports: Ports,
+    /// Of each lane, its port.
+    lanes: Vec<PortNo>,
+    /// By which port each receiving port is known.
+    numbers: Vec<PortNo>,
+    /// Lanes wait for ports that are full.
+    waits: bool,
+    tasks: Tasks,
+    progress: Arc<Progress>,
+    now: Nanos,
+}
+
+/// Where copies go, and what became of frames.
+struct Ports {
+    outlets: Vec<Outlet>,
+    received: Vec<Sent>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    received: u64,
+    switched: u64,
+    copies: u64,
+    truncated: u64,
+    by_reason: [u64; Reason::ALL.len()],
+}
+
+/// A burst while its frames are looked at.
+struct Turn<'a, 'b> {
+    ports: &'a mut Ports,
+    burst: Burst<'b>,
+    waits: bool,
+}
+
+impl Switching {
+    /// A switch; `to` are its ports from 1 on, `from` says which of them each receiving port is. `waits`: lanes wait for ports that
+    /// are full, which lose nothing then.
+    pub fn new(switch: Switch, to: Vec<TxPort>, from: Vec<PortNo>, waits: bool, progress: Arc<Progress>) -> Self {
+        let received = vec![Sent::default(); to.len()];
+        let outlets = to.into_iter().map(Outlet::new).collect();
+        let ports = Ports { outlets, received, counts: Counts::default() };
+        let (tasks, lanes) = (Tasks::default(), Vec::new());
+        Switching { switch, ports, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
+    }
+
+    /// For others to ask things of it while it runs.
+    pub fn tasks(&self) -> Tasks {
+        self.tasks.clone()
+    }
+
+    /// The switch.
+    pub fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// The time of the last burst.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What went through each port.
+    pub fn ports(&self) -> Vec<PortCounts> {
+        self.ports.counts()
+    }
+
+    fn do_tasks(&mut self) {
+        for task in self.tasks.take() {
+            task(&mut AtWork { switch: &mut self.switch, now: self.now, ports: self.ports.counts() });
+        }
+    }
+
+    /// Takes frames of a lane; how many are done with.
+    fn take_lane(&mut self, in_port: PortNo, burst: Burst<'_>) -> usize {
+        let mut done = 0;
+        while done < burst.len() {
+            if self.waits && self.ports.outlets.iter().any(Outlet::is_full) {
+                break;
+            }
+            let end = burst.len().min(done + CHUNK);
+            let part = burst.slice(done..end);
+            // Frames that are cut go nowhere; those between them are looked at together.
+            let mut from = 0;
+            for (index, desc) in part.descs().iter().enumerate() {
+                if desc.is_truncated() {
+                    self.take_whole(in_port, part.slice(from..index));
+                    from = index + 1;
+                    self.ports.cut(in_port, desc);
+                }
+            }
+            self.take_whole(in_port, part.slice(from..part.len()));
+            done = end;
+        }
+        done
+    }
+
+    fn take_whole(&mut self, in_port: PortNo, burst: Burst<'_>) {
+        self.ports.counts.received += burst.len() as u64;
+        self.ports.received[usize::from(in_port) - 1].add(burst);
+        let mut turn = Turn { ports: &mut self.ports, burst, waits: self.waits };
+        self.switch.burst(self.now, in_port, burst, &mut turn);
+        self.ports.outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, self.waits));
+    }
+
+    fn add_counters(&self, ledger: &mut Ledger) {
+        self.ports.add_counters(ledger);
+        let (hits, misses) = self.switch.lookups();
+        let learned = self.switch.learned();
+        let account = ledger.account(Stage::Switch, "");
+        account.add(Count::SwitchCached, hits).add(Count::SwitchLookups, misses);
+        account.add(Count::SwitchLearned, learned.new).add(Count::SwitchMoved, learned.moved);
+        account.add(Count::SwitchEvicted, learned.evicted);
+    }
+}
+
+impl Outputs for Turn<'_, '_> {
+    #[inline]
+    fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool) {
+        self.ports.counts.copies += 1;
+        let Some(outlet) = self.ports.outlets.get_mut(usize::from(port) - 1) else { return };
+        if as_it_came {
+            outlet.extend(index, self.burst, self.waits)
+        } else {
+            outlet.copy(self.burst, index, bytes, self.waits)
+        }
+    }
+
+    #[inline]
+    fn done(&mut self, _: usize, copies: Result<u32, Reason>) {
+        match copies {
+            Ok(_) => self.ports.counts.switched += 1,
+            Err(reason) => self.ports.counts.by_reason[reason as usize] += 1,
+        }
+    }
+}
+
+impl Ports {
+    /// A frame came of which only the beginning is there.
+    fn cut(&mut self, in_port: PortNo, desc: &Desc) {
+        self.counts.received += 1;
+        self.counts.truncated += 1;
+        let received = &mut self.received[usize::from(in_port) - 1];
+        *received = Sent { frames: received.frames + 1, bytes: received.bytes + u64::from(desc.captured) };
+    }
+
+    fn counts(&self) -> Vec<PortCounts> {
+        self.outlets.iter().zip(&self.received).map(|(outlet, received)| outlet.counts(*received)).collect()
+    }
+
+    fn add_counters(&self, ledger: &mut Ledger) {
+        let Counts { received, switched, copies, truncated, by_reason } = &self.counts;
+        let account = ledger.account(Stage::Switch, "");
+        account.add(Count::SwitchReceived, *received).add(Count::Switched, *switched);
+        account.add(Count::SwitchCopies, *copies).add(Count::SwitchTruncated, *truncated);
+        for (reason, frames) in Reason::ALL.into_iter().zip(by_reason) {
+            account.add(count_of(reason), *frames);
+        }
+        self.outlets.iter().for_each(|outlet| outlet.add_counters(ledger));
+    }
+}
+
+fn count_of(reason: Reason) -> Count {
+    match reason {
+        Reason::Malformed => Count::SwitchMalformed,
+        Reason::NoRule => Count::SwitchNoRule,
+        Reason::Rule => Count::SwitchRuleDrop,
+        Reason::SamePort => Count::SwitchSamePort,
+        Reason::Vlan => Count::SwitchVlan,
+        Reason::Reserved => Count::SwitchReserved,
+        Reason::Ttl => Count::SwitchTtl,
+        Reason::Local => Count::SwitchLocal,
+        Reason::NoPort => Count::SwitchNoPort,
+        Reason::Sample => Count::SwitchSampled,
+    }
+}
+
+impl Consumer for Switching {
+    fn name(&self) -> &'static str {
+        "switch"
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    fn order(&self) -> Order {
+        Order::Any
+    }
+
+    fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        self.lanes = start.lanes.iter().map(|(port, _)| self.numbers[*port]).collect();
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        self.now = round.now;
+        self.do_tasks();
+        let give_up = round.draining.is_some_and(|since| since > STOP_LIMIT);
+        for lane in 0..round.bursts.len() {
+            let burst = round.bursts[lane];
+            let done = self.take_lane(self.lanes[lane], burst);
+            round.leave(lane, burst.len() - done);
+        }
+        let mut is_busy = round.has_left();
+        for outlet in &mut self.ports.outlets {
+            is_busy |= outlet.go_on(round.now, give_up);
+            outlet.tell(&self.progress);
+        }
+        if is_busy {
+            round.keep_busy();
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, look: &Look<'_>) {
+        self.switch.expire(self.now);
+        let mut ledger = look.queues();
+        self.add_counters(&mut ledger);
+        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+    }
+
+    fn demand(&self) -> Demand {
+        if self.ports.outlets.iter().any(Outlet::has_failed) { Demand::Failed } else { Demand::More }
+    }
+
+    fn finish(&mut self, end: &mut End<'_>) {
+        self.do_tasks();
+        if end.died.is_some() {
+            let counts = &self.ports.counts;
+            let known = counts.switched + counts.truncated + counts.by_reason.iter().sum::<u64>();
+            let died = end.given.saturating_sub(known);
+            self.ports.counts.received = known + died;
+            end.ledger.account(Stage::Switch, "").add(Count::SwitchDied, died);
+        }
+        for outlet in &mut self.ports.outlets {
+            if let Some(failure) = outlet.finish(end.ledger, end.events) {
+                end.fail(failure);
+            }
+        }
+        self.add_counters(end.ledger);
+    }
+}

@@ -1,0 +1,102 @@
+//! Frames of a ring, taken for a destination.
+
+use linerate_burst::Nanos;
+use linerate_engine::Stop;
+use linerate_engine::frame_ring::TakeFrames;
+use linerate_engine::reception::ReceptionWatch;
+use linerate_receive::destination::{Destination, DestinationError, Stored};
+use linerate_receive::frames::Frame;
+use linerate_share::frame_ring::{About, Ending, Options, Reader, Writer};
+use linerate_share::{Acceptor, Access, Attach};
+use std::io;
+
+/// Takes so many frames, and no more.
+struct Full(u64, Vec<u64>);
+
+impl Destination for Full {
+    fn accept(&mut self, frame: &Frame) -> Result<(), DestinationError> {
+        if self.1.len() as u64 == self.0 {
+            return Err(DestinationError::Write {
+                path: "disk".into(),
+                error: io::ErrorKind::StorageFull.into(),
+                kept: 0,
+            });
+        }
+        assert!(frame.bytes().iter().all(|byte| u64::from(*byte) == frame.meta.id));
+        self.1.push(frame.meta.id);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), DestinationError> {
+        Ok(())
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::default()
+    }
+}
+
+fn about(id: u64) -> About {
+    let end = "10.0.0.1:9".parse().expect("an address");
+    About {
+        id,
+        stream: 0,
+        from: end,
+        to: end,
+        number: id,
+        offset: id * 4096,
+        len: 4096,
+        missing: 0,
+        crc32c: None,
+        first: Nanos(1),
+        last: Nanos(1),
+        repeated: 0,
+        late: 0,
+        ending: (id == 3).then_some(Ending::Complete),
+        offered: 0,
+        is_coarse: false,
+    }
+}
+
+fn attach(name: &str, writer: &mut Writer, acceptor: &mut Acceptor, now: Nanos) -> Reader {
+    let thread = {
+        let name = name.to_owned();
+        std::thread::spawn(move || Attach::default().frames(&name))
+    };
+    while !thread.is_finished() {
+        acceptor.step(now).into_iter().for_each(|client| writer.admit(client));
+    }
+    thread.join().expect("a thread").expect("a reader")
+}
+
+#[test]
+fn what_a_destination_does_not_take_is_left_to_the_next_reader() {
+    let name = format!("taking-{}", std::process::id());
+    let options = Options { frames: 4, frame_bytes: 4096, granule: 4096, huge: false };
+    let (mut writer, mut acceptor, mut pieces) =
+        Writer::create(&name, Access::default(), &options, Nanos(1)).expect("a ring");
+    for id in 0..4 {
+        pieces[id as usize].bytes_mut().fill(id as u8);
+        assert!(writer.offer(id as u32, &about(id), &[], &[1]));
+    }
+    writer.end();
+    for (round, most, got, lost) in [(1u64, 2, vec![0, 1], 1), (2, 9, vec![2, 3], 0)] {
+        writer.tick(Nanos(round * 1_000_000_000));
+        let reader = attach(&name, &mut writer, &mut acceptor, Nanos(round * 1_000_000_000));
+        let (mut full, watch) = (Full(most, Vec::new()), ReceptionWatch::default());
+        let take = TakeFrames {
+            name: name.clone(),
+            reader,
+            streams: None,
+            duration: None,
+            stop: Stop::new(),
+            watch: watch.clone(),
+        };
+        let took = take.run(&mut full);
+        assert_eq!((full.1, took.run.ledger.lost(), took.run.failure.is_some()), (got, lost, lost > 0));
+        assert_eq!((took.is_whole, took.offered_again, watch.totals().frames), (lost == 0, (round - 1) * 2, 2));
+        assert!(took.run.ledger.imbalances().is_empty());
+    }
+    let back: Vec<u32> = std::iter::from_fn(|| writer.returned()).collect();
+    assert_eq!((back, writer.counts().offered_again), (vec![0, 1, 2, 3], 2));
+}

@@ -1,0 +1,286 @@
+//! Streams that are told something while they run, by chance, beside a model that keeps each stream by itself.
+
+mod sets;
+
+use linerate_burst::Nanos;
+use linerate_generate::stream::*;
+use linerate_generate::trailer::{Key, Trailer};
+use linerate_generate::{Action, Command, Part, Rate, Traffic, Which};
+use proptest::prelude::*;
+use sets::Dice;
+use std::collections::BTreeMap;
+
+const RATES: [f64; 4] = [1e6, 2.5e6, 3e5, 7e5];
+/// When the runs begin, UTC.
+const START: u64 = 1_700_000_000_000_000_000;
+
+fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
+    let frames = 1 + dice.below(4);
+    let bursts = Shape::Bursts { frames, gap: 3000 + dice.below(9000) };
+    Stream {
+        name: format!("s{id}"),
+        id,
+        link: linerate_wire::Link::Ethernet,
+        variants: vec![Variant { frame: vec![0; 60], trailer: Some(44), ..Variant::default() }],
+        size: Selector::ONE,
+        selectors: Vec::new(),
+        rate: Rate::Frames(if shared { 1.0 } else { dice.of(&RATES) }),
+        shape: if shared { Shape::Even } else { dice.of(&[Shape::Even, Shape::Even, bursts]) },
+        count: dice.of(&[None, None, Some(1), Some(200)]),
+        next: Next::Following,
+        mark: Mark::Trailer,
+    }
+}
+
+fn set(dice: &mut Dice, shared: bool) -> StreamSet {
+    let streams = (0..1 + dice.below(6) as u32).map(|id| stream(dice, id, shared)).collect();
+    let rate = shared.then(|| Rate::Frames(dice.of(&RATES)));
+    StreamSet { streams, order: Order::Interleaved, rate, key: Key::default() }
+}
+
+fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
+    let (mut at, mut number) = (0, 1000);
+    let count = dice.below(most);
+    let command = |_| {
+        at += dice.below(80_000);
+        let places: Vec<u32> = (0..streams).filter(|_| dice.below(2) == 0).collect();
+        let which = if dice.below(3) == 0 { Which::All } else { Which::Some(places.into()) };
+        let action = match dice.below(7) {
+            0 | 1 => Action::Rate(Rate::Frames(dice.of(&RATES))),
+            2 => Action::Scale(dice.of(&[0.5, 2.0, 1.1])),
+            3 => Action::Pause,
+            4 => Action::Resume,
+            5 => Action::Stop,
+            _ => {
+                number += streams;
+                Action::Start((number..number + streams).collect())
+            }
+        };
+        Command { at, which, action }
+    };
+    (0..count).map(command).collect()
+}
+
+/// A stream by itself: the gap, the frame since which due times count and when that is due, the next frame, when it was paused, ...
+struct Model {
+    gap: f64,
+    from: (u64, f64),
+    next: u64,
+    paused: Option<f64>,
+    runs: bool,
+    shape: Shape,
+    count: u64,
+    number: u32,
+    /// What it sends: number in trailers, frame, due.
+    sent: Vec<(u32, u64, u64)>,
+}
+
+impl Model {
+    fn due(&self) -> f64 {
+        let between = match self.shape {
+            Shape::Bursts { frames, gap } => (self.next / frames - self.from.0 / frames) as f64 * gap as f64,
+            _ => 0.0,
+        };
+        self.from.1 + (self.next - self.from.0) as f64 * self.gap + between
+    }
+
+    fn send_until(&mut self, at: u64) {
+        while self.runs && self.paused.is_none() && (self.due().round() as u64) < at {
+            self.sent.push((self.number, self.next, self.due().round() as u64));
+            self.next += 1;
+            self.runs = self.next < self.count;
+        }
+    }
+
+    fn obey(&mut self, at: f64, action: &Action, number: Option<u32>) {
+        match action {
+            Action::Rate(Rate::Frames(rate)) => self.set_gap(at, 1e9 / rate),
+            Action::Rate(_) => unreachable!(),
+            Action::Scale(factor) => self.set_gap(at, self.gap / factor),
+            Action::Pause => self.paused = self.paused.or(self.runs.then_some(at)),
+            Action::Resume => {
+                let since = self.paused.take().unwrap_or(at);
+                self.from.1 += at - since;
+            }
+            Action::Stop => (self.runs, self.paused) = (false, None),
+            Action::Start(_) if !self.runs => {
+                (self.from, self.next, self.runs) = ((0, at), 0, true);
+                self.number = number.unwrap();
+            }
+            Action::Start(_) => {}
+        }
+    }
+
+    fn set_gap(&mut self, at: f64, gap: f64) {
+        let at = self.paused.unwrap_or(at);
+        let left = self.due() - at;
+        let stays = match self.shape {
+            _ if self.next == 0 => left,
+            Shape::Bursts { .. } => (left - self.gap).max(0.0),
+            _ => 0.0,
+        };
+        self.from = (self.next, at + stays + (left - stays) * gap / self.gap);
+        self.gap = gap;
+    }
+}
+
+/// What each stream sends until `end`, by the model.
+fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, u64)>> {
+    let model = |stream: &Stream| {
+        let Rate::Frames(rate) = stream.rate else { unreachable!() };
+        Model {
+            gap: 1e9 / rate,
+            from: (0, 0.0),
+            next: 0,
+            paused: None,
+            runs: true,
+            shape: stream.shape,
+            count: stream.count.unwrap_or(u64::MAX),
+            number: stream.id,
+            sent: Vec::new(),
+        }
+    };
+    let mut models: Vec<Model> = set.streams.iter().map(model).collect();
+    for command in commands {
+        models.iter_mut().for_each(|model| model.send_until(command.at));
+        for (nth, place) in command.which.places(set.streams.len()).enumerate() {
+            let number = if let Action::Start(numbers) = &command.action { Some(numbers[nth]) } else { None };
+            models[place].obey(command.at as f64, &command.action, number);
+        }
+    }
+    models.iter_mut().for_each(|model| model.send_until(end));
+    models.into_iter().map(|model| model.sent).collect()
+}
+
+/// The frames of one part: number in trailers, frame, due; looked for at chance moments, commands being told some time ahead.
+fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
+    let mut traffic = Traffic::commanded(set, part).unwrap();
+    let (mut told, mut now, mut found) = (0, 0, Vec::new());
+    while now < end - 1 {
+        now = (now + 1 + dice.below(60_000)).min(end - 1);
+        let ahead = now + dice.below(100_000);
+        while told < commands.len() && (commands[told].at <= ahead) {
+            traffic.tell(commands[told].clone());
+            told += 1;
+        }
+        loop {
+            let obeyed = traffic.obeyed();
+            let burst = traffic.offer(now, Nanos(START + now)).unwrap();
+            for (desc, index) in burst.descs().iter().zip(0..) {
+                let trailer = burst.frame(index).last_chunk().and_then(|bytes| Trailer::read(bytes, &set.key)).unwrap();
+                found.push((trailer.stream, trailer.sequence, desc.time.0 - START));
+            }
+            let taken = burst.len();
+            traffic.consume(taken);
+            if taken == 0 && traffic.obeyed() == obeyed {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// By stream: all numbers that one had are its own.
+fn by_number(frames: &[(u32, u64, u64)]) -> BTreeMap<u32, Vec<(u64, u64)>> {
+    let mut found = BTreeMap::<u32, Vec<(u64, u64)>>::new();
+    frames.iter().for_each(|(number, frame, due)| found.entry(*number).or_default().push((*frame, *due)));
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever streams are told and when, each sends what it would by itself, with no number left out, and no others change.
+    #[test]
+    fn streams_do_what_they_are_told_and_others_do_not_notice(seed in any::<u64>()) {
+        let dice = &mut Dice(seed);
+        let set = set(dice, false);
+        let (commands, end) = (commands(dice, set.streams.len() as u32, 12), 1_000_000);
+        let all = frames(&set, Part::WHOLE, &commands, end, dice);
+        let expected: Vec<(u32, u64, u64)> = model(&set, &commands, end).concat();
+        let (found, expected) = (by_number(&all), by_number(&expected));
+        prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (number, expected) in &expected {
+            let found = &found[number];
+            prop_assert_eq!(found.len(), expected.len(), "stream {}", number);
+            for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+                prop_assert_eq!((found.0, expected.0), (place as u64, place as u64));
+                prop_assert!(found.1.abs_diff(expected.1) <= 1, "stream {}: {:?} {:?}", number, found, expected);
+            }
+        }
+        prop_assert!(all.windows(2).all(|pair| pair[0].2 <= pair[1].2), "in the order of due times");
+    }
+
+    /// Several senders that look at other moments send together what one does, whatever they are told.
+    #[test]
+    fn senders_of_parts_do_together_what_one_does(seed in any::<u64>(), of in 2u32..5) {
+        let dice = &mut Dice(seed);
+        let shared = dice.below(2) == 0;
+        let set = set(dice, shared);
+        let (commands, end) = (commands(dice, set.streams.len() as u32, 12), 500_000);
+        let whole = frames(&set, Part::WHOLE, &commands, end, dice);
+        let mut parts: Vec<(u32, u64, u64)> = Vec::new();
+        for index in 0..of {
+            parts.extend(frames(&set, Part { index, of }, &commands, end, dice));
+        }
+        prop_assert_eq!(by_number(&whole).into_iter().collect::<Vec<_>>(), {
+            let mut parts = by_number(&parts);
+            parts.values_mut().for_each(|frames| frames.sort());
+            parts.into_iter().collect::<Vec<_>>()
+        });
+    }
+
+    /// Streams with one rate for all keep their times when others are told something, and numbers have no gaps.
+    #[test]
+    fn a_shared_rate_becomes_the_streams_own(seed in any::<u64>()) {
+        let dice = &mut Dice(seed);
+        let set = set(dice, true);
+        let end = 500_000;
+        let alone = by_number(&frames(&set, Part::WHOLE, &[], end, dice));
+        let others: Vec<u32> = (1..set.streams.len() as u32).collect();
+        let at = dice.below(400_000);
+        let pause = Command { at, which: Which::Some(others.into()), action: Action::Pause };
+        let told = by_number(&frames(&set, Part::WHOLE, &[pause], end, dice));
+        // While one ends its frames others take its turns; what is told puts an end to that.
+        if set.streams.iter().all(|stream| stream.count.is_none()) {
+            prop_assert_eq!(alone[&0].len(), told[&0].len());
+            for (alone, told) in alone[&0].iter().zip(&told[&0]) {
+                prop_assert!(alone.0 == told.0 && alone.1.abs_diff(told.1) <= 1, "{:?} {:?}", alone, told);
+            }
+        }
+    }
+
+    /// A sequence of streams, too, goes on as it was after a pause.
+    #[test]
+    fn a_sequence_is_paused_and_goes_on(seed in any::<u64>(), of in 1u32..4) {
+        let dice = &mut Dice(seed);
+        let set = StreamSet { order: Order::Sequential, ..set(dice, false) };
+        let end = 400_000;
+        let (from, length) = (dice.below(200_000), 1 + dice.below(100_000));
+        let commands = [(from, Action::Pause), (from + length, Action::Resume)]
+            .map(|(at, action)| Command { at, which: Which::All, action });
+        let alone = frames(&set, Part::WHOLE, &[], end - length, dice);
+        let mut told: Vec<_> =
+            (0..of).flat_map(|index| frames(&set, Part { index, of }, &commands, end, dice)).collect();
+        told.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
+        let expected = alone.iter().map(|(number, frame, due)| (*number, *frame, due + if *due >= from { length } else { 0 }));
+        let mut expected: Vec<_> = expected.collect();
+        expected.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
+        prop_assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn whoever_is_far_behind_does_not_make_up_for_it_before_a_pause() {
+    let dice = &mut Dice(1);
+    let mut set = set(dice, false);
+    set.streams.truncate(1);
+    (set.streams[0].rate, set.streams[0].count, set.streams[0].shape) = (Rate::Frames(1e6), None, Shape::Even);
+    let mut traffic = Traffic::commanded(&set, Part::WHOLE).unwrap();
+    let pause = Command { at: 1_000_000_000, which: Which::All, action: Action::Pause };
+    traffic.tell(pause);
+    assert!(traffic.offer(1_000_000_001, Nanos(START)).unwrap().is_empty());
+    assert_eq!((traffic.obeyed(), traffic.next_due(), traffic.is_over()), (1, None, false));
+    traffic.tell(Command { at: 2_000_000_000, which: Which::All, action: Action::Resume });
+    assert_eq!(traffic.offer(2_000_000_000, Nanos(START)).unwrap().len(), 1);
+}

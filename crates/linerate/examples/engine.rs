@@ -1,0 +1,36 @@
+//! An engine for `linerate inline`: blocks DNS queries for names below `example.com`, and lets all else pass.
+//!
+//!     linerate inline eth1 eth2 --share ids &
+//!     cargo run --example engine -- ids
+
+use linerate::share::{Attach, Decide, Engine, Verdict};
+use std::error::Error;
+use std::time::Duration;
+
+/// As it stands in a query: each label behind its length.
+const NAME: &[u8] = b"\x07example\x03com\0";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let ring = std::env::args().nth(1).ok_or("usage: engine NAME")?;
+    let engine = Attach { name: "engine".into(), ..Attach::default() }.engine(&ring)?;
+    let blocked = run(engine);
+    println!("{blocked} frames blocked");
+    Ok(())
+}
+
+/// Decides until whoever shares ends; how many frames were blocked.
+pub fn run(mut engine: Engine) -> u64 {
+    let mut blocked = 0;
+    while engine.ended().is_none() {
+        let looked = engine.look(|seen, _| {
+            let names = seen.bytes.windows(NAME.len()).any(|bytes| bytes.eq_ignore_ascii_case(NAME));
+            blocked += u64::from(names);
+            Decide::Now(if names { Verdict::Block } else { Verdict::Pass })
+        });
+        if looked == 0 {
+            // A program with other things to do polls `engine.wake()` instead.
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    blocked
+}

@@ -1,0 +1,33 @@
+//! A goal approached by targets that are wider and shorter: what is far from the result is not measured for long.
+
+use crate::classify::Rule;
+use crate::goal::Goal;
+use crate::grid::Grid;
+
+/// Targets in front of the final one.
+const PRECEDING: usize = 2;
+
+/// A goal, or a step on the way to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// What loads are judged by.
+    pub rule: Rule,
+    /// How far apart its bounds may lie, in steps of the grid.
+    pub width: usize,
+    /// How long its trials take.
+    pub duration: f64,
+}
+
+/// The targets of a goal, the final one last: each with half the width of the one before, and durations that grow by equal ratios from
+/// the initial one to the sum of the goal.
+pub fn chain(goal: &Goal, grid: &Grid) -> Vec<Target> {
+    let last = Target { rule: Rule::from(goal), width: grid.steps(goal.width), duration: goal.final_duration };
+    let first = goal.initial_duration.min(goal.final_duration);
+    let target = |number: usize| {
+        let sum = first * (goal.duration_sum / first).powf(number as f64 / PRECEDING as f64);
+        let duration = goal.final_duration.min(sum);
+        let width = last.width << (PRECEDING - number);
+        Target { rule: Rule { full: duration, sum, ..last.rule }, width: width.min(grid.top().max(1)), duration }
+    };
+    (0..PRECEDING).map(target).chain([last]).collect()
+}

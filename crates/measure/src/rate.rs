@@ -1,0 +1,66 @@
+//! How much is lost at which load: RFC 2544, section 26.3. From the greatest load down, in equal steps, until two trials in a row lose
+//! nothing.
+
+use crate::trial::Ask;
+
+/// Trials in a row without loss that end it.
+const CLEAN: usize = 2;
+
+/// A run down from the greatest load.
+#[derive(Clone, Debug)]
+pub struct LossRate {
+    greatest: f64,
+    duration: f64,
+    steps: u32,
+    /// Load as a part of the greatest one, and what was lost of it.
+    rows: Vec<(f64, f64)>,
+}
+
+impl LossRate {
+    /// In so many steps from all to nothing: 10 at least, as the section has it.
+    pub fn new(greatest: f64, duration: f64, steps: u32) -> Self {
+        LossRate { greatest, duration, steps: steps.max(10), rows: Vec::new() }
+    }
+
+    /// The next trial; nothing once it is done.
+    pub fn next_trial(&self) -> Option<Ask> {
+        let is_clean = self.rows.len() >= CLEAN && self.rows.iter().rev().take(CLEAN).all(|(_, loss)| *loss == 0.0);
+        let left = self.steps.saturating_sub(self.rows.len() as u32);
+        (left > 0 && !is_clean)
+            .then(|| Ask { load: self.greatest * f64::from(left) / f64::from(self.steps), duration: self.duration })
+    }
+
+    /// What part of it was lost.
+    pub fn add(&mut self, loss: f64) {
+        if let Some(ask) = self.next_trial() {
+            self.rows.push((ask.load / self.greatest, loss));
+        }
+    }
+
+    /// What was found, the greatest load first.
+    pub fn rows(&self) -> &[(f64, f64)] {
+        &self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(limit: f64) -> Vec<(f64, f64)> {
+        let mut method = LossRate::new(1e6, 60.0, 10);
+        while let Some(ask) = method.next_trial() {
+            method.add((1.0 - limit / ask.load).max(0.0));
+        }
+        method.rows().to_vec()
+    }
+
+    #[test]
+    fn it_goes_down_until_two_trials_are_clean() {
+        let rows = run(0.65e6);
+        let loads: Vec<f64> = rows.iter().map(|row| (row.0 * 10.0).round()).collect();
+        assert_eq!(loads, [10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);
+        assert!((rows[0].1 - 0.35).abs() < 1e-9 && rows[4].1 == 0.0 && rows[5].1 == 0.0);
+        assert_eq!((run(1e7).len(), run(0.0).len()), (2, 10), "a fine device, and a broken one");
+    }
+}

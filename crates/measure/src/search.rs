@@ -1,0 +1,238 @@
+//! One search for several goals: which load to try next.
+
+use crate::chain::{Target, chain};
+use crate::classify::{Class, Rule};
+use crate::goal::{Goal, Wrong};
+use crate::grid::{Grid, Limits};
+use crate::outcome::{Found, found};
+use crate::trial::{Ask, Trial};
+use std::collections::BTreeMap;
+
+/// A search: ask it for the next trial, tell it what came of that, until there is none.
+#[derive(Clone, Debug)]
+pub struct Search {
+    grid: Grid,
+    aims: Vec<Aim>,
+    trials: BTreeMap<usize, Vec<Trial>>,
+    /// Trials that the search begins with, and what came of them.
+    begun: Vec<Trial>,
+    /// Where the trial that was asked for last is.
+    asked: Option<usize>,
+}
+
+/// A goal on its way.
+#[derive(Clone, Debug)]
+struct Aim {
+    goal: Goal,
+    targets: Vec<Target>,
+    /// Which of them it is at; behind the last one it is done.
+    at: usize,
+    /// How far the last steps outwards went, down and up, and to where, until those loads are decided.
+    reach: [Option<(usize, usize)>; 2],
+}
+
+/// The place of the relevant lower bound, and of the upper one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The greatest lower bound below the upper one.
+    pub lower: Option<usize>,
+    /// The least upper bound.
+    pub upper: Option<usize>,
+}
+
+/// What a goal wants.
+struct Wanted {
+    place: usize,
+    duration: f64,
+    width: usize,
+}
+
+/// How many trials a search begins with, outside of what its goals want.
+const BEGINNING: usize = 3;
+
+impl Search {
+    /// A search for these goals between these loads.
+    pub fn new(limits: Limits, goals: &[Goal]) -> Result<Self, Wrong> {
+        if goals.is_empty() {
+            return Err(Wrong("no goal: at least one".to_owned()));
+        }
+        goals.iter().try_for_each(Goal::check)?;
+        let grid = Grid::new(limits, goals)?;
+        let aim = |goal: &Goal| Aim { goal: goal.clone(), targets: chain(goal, &grid), at: 0, reach: [None; 2] };
+        let aims = goals.iter().map(aim).collect();
+        Ok(Search { grid, aims, trials: BTreeMap::new(), begun: Vec::new(), asked: None })
+    }
+
+    /// The next trial; nothing once all goals are done. Asked again before [`Search::add`] it is the same one.
+    pub fn next_trial(&mut self) -> Option<Ask> {
+        let (place, duration) = match self.beginning() {
+            Some(begin) => begin,
+            None => {
+                let Search { grid, aims, trials, .. } = self;
+                let wanted = aims.iter_mut().filter_map(|aim| aim.wants(grid, trials));
+                // What is found below may make what lies above worthless; of one load the longer trial counts for both.
+                let key = |wanted: &Wanted| {
+                    (wanted.place, std::cmp::Reverse((wanted.duration * 1e6) as u64), std::cmp::Reverse(wanted.width))
+                };
+                let next = wanted.min_by_key(key)?;
+                (next.place, next.duration)
+            }
+        };
+        self.asked = Some(place);
+        Some(Ask { load: self.grid.load(place), duration })
+    }
+
+    /// What came of the trial that was asked for last.
+    pub fn add(&mut self, trial: Trial) {
+        let Some(place) = self.asked.take() else { return };
+        let mut trial = trial;
+        if !(0.0..=1.0).contains(&trial.loss) {
+            // Whatever was counted is not known: it proves nothing good.
+            trial.loss = 1.0;
+        }
+        if !(trial.effective.is_finite() && trial.effective > 0.0) {
+            trial.effective = trial.duration;
+        }
+        if self.is_beginning() {
+            self.begun.push(trial);
+        }
+        self.trials.entry(place).or_default().push(trial);
+    }
+
+    /// What is known of each goal, in their order; at any time.
+    pub fn found(&self) -> Vec<Found> {
+        self.aims.iter().map(|aim| found(&aim.goal, &aim.targets, &self.grid, &self.trials)).collect()
+    }
+
+    /// Whether nothing is left to be tried.
+    pub fn is_done(&self) -> bool {
+        !self.is_beginning() && self.aims.iter().all(|aim| aim.at >= aim.targets.len())
+    }
+
+    /// How many trials there can be at most, whatever comes of them.
+    pub fn most_trials(&self) -> u64 {
+        let loads = self.grid.top() as u64 + 1;
+        let targets = self.aims.iter().flat_map(|aim| &aim.targets);
+        let of_load: u64 = targets.map(|target| (target.rule.sum / target.duration).ceil() as u64 + 1).sum();
+        loads.saturating_mul(of_load).saturating_add(BEGINNING as u64)
+    }
+
+    fn is_beginning(&self) -> bool {
+        self.begun.len() < BEGINNING && !self.begun.first().is_some_and(|first| first.loss <= self.least_loss())
+    }
+
+    fn least_loss(&self) -> f64 {
+        self.aims.iter().map(|aim| aim.goal.loss_ratio).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What the search begins with: the greatest load, then what it forwards, then what that forwards, or a width above.
+    fn beginning(&self) -> Option<(usize, f64)> {
+        if !self.is_beginning() {
+            return None;
+        }
+        let first = self.aims.iter().map(|aim| &aim.targets[0]);
+        let duration = first.clone().map(|target| target.duration).fold(f64::INFINITY, f64::min);
+        let width = first.map(|target| target.width).min().unwrap_or(1);
+        let allowed = 1.0 - self.least_loss();
+        let grid = &self.grid;
+        let place = match self.begun.as_slice() {
+            [] => grid.top(),
+            [first] => grid.below(first.forwarded() / allowed),
+            [_, second, ..] if second.loss > self.least_loss() => grid.below(second.forwarded() / allowed),
+            [_, second, ..] => (grid.below(second.load) + width).min(grid.top()),
+        };
+        Some((place, duration))
+    }
+}
+
+/// The bounds that the trials give for a rule.
+pub(crate) fn bounds(rule: &Rule, trials: &BTreeMap<usize, Vec<Trial>>) -> Bounds {
+    let mut bounds = Bounds::default();
+    for (place, trials) in trials {
+        match rule.class(trials) {
+            Class::Lower => bounds.lower = Some(*place),
+            Class::Upper => {
+                bounds.upper = Some(*place);
+                break;
+            }
+            Class::Undecided => {}
+        }
+    }
+    bounds
+}
+
+impl Aim {
+    /// What it wants to be tried, if it is not done.
+    fn wants(&mut self, grid: &Grid, trials: &BTreeMap<usize, Vec<Trial>>) -> Option<Wanted> {
+        loop {
+            let target = *self.targets.get(self.at)?;
+            let now = bounds(&target.rule, trials);
+            if is_met(&target, now, grid.top()) {
+                self.at += 1;
+                self.reach = [None; 2];
+                continue;
+            }
+            let before =
+                self.at.checked_sub(1).map(|at| (self.targets[at].width, bounds(&self.targets[at].rule, trials)));
+            let place = self.place(&target, now, before, grid.top());
+            return Some(Wanted { place, duration: target.duration, width: target.width });
+        }
+    }
+
+    /// Where: between what the target before has found, then there, then outwards from what is known, then in the middle of it.
+    fn place(&mut self, target: &Target, now: Bounds, before: Option<(usize, Bounds)>, top: usize) -> usize {
+        let is_between =
+            |place: usize| now.lower.is_none_or(|lower| lower < place) && now.upper.is_none_or(|upper| place < upper);
+        if let Some((_, Bounds { lower: Some(lower), upper: Some(upper) })) = before {
+            let (width, middle) = (upper - lower, lower + target.width);
+            let is_open = now.lower.is_none() || now.upper.is_none();
+            if is_open && width > target.width && width <= 2 * target.width && is_between(middle) {
+                return middle;
+            }
+        }
+        let before = before.map(|(_, bounds)| bounds).unwrap_or_default();
+        if let Some(place) = [before.lower, before.upper].into_iter().flatten().find(|place| is_between(*place)) {
+            return place;
+        }
+        match now {
+            Bounds { lower: Some(lower), upper: Some(upper) } => lower + part(upper - lower, target.width),
+            Bounds { lower: None, upper: Some(upper) } => self.reach(0, target, upper, top),
+            Bounds { lower: Some(lower), upper: None } => self.reach(1, target, lower, top),
+            Bounds { lower: None, upper: None } => top,
+        }
+    }
+
+    /// Outwards from a bound, twice as far each time; the same load until it is decided, which moves the bound.
+    fn reach(&mut self, way: usize, target: &Target, from: usize, top: usize) -> usize {
+        let step = match self.reach[way] {
+            Some((bound, step)) if bound == from => step,
+            Some((_, step)) => step.saturating_mul(2),
+            None => target.width,
+        };
+        self.reach[way] = Some((from, step));
+        // Never nearer to a limit than a width.
+        match way {
+            0 => Some(from.saturating_sub(step)).filter(|place| *place >= target.width).unwrap_or(0),
+            _ => Some(from.saturating_add(step)).filter(|place| place + target.width <= top).unwrap_or(top),
+        }
+    }
+}
+
+/// Whether a target has what it wants, or cannot get it.
+fn is_met(target: &Target, bounds: Bounds, top: usize) -> bool {
+    match bounds {
+        Bounds { lower: Some(lower), upper: Some(upper) } => upper - lower <= target.width,
+        Bounds { lower: None, upper: Some(upper) } => upper == 0,
+        Bounds { lower: Some(lower), upper: None } => lower == top,
+        Bounds { lower: None, upper: None } => false,
+    }
+}
+
+/// How far above the lower bound to try: so that what is left on one side is a power of two of widths.
+fn part(distance: usize, width: usize) -> usize {
+    let mut power = width;
+    while power.saturating_mul(2) < distance {
+        power *= 2;
+    }
+    power
+}

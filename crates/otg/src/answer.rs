@@ -1,0 +1,171 @@
+//! Metrics as they are answered.
+
+use crate::flow::{Flow, Latency};
+use serde_json::{Map, Value, json};
+
+/// What a port has done.
+#[derive(Clone, Debug, Default)]
+pub struct PortFigures {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Where it is.
+    pub location: String,
+    /// Whether its link is up.
+    pub is_up: bool,
+    /// Whether frames are captured there.
+    pub is_capturing: bool,
+    /// Whether anything is sent there.
+    pub is_sending: bool,
+    /// Frames and bytes, FCS included, sent and received.
+    pub tx: Figures,
+    /// See there.
+    pub rx: Figures,
+    /// Bits per second, where they are known.
+    pub speed: Option<f64>,
+}
+
+/// Frames, and how fast they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes, FCS included.
+    pub bytes: u64,
+    /// Frames a second, lately.
+    pub frame_rate: f64,
+    /// Bytes a second, lately.
+    pub byte_rate: f64,
+}
+
+/// What a flow is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transmit {
+    /// Nothing: it has not begun, or has ended, and its last frame has left.
+    #[default]
+    Stopped,
+    /// It sends.
+    Started,
+    /// It holds on.
+    Paused,
+}
+
+/// What a flow has done.
+#[derive(Clone, Debug, Default)]
+pub struct FlowFigures {
+    /// What it is doing.
+    pub transmit: Transmit,
+    /// Sent.
+    pub tx: Figures,
+    /// Received at the ports where it should come to; frames that came twice count twice.
+    pub rx: Figures,
+    /// Distinct frames that came.
+    pub distinct: u64,
+    /// Frames that came after one with a greater number, that had a wrong checksum, and that are missing below the highest number.
+    pub reordered: u64,
+    /// See there.
+    pub corrupted: u64,
+    /// See there.
+    pub missing: u64,
+    /// When the first and the last one came, UTC nanoseconds.
+    pub span: Option<(u64, u64)>,
+    /// The least, the mean and the greatest latency, in nanoseconds.
+    pub latency: Option<(i64, i64, i64)>,
+    /// Bits per second of the line that it is sent on, where that is known.
+    pub line: Option<f64>,
+}
+
+/// Preamble, start delimiter and gap of a frame, in bytes.
+const AROUND: f64 = 20.0;
+
+/// The rows of a port.
+pub fn port(figures: &PortFigures, columns: &[String]) -> Value {
+    let mut row = Map::new();
+    row.insert("name".into(), figures.name.clone().into());
+    let mut put = |name: &str, value: Value| {
+        // The newest only where it is asked for: older clients refuse what they do not know.
+        let is_new = name == "speed";
+        if columns.iter().any(|column| column == name) || columns.is_empty() && !is_new {
+            row.insert(name.to_owned(), value);
+        }
+    };
+    put("location", figures.location.clone().into());
+    put("link", if figures.is_up { "up" } else { "down" }.into());
+    put("capture", if figures.is_capturing { "started" } else { "stopped" }.into());
+    put("transmit", if figures.is_sending { "started" } else { "stopped" }.into());
+    for (end, own) in [("tx", &figures.tx), ("rx", &figures.rx)] {
+        put(&format!("frames_{end}"), own.frames.to_string().into());
+        put(&format!("bytes_{end}"), own.bytes.to_string().into());
+        put(&format!("frames_{end}_rate"), rounded(own.frame_rate));
+        put(&format!("bytes_{end}_rate"), rounded(own.byte_rate));
+    }
+    if let Some(speed) = figures.speed {
+        put("speed", ((speed / 8e3) as u64).into());
+    }
+    Value::Object(row)
+}
+
+/// The row of a flow.
+pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
+    let mut row = Map::new();
+    row.insert("name".into(), flow.name.clone().into());
+    row.insert("port_tx".into(), flow.tx.clone().into());
+    row.insert("port_rx".into(), flow.rx.join(",").into());
+    let mut put = |name: &str, value: Value| {
+        if columns.is_empty() || columns.iter().any(|column| column == name) {
+            row.insert(name.to_owned(), value);
+        }
+    };
+    let transmit = match figures.transmit {
+        Transmit::Stopped => "stopped",
+        Transmit::Started => "started",
+        Transmit::Paused => "paused",
+    };
+    put("transmit", transmit.into());
+    for (end, own) in [("tx", &figures.tx), ("rx", &figures.rx)] {
+        put(&format!("frames_{end}"), own.frames.to_string().into());
+        put(&format!("bytes_{end}"), own.bytes.to_string().into());
+        put(&format!("frames_{end}_rate"), rounded(own.frame_rate));
+        let l1 = own.byte_rate + own.frame_rate * AROUND;
+        for (name, bytes) in [("rate", own.byte_rate), ("l1_rate", l1)] {
+            if name == "rate" {
+                put(&format!("{end}_rate_bytes"), rounded(bytes));
+            }
+            for (unit, of) in [("bps", 1.0), ("kbps", 1e3), ("mbps", 1e6)] {
+                put(&format!("{end}_{name}_{unit}"), rounded(bytes * 8.0 / of));
+            }
+        }
+    }
+    if flow.loss {
+        put("loss", percent(figures.tx.frames, figures.distinct).into());
+    }
+    if let Some((first, last)) = figures.span.filter(|_| flow.timestamps) {
+        put("timestamps", json!({"first_timestamp_ns": first, "last_timestamp_ns": last}));
+    }
+    if let (Some(mode), Some(all)) = (flow.latency, figures.latency) {
+        let (least, mean, most) = less(all, mode, figures);
+        put("latency", json!({"minimum_ns": least, "maximum_ns": most, "average_ns": mean}));
+    }
+    Value::Object(row)
+}
+
+/// Without the time of a frame on the line, where that is wanted and known.
+fn less(all: (i64, i64, i64), mode: Latency, figures: &FlowFigures) -> (i64, i64, i64) {
+    let nanos = match (mode, figures.line) {
+        (Latency::StoreForward, Some(line)) if figures.rx.frames > 0 => {
+            figures.rx.bytes as f64 / figures.rx.frames as f64 * 8e9 / line
+        }
+        _ => 0.0,
+    };
+    let less = |latency: i64| latency - nanos as i64;
+    (less(all.0), less(all.1), less(all.2))
+}
+
+/// What is missing of so many, in percent. Numbers of less than 0.0001 would be written with an exponent, which clients that read YAML
+/// take for text: what is not 0 is no less than that.
+fn percent(sent: u64, came: u64) -> f64 {
+    if sent == 0 { 0.0 } else { (1e6 * sent.saturating_sub(came) as f64 / sent as f64).ceil() / 1e4 }
+}
+
+fn rounded(rate: f64) -> Value {
+    ((rate * 1000.0).round() / 1000.0).into()
+}

@@ -1,0 +1,267 @@
+//! What clients ask for beside a configuration: states, updates, metrics, captures.
+
+use crate::read::{Faults, Node, Object};
+use serde_json::Value;
+
+/// A state that is to be taken up. An empty list of names means all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Of flows.
+    Traffic(Traffic, Vec<String>),
+    /// Of captures at ports: to begin, or to end.
+    Capture(bool, Vec<String>),
+    /// Of links: up or down.
+    Link(bool, Vec<String>),
+    /// Of protocols, of which there are none.
+    Protocols,
+}
+
+/// What flows are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// From the beginning, with counters at 0.
+    Start,
+    /// To end.
+    Stop,
+    /// To hold on.
+    Pause,
+    /// To go on where they were.
+    Resume,
+}
+
+impl State {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Everything that is wrong or not supported.
+    pub fn read(document: &Value) -> Result<State, Faults> {
+        let mut faults = Faults::default();
+        let mut root = Node::root(document).object(&mut faults);
+        let state = match root.choice(&["traffic", "port", "protocol"], &mut faults) {
+            "traffic" => root.object("traffic", &mut faults).and_then(|object| traffic(object, &mut faults)),
+            "port" => root.object("port", &mut faults).and_then(|object| port(object, &mut faults)),
+            "protocol" => root.object("protocol", &mut faults).and_then(|object| protocol(object, &mut faults)),
+            _ => None,
+        };
+        root.finish(&mut faults);
+        match state {
+            Some(state) if faults.is_empty() => Ok(state),
+            _ => {
+                if faults.is_empty() {
+                    faults.add("", "no state is asked for");
+                }
+                Err(faults)
+            }
+        }
+    }
+}
+
+fn names(object: &mut Object<'_>, name: &'static str, faults: &mut Faults) -> Vec<String> {
+    object.texts(name, faults).into_iter().map(str::to_owned).collect()
+}
+
+fn traffic(mut traffic: Object<'_>, faults: &mut Faults) -> Option<State> {
+    traffic.choice(&["flow_transmit"], faults);
+    let mut transmit = traffic.object("flow_transmit", faults)?;
+    traffic.finish(faults);
+    let flows = names(&mut transmit, "flow_names", faults);
+    let state = match transmit.needed("state", faults) {
+        "start" => Traffic::Start,
+        "stop" => Traffic::Stop,
+        "pause" => Traffic::Pause,
+        "resume" => Traffic::Resume,
+        other => {
+            faults.add(&transmit.at("state"), format_args!("{other:?}: start, stop, pause or resume"));
+            return None;
+        }
+    };
+    transmit.finish(faults);
+    Some(State::Traffic(state, flows))
+}
+
+fn port(mut port: Object<'_>, faults: &mut Faults) -> Option<State> {
+    let choice = port.choice(&["capture", "link"], faults);
+    let (name, on, off) = match choice {
+        "capture" => ("capture", "start", "stop"),
+        "link" => ("link", "up", "down"),
+        _ => return None,
+    };
+    let mut object = port.object(name, faults)?;
+    port.finish(faults);
+    let ports = names(&mut object, "port_names", faults);
+    let state = object.needed("state", faults);
+    if ![on, off].contains(&state) {
+        faults.add(&object.at("state"), format_args!("{state:?}: {on} or {off}"));
+    }
+    object.finish(faults);
+    let is_on = state == on;
+    Some(if name == "capture" { State::Capture(is_on, ports) } else { State::Link(is_on, ports) })
+}
+
+fn protocol(mut protocol: Object<'_>, faults: &mut Faults) -> Option<State> {
+    protocol.choice(&["all"], faults);
+    let mut all = protocol.object("all", faults)?;
+    let state = all.needed("state", faults);
+    if !["start", "stop"].contains(&state) {
+        faults.add(&all.at("state"), format_args!("{state:?}: start or stop"));
+    }
+    all.finish(faults);
+    protocol.finish(faults);
+    Some(State::Protocols)
+}
+
+/// Metrics that are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metrics {
+    /// Of these ports (all where the list is empty), these columns (all but the newest where that is empty).
+    Ports(Vec<String>, Vec<String>),
+    /// Of flows.
+    Flows(Vec<String>, Vec<String>),
+}
+
+impl Metrics {
+    /// Reads what is wanted.
+    ///
+    /// # Errors
+    /// Everything that is wrong or not supported.
+    pub fn read(document: &Value) -> Result<Metrics, Faults> {
+        let mut faults = Faults::default();
+        let mut root = Node::root(document).object(&mut faults);
+        let choice = root.choice(&["port", "flow"], &mut faults);
+        root.ignore(&["port", "flow"]);
+        let wanted = match choice {
+            "port" => {
+                let mut ports = root.object("port", &mut faults);
+                let mut take = |name| ports.as_mut().map(|object| names(object, name, &mut faults)).unwrap_or_default();
+                let wanted = Metrics::Ports(take("port_names"), take("column_names"));
+                if let Some(object) = ports {
+                    object.finish(&mut faults);
+                }
+                wanted
+            }
+            _ => {
+                let mut flows = root.object("flow", &mut faults);
+                let mut take = |name| flows.as_mut().map(|object| names(object, name, &mut faults)).unwrap_or_default();
+                let wanted = Metrics::Flows(take("flow_names"), take("metric_names"));
+                if let Some(mut flows) = flows {
+                    // Without tags there is nothing to include.
+                    flows.ignore(&["tagged_metrics"]);
+                    flows.finish(&mut faults);
+                }
+                wanted
+            }
+        };
+        root.finish(&mut faults);
+        if faults.is_empty() { Ok(wanted) } else { Err(faults) }
+    }
+}
+
+/// The port whose capture is wanted.
+///
+/// # Errors
+/// Everything that is wrong or not supported.
+pub fn capture(document: &Value) -> Result<String, Faults> {
+    let mut faults = Faults::default();
+    let mut root = Node::root(document).object(&mut faults);
+    let name = root.needed("port_name", &mut faults).to_owned();
+    if let Some(mut packets) = root.object("packets", &mut faults) {
+        packets.choice(&["all"], &mut faults);
+        packets.finish(&mut faults);
+    }
+    root.finish(&mut faults);
+    if faults.is_empty() { Ok(name) } else { Err(faults) }
+}
+
+/// Changes a configuration: flows of these names have their rate and size as in the update.
+///
+/// # Errors
+/// Everything that is wrong or not supported.
+pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), Faults> {
+    let mut faults = Faults::default();
+    let mut changed = document.clone();
+    let mut root = Node::root(update).object(&mut faults);
+    root.choice(&["flows"], &mut faults);
+    let mut touched = Vec::new();
+    if let Some(mut flows) = root.object("flows", &mut faults) {
+        let properties = flows.texts("property_names", &mut faults);
+        for other in properties.iter().filter(|name| !["rate", "size"].contains(*name)) {
+            faults.add(&flows.at("property_names"), format_args!("{other:?}: rate or size"));
+        }
+        for node in flows.list("flows", &mut faults) {
+            let name = node.value.get("name").and_then(Value::as_str).unwrap_or_default();
+            let Some(old) = flow_of(&mut changed, name) else {
+                faults.add(&node.path, format_args!("no flow is called {name:?}"));
+                continue;
+            };
+            for property in &properties {
+                match node.value.get(*property) {
+                    Some(value) => old[*property] = value.clone(),
+                    None => drop(old.as_object_mut().and_then(|old| old.remove(*property))),
+                }
+            }
+            touched.push(name.to_owned());
+        }
+        flows.finish(&mut faults);
+    }
+    root.finish(&mut faults);
+    if faults.is_empty() { Ok((changed, touched)) } else { Err(faults) }
+}
+
+fn flow_of<'a>(document: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    let flows = document.get_mut("flows")?.as_array_mut()?;
+    flows.iter_mut().find(|flow| flow.get("name").and_then(Value::as_str) == Some(name))
+}
+
+/// Adds flows to a configuration.
+///
+/// # Errors
+/// Everything that is wrong or not supported.
+pub fn append(document: &Value, request: &Value) -> Result<(Value, Vec<String>), Faults> {
+    edit(document, request, "config_append_list", |flows, node, faults| {
+        if !node.value.is_object() {
+            faults.add(&node.path, "an object belongs here");
+        }
+        flows.push(node.value.clone());
+        node.value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+    })
+}
+
+/// Takes flows away from a configuration.
+///
+/// # Errors
+/// Everything that is wrong or not supported.
+pub fn delete(document: &Value, request: &Value) -> Result<(Value, Vec<String>), Faults> {
+    edit(document, request, "config_delete_list", |flows, node, faults| {
+        let name = node.text(faults).unwrap_or_default();
+        let before = flows.len();
+        flows.retain(|flow| flow.get("name").and_then(Value::as_str) != Some(name));
+        if flows.len() == before {
+            faults.add(&node.path, format_args!("no flow is called {name:?}"));
+        }
+        name.to_owned()
+    })
+}
+
+fn edit(
+    document: &Value,
+    request: &Value,
+    list: &'static str,
+    mut each: impl FnMut(&mut Vec<Value>, &Node<'_>, &mut Faults) -> String,
+) -> Result<(Value, Vec<String>), Faults> {
+    let mut faults = Faults::default();
+    let mut changed = if document.is_object() { document.clone() } else { serde_json::json!({}) };
+    let mut touched = Vec::new();
+    let mut root = Node::root(request).object(&mut faults);
+    let mut flows = changed.get("flows").and_then(Value::as_array).cloned().unwrap_or_default();
+    for node in root.list(list, &mut faults) {
+        let mut item = node.object(&mut faults);
+        item.choice(&["flows"], &mut faults);
+        for node in item.list("flows", &mut faults) {
+            touched.push(each(&mut flows, &node, &mut faults));
+        }
+        item.finish(&mut faults);
+    }
+    root.finish(&mut faults);
+    changed["flows"] = Value::Array(flows);
+    if faults.is_empty() { Ok((changed, touched)) } else { Err(faults) }
+}

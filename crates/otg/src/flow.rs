@@ -1,0 +1,287 @@
+//! A flow: what is sent, from where to where, and what is counted of it.
+
+use crate::finish::{leave_fcs, spoil};
+use crate::headers::{HEADERS, Written};
+use crate::read::{Faults, Node, Object};
+use crate::timing::{Timing, sizes};
+use linerate_generate::packet::{self, Frames};
+use linerate_generate::stream::{Mark, Next, Stream};
+use linerate_wire::Link;
+
+/// What there is to know beside the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Decides on what is drawn without a seed.
+    pub seed: u64,
+    /// Bits per second of the lines of ports, by their names in the configuration, where it does not say them itself.
+    pub lines: Vec<(String, f64)>,
+}
+
+/// What latencies are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// From the first bit to the first bit.
+    CutThrough,
+    /// From the last bit to the first: less by the time that the frame takes on the line.
+    StoreForward,
+}
+
+/// A flow.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// The name of the port that sends it.
+    pub tx: String,
+    /// The names of the ports that it should come to.
+    pub rx: Vec<String>,
+    /// Its frames, how fast and how many. Its number is not given yet.
+    pub stream: Stream,
+    /// As one line of the packet language.
+    pub text: String,
+    /// Nanoseconds from its start to its first frame.
+    pub delay: u64,
+    /// After so many nanoseconds from there no frame is sent any more.
+    pub span: Option<u64>,
+    /// Whether it is counted.
+    pub is_counted: bool,
+    /// Whether its loss is wanted.
+    pub loss: bool,
+    /// Whether the times of its first and last frame are wanted.
+    pub timestamps: bool,
+    /// Whether its latency is wanted, and which.
+    pub latency: Option<Latency>,
+}
+
+/// Headers of a packet at most.
+const MOST_HEADERS: usize = 32;
+/// Bytes of a text at most: lists of values, mainly.
+const LONGEST_TEXT: usize = 16 << 20;
+
+impl Flow {
+    /// Reads one; `seed` decides on what is drawn without one, and `line` says how many bits per second the line of a port has.
+    pub fn read(
+        node: &Node<'_>,
+        seed: u64,
+        line: impl Fn(&str) -> Option<f64>,
+        faults: &mut Faults,
+        warnings: &mut Vec<String>,
+    ) -> Option<Flow> {
+        let before = faults.list.len() + faults.more;
+        let mut flow = node.object(faults);
+        let name = flow.needed("name", faults).to_owned();
+        let (tx, rx) = ends(&mut flow, faults);
+        let headers = headers(&mut flow, seed, faults);
+        let size = sizes(&mut flow, faults, warnings);
+        let timing = Timing::read(&mut flow, line(&tx), faults);
+        let mut made = Flow {
+            name,
+            tx,
+            rx,
+            stream: empty(&timing),
+            text: headers.iter().map(|header| header.text.as_str()).collect::<Vec<_>>().join("/"),
+            delay: timing.delay,
+            span: timing.span,
+            is_counted: false,
+            loss: false,
+            timestamps: false,
+            latency: None,
+        };
+        made.metrics(&mut flow, faults);
+        let path = flow.path.clone();
+        flow.finish(faults);
+        if faults.list.len() + faults.more > before {
+            return None;
+        }
+        made.stream.name.clone_from(&made.name);
+        made.make(&headers, &size, seed, &path, faults, warnings).then_some(made)
+    }
+
+    fn metrics(&mut self, flow: &mut Object<'_>, faults: &mut Faults) {
+        let Some(mut metrics) = flow.object("metrics", faults) else { return };
+        self.is_counted = metrics.flag("enable", faults).unwrap_or(false);
+        self.loss = metrics.flag("loss", faults).unwrap_or(false);
+        self.timestamps = metrics.flag("timestamps", faults).unwrap_or(false);
+        if let Some(mut latency) = metrics.object("latency", faults) {
+            let is_wanted = latency.flag("enable", faults).unwrap_or(false);
+            let mode = match latency.text("mode", faults) {
+                Some("cut_through") => Latency::CutThrough,
+                Some("store_forward") | None => Latency::StoreForward,
+                Some(other) => {
+                    faults.add(&latency.at("mode"), format_args!("{other:?}: cut_through or store_forward"));
+                    Latency::CutThrough
+                }
+            };
+            latency.finish(faults);
+            self.latency = (is_wanted && self.is_counted).then_some(mode);
+        }
+        metrics.finish(faults);
+    }
+
+    /// Makes its frames; false where that cannot be, which is told.
+    fn make(
+        &mut self,
+        headers: &[Written],
+        size: &str,
+        seed: u64,
+        path: &str,
+        faults: &mut Faults,
+        warnings: &mut Vec<String>,
+    ) -> bool {
+        let nested = headers.iter().filter(|written| written.header.is_some_and(|row| row.otg == "ethernet")).count();
+        let whole = headers.first().is_some_and(|written| written.header.is_none());
+        let mark = match self.is_counted {
+            false => Mark::None,
+            true if nested > 1 || whole => Mark::Count,
+            true => Mark::Trailer,
+        };
+        let sizes = match packet::sizes(size, seed) {
+            Ok(sizes) => sizes,
+            Err(wrong) => {
+                faults.add(&format!("{path}.size"), wrong.what);
+                return false;
+            }
+        };
+        let made = |mark| {
+            let setup = packet::Setup { link: Link::Ethernet, sizes: sizes.clone(), mark, seed, ..Default::default() };
+            packet::frames(&self.text, &setup)
+        };
+        let (mut mark, mut frames) = (mark, made(mark));
+        if mark == Mark::Trailer && frames.as_ref().is_err_and(|wrong| wrong.of_size) {
+            (mark, frames) = (Mark::Count, made(Mark::Count));
+        }
+        let mut frames = match frames {
+            Ok(frames) => frames,
+            Err(wrong) => {
+                let field = if wrong.of_size { "size" } else { "packet" };
+                faults.add(&format!("{path}.{field}"), wrong.what);
+                return false;
+            }
+        };
+        if mark == Mark::Count && self.is_counted {
+            if self.latency.is_some() {
+                let what =
+                    "there is no room for the 16 bytes that latency is measured by: larger frames, no inner Ethernet";
+                faults.add(&format!("{path}.metrics.latency"), what);
+                return false;
+            }
+            warnings.push(format!(
+                "{path}: its frames have no room for a trailer, and are known by what is constant in them"
+            ));
+        }
+        let bad: Vec<bool> = headers.iter().map(|header| header.is_bad).collect();
+        if nested > 1 {
+            leave_fcs(&mut frames);
+        }
+        if bad.contains(&true) {
+            spoil(&mut frames, &bad);
+        }
+        self.take(frames, mark);
+        true
+    }
+
+    fn take(&mut self, frames: Frames, mark: Mark) {
+        let Frames { link, variants, size, selectors } = frames;
+        self.stream = Stream { link, variants, size, selectors, mark, ..self.stream.clone() };
+    }
+}
+
+fn empty(timing: &Timing) -> Stream {
+    Stream {
+        name: String::new(),
+        id: 0,
+        link: Link::Ethernet,
+        variants: Vec::new(),
+        size: linerate_generate::stream::Selector::ONE,
+        selectors: Vec::new(),
+        rate: timing.rate,
+        shape: timing.shape,
+        count: timing.count,
+        next: Next::Following,
+        mark: Mark::None,
+    }
+}
+
+/// Where it is sent, and where it should come to.
+fn ends(flow: &mut Object<'_>, faults: &mut Faults) -> (String, Vec<String>) {
+    let Some(mut ends) = flow.object("tx_rx", faults) else {
+        faults.add(&flow.at("tx_rx"), "it is missing");
+        return Default::default();
+    };
+    ends.choice(&["port"], faults);
+    let path = ends.at("port");
+    let Some(mut port) = ends.object("port", faults) else {
+        faults.add(&path, "it is missing");
+        return Default::default();
+    };
+    let tx = port.needed("tx_name", faults).to_owned();
+    let mut rx: Vec<String> = port.texts("rx_names", faults).into_iter().map(str::to_owned).collect();
+    // Its name before there could be several.
+    if let Some(name) = port.text("rx_name", faults).filter(|name| rx.is_empty() && !name.is_empty()) {
+        rx.push(name.to_owned());
+    }
+    port.finish(faults);
+    ends.finish(faults);
+    (tx, rx)
+}
+
+fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written> {
+    let nodes = flow.list("packet", faults);
+    if nodes.is_empty() {
+        let usual = "eth(src=0, dst=0)".to_owned();
+        return vec![Written { text: usual, header: HEADERS.first(), is_bad: false }];
+    }
+    if nodes.len() > MOST_HEADERS {
+        faults.add(&flow.at("packet"), format_args!("{} headers: at most {MOST_HEADERS}", nodes.len()));
+        return Vec::new();
+    }
+    let last = nodes.len() - 1;
+    let mut written: Vec<Written> = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        // Fields of the same name draw apart in two headers.
+        let seed = seed.wrapping_add(index as u64);
+        if let Some(header) = header(node, index == last, seed, faults) {
+            written.push(header);
+        }
+    }
+    if written.iter().map(|header| header.text.len()).sum::<usize>() > LONGEST_TEXT {
+        faults.add(&flow.at("packet"), "its lists of values are too long");
+    }
+    written
+}
+
+fn header(node: &Node<'_>, is_last: bool, seed: u64, faults: &mut Faults) -> Option<Written> {
+    let mut object = node.object(faults);
+    let names: Vec<&'static str> = HEADERS.iter().map(|row| row.otg).chain(["custom"]).collect();
+    let choice = object.choice(&names, faults);
+    let known = names.into_iter().find(|name| *name == choice)?;
+    let inner = object.take(known);
+    let path = object.at(known);
+    object.finish(faults);
+    let nothing = serde_json::json!({});
+    let inner = inner.unwrap_or(Node { path, value: &nothing });
+    match HEADERS.iter().find(|row| row.otg == known) {
+        Some(row) => Some(row.write(&inner, seed, faults)),
+        None => custom(&inner, is_last, faults),
+    }
+}
+
+/// Bytes.
+fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<Written> {
+    let mut object = node.object(faults);
+    let digits: String = object.needed("bytes", faults).replace("0x", "").replace([' ', ':', '\n', '\t', '\r'], "");
+    object.finish(faults);
+    if digits.is_empty() || digits.len() % 2 == 1 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        faults.add(&object_path(node), "bytes are pairs of hexadecimal digits");
+        return None;
+    }
+    if !is_last {
+        faults.add(&node.path, "bytes are supported as the last header alone");
+        return None;
+    }
+    Some(Written { text: format!("raw({digits})"), header: None, is_bad: false })
+}
+
+fn object_path(node: &Node<'_>) -> String {
+    format!("{}.bytes", node.path)
+}

@@ -1,0 +1,259 @@
+//! Headers and their fields: what they are called there and here.
+
+mod table;
+
+pub use table::HEADERS;
+
+use crate::pattern::Kind::{self, Bits};
+use crate::pattern::Pattern;
+use crate::read::{Faults, Node, Object};
+use table::set;
+
+/// A field of a header.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name there.
+    pub otg: &'static str,
+    /// Its name in the packet language; empty where it can only have its usual value.
+    pub name: &'static str,
+    /// Its values.
+    pub kind: Kind,
+    /// What it is where nobody says; `None`: what follows from the rest.
+    pub usual: Option<u128>,
+}
+
+/// A header.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Its name there.
+    pub otg: &'static str,
+    /// Its name in the packet language.
+    pub name: &'static str,
+    /// Its fields.
+    pub fields: &'static [Field],
+    /// Its field that is a checksum, and its name here.
+    pub checksum: Option<(&'static str, &'static str)>,
+}
+
+/// A header of a packet, as it is written and what is to be done to it behind.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// In the packet language.
+    pub text: String,
+    /// Its row in [`HEADERS`]; `custom` has none.
+    pub header: Option<&'static Header>,
+    /// Its checksum is to be wrong.
+    pub is_bad: bool,
+}
+
+impl Header {
+    /// Writes one; `seed` is for what is drawn.
+    pub fn write(&'static self, node: &Node<'_>, seed: u64, faults: &mut Faults) -> Written {
+        let mut object = node.object(faults);
+        let mut parts = Vec::new();
+        let mut name = self.name;
+        let has_checksum = match self.otg {
+            "icmp" | "icmpv6" => {
+                object.choice(&["echo"], faults);
+                let empty = object.object("echo", faults);
+                let outer = std::mem::replace(&mut object, empty.unwrap_or_else(|| nothing(node)));
+                outer.finish(faults);
+                true
+            }
+            "ipv4" => {
+                priority(&mut object, seed, &mut parts, faults);
+                true
+            }
+            "gre" => {
+                let is_there = flag(&mut object, "checksum_present", faults);
+                parts.extend(is_there.then(|| "checksum".to_owned()));
+                is_there
+            }
+            "gtpv1" => {
+                gtp(&mut object, seed, &mut parts, faults);
+                true
+            }
+            _ => true,
+        };
+        for field in self.fields {
+            field.write(&mut object, seed, &mut parts, faults);
+        }
+        if self.otg == "vlan" {
+            name = tag(&mut parts, &object.at("tpid"), faults);
+        }
+        let mut is_bad = false;
+        if let Some((otg, own)) = self.checksum {
+            is_bad = checksum(&mut object, otg, own, has_checksum, &mut parts, faults);
+        }
+        object.finish(faults);
+        if parts.iter().any(|part| part.starts_with("checksum=")) {
+            parts.retain(|part| part != "checksum");
+        }
+        Written { text: format!("{name}({})", parts.join(", ")), header: Some(self), is_bad }
+    }
+}
+
+fn nothing<'a>(node: &Node<'a>) -> Object<'a> {
+    Node { path: node.path.clone(), value: &EMPTY }.object(&mut Faults::default())
+}
+
+static EMPTY: serde_json::Value = serde_json::Value::Null;
+
+impl Field {
+    fn write(&self, object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut Faults) {
+        let Some(node) = object.take(self.otg) else {
+            if let (Some(usual), false) = (self.usual, self.name.is_empty()) {
+                parts.push(format!("{}={usual}", self.name));
+            }
+            return;
+        };
+        let pattern = Pattern::read(&node, self.kind, draw(seed, self.otg), faults);
+        let written = match (pattern, self.usual) {
+            (Pattern::Values(values), _) => values,
+            (Pattern::Auto, Some(_)) => {
+                faults.add(&node.path, "nothing here says what it should be: \"auto\" is not supported");
+                return;
+            }
+            (Pattern::Usual, Some(usual)) => usual.to_string(),
+            (_, None) => return,
+        };
+        if self.name.is_empty() {
+            let usual = self.usual.unwrap_or_default();
+            if written != usual.to_string() {
+                faults.add(&node.path, format_args!("not supported, but for the value {usual}"));
+            }
+            return;
+        }
+        let is_computed = self.name == "data_offset" && written == "0";
+        parts.extend((!is_computed).then(|| format!("{}={written}", self.name)));
+    }
+}
+
+/// Fields of one flow draw apart.
+fn draw(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(seed, |seed, byte| linerate_burst::random::mix(seed ^ u64::from(byte)))
+}
+
+/// What a tag is called whose protocol identifier this is.
+fn tag(parts: &mut Vec<String>, path: &str, faults: &mut Faults) -> &'static str {
+    let Some(at) = parts.iter().position(|part| part.starts_with("tpid=")) else { return "vlan" };
+    match parts.remove(at).as_str() {
+        "tpid=33024" | "tpid=65535" => "vlan",
+        "tpid=34984" => "qinq",
+        _ => {
+            faults.add(path, "33024 (802.1Q) and 34984 (802.1ad) are supported");
+            "vlan"
+        }
+    }
+}
+
+/// Says whether it is to be wrong.
+fn checksum(
+    object: &mut Object<'_>,
+    otg: &'static str,
+    name: &str,
+    is_there: bool,
+    parts: &mut Vec<String>,
+    faults: &mut Faults,
+) -> bool {
+    let Some(node) = object.take(otg) else { return false };
+    let mut checksum = node.object(faults);
+    let choice = checksum.choice(&["generated", "custom"], faults);
+    checksum.ignore(&["generated", "custom"]);
+    let mut is_bad = false;
+    match choice {
+        "generated" => match checksum.text("generated", faults) {
+            None | Some("good") => {}
+            Some("bad") => is_bad = true,
+            Some(other) => faults.add(&checksum.at("generated"), format_args!("{other:?}: good or bad")),
+        },
+        "custom" => {
+            let value = checksum.take("custom").and_then(|node| Bits(16).read(&node, faults)).unwrap_or(0);
+            parts.extend(is_there.then(|| format!("{name}={value}")));
+        }
+        _ => {}
+    }
+    checksum.finish(faults);
+    is_bad && is_there
+}
+
+/// The byte of an IPv4 header that has three forms.
+fn priority(object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut Faults) {
+    let Some(mut priority) = object.object("priority", faults) else {
+        parts.push("tos=0".to_owned());
+        return;
+    };
+    let choice = priority.choice(&["dscp", "raw", "tos"], faults);
+    priority.ignore(&["raw", "tos", "dscp"]);
+    match choice {
+        "raw" => set("raw", "tos", Bits(8), 0).write(&mut priority, seed, parts, faults),
+        "dscp" => fields(
+            &mut priority,
+            "dscp",
+            &[set("phb", "dscp", Bits(6), 0), set("ecn", "ecn", Bits(2), 0)],
+            seed,
+            parts,
+            faults,
+        ),
+        "tos" => {
+            let all = [
+                set("precedence", "tos&0xe0", Bits(3), 0),
+                set("delay", "tos&0x10", Bits(1), 0),
+                set("throughput", "tos&0x8", Bits(1), 0),
+                set("reliability", "tos&0x4", Bits(1), 0),
+                set("monetary", "tos&0x2", Bits(1), 0),
+                set("unused", "tos&0x1", Bits(1), 0),
+            ];
+            fields(&mut priority, "tos", &all, seed, parts, faults);
+        }
+        _ => {}
+    }
+    priority.finish(faults);
+}
+
+fn fields(
+    object: &mut Object<'_>,
+    name: &'static str,
+    all: &[Field],
+    seed: u64,
+    parts: &mut Vec<String>,
+    faults: &mut Faults,
+) {
+    let Some(mut inner) = object.object(name, faults) else { return };
+    all.iter().for_each(|field| field.write(&mut inner, seed, parts, faults));
+    inner.finish(faults);
+}
+
+/// Whether a flag that decides on the form of a header is set: it is one number.
+fn flag(object: &mut Object<'_>, name: &'static str, faults: &mut Faults) -> bool {
+    let Some(node) = object.take(name) else { return false };
+    match Pattern::read(&node, Bits(1), 0, faults) {
+        Pattern::Values(text) if text == "1" => true,
+        Pattern::Values(text) if text != "0" => {
+            faults.add(&node.path, "the form of the header depends on it, so it is one value");
+            false
+        }
+        _ => false,
+    }
+}
+
+/// What is there in a GTPv1 header by its flags.
+fn gtp(object: &mut Object<'_>, seed: u64, parts: &mut Vec<String>, faults: &mut Faults) {
+    let rows =
+        [("s_flag", set("squence_number", "seq", Bits(16), 0)), ("pn_flag", set("n_pdu_number", "npdu", Bits(8), 0))];
+    for (present, field) in rows {
+        if flag(object, present, faults) {
+            field.write(object, seed, parts, faults);
+        }
+        object.ignore(&["squence_number", "n_pdu_number", "next_extension_header_type"]);
+    }
+    if flag(object, "e_flag", faults) {
+        faults.add(&object.at("e_flag"), "extension headers are not supported");
+    }
+    let kind = object.take("message_type").map(|node| Pattern::read(&node, Bits(8), 0, faults));
+    match kind {
+        Some(Pattern::Values(text)) if text.parse::<u8>().is_ok() => parts.push(format!("type={text}")),
+        Some(Pattern::Values(_)) => faults.add(&object.at("message_type"), "the form depends on it: one value"),
+        _ => {}
+    }
+}

@@ -1,0 +1,267 @@
+//! Flows become frames: compared with what the model says about them, naively.
+
+use linerate_generate::trailer::Key;
+use linerate_otg::flow::Setup;
+use linerate_otg::headers::HEADERS;
+use linerate_otg::pattern::Kind;
+use linerate_otg::{Config, Flow};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn config(packet: &Value, size: u64) -> Value {
+    json!({
+        "ports": [{"name": "p1"}, {"name": "p2"}],
+        "flows": [{
+            "name": "f1", "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
+            "packet": packet, "size": {"choice": "fixed", "fixed": size}
+        }]
+    })
+}
+
+fn flow(packet: &Value, size: u64) -> Flow {
+    let config = Config::read(&config(packet, size), &Setup::default());
+    config.unwrap_or_else(|faults| panic!("{faults:?}: {packet}")).flows.remove(0)
+}
+
+fn faults(packet: &Value) -> Vec<String> {
+    Config::read(&config(packet, 128), &Setup::default()).unwrap_err().list
+}
+
+fn frame(flow: &Flow, n: u64) -> Vec<u8> {
+    flow.stream.frame(n, 0, &Key::default())
+}
+
+/// What stands around a header so that it can be there.
+fn around(name: &str, header: Value) -> Value {
+    let below: &[&str] = match name {
+        "ethernet" => &[],
+        "vlan" | "mpls" | "ipv4" | "ipv6" | "arp" => &["ethernet"],
+        "icmpv6" => &["ethernet", "ipv6"],
+        "vxlan" | "gtpv1" => &["ethernet", "ipv4", "udp"],
+        _ => &["ethernet", "ipv4"],
+    };
+    let mut all: Vec<Value> = below.iter().map(|name| json!({"choice": name, *name: {}})).collect();
+    all.push(json!({"choice": name, name: header}));
+    Value::Array(all)
+}
+
+/// A value of a field as JSON has it.
+fn written(kind: Kind, value: u64) -> Value {
+    match kind {
+        Kind::Bits(_) => value.into(),
+        Kind::Mac => format!("00:00:00:00:{:02x}:{:02x}", value >> 8, value & 0xff).into(),
+        Kind::Ipv4 => format!("0.0.{}.{}", value >> 8, value & 0xff).into(),
+        Kind::Ipv6 => format!("::{value:x}").into(),
+    }
+}
+
+#[test]
+fn every_field_of_the_table_can_be_set_counted_and_listed() {
+    for header in HEADERS {
+        for field in header.fields.iter().filter(|field| !field.name.is_empty() && field.name != "tpid") {
+            let wrap = |value: Value| match header.otg {
+                "icmp" | "icmpv6" => around(header.otg, json!({"choice": "echo", "echo": {field.otg: value}})),
+                _ => around(header.otg, json!({field.otg: value})),
+            };
+            let one = written(field.kind, 1);
+            flow(&wrap(json!({"choice": "value", "value": one})), 128);
+            if !["version", "header_length", "message_type"].contains(&field.otg) {
+                let both = json!([written(field.kind, 0), one]);
+                let flow = flow(&wrap(json!({"choice": "values", "values": both})), 128);
+                assert_ne!(frame(&flow, 0), frame(&flow, 1), "{}.{}", header.otg, field.otg);
+            }
+            let wrong = wrap(json!({"choice": "value", "value": {}}));
+            assert!(faults(&wrong)[0].contains(field.otg), "{}.{}", header.otg, field.otg);
+        }
+    }
+}
+
+#[test]
+fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
+    let document = json!({
+        "ports": [{"name": "p1", "speed": 1}], "lags": [{}], "devices": [{}], "stateful_flows": {"a": 1},
+        "flows": [{
+            "name": "f1", "tx_rx": {"choice": "device", "device": {}}, "egress_packet": [{}],
+            "packet": [
+                {"choice": "ethernet", "ethernet": {"dst": {"choice": "value", "value": "x", "metric_tags": [{}]}}},
+                {"choice": "ipv4", "ipv4": {"options": [{}], "src": {"choice": "auto"}}},
+                {"choice": "snmpv2c", "snmpv2c": {}}
+            ],
+            "rate": {"choice": "percentage", "percentage": 10}, "duration": {"choice": "continuous", "continuous": {"gap": 13}},
+            "metrics": {"enable": true, "predefined_metric_tags": {"rx_name": true}}
+        }]
+    });
+    let told = Config::read(&document, &Setup::default()).unwrap_err().list.join("\n");
+    for path in [
+        "ports[0].speed",
+        "lags",
+        "devices",
+        "stateful_flows",
+        "flows[0].tx_rx.choice",
+        "flows[0].egress_packet",
+        "flows[0].packet[0].ethernet.dst.value",
+        "flows[0].packet[0].ethernet.dst.metric_tags",
+        "flows[0].packet[1].ipv4.options",
+        "flows[0].packet[1].ipv4.src",
+        "flows[0].packet[2].choice",
+        "flows[0].rate.percentage",
+        "flows[0].duration.continuous.gap",
+        "flows[0].metrics.predefined_metric_tags",
+    ] {
+        assert!(told.contains(&format!("{path}: ")), "{path} is not in\n{told}");
+    }
+}
+
+#[test]
+fn usual_values_are_those_of_the_model() {
+    let document = json!({"ports": [{"name": "p1"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}}}]});
+    let config = Config::read(&document, &Setup::default()).unwrap();
+    let flow = &config.flows[0];
+    assert_eq!(
+        (frame(flow, 0).len(), flow.stream.rate, flow.stream.count),
+        (60, linerate_generate::Rate::Frames(1000.0), None)
+    );
+    assert_eq!((flow.is_counted, &config.ports[0].location), (false, &"p1".to_owned()));
+}
+
+fn udp(source: Value) -> Value {
+    json!([{"choice": "ethernet", "ethernet": {}}, {"choice": "ipv4", "ipv4": {}}, {"choice": "udp", "udp": {"src_port": source}}])
+}
+
+proptest! {
+    #[test]
+    fn counters_are_what_the_model_says(up: bool, start: u16, step: u16, count in 1u64..300, n in 0u64..2000) {
+        let (name, step) = (if up { "increment" } else { "decrement" }, u64::from(step));
+        let flow = flow(&udp(json!({"choice": name, name: {"start": start, "step": step, "count": count}})), 128);
+        let change = step.wrapping_mul(n % count) as u16;
+        let wanted = if up { start.wrapping_add(change) } else { start.wrapping_sub(change) };
+        prop_assert_eq!(&frame(&flow, n)[34..36], &wanted.to_be_bytes());
+    }
+
+    #[test]
+    fn drawn_values_are_so_many_within_their_bounds(a: u16, b: u16, count in 1usize..40, seed: u32) {
+        let (least, most) = (a.min(b), a.max(b));
+        let random = json!({"choice": "random", "random": {"min": least, "max": most, "count": count, "seed": seed}});
+        let flow = flow(&udp(random), 128);
+        let port = |n| { let frame = frame(&flow, n); u16::from_be_bytes([frame[34], frame[35]]) };
+        for n in 0..count as u64 {
+            prop_assert!((least..=most).contains(&port(n)) && port(n) == port(n + count as u64));
+        }
+    }
+
+    #[test]
+    fn checksums_are_right_or_wrong_as_asked(bad_ip: bool, bad_udp: bool, varies: bool, size in 64u64..300, n in 0u64..50) {
+        let generated = |bad| json!({"choice": "generated", "generated": if bad { "bad" } else { "good" }});
+        let source = match varies {
+            true => json!({"choice": "increment", "increment": {"start": 1, "count": 40}}),
+            false => json!({"choice": "value", "value": 7}),
+        };
+        let packet = json!([
+            {"choice": "ethernet", "ethernet": {}},
+            {"choice": "ipv4", "ipv4": {"header_checksum": generated(bad_ip)}},
+            {"choice": "udp", "udp": {"src_port": source, "checksum": generated(bad_udp)}}
+        ]);
+        let frame = frame(&flow(&packet, size), n);
+        let pseudo = [&frame[26..34], &[0, 17], &frame[38..40], &frame[34..]].concat();
+        prop_assert_eq!(sum(&frame[14..34]) != 0xffff, bad_ip);
+        prop_assert_eq!(sum(&pseudo) != 0xffff, bad_udp);
+    }
+
+    #[test]
+    fn no_document_makes_it_panic(document in document()) {
+        let _ = Config::read(&document, &Setup::default());
+        let _ = linerate_otg::control::State::read(&document);
+        let _ = linerate_otg::control::Metrics::read(&document);
+        let _ = linerate_otg::control::update(&document, &document);
+        let _ = linerate_otg::control::append(&document, &document);
+        let _ = linerate_otg::control::delete(&document, &document);
+    }
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    words.fold(0, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
+}
+
+/// Words of the API at any place.
+fn document() -> impl Strategy<Value = Value> {
+    let words = [
+        "ports",
+        "name",
+        "location",
+        "flows",
+        "tx_rx",
+        "port",
+        "tx_name",
+        "rx_names",
+        "packet",
+        "choice",
+        "ethernet",
+        "ipv4",
+        "ipv6",
+        "tcp",
+        "udp",
+        "vxlan",
+        "gre",
+        "gtpv1",
+        "mpls",
+        "vlan",
+        "arp",
+        "icmp",
+        "echo",
+        "custom",
+        "bytes",
+        "src",
+        "dst",
+        "value",
+        "values",
+        "increment",
+        "decrement",
+        "random",
+        "start",
+        "step",
+        "count",
+        "min",
+        "max",
+        "seed",
+        "size",
+        "fixed",
+        "weight_pairs",
+        "rate",
+        "pps",
+        "percentage",
+        "duration",
+        "fixed_packets",
+        "packets",
+        "burst",
+        "metrics",
+        "enable",
+        "latency",
+        "captures",
+        "layer1",
+        "speed",
+        "property_names",
+        "state",
+        "traffic",
+        "flow_transmit",
+        "checksum",
+        "p1",
+        "f1",
+    ];
+    let word = prop::sample::select(words.to_vec());
+    let leaf = prop_oneof![
+        word.clone().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        "[0-9a-f:.]{0,12}".prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    leaf.prop_recursive(9, 200, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::hash_map(word.clone(), inner, 0..8)
+                .prop_map(|map| Value::Object(map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())),
+        ]
+    })
+}

@@ -1,0 +1,145 @@
+//! Zeek's own text: lines of values between tabs, behind lines that name and type them, as `zeek-cut` reads it.
+//!
+//! The lines `#open` and `#close` say when a file was written, which an encoder does not know; no reader asks for them.
+
+use super::json::Source;
+use super::zeek::columns;
+use super::{Encoder, Settings};
+use crate::fields::Get;
+use linerate_meter::Flow;
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+/// Names that have another type than `count`; of the others `string` are those named like it.
+const TYPES: [(&str, &str); 16] = [
+    ("ts", "time"),
+    ("uid", "string"),
+    ("id.orig_h", "addr"),
+    ("id.orig_p", "port"),
+    ("id.resp_h", "addr"),
+    ("id.resp_p", "port"),
+    ("proto", "enum"),
+    ("duration", "interval"),
+    ("conn_state", "string"),
+    ("history", "string"),
+    ("tunnel_parents", "set[string]"),
+    ("community_id", "string"),
+    ("orig_l2_addr", "string"),
+    ("resp_l2_addr", "string"),
+    ("vlan", "int"),
+    ("inner_vlan", "int"),
+];
+
+static COLUMNS: LazyLock<Vec<(&'static str, Source)>> = LazyLock::new(columns);
+
+struct Tsv {
+    out: Box<dyn Write + Send>,
+    /// Empty between calls; its memory is kept.
+    text: Vec<u8>,
+}
+
+pub(super) fn start(mut out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
+    let kind = |name: &str| TYPES.iter().find(|(known, _)| *known == name).map_or("count", |(_, kind)| *kind);
+    let mut head =
+        "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n#unset_field\t-\n#path\tconn\n#fields".to_owned();
+    COLUMNS.iter().for_each(|(name, _)| head.extend(["\t", name]));
+    head += "\n#types";
+    COLUMNS.iter().for_each(|(name, _)| head.extend(["\t", kind(name)]));
+    head.push('\n');
+    out.write_all(head.as_bytes())?;
+    out.flush()?;
+    Ok(Box::new(Tsv { out, text: Vec::new() }))
+}
+
+impl Encoder for Tsv {
+    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
+        self.text.clear();
+        for flow in flows {
+            for (_, source) in COLUMNS.iter() {
+                write_field(source, flow, &mut self.text);
+                self.text.push(b'\t');
+            }
+            self.text.pop();
+            self.text.push(b'\n');
+        }
+        self.out.write_all(&self.text)?;
+        self.out.flush()
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn write_field(source: &Source, flow: &Flow, text: &mut Vec<u8>) {
+    let is_there = match source {
+        Source::Value { get, side, .. } => write_value(get, flow, *side, text),
+        // A list of names, as JSON has it.
+        Source::Text(write) => {
+            let begin = text.len();
+            let is_there = write(flow, text);
+            let list = text.split_off(begin);
+            text.extend(list.into_iter().filter(|byte| !b"[]\"".contains(byte)));
+            is_there
+        }
+        Source::Object(_) => false,
+    };
+    if !is_there {
+        text.push(b'-');
+    }
+}
+
+/// Appends a value; false, and nothing is appended, where it is absent.
+fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
+    match get {
+        Get::F64(get) => get(flow, side).is_some_and(|number| write!(text, "{number:.6}").is_ok()),
+        Get::Bool(get) => {
+            get(flow, side).is_some_and(|is_so| write!(text, "{}", if is_so { "T" } else { "F" }).is_ok())
+        }
+        Get::Name(get) => get(flow, side).is_some_and(|name| write_text(name, text)),
+        Get::Text(get) => get(flow, side).is_some_and(|name| write_text(&name, text)),
+        Get::Address(get) => get(flow, side).is_some_and(|address| write!(text, "{address}").is_ok()),
+        Get::Mac(get) => get(flow, side).is_some_and(|mac| write!(text, "{mac}").is_ok()),
+        // What Zeek has of lists is not made from these.
+        Get::List(_) | Get::Quality(_) => false,
+        get => super::json::write_value(get, flow, side, text),
+    }
+}
+
+/// Always true. What would be taken for a tab, for nothing, or for an escape is escaped.
+fn write_text(name: &str, text: &mut Vec<u8>) -> bool {
+    if name.is_empty() {
+        text.extend_from_slice(b"(empty)");
+    }
+    let is_no_value = ["-", "(empty)"].contains(&name);
+    for (place, byte) in name.bytes().enumerate() {
+        if !(b' '..=b'~').contains(&byte) || byte == b'\\' || is_no_value && place == 0 {
+            // Memory takes whatever is written.
+            let _ = write!(text, "\\x{byte:02x}");
+        } else {
+            text.push(byte);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_every_type_is_of_a_column() {
+        let escaped = |name: &str| {
+            let mut text = Vec::new();
+            write_text(name, &mut text);
+            String::from_utf8(text).unwrap()
+        };
+        for (name, text) in
+            [("ShAD", "ShAD"), ("", "(empty)"), ("-", "\\x2d"), ("a\tb\\", "a\\x09b\\x5c"), ("\u{e9}", "\\xc3\\xa9")]
+        {
+            assert_eq!(escaped(name), text);
+        }
+        let names: Vec<&str> = columns().iter().map(|(name, _)| *name).collect();
+        assert!(TYPES.iter().all(|(name, _)| names.contains(name)));
+    }
+}

@@ -1,0 +1,207 @@
+//! Sockets to a collector.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a collector may take nothing before it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(3);
+/// How long one that has everything may take to close.
+const CLOSING: Duration = Duration::from_secs(2);
+/// What the kernel keeps of datagrams that are on their way.
+const WAIT: Duration = Duration::from_millis(1);
+
+static RECONNECTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether something here connects again when its collector has gone: a confined process has to be allowed to.
+pub fn reconnects() -> bool {
+    RECONNECTS.load(Ordering::Relaxed)
+}
+
+/// What takes messages to a collector.
+pub(super) trait Line: Send {
+    /// Sends one, whole.
+    fn send(&mut self, message: &[u8]) -> Result<()>;
+
+    /// Tries a collector that had gone; false: it is still away.
+    fn again(&mut self) -> Result<bool>;
+
+    /// Whether the collector has closed, or its host refused what was sent last, as far as is known by now.
+    fn is_refused(&mut self) -> bool;
+
+    /// Whether the other side may have forgotten, or never got, what was said.
+    fn forgets(&self) -> bool;
+
+    /// Nothing more is sent.
+    fn end(&mut self);
+}
+
+/// Whether an error means that a collector is not there, now.
+pub(super) fn is_away(error: &Error) -> bool {
+    use ErrorKind::*;
+    matches!(
+        error.kind(),
+        ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | BrokenPipe
+            | NotConnected
+            | TimedOut
+            | HostUnreachable
+            | NetworkUnreachable
+            | NetworkDown
+            | WriteZero
+    )
+}
+
+/// Datagrams.
+pub(super) struct Udp {
+    socket: UdpSocket,
+}
+
+impl Udp {
+    pub fn open(host: &str, port: u16) -> Result<Self> {
+        let address = addresses(host, port)?.remove(0);
+        let own: SocketAddr = match address {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(own)?;
+        socket.connect(address)?;
+        Ok(Udp { socket })
+    }
+}
+
+impl Line for Udp {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            match self.socket.send(message) {
+                Ok(_) => return Ok(()),
+                // No room for it in the kernel (ENOBUFS).
+                Err(error) if error.raw_os_error() == Some(105) && begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(WAIT)
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn again(&mut self) -> Result<bool> {
+        // What came of the attempt before is of no more interest.
+        let _ = self.socket.take_error();
+        Ok(true)
+    }
+
+    fn is_refused(&mut self) -> bool {
+        !matches!(self.socket.take_error(), Ok(None))
+    }
+
+    fn forgets(&self) -> bool {
+        true
+    }
+
+    fn end(&mut self) {}
+}
+
+/// A connection.
+pub(super) struct Tcp {
+    addresses: Vec<SocketAddr>,
+    stream: Option<TcpStream>,
+}
+
+impl Tcp {
+    pub fn open(host: &str, port: u16) -> Result<Self> {
+        RECONNECTS.store(true, Ordering::Relaxed);
+        let mut line = Tcp { addresses: addresses(host, port)?, stream: None };
+        line.connect()?;
+        Ok(line)
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        let mut last = Error::from(ErrorKind::AddrNotAvailable);
+        for address in &self.addresses {
+            match TcpStream::connect_timeout(address, CONNECT) {
+                Ok(stream) => {
+                    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+                    self.stream = Some(stream);
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Line for Tcp {
+    fn send(&mut self, mut message: &[u8]) -> Result<()> {
+        let Some(stream) = &mut self.stream else { return Err(ErrorKind::NotConnected.into()) };
+        let mut since = Instant::now();
+        while !message.is_empty() {
+            match stream.write(message) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    message = &message[count..];
+                    since = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && since.elapsed() < PATIENCE => {}
+                Err(error) => {
+                    // Half a message may be there: nothing can follow it.
+                    self.stream = None;
+                    let kind = if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut } else { error.kind() };
+                    return Err(Error::new(kind, error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn again(&mut self) -> Result<bool> {
+        self.stream = None;
+        match self.connect() {
+            Ok(()) => Ok(true),
+            Err(error) if is_away(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Collectors say nothing: that there is something to read, or an end, is the end. Without this what is written first
+    /// into a connection that the other side has closed would be lost.
+    fn is_refused(&mut self) -> bool {
+        let Some(stream) = &self.stream else { return true };
+        let is_closed = match recv(stream, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
+            Ok((count, _)) => count == 0,
+            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+        };
+        if is_closed {
+            self.stream = None;
+        }
+        is_closed
+    }
+
+    fn forgets(&self) -> bool {
+        false
+    }
+
+    /// Waits until the collector closes too: then it has read everything.
+    fn end(&mut self) {
+        let Some(mut stream) = self.stream.take() else { return };
+        let until = Instant::now() + CLOSING;
+        // One that does not close has its time, and nothing depends on it.
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.set_read_timeout(Some(CLOSING));
+        while Instant::now() < until && stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+    }
+}
+
+fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    if found.is_empty() { Err(Error::new(ErrorKind::NotFound, "the host has no address")) } else { Ok(found) }
+}

@@ -1,0 +1,377 @@
+//! Collectors: IPFIX over UDP and TCP, NetFlow v9 over UDP.
+//!
+//! What a collector that has gone would have had waits in bounded memory and is sent once it is back, behind all templates; what there
+//! is no room for is lost by name, the oldest first. Over UDP nobody says what was read: a collector that is away is one whose host
+//! says that nobody listens there.
+
+use super::host::host_and_port;
+use super::line::{Line, Tcp, Udp, is_away};
+use super::{Demand, Ending, Exporter, Options};
+use crate::ipfix::{Message, Packer, Profile, Statistics, Version};
+use linerate_burst::{Account, Count, Nanos};
+use linerate_meter::{Flow, Level};
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, Result};
+use std::time::{Duration, Instant};
+
+/// The most bytes that wait for a collector that is away.
+const MOST_WAITING: usize = 16 << 20;
+/// How often it is tried then.
+const RETRY: Duration = Duration::from_millis(250);
+/// The most bytes of a message where no datagram has to hold it.
+const MOST_OF_STREAM: usize = 16_000;
+/// How often templates are sent again over UDP: after so much time, and so many messages. A collector that was started anew is
+/// blind until then.
+const TEMPLATES_EVERY: u64 = 60_000_000_000;
+const TEMPLATES_AFTER: u64 = 4096;
+/// How often statistics are sent.
+const STATISTICS_EVERY: u64 = 60_000_000_000;
+/// How long a collector that is away is waited for at the end.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+/// How far sending may be behind its pace, to catch up with.
+const BURST: Duration = Duration::from_millis(2);
+
+struct Network {
+    name: String,
+    profile: Profile,
+    packer: Packer,
+    line: Box<dyn Line>,
+    /// Not sent yet.
+    waiting: VecDeque<Message>,
+    waiting_bytes: usize,
+    /// Of datagrams the one sent last: that it was refused shows at the next one.
+    last: Option<Message>,
+    fresh: Vec<Message>,
+    /// The collector is away, and was tried last at this time.
+    away: Option<Instant>,
+    /// Data records sent, or messages of NetFlow v9; of statistics apart.
+    sequence: u32,
+    statistics_sequence: u32,
+    sent: Statistics,
+    records: u64,
+    outages: u64,
+    /// When templates and statistics were sent last, and messages since then.
+    templates: Nanos,
+    since_templates: u64,
+    statistics: Nanos,
+    /// The time by what was told last.
+    now: Nanos,
+    /// When the next message may go.
+    due: Option<Instant>,
+}
+
+pub(super) fn ipfix_udp(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Udp::open(host, port)?)))
+}
+
+pub(super) fn ipfix_tcp(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port)?)))
+}
+
+pub(super) fn netflow9(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    open(target, options, Version::V9, |host, port| Ok(Box::new(Udp::open(host, port)?)))
+}
+
+fn open(
+    target: &str,
+    options: &Options,
+    version: Version,
+    connect: fn(&str, u16) -> Result<Box<dyn Line>>,
+) -> Result<Box<dyn Exporter>> {
+    let mut profile = Profile { version, ..options.profile };
+    if target.starts_with("ipfix+tcp") {
+        profile.most = MOST_OF_STREAM;
+    }
+    let (host, port) = host_and_port(target, if version == Version::V9 { 2055 } else { 4739 })?;
+    let line = connect(host, port).map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::ConnectionRefused => ": no collector listens there; start it first",
+            _ => "",
+        };
+        Error::new(error.kind(), format!("{target}: {error}{advice}"))
+    })?;
+    Ok(Box::new(Network {
+        name: target.to_owned(),
+        profile,
+        packer: Packer::new(profile),
+        line,
+        waiting: VecDeque::new(),
+        waiting_bytes: 0,
+        last: None,
+        fresh: Vec::new(),
+        away: None,
+        sequence: 0,
+        statistics_sequence: 0,
+        sent: Statistics::default(),
+        records: 0,
+        outages: 0,
+        templates: Nanos(0),
+        since_templates: 0,
+        statistics: Nanos(0),
+        now: Nanos(0),
+        due: None,
+    }))
+}
+
+impl Network {
+    fn is_udp(&self) -> bool {
+        self.line.forgets()
+    }
+
+    /// Queues a message; the oldest give way.
+    fn push(&mut self, message: Message) {
+        self.waiting_bytes += message.bytes.len();
+        self.waiting.push_back(message);
+        while self.waiting_bytes > MOST_WAITING {
+            let Some(oldest) = self.waiting.pop_front() else { return };
+            self.waiting_bytes -= oldest.bytes.len();
+            self.sent.lost += oldest.flows;
+        }
+    }
+
+    /// Whether what was sent last turns out to be refused, by the time that it takes on this machine, or nearby.
+    fn is_refused_soon(&mut self) -> bool {
+        if self.is_udp() {
+            std::thread::sleep(RETRY / 10);
+        }
+        self.line.is_refused()
+    }
+
+    /// Sends what waits, as far as the collector is there.
+    fn flush(&mut self, now: Nanos) -> Result<()> {
+        if self.away.is_none() && self.sent.messages > 0 && self.line.is_refused() {
+            self.leave();
+        }
+        if self.away.is_some() && !self.is_back(now)? {
+            return Ok(());
+        }
+        while let Some(mut message) = self.waiting.pop_front() {
+            self.waiting_bytes -= message.bytes.len();
+            message.number(self.profile.version, self.sequence);
+            self.pace(message.records);
+            if !self.is_udp() && self.line.is_refused() {
+                self.give_back(message);
+                self.leave();
+                return Ok(());
+            }
+            match self.line.send(&message.bytes) {
+                Ok(()) => {
+                    self.count(&message);
+                    self.last = Some(message).filter(|_| self.is_udp());
+                }
+                Err(error) if is_away(&error) => {
+                    self.give_back(message);
+                    self.leave();
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.sent.lost += message.flows;
+                    return Err(self.told(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, message: &Message) {
+        let step = if self.profile.version == Version::V9 { 1 } else { message.records };
+        self.sequence = self.sequence.wrapping_add(step);
+        self.sent.messages += 1;
+        self.sent.bytes += message.bytes.len() as u64;
+        self.sent.flows += message.flows;
+        self.records += u64::from(message.records);
+        self.since_templates += 1;
+    }
+
+    /// Puts a message in front of those that wait.
+    fn give_back(&mut self, message: Message) {
+        self.waiting_bytes += message.bytes.len();
+        self.waiting.push_front(message);
+    }
+
+    /// The collector has gone, and did not get what was sent last.
+    fn leave(&mut self) {
+        if let Some(last) = self.last.take() {
+            let step = if self.profile.version == Version::V9 { 1 } else { last.records };
+            self.sequence = self.sequence.wrapping_sub(step);
+            self.sent.messages -= 1;
+            self.sent.bytes -= last.bytes.len() as u64;
+            self.sent.flows -= last.flows;
+            self.records -= u64::from(last.records);
+            self.give_back(last);
+        }
+        self.outages += u64::from(self.away.is_none());
+        self.away = Some(Instant::now());
+    }
+
+    /// Tries a collector that has gone, now and then; one that is back gets all templates first.
+    fn is_back(&mut self, now: Nanos) -> Result<bool> {
+        if self.away.is_some_and(|tried| tried.elapsed() < RETRY) {
+            return Ok(false);
+        }
+        self.away = Some(Instant::now());
+        if !self.line.again()? {
+            return Ok(false);
+        }
+        if !self.is_udp() {
+            // Another session, with templates and numbers of its own.
+            (self.sequence, self.statistics_sequence) = (0, 0);
+        }
+        match self.send_templates(now) {
+            // Whether that was refused shows at the next attempt.
+            Ok(()) if self.is_refused_soon() => Ok(false),
+            Ok(()) => {
+                self.away = None;
+                Ok(true)
+            }
+            Err(error) if is_away(&error) => Ok(false),
+            Err(error) => Err(self.told(error)),
+        }
+    }
+
+    fn send_templates(&mut self, now: Nanos) -> Result<()> {
+        for mut message in self.packer.templates(now) {
+            message.number(self.profile.version, self.sequence);
+            self.line.send(&message.bytes)?;
+            // So that was not refused.
+            self.last = None;
+            self.count(&message);
+        }
+        (self.templates, self.since_templates) = (now, 0);
+        Ok(())
+    }
+
+    fn send_statistics(&mut self, now: Nanos) -> Result<()> {
+        self.statistics = now;
+        let Some(mut message) = self.packer.statistics(self.sent, now) else { return Ok(()) };
+        message.number(self.profile.version, self.statistics_sequence);
+        self.line.send(&message.bytes)?;
+        self.last = None;
+        self.statistics_sequence = self.statistics_sequence.wrapping_add(message.records);
+        (self.sent.messages, self.sent.bytes) = (self.sent.messages + 1, self.sent.bytes + message.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// What is to be said again and again.
+    fn repeat(&mut self, now: Nanos) -> Result<()> {
+        let is_due = |last: Nanos, every| now.0.saturating_sub(last.0) >= every;
+        if self.away.is_some() || self.sent.messages == 0 {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        if self.templates.0 == 0 {
+            (self.templates, self.statistics) = (now, now);
+        }
+        if self.is_udp() && (is_due(self.templates, TEMPLATES_EVERY) || self.since_templates >= TEMPLATES_AFTER) {
+            result = self.send_templates(now);
+        }
+        if is_due(self.statistics, STATISTICS_EVERY) {
+            result = result.and_then(|()| self.send_statistics(now));
+        }
+        match result {
+            Err(error) if is_away(&error) => {
+                self.leave();
+                Ok(())
+            }
+            result => result.map_err(|error| self.told(error)),
+        }
+    }
+
+    /// Waits until so many records may go.
+    fn pace(&mut self, records: u32) {
+        if !self.is_udp() {
+            return;
+        }
+        let now = Instant::now();
+        let due = self.due.unwrap_or(now).max(now.checked_sub(BURST).unwrap_or(now));
+        if let Some(early) = due.checked_duration_since(now).filter(|early| *early > Duration::from_micros(100)) {
+            std::thread::sleep(early);
+        }
+        let span = Duration::from_nanos(u64::from(records) * 1_000_000_000 / self.profile.rate.max(1));
+        self.due = due.checked_add(span);
+    }
+
+    fn told(&self, error: Error) -> Error {
+        let advice = match error.raw_os_error() {
+            Some(90) => ": a message is longer than the way there takes; --ipfix mtu=BYTES makes them shorter",
+            _ => "",
+        };
+        Error::new(error.kind(), format!("{}: cannot be sent to: {error}{advice}", self.name))
+    }
+}
+
+impl Exporter for Network {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn format(&self) -> (&'static str, Level) {
+        match self.profile.version {
+            Version::V9 => ("NetFlow v9", Level::Counters),
+            Version::Ipfix if self.profile.full => ("IPFIX", Level::Stats),
+            Version::Ipfix => ("IPFIX without --ipfix full", Level::Counters),
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        Demand { bytes: 1 << 20, age: Duration::from_millis(100), tick: Some(RETRY) }
+    }
+
+    fn write(&mut self, flows: &[Flow], now: Nanos) -> Result<()> {
+        const CHUNK: usize = 512;
+        self.now = now;
+        for flows in flows.chunks(CHUNK) {
+            let mut fresh = std::mem::take(&mut self.fresh);
+            self.packer.pack(&flows.iter().collect::<Vec<_>>(), now, &mut fresh);
+            for message in fresh.drain(..) {
+                // A datagram may get lost: templates go twice.
+                if message.records == 0 && self.is_udp() {
+                    self.push(message.clone());
+                }
+                self.push(message);
+            }
+            self.fresh = fresh;
+            self.flush(now)?;
+            self.repeat(now)?;
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, now: Nanos) -> Result<()> {
+        self.now = now;
+        self.flush(now)?;
+        self.repeat(now)
+    }
+
+    fn finish(&mut self, ending: Ending) -> Result<()> {
+        let until = Instant::now() + LAST_WAIT;
+        let mut result = Ok(());
+        if ending == Ending::Complete {
+            let now = self.now;
+            if self.away.is_none() && self.last.is_some() && self.is_refused_soon() {
+                self.leave();
+            }
+            while !self.waiting.is_empty() && result.is_ok() && Instant::now() < until {
+                result = self.flush(now);
+                if self.away.is_some() {
+                    std::thread::sleep(RETRY / 5);
+                }
+            }
+            if self.away.is_none() && result.is_ok() && self.sent.messages > 0 {
+                // Nobody waits for these.
+                let _ = self.send_statistics(now);
+            }
+            self.line.end();
+        }
+        for message in std::mem::take(&mut self.waiting) {
+            self.sent.lost += message.flows;
+        }
+        result
+    }
+
+    fn counters(&self, account: &mut Account) {
+        account.add(Count::Exported, self.sent.flows).add(Count::ExportAway, self.sent.lost);
+        account.add(Count::ExportRecords, self.records).add(Count::ExportMessages, self.sent.messages);
+        account.add(Count::ExportOutages, self.outages);
+    }
+}

@@ -1,0 +1,355 @@
+//! Which elements a record has, in which order.
+//!
+//! The order is what collectors need: nfcapd takes most reverse elements for the forward ones, and what stands later in the
+//! template wins; so all reverse ones come first. Times are in milliseconds, which all know, and again in nanoseconds behind them in
+//! full records. TCP flags are of one byte, as pmacct reads no other. VLANs are element 58 first, which everybody reads.
+
+use super::own::{RESPONDER, number};
+use super::{Profile, Version};
+use crate::fields::{Field, Get, REVERSE, fields};
+use linerate_burst::Nanos;
+use linerate_meter::{Direction, Flow, Level};
+use linerate_wire::registry;
+use std::net::IpAddr;
+
+/// Variable length (RFC 7011, 7).
+pub(super) const VARIABLE: u16 = u16::MAX;
+
+/// An element of a record.
+pub(super) struct Column {
+    /// 0: IANA's.
+    pub enterprise: u32,
+    pub element: u16,
+    pub length: u16,
+    value: Source,
+    /// Which direction's value, where a record has both: 0 that of the record, 1 the other one.
+    other: usize,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Appends exactly the column's length; of the flow and a direction.
+    Fixed(fn(&Flow, usize, &mut Vec<u8>)),
+    /// As the table of fields has it.
+    Field(&'static Field),
+}
+
+/// What a record is of: which columns it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub ipv6: bool,
+    pub biflow: bool,
+    /// Several flows in one record.
+    pub flood: bool,
+    pub icmp: bool,
+    pub tcp: bool,
+    pub stats: bool,
+}
+
+impl Kind {
+    /// What kind of record a flow becomes.
+    pub fn of(flow: &Flow, profile: &Profile) -> Kind {
+        Kind {
+            ipv6: flow.ends.iter().any(|end| end.address.is_ipv6()),
+            biflow: profile.biflow && flow.sides.iter().all(|side| side.packets > 0),
+            flood: flow.flows != 1,
+            icmp: matches!(flow.protocol, registry::ICMP | registry::ICMPV6),
+            tcp: profile.full && flow.tcp.is_some(),
+            stats: profile.full && flow.stats.is_some(),
+        }
+    }
+
+    /// The number of its template: the same layout has the same one in each run.
+    pub fn template(self, profile: &Profile) -> u16 {
+        let bits = [self.ipv6, self.biflow, self.flood, self.icmp, self.tcp, self.stats, profile.full];
+        256 + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
+    }
+
+    /// Its columns, in their order.
+    pub fn columns(self, profile: &Profile) -> Vec<Column> {
+        let mut columns = Vec::new();
+        if self.biflow {
+            let reverse = |column: Column| Column { enterprise: REVERSE, other: 1, ..column };
+            columns.extend(counts(profile).into_iter().map(reverse));
+            if self.icmp {
+                columns.push(reverse(self.icmp()));
+            }
+            columns.extend(self.of_fields(profile, 1));
+            columns.push(fixed(239, 1, |flow, _, to| to.push(u8::from(flow.direction != Direction::FirstPacket))));
+        }
+        if self.biflow || profile.full {
+            columns.push(fixed(148, 8, |flow, _, to| to.extend(flow.id.to_be_bytes())));
+        }
+        columns.extend(self.key());
+        if profile.full && !self.biflow {
+            // The source is the originator, or the responder.
+            columns.push(fixed(239, 1, |_, side, to| to.push(side as u8 + 1)));
+        }
+        columns.extend(counts(profile));
+        columns.push(fixed(136, 1, |flow, _, to| to.push(flow.end as u8)));
+        if self.flood {
+            columns.push(fixed(3, 8, |flow, _, to| to.extend(flow.flows.to_be_bytes())));
+        }
+        if profile.full {
+            columns.extend(self.of_fields(profile, 0));
+        }
+        columns
+    }
+
+    /// What flows are told apart by.
+    fn key(self) -> Vec<Column> {
+        let mut columns = match self.ipv6 {
+            false => vec![
+                fixed(8, 4, |flow, side, to| to.extend(narrow(flow.ends[side].address))),
+                fixed(12, 4, |flow, side, to| to.extend(narrow(flow.ends[1 - side].address))),
+            ],
+            true => vec![
+                fixed(27, 16, |flow, side, to| to.extend(wide(flow.ends[side].address))),
+                fixed(28, 16, |flow, side, to| to.extend(wide(flow.ends[1 - side].address))),
+            ],
+        };
+        columns.extend([
+            fixed(7, 2, |flow, side, to| to.extend(port(flow, side))),
+            fixed(11, 2, |flow, side, to| to.extend(port(flow, 1 - side))),
+        ]);
+        if self.icmp {
+            columns.push(self.icmp());
+        }
+        columns.push(fixed(4, 1, |flow, _, to| to.push(flow.protocol)));
+        columns.push(fixed(58, 2, |flow, _, to| to.extend(flow.vlans[0].to_be_bytes())));
+        columns
+    }
+
+    fn icmp(self) -> Column {
+        fixed(if self.ipv6 { 139 } else { 32 }, 2, |flow, side, to| to.extend(icmp_message(flow, side)))
+    }
+
+    /// All other fields that have elements, of a direction.
+    fn of_fields(self, profile: &Profile, other: usize) -> Vec<Column> {
+        let mut columns = Vec::new();
+        if !profile.full {
+            return columns;
+        }
+        for field in fields() {
+            let is_in = match field.part.level() {
+                Level::Counters => true,
+                Level::Tcp => self.tcp,
+                Level::Stats => self.stats,
+            };
+            if is_in && (other == 0 || field.is_of_sides()) {
+                columns.extend(self.of_field(field, profile, other));
+            }
+        }
+        columns
+    }
+
+    /// The columns of one field, if it has any beyond those that every record has.
+    fn of_field(self, field: &'static Field, profile: &Profile, other: usize) -> Vec<Column> {
+        let column = |enterprise, element| {
+            let length = length(field.get);
+            Column { enterprise, element, length, value: Source::Field(field), other }
+        };
+        match field.path {
+            path if EVERYWHERE.contains(&path) => Vec::new(),
+            "*.mpls_labels" => mpls(other),
+            "*.mac" if other == 1 => Vec::new(),
+            "*.mac" => vec![column(0, 56), Column { other: 1, ..column(0, 80) }],
+            "tunnel.id" => vec![fixed(351, 8, |flow, _, to| to.extend(segment(flow).to_be_bytes()))],
+            path => match number(path) {
+                Some(own) => vec![column(profile.enterprise, own | if other == 1 { RESPONDER } else { 0 })],
+                None if matches!(field.get, Get::List(_)) => Vec::new(),
+                None => field.elements(other).map(|(enterprise, element)| column(enterprise, element)).collect(),
+            },
+        }
+    }
+}
+
+/// Fields that every record has, or that follow from those that it has.
+const EVERYWHERE: [&str; 16] = [
+    "id",
+    "community_id",
+    "first_time_ns",
+    "last_time_ns",
+    "duration_ns",
+    "*_address",
+    "*_port",
+    "protocol",
+    "*.packets",
+    "*.packet_bytes",
+    "*.tcp_flags",
+    "*.dscp",
+    "*.ttl_min",
+    "*.ttl_max",
+    "end_reason",
+    "flows",
+];
+
+/// Of each direction, in every record.
+fn counts(profile: &Profile) -> Vec<Column> {
+    let mut columns = vec![
+        fixed(6, 1, |flow, side, to| to.push(flow.sides[side].tcp_flags)),
+        fixed(5, 1, |flow, side, to| to.push(flow.sides[side].tos)),
+    ];
+    if profile.full || profile.biflow {
+        columns.push(fixed(52, 1, |flow, side, to| to.push(flow.sides[side].ttl[0])));
+        columns.push(fixed(53, 1, |flow, side, to| to.push(flow.sides[side].ttl[1])));
+    }
+    if profile.version == Version::V9 {
+        // Milliseconds of a clock that began with this process; who takes them replaces them below.
+        columns.push(fixed(22, 4, |flow, side, to| to.extend((millis(flow.sides[side].first) as u32).to_be_bytes())));
+        columns.push(fixed(21, 4, |flow, side, to| to.extend((millis(flow.sides[side].last) as u32).to_be_bytes())));
+    }
+    columns.extend([
+        fixed(152, 8, |flow, side, to| to.extend(millis(flow.sides[side].first).to_be_bytes())),
+        fixed(153, 8, |flow, side, to| to.extend(millis(flow.sides[side].last).to_be_bytes())),
+        fixed(2, 8, |flow, side, to| to.extend(flow.sides[side].packets.to_be_bytes())),
+        fixed(1, 8, |flow, side, to| to.extend(flow.sides[side].packet_bytes.to_be_bytes())),
+    ]);
+    columns
+}
+
+fn fixed(element: u16, length: u16, put: fn(&Flow, usize, &mut Vec<u8>)) -> Column {
+    Column { enterprise: 0, element, length, value: Source::Fixed(put), other: 0 }
+}
+
+impl Column {
+    /// Appends the value that a flow has of it, in a record of this direction.
+    #[inline]
+    pub fn put(&self, flow: &Flow, side: usize, to: &mut Vec<u8>) {
+        let side = side ^ self.other;
+        match self.value {
+            Source::Fixed(put) => put(flow, side, to),
+            Source::Field(field) => put_field(field, flow, side, to),
+        }
+    }
+}
+
+/// Bytes of a field's values.
+fn length(get: Get) -> u16 {
+    match get {
+        Get::U8(_) | Get::Bool(_) => 1,
+        Get::U16(_) | Get::Quality(_) => 2,
+        Get::U32(_) => 4,
+        Get::U64(_) | Get::F64(_) | Get::Time(_) | Get::Id(_) => 8,
+        Get::Mac(_) => 6,
+        Get::Address(_) => 16,
+        Get::Name(_) | Get::Text(_) | Get::List(_) => VARIABLE,
+    }
+}
+
+/// What is absent is 0, or empty.
+fn put_field(field: &Field, flow: &Flow, side: usize, to: &mut Vec<u8>) {
+    match field.get {
+        Get::U8(get) => to.push(get(flow, side).unwrap_or_default()),
+        Get::U16(get) => to.extend(get(flow, side).unwrap_or_default().to_be_bytes()),
+        Get::U32(get) => to.extend(get(flow, side).unwrap_or_default().to_be_bytes()),
+        Get::U64(get) | Get::Id(get) => to.extend(get(flow, side).unwrap_or_default().to_be_bytes()),
+        Get::F64(get) => to.extend(get(flow, side).unwrap_or_default().to_be_bytes()),
+        // RFC 7011, 6.1.5.
+        Get::Bool(get) => to.push(if get(flow, side) == Some(true) { 1 } else { 2 }),
+        Get::Time(get) => to.extend(ntp(get(flow, side).unwrap_or_default()).to_be_bytes()),
+        Get::Name(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), to),
+        Get::Text(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), to),
+        Get::Mac(get) => to.extend(get(flow, side).map_or([0; 6], |mac| mac.0)),
+        Get::Address(get) => to.extend(get(flow, side).map_or([0; 16], wide)),
+        Get::Quality(get) => to.extend(get(flow).0.to_be_bytes()),
+        Get::List(_) => put_text(&[], to),
+    }
+}
+
+/// A variable length and what has it (RFC 7011, 7), at most 255 bytes of it.
+fn put_text(text: &[u8], to: &mut Vec<u8>) {
+    let text = &text[..text.len().min(254)];
+    to.push(text.len() as u8);
+    to.extend_from_slice(text);
+}
+
+/// Labels with their place in the stack: label, class, whether it is the last one.
+fn mpls(other: usize) -> Vec<Column> {
+    let put: [fn(&Flow, usize, &mut Vec<u8>); 4] = [
+        |flow, side, to| to.extend(label(flow, side, 0)),
+        |flow, side, to| to.extend(label(flow, side, 1)),
+        |flow, side, to| to.extend(label(flow, side, 2)),
+        |flow, side, to| to.extend(label(flow, side, 3)),
+    ];
+    let enterprise = if other == 1 { REVERSE } else { 0 };
+    let columns = put.into_iter().zip(70..).map(|(put, element)| fixed(element, 3, put));
+    columns.map(|column| Column { enterprise, other, ..column }).collect()
+}
+
+fn label(flow: &Flow, side: usize, place: usize) -> [u8; 3] {
+    let labels = &flow.mpls[side];
+    let is_last = labels.get(place + 1).is_none_or(|next| *next == 0) && labels[place] != 0;
+    let [_, bytes @ ..] = (labels[place] << 4 | u32::from(is_last)).to_be_bytes();
+    bytes
+}
+
+/// layer2SegmentId (351): the kind of tunnel in the upper byte, 1 VXLAN, 2 NVGRE.
+fn segment(flow: &Flow) -> u64 {
+    use linerate_meter::TunnelKind::{Gre, Vxlan};
+    let Some(tunnel) = flow.tunnel else { return 0 };
+    let kind = match tunnel.kind {
+        Vxlan => 1,
+        Gre => 2,
+        _ => 0,
+    };
+    u64::from(tunnel.id) | kind << 56
+}
+
+fn narrow(address: IpAddr) -> [u8; 4] {
+    match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => [0; 4],
+    }
+}
+
+fn wide(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// None of ICMP, which has element 32 or 139.
+fn port(flow: &Flow, side: usize) -> [u8; 2] {
+    let is_icmp = matches!(flow.protocol, registry::ICMP | registry::ICMPV6);
+    if is_icmp { [0; 2] } else { flow.ends[side].port.to_be_bytes() }
+}
+
+/// Requests of ICMP and of ICMPv6, and their replies.
+const PAIRS: [&[[u8; 2]]; 2] = [
+    &[[8, 0], [13, 14], [15, 16], [17, 18], [10, 9]],
+    &[[128, 129], [133, 134], [135, 136], [130, 131], [139, 140], [144, 145]],
+];
+
+/// Type and code of what a side sends: the originator's port is the type, the responder's the code.
+fn icmp_message(flow: &Flow, side: usize) -> [u8; 2] {
+    let [kind, code] = flow.ends.map(|end| end.port.to_be_bytes()[1]);
+    if side == 0 { [kind, code] } else { [icmp_reply(flow.protocol, kind), code] }
+}
+
+/// The type that answers one.
+pub(super) fn icmp_reply(protocol: u8, kind: u8) -> u8 {
+    let pairs = PAIRS[usize::from(protocol == registry::ICMPV6)];
+    pairs.iter().find(|pair| pair[0] == kind).map_or(kind, |pair| pair[1])
+}
+
+/// The type that one answers.
+pub(super) fn icmp_request(protocol: u8, kind: u8) -> u8 {
+    let pairs = PAIRS[usize::from(protocol == registry::ICMPV6)];
+    pairs.iter().find(|pair| pair[1] == kind).map_or(kind, |pair| pair[0])
+}
+
+pub(super) fn millis(time: Nanos) -> u64 {
+    time.0 / 1_000_000
+}
+
+/// Seconds since 1900 and a fraction (RFC 7011, 6.1.10), rounded up, so that the same nanoseconds come back.
+fn ntp(time: Nanos) -> u64 {
+    let (seconds, nanos) = (time.0 / 1_000_000_000 + SINCE_1900, time.0 % 1_000_000_000);
+    seconds << 32 | (nanos << 32).div_ceil(1_000_000_000)
+}
+
+/// From 1900 to 1970.
+pub(super) const SINCE_1900: u64 = 2_208_988_800;

@@ -1,0 +1,267 @@
+//! Records into messages no longer than they may be, and the templates that tell how to read them.
+
+use super::column::{Column, Kind, millis};
+use super::{Profile, Version};
+use linerate_burst::Nanos;
+use linerate_meter::Flow;
+use std::collections::BTreeMap;
+
+/// A message. Its sequence number is written when it is sent.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// Data records in it, as sequence numbers of IPFIX count them.
+    pub records: u32,
+    /// Flows whose last record is in it.
+    pub flows: u64,
+}
+
+/// The template of statistics.
+const STATISTICS: u16 = 512;
+/// Sets of templates and of options templates.
+const TEMPLATES: u16 = 2;
+const OPTIONS: u16 = 3;
+/// How long before the first export the clock of NetFlow v9 began: its times are told apart for 49 days from then on.
+const UP: u64 = 86_400_000;
+
+/// What an exporter tells of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Messages sent.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Flows in them.
+    pub flows: u64,
+    /// Flows that were not sent.
+    pub lost: u64,
+}
+
+/// Makes messages of flows.
+pub struct Packer {
+    profile: Profile,
+    /// The layouts in use, by the numbers of their templates.
+    layouts: BTreeMap<u16, Vec<Column>>,
+    message: Message,
+    /// The set that is open: its template, and where it begins.
+    set: Option<(u16, usize)>,
+    /// When the clock of NetFlow v9 began, in milliseconds since 1970.
+    boot: Option<u64>,
+}
+
+impl Packer {
+    /// One that has sent nothing yet.
+    pub fn new(profile: Profile) -> Self {
+        let message = Message { bytes: Vec::new(), records: 0, flows: 0 };
+        Packer { profile, layouts: BTreeMap::new(), message, set: None, boot: None }
+    }
+
+    /// Appends the messages that tell of these flows, each template in front of the first record that it is of.
+    pub fn pack(&mut self, flows: &[&Flow], now: Nanos, out: &mut Vec<Message>) {
+        self.boot.get_or_insert_with(|| millis(now).saturating_sub(UP));
+        for flow in flows {
+            let kind = Kind::of(flow, &self.profile);
+            let template = kind.template(&self.profile);
+            if !self.layouts.contains_key(&template) {
+                self.close(out);
+                self.layouts.insert(template, kind.columns(&self.profile));
+                out.push(self.template(template, now));
+            }
+            let is_there = flow.sides.map(|side| side.packets > 0);
+            let sides: &[usize] = match is_there {
+                _ if kind.biflow => &[0],
+                [true, true] => &[0, 1],
+                [false, true] => &[1],
+                _ => &[0],
+            };
+            sides.iter().for_each(|side| self.add(flow, *side, template, now, out));
+            self.message.flows += 1;
+        }
+        self.close(out);
+    }
+
+    /// All templates in use again, a message each.
+    pub fn templates(&self, now: Nanos) -> Vec<Message> {
+        self.layouts.keys().map(|template| self.template(*template, now)).collect()
+    }
+
+    /// What an exporter tells of itself, of no observation domain: collectors count sequence numbers of domains apart.
+    pub fn statistics(&self, statistics: Statistics, now: Nanos) -> Option<Message> {
+        if self.profile.version == Version::V9 {
+            return None;
+        }
+        let fields: [(u16, u16, u64); 9] = [
+            // The scope: exportingProcessId.
+            (144, 4, std::process::id().into()),
+            // exportedMessageTotalCount, exportedFlowRecordTotalCount, exportedOctetTotalCount.
+            (41, 8, statistics.messages),
+            (42, 8, statistics.flows),
+            (40, 8, statistics.bytes),
+            // notSentFlowTotalCount.
+            (166, 8, statistics.lost),
+            // samplingPacketInterval, samplingPacketSpace: every packet is metered.
+            (305, 4, 1),
+            (306, 4, 0),
+            // observationDomainId, systemInitTimeMilliseconds.
+            (149, 4, self.profile.domain.into()),
+            (160, 8, self.boot.map_or(0, |boot| boot + UP)),
+        ];
+        let mut bytes = head(Profile { domain: 0, ..self.profile }, now, 0);
+        let set = begin_set(&mut bytes, OPTIONS);
+        [STATISTICS, fields.len() as u16, 1].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
+        fields.iter().for_each(|(element, length, _)| {
+            bytes.extend([element.to_be_bytes(), length.to_be_bytes()].concat());
+        });
+        end_set(&mut bytes, set);
+        let set = begin_set(&mut bytes, STATISTICS);
+        for (_, length, value) in fields {
+            bytes.extend_from_slice(&value.to_be_bytes()[8 - usize::from(length)..]);
+        }
+        end_set(&mut bytes, set);
+        end_message(&mut bytes);
+        Some(Message { bytes, records: 1, flows: 0 })
+    }
+
+    /// Adds one record.
+    fn add(&mut self, flow: &Flow, side: usize, template: u16, now: Nanos, out: &mut Vec<Message>) {
+        if self.put(flow, side, template, now) {
+            return;
+        }
+        // It is in the next one, also where it is too long for any.
+        self.close(out);
+        self.put(flow, side, template, now);
+    }
+
+    /// Writes a record into the message, unless there are others and no room.
+    fn put(&mut self, flow: &Flow, side: usize, template: u16, now: Nanos) -> bool {
+        let most = self.profile.most;
+        if self.message.records == 0 {
+            self.message.bytes = head(self.profile, now, self.boot.unwrap_or(0));
+            self.message.bytes.reserve(most);
+        }
+        let (before, set) = (self.message.bytes.len(), self.set);
+        if self.set.is_none_or(|(open, _)| open != template) {
+            self.end_set();
+            self.set = Some((template, begin_set(&mut self.message.bytes, template)));
+        }
+        let (is_v9, boot) = (self.profile.version == Version::V9, self.boot.unwrap_or(0));
+        let bytes = &mut self.message.bytes;
+        for column in self.layouts.get(&template).into_iter().flatten() {
+            match column.element {
+                22 if is_v9 => bytes.extend(uptime(flow.sides[side].first, boot)),
+                21 if is_v9 => bytes.extend(uptime(flow.sides[side].last, boot)),
+                _ => column.put(flow, side, bytes),
+            }
+        }
+        // A set of NetFlow v9 is padded.
+        if bytes.len() + 3 > most && self.message.records > 0 {
+            bytes.truncate(before);
+            self.set = set;
+            return false;
+        }
+        self.message.records += 1;
+        true
+    }
+
+    fn end_set(&mut self) {
+        if let Some((_, begin)) = self.set.take() {
+            if self.profile.version == Version::V9 {
+                let padded = (self.message.bytes.len() - begin).next_multiple_of(4);
+                self.message.bytes.resize(begin + padded, 0);
+            }
+            end_set(&mut self.message.bytes, begin);
+        }
+    }
+
+    /// Hands out the message that was being filled.
+    fn close(&mut self, out: &mut Vec<Message>) {
+        if self.message.records == 0 {
+            return;
+        }
+        self.end_set();
+        let mut message = std::mem::replace(&mut self.message, Message { bytes: Vec::new(), records: 0, flows: 0 });
+        end(self.profile.version, &mut message);
+        out.push(message);
+    }
+
+    /// A message with one template.
+    fn template(&self, template: u16, now: Nanos) -> Message {
+        let is_v9 = self.profile.version == Version::V9;
+        let mut bytes = head(self.profile, now, self.boot.unwrap_or(0));
+        let set = begin_set(&mut bytes, if is_v9 { 0 } else { TEMPLATES });
+        let columns = &self.layouts[&template];
+        bytes.extend([template.to_be_bytes(), (columns.len() as u16).to_be_bytes()].concat());
+        for Column { enterprise, element, length, .. } in columns {
+            let foreign = if *enterprise != 0 { 1 << 15 } else { 0 };
+            bytes.extend([(element | foreign).to_be_bytes(), length.to_be_bytes()].concat());
+            if *enterprise != 0 {
+                bytes.extend(enterprise.to_be_bytes());
+            }
+        }
+        end_set(&mut bytes, set);
+        let mut message = Message { bytes, records: 0, flows: 0 };
+        end(self.profile.version, &mut message);
+        message
+    }
+}
+
+impl Message {
+    /// Writes the number of what was sent before it: data records of IPFIX, messages of NetFlow v9.
+    pub fn number(&mut self, version: Version, sequence: u32) {
+        let at = if version == Version::V9 { 12 } else { 8 };
+        self.bytes[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
+    }
+}
+
+/// A header, whose length and sequence number are written later.
+fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
+    let seconds = now.seconds() as u32;
+    let mut bytes = Vec::with_capacity(20);
+    match profile.version {
+        Version::Ipfix => {
+            bytes.extend([0, 10, 0, 0]);
+            bytes.extend(seconds.to_be_bytes());
+        }
+        Version::V9 => {
+            bytes.extend([0, 9, 0, 0]);
+            // Of that whole second, so that times come out exactly.
+            bytes.extend(uptime(Nanos(now.seconds() * 1_000_000_000), boot));
+            bytes.extend(seconds.to_be_bytes());
+        }
+    }
+    bytes.extend([0; 4]);
+    bytes.extend(profile.domain.to_be_bytes());
+    bytes
+}
+
+/// Milliseconds since a clock began, which goes round after 49 days.
+fn uptime(time: Nanos, boot: u64) -> [u8; 4] {
+    (millis(time).wrapping_sub(boot) as u32).to_be_bytes()
+}
+
+fn begin_set(bytes: &mut Vec<u8>, id: u16) -> usize {
+    bytes.extend([id.to_be_bytes(), [0; 2]].concat());
+    bytes.len() - 4
+}
+
+fn end_set(bytes: &mut [u8], begin: usize) {
+    let length = (bytes.len() - begin) as u16;
+    bytes[begin + 2..begin + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn end_message(bytes: &mut [u8]) {
+    let length = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Writes the length of IPFIX, or the number of records of NetFlow v9, a template among them.
+fn end(version: Version, message: &mut Message) {
+    match version {
+        Version::Ipfix => end_message(&mut message.bytes),
+        Version::V9 => {
+            let count = message.records.max(1) as u16;
+            message.bytes[2..4].copy_from_slice(&count.to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What each path does, without HTTP: a method, a path and a document in, an answer out.
+
+use crate::tester::Tester;
+use linerate_otg::control::{self, Metrics, State};
+use linerate_otg::read::Faults;
+use linerate_otg::{MODEL, MODELS, answer};
+use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Of HTTP.
+    pub status: u16,
+    /// What the body is.
+    pub kind: &'static str,
+    /// The body, never empty.
+    pub body: Vec<u8>,
+}
+
+/// JSON as answers have it.
+pub const JSON: &str = "application/json";
+
+/// A path with a method, and what it does.
+pub struct Path {
+    /// As in HTTP.
+    pub method: &'static str,
+    /// From the root.
+    pub path: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What the answer is.
+    pub kind: &'static str,
+}
+
+const fn path(method: &'static str, path: &'static str, about: &'static str) -> Path {
+    Path { method, path, about, kind: JSON }
+}
+
+/// All paths.
+pub const PATHS: &[Path] = &[
+    path("GET", "/config", "The configuration as it was set, with what was changed since."),
+    path("POST", "/config", "Sets a configuration: all of it or nothing."),
+    path("PATCH", "/config", "Changes the rate or the size of flows."),
+    path("PATCH", "/config/append", "Adds flows."),
+    path("PATCH", "/config/delete", "Takes flows away."),
+    path("POST", "/control/state", "Has flows, captures and links take up a state."),
+    path("POST", "/control/action", "Refused: there are no protocols to act on."),
+    path("POST", "/monitor/metrics", "Figures of ports or flows."),
+    path("POST", "/monitor/states", "Neighbours of devices: there are none."),
+    Path { kind: BYTES, ..path("POST", "/monitor/capture", "What was captured at a port, as pcap or pcapng.") },
+    path("GET", "/capabilities/version", "Versions of the model and of this program."),
+    path(
+        "GET",
+        "/linerate/figures",
+        "Figures of all ports and of the first flows, with what the model has no words for.",
+    ),
+    Path { kind: EVENTS, ..path("GET", "/linerate/events", "The same, twice a second, as server-sent events.") },
+    path("GET", "/linerate/openapi.json", "This description of all paths."),
+];
+
+const BYTES: &str = "application/octet-stream";
+/// Server-sent events (HTML standard, section 9.2).
+pub const EVENTS: &str = "text/event-stream";
+
+/// Flows whose figures are told without asking for each.
+const MOST_ROWS: usize = 200;
+
+/// Values in a document at most, which take some 50 bytes each: a flow has a hundred.
+const MOST_VALUES: usize = 2 << 20;
+
+impl Answer {
+    fn json(status: u16, document: &Value) -> Self {
+        Answer { status, kind: JSON, body: document.to_string().into_bytes() }
+    }
+
+    /// What is wrong, as clients read it.
+    pub fn refuse(status: u16, errors: &[String]) -> Self {
+        let kind = if status >= 500 { "internal" } else { "validation" };
+        Answer::json(status, &json!({"code": status, "kind": kind, "errors": errors}))
+    }
+}
+
+impl From<Faults> for Answer {
+    fn from(faults: Faults) -> Self {
+        Answer::refuse(400, &faults.lines())
+    }
+}
+
+/// Answers a request whose sender may ask.
+pub fn answer(tester: &Mutex<Tester>, method: &str, path: &str, body: &[u8]) -> Answer {
+    if !PATHS.iter().any(|known| (known.method, known.path) == (method, path)) {
+        let methods: Vec<&str> = PATHS.iter().filter(|known| known.path == path).map(|known| known.method).collect();
+        return match methods.is_empty() {
+            true => Answer::refuse(404, &[format!("there is no {path} here")]),
+            false => Answer::refuse(405, &[format!("{path} has {}", methods.join(" and "))]),
+        };
+    }
+    let document = match method {
+        "GET" => Value::Null,
+        _ => match read(body) {
+            Ok(document) => document,
+            Err(wrong) => return Answer::refuse(400, &[wrong]),
+        },
+    };
+    if path == "/linerate/openapi.json" {
+        return Answer::json(200, &openapi());
+    }
+    let mut tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
+    act(&mut tester, method, path, &document).unwrap_or_else(Answer::from)
+}
+
+/// A document, if it is none that takes more memory than there should be for it.
+fn read(body: &[u8]) -> Result<Value, String> {
+    let values = body.iter().filter(|byte| b",:[{".contains(byte)).count();
+    if values > MOST_VALUES {
+        return Err(format!("the document has more than {MOST_VALUES} values"));
+    }
+    serde_json::from_slice(body).map_err(|error| format!("this is no JSON: {error}"))
+}
+
+fn act(tester: &mut Tester, method: &str, path: &str, document: &Value) -> Result<Answer, Faults> {
+    let warned = |warnings: Vec<String>| Answer::json(200, &json!({"warnings": warnings}));
+    Ok(match (method, path) {
+        ("GET", "/linerate/figures" | "/linerate/events") => Answer::json(200, &figures(tester)),
+        ("GET", "/config") => Answer::json(200, tester.document()),
+        ("POST", "/config") => warned(tester.configure(document)?),
+        ("PATCH", path) => {
+            let change = match path {
+                "/config/append" => control::append,
+                "/config/delete" => control::delete,
+                _ => control::update,
+            };
+            let (changed, touched) = change(tester.document(), document)?;
+            warned(tester.change(&changed, &touched)?)
+        }
+        (_, "/control/state") => {
+            state(tester, &State::read(document)?)?;
+            warned(Vec::new())
+        }
+        (_, "/control/action") => {
+            let mut faults = Faults::default();
+            faults.add("choice", "actions are not supported: there are no protocols here");
+            return Err(faults);
+        }
+        (_, "/monitor/metrics") => Answer::json(200, &metrics(tester, &Metrics::read(document)?)?),
+        (_, "/monitor/states") => states(document)?,
+        (_, "/monitor/capture") => {
+            let body = tester.captured(&control::capture(document)?)?;
+            Answer { status: 200, kind: BYTES, body }
+        }
+        _ => Answer::json(
+            200,
+            &json!({"api_spec_version": MODELS, "sdk_version": MODEL, "app_version": env!("CARGO_PKG_VERSION")}),
+        ),
+    })
+}
+
+fn state(tester: &mut Tester, state: &State) -> Result<(), Faults> {
+    match state {
+        State::Traffic(state, names) => {
+            let flows = tester.flows(names)?;
+            tester.transmit(*state, &flows)
+        }
+        State::Capture(is_on, names) => {
+            let ports = tester.ports(names)?;
+            tester.capture(*is_on, &ports);
+            Ok(())
+        }
+        State::Link(is_up, names) => {
+            let ports = tester.ports(names)?;
+            let mut faults = Faults::default();
+            for figures in ports.into_iter().map(|port| tester.port_figures(port)) {
+                if figures.is_up != *is_up {
+                    let what = "links are not taken up or down from here: ip link set does that";
+                    faults.add(&figures.name, what);
+                }
+            }
+            if faults.is_empty() { Ok(()) } else { Err(faults) }
+        }
+        State::Protocols => Ok(()),
+    }
+}
+
+fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Value, Faults> {
+    match wanted {
+        Metrics::Ports(names, columns) => {
+            let ports = tester.ports(names)?;
+            let rows: Vec<Value> =
+                ports.into_iter().map(|port| answer::port(&tester.port_figures(port), columns)).collect();
+            Ok(json!({"choice": "port_metrics", "port_metrics": rows}))
+        }
+        Metrics::Flows(names, columns) => {
+            let flows = tester.flows(names)?;
+            let mut faults = Faults::default();
+            let (counted, others): (Vec<usize>, Vec<usize>) =
+                flows.into_iter().partition(|at| tester.flow(*at).is_counted);
+            for at in others.into_iter().filter(|_| !names.is_empty()) {
+                let what = "it is not counted: set its metrics.enable";
+                faults.add(&tester.flow(at).name, what);
+            }
+            if !faults.is_empty() {
+                return Err(faults);
+            }
+            let row = |at: usize| answer::flow(tester.flow(at), &tester.figures(at), columns);
+            let rows: Vec<Value> = counted.into_iter().map(row).collect();
+            Ok(json!({"choice": "flow_metrics", "flow_metrics": rows}))
+        }
+    }
+}
+
+/// Neighbours of devices, of which there are none.
+fn states(document: &Value) -> Result<Answer, Faults> {
+    let choice = document.get("choice").and_then(Value::as_str).unwrap_or("ipv4_neighbors");
+    if !["ipv4_neighbors", "ipv6_neighbors"].contains(&choice) {
+        let mut faults = Faults::default();
+        faults.add("choice", format!("{choice:?} is not supported; there is ipv4_neighbors, ipv6_neighbors"));
+        return Err(faults);
+    }
+    let none: [Value; 0] = [];
+    Ok(Answer::json(200, &json!({"choice": choice, choice: none})))
+}
+
+/// Figures of all ports and of the first flows.
+pub fn figures(tester: &Tester) -> Value {
+    let ports = tester.ports(&[]).unwrap_or_default();
+    let ports: Vec<Value> = ports.into_iter().map(|port| answer::port(&tester.port_figures(port), &[])).collect();
+    let flows = tester.flows(&[]).unwrap_or_default();
+    let row = |at: &usize| {
+        let (flow, figures) = (tester.flow(*at), tester.figures(*at));
+        let mut row = answer::flow(flow, &figures, &[]);
+        row["packet"] = flow.text.chars().take(MOST_TEXT).collect::<String>().into();
+        row["duplicated"] = (figures.rx.frames - figures.distinct.min(figures.rx.frames)).into();
+        row["reordered"] = figures.reordered.into();
+        row["corrupted"] = figures.corrupted.into();
+        row["missing"] = figures.missing.into();
+        row
+    };
+    let rows: Vec<Value> = flows.iter().take(MOST_ROWS).map(row).collect();
+    json!({"schema": "linerate/serve/1", "ports": ports, "flows": rows, "flows_in_all": flows.len()})
+}
+
+/// Characters of a packet's text that are told.
+const MOST_TEXT: usize = 500;
+
+/// The description of all paths (OpenAPI 3.1).
+pub fn openapi() -> Value {
+    let mut paths = serde_json::Map::new();
+    for known in PATHS {
+        let mut one = json!({"summary": known.about, "responses": {
+            "200": {"description": "done", "content": {known.kind: {}}},
+            "default": {"description": "refused: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+        }});
+        if known.method != "GET" {
+            one["requestBody"] = json!({"required": true, "content": {JSON: {}}});
+        }
+        let entry = paths.entry(known.path).or_insert_with(|| json!({}));
+        entry[known.method.to_ascii_lowercase()] = one;
+    }
+    let strings = json!({"type": "array", "items": {"type": "string"}});
+    let error = json!({"type": "object", "required": ["code", "kind", "errors"], "properties": {
+        "code": {"type": "integer"}, "kind": {"enum": ["validation", "internal"]}, "errors": strings}});
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "linerate serve", "version": MODEL, "description":
+            "Documents of paths outside /linerate are those of the Open Traffic Generator model; docs/otg.md says what of it there is."},
+        "paths": paths,
+        "components": {"schemas": {"Error": error}, "securitySchemes": {
+            "bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}},
+        "security": [{"bearer": []}, {"basic": []}]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_has_every_path_and_is_the_one_that_is_published() {
+        let described = openapi();
+        let methods = described["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len());
+        assert_eq!(methods.sum::<usize>(), PATHS.len());
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.openapi.json");
+        let text = serde_json::to_string_pretty(&described).unwrap() + "\n";
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(file, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(file).unwrap_or_default(), text, "UPDATE_DOCS=1 cargo test writes it");
+    }
+}

@@ -1,0 +1,203 @@
+//! Frames of a port as they are captured: a bounded memory, and the files that are made of it.
+//!
+//! Clients of Open Traffic Generators want the FCS behind each frame. No port hands it out, so it is computed: a frame with a wrong one
+//! did not get here. Files say so: pcap in its link type (the length of the FCS in 16-bit words, draft-ietf-opsawg-pcap, section 4),
+//! pcapng by the option `if_fcslen`.
+
+use linerate_burst::Desc;
+use linerate_otg::config::Format;
+use std::collections::VecDeque;
+
+/// Bytes of frames that are kept at a port; as many again may be written.
+const ROOM: usize = 16 << 20;
+/// What a frame takes beside its bytes.
+const BESIDE: usize = 64;
+
+/// What was captured.
+#[derive(Debug, Default)]
+pub struct Captured {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    slice: Option<u64>,
+    overwrite: bool,
+    is_on: bool,
+    /// Frames that there was no room for.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+struct Frame {
+    time: u64,
+    wire: u32,
+    bytes: Box<[u8]>,
+}
+
+impl Captured {
+    /// Begins anew: `slice` bytes of each frame; where there is no room the oldest go, or the newest.
+    pub fn start(&mut self, slice: Option<u64>, overwrite: bool) {
+        *self = Captured { slice, overwrite, is_on: true, ..Captured::default() };
+    }
+
+    /// Takes no more.
+    pub fn stop(&mut self) {
+        self.is_on = false;
+    }
+
+    /// Whether frames are taken.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Frames that there are.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Takes a frame.
+    pub fn add(&mut self, desc: &Desc, frame: &[u8]) {
+        // A slice counts bytes of the file, in which the FCS is the end of the frame.
+        let need = frame.len() + BESIDE;
+        while self.overwrite && self.bytes + need > ROOM {
+            let Some(oldest) = self.frames.pop_front() else { break };
+            self.bytes -= oldest.bytes.len() + BESIDE;
+            self.dropped += 1;
+        }
+        if self.bytes + need > ROOM {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes += need;
+        self.frames.push_back(Frame { time: desc.time.0, wire: desc.wire, bytes: frame.into() });
+    }
+
+    /// All frames as a file.
+    pub fn file(&self, format: Format) -> Vec<u8> {
+        let mut file = Vec::with_capacity(self.bytes + 1024);
+        match format {
+            Format::Pcap => {
+                file.extend(0xa1b2_3c4du32.to_le_bytes());
+                file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                file.extend(SNAP.to_le_bytes());
+                // Ethernet, with an FCS of two 16-bit words.
+                file.extend((1u32 | 1 << 26 | 2 << 28).to_le_bytes());
+            }
+            Format::Pcapng => {
+                let header = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+                block(&mut file, 0x0a0d_0d0a, &header);
+                // if_tsresol 9: nanoseconds; if_fcslen 4.
+                let options = [9, 0, 1, 0, 9, 0, 0, 0, 13, 0, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0];
+                block(&mut file, 1, &[&[1, 0, 0, 0][..], &SNAP.to_le_bytes(), &options].concat());
+            }
+        }
+        for frame in &self.frames {
+            self.write(frame, format, &mut file);
+        }
+        file
+    }
+
+    fn write(&self, frame: &Frame, format: Format, file: &mut Vec<u8>) {
+        let is_whole = frame.bytes.len() == frame.wire as usize;
+        let fcs = crc(&frame.bytes).to_le_bytes();
+        let mut bytes = frame.bytes.to_vec();
+        if is_whole {
+            bytes.extend(fcs);
+        }
+        let slice = self.slice.map_or(usize::MAX, |slice| usize::try_from(slice).unwrap_or(usize::MAX));
+        bytes.truncate(slice.max(1));
+        let lengths = [(bytes.len() as u32).to_le_bytes(), (frame.wire + 4).to_le_bytes()].concat();
+        match format {
+            Format::Pcap => {
+                file.extend(((frame.time / 1_000_000_000) as u32).to_le_bytes());
+                file.extend(((frame.time % 1_000_000_000) as u32).to_le_bytes());
+                file.extend(lengths);
+                file.extend(bytes);
+            }
+            Format::Pcapng => {
+                let mut body = vec![0; 4];
+                body.extend(((frame.time >> 32) as u32).to_le_bytes());
+                body.extend((frame.time as u32).to_le_bytes());
+                body.extend(lengths);
+                body.extend(bytes);
+                body.resize(body.len().next_multiple_of(4), 0);
+                block(file, 6, &body);
+            }
+        }
+    }
+}
+
+/// The longest frame that a file says it has.
+const SNAP: u32 = 262_144;
+
+fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let length = (body.len() as u32 + 12).to_le_bytes();
+    file.extend(kind.to_le_bytes());
+    file.extend(length);
+    file.extend(body);
+    file.extend(length);
+}
+
+/// The CRC of Ethernet (IEEE 802.3, clause 3.2.9).
+fn crc(frame: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| CRC[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
+    !frame.iter().fold(u32::MAX, step)
+}
+
+const CRC: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let (mut value, mut bit) = (index as u32, 0);
+        while bit < 8 {
+            value = if value & 1 == 1 { 0xedb8_8320 ^ value >> 1 } else { value >> 1 };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::Nanos;
+
+    fn frame(captured: &mut Captured, length: usize) {
+        captured.add(&Desc::new(Nanos(1_500_000_000), 0, length as u32), &vec![7; length]);
+    }
+
+    #[test]
+    fn the_crc_is_that_of_the_standard() {
+        assert_eq!(crc(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn files_hold_the_frames_with_their_fcs() {
+        let mut captured = Captured::default();
+        captured.start(None, true);
+        frame(&mut captured, 60);
+        let file = captured.file(Format::Pcap);
+        assert_eq!((file.len(), &file[32..40]), (24 + 16 + 64, &[64, 0, 0, 0, 64, 0, 0, 0][..]));
+        assert_eq!(file[100..104], crc(&[7; 60]).to_le_bytes());
+        assert_eq!(captured.file(Format::Pcapng).len() % 4, 0);
+        captured.start(Some(20), true);
+        frame(&mut captured, 60);
+        assert_eq!(captured.file(Format::Pcap).len(), 24 + 16 + 20);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_dropped_is_counted() {
+        for overwrite in [true, false] {
+            let mut captured = Captured::default();
+            captured.start(None, overwrite);
+            (0..20_000).for_each(|_| frame(&mut captured, 1514));
+            assert!(captured.bytes <= ROOM && captured.len() > 10_000);
+            assert_eq!(captured.len() as u64 + captured.dropped, 20_000);
+        }
+    }
+}

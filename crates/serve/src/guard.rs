@@ -1,0 +1,146 @@
+//! Who may ask.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use std::net::{IpAddr, SocketAddr};
+
+/// What a client has to bring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// Nothing.
+    None,
+    /// This.
+    Text(String),
+}
+
+/// The rules.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    token: Token,
+    address: SocketAddr,
+    /// Names of this host beside its addresses.
+    names: Vec<String>,
+}
+
+/// Why somebody may not: a status of HTTP, and a sentence.
+pub type Refusal = (u16, &'static str);
+
+impl Guard {
+    /// Of a server at this address; `names` are names that it is known by.
+    pub fn new(token: Token, address: SocketAddr, names: Vec<String>) -> Self {
+        Guard { token, address, names }
+    }
+
+    /// Looks at the head of a request; `has_body` is whether its method brings a document.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn check(&self, headers: &HeaderMap, has_body: bool) -> Result<(), Refusal> {
+        let host = text(headers, &HOST).unwrap_or_default();
+        if headers.get_all(HOST).iter().count() != 1 || !self.is_ours(host) {
+            return Err((403, "the Host header names another host"));
+        }
+        if headers.contains_key(ORIGIN)
+            && text(headers, &ORIGIN).is_none_or(|origin| origin != format!("http://{host}"))
+        {
+            return Err((403, "pages of other origins may not ask"));
+        }
+        if !self.may(headers) {
+            return Err((
+                401,
+                "the token is missing or wrong: Authorization: Bearer TOKEN, or http://:TOKEN@HOST:PORT",
+            ));
+        }
+        let kind = text(headers, &CONTENT_TYPE).unwrap_or_default();
+        if has_body && kind.split(';').next().map(str::trim) != Some("application/json") {
+            return Err((415, "a document is application/json"));
+        }
+        Ok(())
+    }
+
+    /// Whether a host with or without a port is this one.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        let own = self.address.ip();
+        match name.parse::<IpAddr>() {
+            // Nobody can have a name lead here and show an address.
+            Ok(address) => address == own || own.is_unspecified() || own.is_loopback() && address.is_loopback(),
+            Err(_) => {
+                let is_local = name == "localhost" && (own.is_loopback() || own.is_unspecified());
+                is_local || self.names.iter().any(|known| known == name)
+            }
+        }
+    }
+
+    fn may(&self, headers: &HeaderMap) -> bool {
+        let Token::Text(token) = &self.token else { return true };
+        let Some(given) = text(headers, &AUTHORIZATION) else { return false };
+        let (kind, value) = given.split_once(' ').unwrap_or((given, ""));
+        let brought = match kind.to_ascii_lowercase().as_str() {
+            "bearer" => value.trim().as_bytes().to_vec(),
+            "basic" => {
+                let pair = STANDARD.decode(value.trim()).unwrap_or_default();
+                let password = pair.iter().position(|byte| *byte == b':').map(|at| pair[at + 1..].to_vec());
+                password.unwrap_or_default()
+            }
+            _ => return false,
+        };
+        is_same(&brought, token.as_bytes())
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Takes as long for any bytes of one length.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
+    one.len() == other.len() && std::hint::black_box(differ) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        all.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn who_is_not_meant_is_refused() {
+        let address = "127.0.0.1:8443".parse().unwrap();
+        let guard = Guard::new(Token::Text("secret".into()), address, Vec::new());
+        let bearer = ("authorization", "Bearer secret");
+        let status = |all: &[(&'static str, &str)], body| {
+            guard.check(&headers(all), body).map_or_else(|refusal| refusal.0, |()| 200)
+        };
+        for host in ["127.0.0.1:8443", "localhost:8443", "localhost", "[::1]:1"] {
+            assert_eq!(status(&[("host", host), bearer], false), 200, "{host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:8443", "10.0.0.1", "", "[", "localhost.evil.example"] {
+            assert_eq!(status(&[("host", host), bearer], false), 403, "{host}");
+        }
+        let host = ("host", "localhost:8443");
+        assert_eq!(status(&[bearer], false), 403);
+        assert_eq!(status(&[host, bearer, ("origin", "http://localhost:8443")], false), 200);
+        for origin in ["http://evil.example", "null", "https://localhost:8443", "http://localhost:8444"] {
+            assert_eq!(status(&[host, bearer, ("origin", origin)], false), 403, "{origin}");
+        }
+        for wrong in
+            ["Bearer secre", "Bearer secrets", "Bearer ", "Basic secret", "Basic c2VjcmV0", "secret", "Digest x"]
+        {
+            assert_eq!(status(&[host, ("authorization", wrong)], false), 401, "{wrong}");
+        }
+        assert_eq!(status(&[host], false), 401);
+        assert_eq!(status(&[host, ("authorization", "Basic OnNlY3JldA==")], false), 200);
+        assert_eq!(status(&[host, bearer], true), 415);
+        assert_eq!(status(&[host, bearer, ("content-type", "text/plain")], true), 415);
+        assert_eq!(status(&[host, bearer, ("content-type", "application/json; charset=utf-8")], true), 200);
+    }
+}

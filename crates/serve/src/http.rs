@@ -1,0 +1,257 @@
+//! The server: connections, bounds of time and size, and who may ask.
+
+use crate::api::{Answer, EVENTS, answer, figures};
+use crate::guard::Guard;
+use crate::tester::Tester;
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use linerate_engine::Stop;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections at one time.
+const CONNECTIONS: usize = 64;
+/// Bytes of a document at most.
+const LONGEST_BODY: usize = 16 << 20;
+/// Documents longer than this, or of a length that is not said, come one at a time.
+const LONG_BODY: u64 = 256 << 10;
+/// Headers take no longer; neither does a body.
+const HEAD_LIMIT: Duration = Duration::from_secs(10);
+const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// Rates are of so long.
+const TICK: Duration = Duration::from_millis(500);
+/// How often it is looked whether to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// After so many wrong tokens in a second each more is answered late.
+const WRONG: u32 = 10;
+const LATE: Duration = Duration::from_secs(1);
+
+/// Characters of an answer that are told.
+const MOST_TOLD: usize = 300;
+
+/// Clients that watch events at one time.
+const WATCHERS: usize = 16;
+
+/// What all connections share.
+struct Shared {
+    tester: Arc<Mutex<Tester>>,
+    guard: Guard,
+    long: Semaphore,
+    watchers: Arc<Semaphore>,
+    /// Wrong tokens since when.
+    wrong: Mutex<(u32, Instant)>,
+    told: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Serves until stopping is requested, by a listener that does not block. `told` is called for each request that is refused.
+///
+/// # Errors
+/// If sockets cannot be waited for.
+pub fn serve(
+    listener: std::net::TcpListener,
+    tester: Arc<Mutex<Tester>>,
+    guard: Guard,
+    stop: &Stop,
+    told: impl Fn(&str) + Send + Sync + 'static,
+) -> std::io::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(4).build()?;
+    let shared = Arc::new(Shared {
+        tester,
+        guard,
+        long: Semaphore::new(1),
+        watchers: Arc::new(Semaphore::new(WATCHERS)),
+        wrong: Mutex::new((0, Instant::now())),
+        told: Box::new(told),
+    });
+    let result = runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        let ticking = tokio::spawn(tick(Arc::clone(&shared)));
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        while !stop.is_requested() {
+            let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
+            // Too many files are open, say: others may close some.
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            };
+            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                connection(stream, shared).await;
+                drop(permit);
+            });
+        }
+        ticking.abort();
+        Ok(())
+    });
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    result
+}
+
+/// Has rates noted, twice a second.
+async fn tick(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let tester = Arc::clone(&shared.tester);
+        let note = move || tester.lock().unwrap_or_else(PoisonError::into_inner).tick(Instant::now());
+        let _ = tokio::task::spawn_blocking(note).await;
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(respond(request, &shared).await) }
+    });
+    // Whoever breaks off has no answer.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// What an answer's body is.
+type Sent = Either<Full<Bytes>, Events>;
+
+async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Sent> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let has_body = method != Method::GET && method != Method::HEAD;
+    if let Err((status, what)) = shared.guard.check(request.headers(), has_body) {
+        (shared.told)(&format!("refused: {method} {path}: {what}"));
+        if status == 401 {
+            shared.hold_up().await;
+        }
+        return response(Answer::refuse(status, &[what.to_owned()]));
+    }
+    if method == Method::GET && path == "/linerate/events" {
+        return match Arc::clone(&shared.watchers).try_acquire_owned() {
+            Ok(permit) => watch(shared, permit),
+            Err(_) => response(Answer::refuse(503, &["too many clients watch already".to_owned()])),
+        };
+    }
+    let body = match take(request, has_body, shared).await {
+        Ok(body) => body,
+        Err((status, what)) => {
+            (shared.told)(&format!("refused: {method} {path}: {what}"));
+            return response(Answer::refuse(status, &[what.to_owned()]));
+        }
+    };
+    let (tester, called) = (Arc::clone(&shared.tester), path.clone());
+    let asked = method.to_string();
+    let answered = tokio::task::spawn_blocking(move || answer(&tester, &asked, &called, &body)).await;
+    let answer = answered.unwrap_or_else(|_| Answer::refuse(500, &["it went wrong here: a bug".to_owned()]));
+    if answer.status >= 400 {
+        let told: String = String::from_utf8_lossy(&answer.body).chars().take(MOST_TOLD).collect();
+        (shared.told)(&format!("refused: {method} {path}: {told}"));
+    }
+    response(answer)
+}
+
+/// The body of a request, if it is short enough and comes soon enough.
+async fn take(request: Request<Incoming>, has_body: bool, shared: &Shared) -> Result<Bytes, (u16, &'static str)> {
+    if !has_body {
+        return Ok(Bytes::new());
+    }
+    let length = request.headers().get(hyper::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+    let is_long = length.is_none_or(|length: u64| length > LONG_BODY);
+    if length.is_some_and(|length| length > LONGEST_BODY as u64) {
+        return Err((413, "the document is too long: at most 16 MiB"));
+    }
+    let _turn = if is_long { shared.long.acquire().await.ok() } else { None };
+    let body = Limited::new(request.into_body(), LONGEST_BODY).collect();
+    match tokio::time::timeout(BODY_LIMIT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => Err((413, "the document is too long, at most 16 MiB, or broke off")),
+        Err(_) => Err((408, "the document took longer than 30 s")),
+    }
+}
+
+impl Shared {
+    /// Another wrong token.
+    async fn hold_up(&self) {
+        let wrong = {
+            let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            if wrong.1.elapsed() > Duration::from_secs(1) {
+                *wrong = (0, Instant::now());
+            }
+            wrong.0 += 1;
+            wrong.0
+        };
+        if wrong > WRONG {
+            tokio::time::sleep(LATE).await;
+        }
+    }
+}
+
+/// Figures twice a second. Whoever reads slowly has fewer of them, and the latest.
+struct Events(Receiver<Bytes>);
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Response<Sent> {
+    let (sender, receiver) = channel(1);
+    tokio::spawn(tell_figures(Arc::clone(&shared.tester), sender, permit));
+    with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
+}
+
+async fn tell_figures(tester: Arc<Mutex<Tester>>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
+    for number in 1u64.. {
+        let tester = Arc::clone(&tester);
+        let look = move || figures(&tester.lock().unwrap_or_else(PoisonError::into_inner)).to_string();
+        let Ok(figures) = tokio::task::spawn_blocking(look).await else { return };
+        let event = format!("id: {number}\ndata: {figures}\n\n");
+        if sender.send(Bytes::from(event)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+fn response(answer: Answer) -> Response<Sent> {
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(answer.body))));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if answer.status == 401 {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    with_headers(response, answer.kind)
+}
+
+fn with_headers(mut response: Response<Sent>, kind: &'static str) -> Response<Sent> {
+    let headers = response.headers_mut();
+    let set = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'"),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ];
+    for (name, value) in set {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

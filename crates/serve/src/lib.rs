@@ -1,0 +1,38 @@
+//! An HTTP server that drives traffic: the Open Traffic Generator API over the ports that it was started with.
+//!
+//! ```text
+//!  client ── http: who may ask, how much, how long ──> api: a path, a document ──> tester ──> Transmitter (a thread a port)
+//!            (hyper, one thread)                       (answers in threads of      │    └──> Listener    (a thread a port)
+//!                                                       their own, one at a time)  └ crate otg: what a document means
+//! ```
+//!
+//! Frames never meet the server: ports have threads of their own, whose counters are read, and which commands are handed to. Whoever
+//! holds a port's account (`Listener::heard`) holds up its receiver, so it is held for a row at a time.
+//!
+//! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
+//! - [`api`]: what each path does; [`http`]: the server; [`guard`]: who may ask.
+//!
+//! # Who may ask
+//!
+//! There are no cookies, and no headers that let pages of other origins read answers. Each request names this host by an address or a
+//! name of it (against DNS rebinding), has no `Origin` but that, and brings the token, as a bearer or as the password that clients put
+//! into an address. JSON comes as `application/json` alone, which no form of a page can send. Bodies are bounded, and the values in
+//! them before they are read, and so are headers in time and connections in number.
+//!
+//! hyper is used as it is: a dozen paths need no router, and the time that headers may take is its own setting.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod capture;
+pub mod guard;
+pub mod http;
+pub mod listen;
+mod port;
+mod rates;
+mod running;
+pub mod tester;
+
+pub use guard::{Guard, Token};
+pub use http::serve;
+pub use port::Opened;
+pub use tester::Tester;

@@ -1,0 +1,140 @@
+//! What comes at a port: counted, checked against the flows, and captured where that is wanted.
+
+use crate::capture::Captured;
+use linerate_burst::Burst;
+use linerate_engine::consumer::{Consumer, End, Look, Order, Round};
+use linerate_engine::{Receive, ReceiveError, Stop};
+use linerate_generate::Check;
+use linerate_generate::check::Options;
+use linerate_generate::trailer::Key;
+use linerate_port::RxPort;
+use linerate_wire::Link;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Ages of what is missing are looked at so often.
+const TURN: Duration = linerate_generate::check::TURN;
+/// Streams that there may be at a port: 2 KB each, from its first frame on. Their key is drawn, so nobody else makes any.
+const MOST_STREAMS: usize = 1 << 17;
+
+/// What came at a port.
+pub struct Heard {
+    /// The account of flows.
+    pub check: Check,
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+    /// What is captured, or was.
+    pub captured: Captured,
+}
+
+/// A port that receives until it is dropped.
+pub struct Listener {
+    heard: Arc<Mutex<Heard>>,
+    stop: Stop,
+    failure: Arc<Mutex<Option<String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An account in which nothing has come yet.
+pub fn account(key: Key) -> Check {
+    Check::new(key, Options { streams: MOST_STREAMS, verify: true })
+}
+
+impl Listener {
+    /// Starts the thread that receives.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn start(port: RxPort) -> std::io::Result<Self> {
+        let check = account(Key::default());
+        let heard = Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default() }));
+        let receive = Receive::all(vec![port]);
+        let stop = receive.stop.clone();
+        let failure = Arc::new(Mutex::new(None));
+        let (mut hearing, told) = (Hearing { heard: Arc::clone(&heard), turn_at: TURN }, Arc::clone(&failure));
+        let thread = Builder::new().name("listen".into()).spawn(move || {
+            let run = receive.run(&mut [&mut hearing]);
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = run.failure.map(|failure| failure.to_string());
+        })?;
+        Ok(Listener { heard, stop, failure, thread: Some(thread) })
+    }
+
+    /// What came; nothing is received while this is held, so not for long.
+    pub fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why nothing is received any more, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The consumer.
+struct Hearing {
+    heard: Arc<Mutex<Heard>>,
+    turn_at: Duration,
+}
+
+impl Consumer for Hearing {
+    fn name(&self) -> &'static str {
+        "serve"
+    }
+
+    /// The order in which several lanes are looked at would pass for reordering on the way.
+    fn order(&self) -> Order {
+        Order::Merged
+    }
+
+    fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        if round.frames() == 0 && round.elapsed < self.turn_at {
+            return Ok(());
+        }
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = &mut *heard;
+        for burst in round.bursts {
+            heard.frames += burst.len() as u64;
+            heard.bytes += wire_bytes(burst);
+        }
+        let links: &[&[Option<Link>]] = round.links;
+        if let ([burst], [links]) = (round.bursts, links) {
+            heard.check.take(*burst, links);
+            if heard.captured.is_on() {
+                (0..burst.len()).for_each(|index| heard.captured.add(&burst.descs()[index], burst.frame(index)));
+            }
+        } else {
+            heard.check.take_picks(round.bursts, round.picks, links);
+            if heard.captured.is_on() {
+                for pick in round.picks {
+                    let burst = round.bursts[pick.lane()];
+                    heard.captured.add(&burst.descs()[pick.index()], burst.frame(pick.index()));
+                }
+            }
+        }
+        if round.elapsed >= self.turn_at {
+            heard.check.turn();
+            self.turn_at = round.elapsed + TURN;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, _: &Look<'_>) {}
+
+    fn finish(&mut self, _: &mut End<'_>) {}
+}
+
+fn wire_bytes(burst: &Burst<'_>) -> u64 {
+    burst.descs().iter().map(|desc| u64::from(desc.wire)).sum()
+}

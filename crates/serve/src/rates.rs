@@ -1,0 +1,37 @@
+//! How fast things went lately: from counts that were noted twice a second.
+
+use linerate_otg::answer::Figures;
+use std::time::{Duration, Instant};
+
+/// The two last notes.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    last: Option<(Instant, [u64; 4])>,
+    /// Frames and bytes a second, sent and received.
+    rates: [f64; 4],
+}
+
+/// Notes closer than this say nothing.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+impl Rates {
+    /// Takes note of what was counted.
+    pub fn note(&mut self, now: Instant, tx: &Figures, rx: &Figures) {
+        let counts = [tx.frames, tx.bytes, rx.frames, rx.bytes];
+        if let Some((then, before)) = self.last {
+            let span = now.saturating_duration_since(then);
+            if span < SHORTEST {
+                return;
+            }
+            for (rate, (count, before)) in self.rates.iter_mut().zip(counts.into_iter().zip(before)) {
+                *rate = count.saturating_sub(before) as f64 / span.as_secs_f64();
+            }
+        }
+        self.last = Some((now, counts));
+    }
+
+    /// Says them.
+    pub fn fill(&self, tx: &mut Figures, rx: &mut Figures) {
+        [tx.frame_rate, tx.byte_rate, rx.frame_rate, rx.byte_rate] = self.rates;
+    }
+}

@@ -1,0 +1,123 @@
+//! A flow as it runs.
+
+use crate::port::{FCS, Port};
+use crate::rates::Rates;
+use linerate_engine::transmit::{Doing, Sending};
+use linerate_generate::Rate;
+use linerate_generate::check::Matcher;
+use linerate_generate::stream::Stream;
+use linerate_otg::answer::{Figures, FlowFigures};
+use linerate_otg::config::Config;
+use linerate_otg::flow::Flow;
+use std::sync::Arc;
+
+/// A flow that is configured.
+pub struct Running {
+    /// Places of its ports.
+    pub tx: usize,
+    pub rx: Vec<usize>,
+    /// Its number in trailers, since it began last.
+    pub id: u32,
+    pub sending: Arc<Sending>,
+    /// Nanoseconds between its frames when it began.
+    pub gap: f64,
+    /// Frames and bytes that had come under its number before it began.
+    pub before: (u64, u64),
+    /// What came of it at last, where its account is closed.
+    pub frozen: Option<FlowFigures>,
+    pub rates: Rates,
+}
+
+impl Running {
+    pub fn new(flow: &Flow, config: &Config, places: &[usize]) -> Self {
+        let mut running = Running {
+            tx: 0,
+            rx: Vec::new(),
+            id: 0,
+            sending: Arc::default(),
+            gap: 1.0,
+            before: (0, 0),
+            frozen: None,
+            rates: Rates::default(),
+        };
+        running.place(flow, config, places);
+        running
+    }
+
+    pub fn place(&mut self, flow: &Flow, config: &Config, places: &[usize]) {
+        let place = |name: &String| {
+            let at = config.ports.iter().position(|port| port.name == *name)?;
+            places.get(at).copied()
+        };
+        self.tx = place(&flow.tx).unwrap_or(0);
+        self.rx = flow.rx.iter().filter_map(place).collect();
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.sending.doing() != Doing::Stopped
+    }
+
+    /// What its transmitter calls it.
+    pub fn slot(&self) -> usize {
+        Arc::as_ptr(&self.sending) as usize
+    }
+}
+
+/// What came of a flow, at all ports where it should come to.
+pub fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
+    let (mut rx, mut all) = (Figures::default(), FlowFigures::default());
+    if running.id == 0 {
+        return (rx, all);
+    }
+    for place in &running.rx {
+        let heard = ports[*place].listener.heard();
+        let report = heard.check.report(None);
+        let Some(row) = report.row(running.id) else { continue };
+        let counts = row.counts;
+        rx.frames += counts.received;
+        rx.bytes += counts.bytes + FCS * counts.received;
+        all.reordered += counts.reordered;
+        all.corrupted += counts.corrupted;
+        // Below the highest number that came: what is on the way is not missing.
+        all.missing += counts.lost;
+        all.distinct += counts.received - counts.duplicated - counts.stale;
+        let times = row.pace.first_time_ns.zip(row.pace.last_time_ns);
+        all.span = match (all.span, times) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+        if let (Some(least), Some(most)) = (row.delay.latency_min_ns, row.delay.latency_max_ns) {
+            let mean = report.mean_latency(running.id).unwrap_or(least);
+            all.latency = Some((least, mean, most));
+        }
+    }
+    (rx, all)
+}
+
+/// What frames of a flow without trailers are known by.
+pub fn matchers(flow: &Flow) -> impl Iterator<Item = Matcher> + '_ {
+    flow.stream.variants.iter().map(|variant| {
+        let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
+        let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.length()));
+        Matcher::new(&variant.frame, &changes.chain(sums).collect::<Vec<_>>())
+    })
+}
+
+/// Whether nothing but the rate of a flow's frames is another.
+pub fn differ_in_rate(one: &Flow, other: &Flow) -> bool {
+    let lengths = |flow: &Flow| flow.stream.variants.iter().map(|variant| variant.frame.len()).collect::<Vec<_>>();
+    lengths(one) == lengths(other)
+        && one.stream.size == other.stream.size
+        && one.stream.shape == other.stream.shape
+        && one.stream.count == other.stream.count
+        && one.text == other.text
+}
+
+/// Nanoseconds between the frames of a stream, on average.
+pub fn gap(stream: &Stream) -> f64 {
+    let all: usize = stream.variants.iter().map(|variant| variant.frame.len()).sum();
+    match stream.rate {
+        Rate::Top => 1.0,
+        rate => rate.exact_nanos(1, (all / stream.variants.len().max(1)) as u64).max(1e-3),
+    }
+}

@@ -1,0 +1,379 @@
+//! The tester: its ports, the configuration, the flows and their figures.
+
+mod figures;
+
+use crate::listen::account;
+use crate::port::{Opened, Port};
+use crate::rates::Rates;
+use crate::running::{Running, came, differ_in_rate, gap, matchers};
+use linerate_burst::random::mix;
+use linerate_engine::transmit::{Beginning, Transmitter};
+use linerate_generate::stream::{Mark, Order, Stream, StreamSet};
+use linerate_generate::trailer::Key;
+use linerate_otg::config::Config;
+use linerate_otg::control::Traffic;
+use linerate_otg::flow::Setup;
+use linerate_otg::read::Faults;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All of it.
+pub struct Tester {
+    ports: Vec<Port>,
+    config: Config,
+    /// One for each flow of the configuration.
+    running: Vec<Running>,
+    /// Where in `ports` each port of the configuration is.
+    places: Vec<usize>,
+    key: u64,
+    next_id: u32,
+}
+
+/// Receivers are quiet when nothing has come for so long.
+const QUIET: Duration = Duration::from_millis(100);
+/// And are waited for so long at most.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Of more flows than this it is not looked at each whether all of it has come.
+const MANY: usize = 1000;
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Tester {
+    /// Takes ports into use.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn new(opened: Vec<Opened>, seed: u64) -> std::io::Result<Self> {
+        let mut ports = Vec::new();
+        for port in opened {
+            ports.push(Port::start(port)?);
+        }
+        let (config, running) = (Config { document: serde_json::json!({}), ..Config::default() }, Vec::new());
+        Ok(Tester { ports, config, running, places: Vec::new(), key: mix(seed) | 1, next_id: 1 })
+    }
+
+    /// The configuration as it was set, with what was changed since.
+    pub fn document(&self) -> &Value {
+        &self.config.document
+    }
+
+    /// Takes a configuration instead of the one that was: all of it or nothing. What it is not quite as asked for.
+    ///
+    /// # Errors
+    /// All that is wrong with it; then everything is as it was.
+    pub fn configure(&mut self, document: &Value) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(document)?;
+        let warnings = config.warnings.clone();
+        self.stop_all();
+        self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
+        (self.config, self.places) = (config, places);
+        self.renew();
+        for port in &mut self.ports {
+            let (frames, bytes) = port.transmitter.sent();
+            let mut heard = port.listener.heard();
+            heard.captured = Default::default();
+            port.before = [frames, bytes, heard.frames, heard.bytes];
+            port.rates = Rates::default();
+        }
+        Ok(warnings)
+    }
+
+    /// Takes a configuration in which nothing but these flows is other than before: others go on.
+    ///
+    /// # Errors
+    /// All that is wrong with it; then everything is as it was.
+    pub fn change(&mut self, document: &Value, touched: &[String]) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(document)?;
+        let mut faults = Faults::default();
+        for flow in config.flows.iter().filter(|flow| touched.contains(&flow.name)) {
+            let Some(at) = self.place(&flow.name).filter(|at| self.running[*at].is_active()) else { continue };
+            if !differ_in_rate(&self.config.flows[at], flow) {
+                let what = "while it is sent its rate can be changed, and nothing else: stop it first";
+                faults.add(&flow.name, what);
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let warnings = config.warnings.clone();
+        let mut running = Vec::new();
+        let mut old: Vec<Option<Running>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
+        for flow in &config.flows {
+            let at = self.config.flows.iter().position(|known| known.name == flow.name);
+            let kept = at.and_then(|at| old[at].take());
+            running.push(match kept {
+                Some(mut kept) => {
+                    if kept.is_active() && touched.contains(&flow.name) {
+                        self.ports[kept.tx].transmitter.pace(kept.slot(), kept.gap / gap(&flow.stream));
+                    } else if !kept.is_active() {
+                        kept.place(flow, &config, &places);
+                    }
+                    kept
+                }
+                None => Running::new(flow, &config, &places),
+            });
+        }
+        for gone in old.into_iter().flatten() {
+            self.ports[gone.tx].transmitter.end(vec![gone.slot()]);
+        }
+        (self.config, self.places, self.running) = (config, places, running);
+        Ok(warnings)
+    }
+
+    fn read(&self, document: &Value) -> Result<(Config, Vec<usize>), Faults> {
+        let mut config = Config::read(document, &Setup { seed: self.key, lines: self.lines(document) })?;
+        let mut faults = Faults::default();
+        let mut places = Vec::new();
+        for (index, port) in config.ports.iter().enumerate() {
+            let found = self.located(&port.location);
+            if found.is_none() {
+                let known: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
+                let what = format!("no port {:?} here; there is {}", port.location, known.join(", "));
+                faults.add(&format!("ports[{index}].location"), what);
+            }
+            if let Some(other) = found.and_then(|place| places.iter().position(|known| *known == place)) {
+                faults.add(&format!("ports[{index}].location"), format!("ports[{other}] is there already"));
+            }
+            places.push(found.unwrap_or(usize::MAX));
+        }
+        for (index, flow) in config.flows.iter().enumerate() {
+            let at = config.ports.iter().position(|port| port.name == flow.tx).and_then(|at| places.get(at));
+            let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
+            let longest = flow.stream.variants.iter().map(|variant| variant.frame.len()).max().unwrap_or(0);
+            if longest > port.longest {
+                let what = format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4);
+                faults.add(&format!("flows[{index}].size"), what);
+            }
+        }
+        config.warnings.dedup();
+        if faults.is_empty() { Ok((config, places)) } else { Err(faults) }
+    }
+
+    /// The lines of the ports of a configuration, by their names there.
+    fn lines(&self, document: &Value) -> Vec<(String, f64)> {
+        let ports = document.get("ports").and_then(Value::as_array).into_iter().flatten();
+        ports
+            .filter_map(|port| {
+                let name = port.get("name")?.as_str()?;
+                let location = port.get("location").and_then(Value::as_str).unwrap_or(name);
+                Some((name.to_owned(), self.ports[self.located(location)?].line?))
+            })
+            .collect()
+    }
+
+    fn located(&self, location: &str) -> Option<usize> {
+        self.ports.iter().position(|port| port.name == location || port.spec == location)
+    }
+
+    /// The places of flows by their names, or all of them.
+    ///
+    /// # Errors
+    /// Names that no flow has.
+    pub fn flows(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
+        let mut faults = Faults::default();
+        let places = names.iter().filter_map(|name| {
+            let place = self.place(name);
+            if place.is_none() {
+                faults.add("flow_names", format!("no flow is called {name:?}"));
+            }
+            place
+        });
+        let places: Vec<usize> = if names.is_empty() { (0..self.running.len()).collect() } else { places.collect() };
+        if faults.is_empty() { Ok(places) } else { Err(faults) }
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.config.flows.iter().position(|flow| flow.name == name)
+    }
+
+    /// The ports of the configuration by their names, or all: places there.
+    ///
+    /// # Errors
+    /// Names that no port has.
+    pub fn ports(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
+        let mut faults = Faults::default();
+        let mut places = Vec::new();
+        for name in names {
+            match self.config.ports.iter().position(|port| port.name == *name) {
+                Some(place) => places.push(place),
+                None => faults.add("port_names", format!("no port is called {name:?}")),
+            }
+        }
+        if names.is_empty() {
+            places = (0..self.config.ports.len()).collect();
+        }
+        if faults.is_empty() { Ok(places) } else { Err(faults) }
+    }
+
+    /// Has flows take up a state.
+    ///
+    /// # Errors
+    /// Why a port sends no more, or what is wrong with a stream.
+    pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<(), Faults> {
+        match state {
+            Traffic::Start => return self.begin(flows),
+            Traffic::Stop => {
+                self.each_port(flows, Transmitter::end);
+                self.wait_until_quiet(flows);
+            }
+            Traffic::Pause => self.each_port(flows, Transmitter::hold),
+            Traffic::Resume => {
+                let (held, stopped): (Vec<usize>, Vec<usize>) =
+                    flows.iter().partition(|at| self.running[**at].is_active());
+                self.each_port(&held, Transmitter::go_on);
+                return if stopped.is_empty() { Ok(()) } else { self.begin(&stopped) };
+            }
+        }
+        Ok(())
+    }
+
+    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<usize>)) {
+        for (place, port) in self.ports.iter().enumerate() {
+            let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
+            let slots: Vec<usize> = own.map(Running::slot).collect();
+            if !slots.is_empty() {
+                act(&port.transmitter, slots);
+            }
+        }
+    }
+
+    /// Flows begin, with counters at 0.
+    fn begin(&mut self, flows: &[usize]) -> Result<(), Faults> {
+        self.each_port(flows, Transmitter::end);
+        if self.running.iter().all(|running| !running.is_active()) {
+            self.renew();
+        }
+        let mut by_port: Vec<Vec<Beginning>> = self.ports.iter().map(|_| Vec::new()).collect();
+        for at in flows {
+            let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
+            let is_counted = flow.stream.mark != Mark::Trailer;
+            if !is_counted || running.id == 0 {
+                running.id = self.next_id;
+                self.next_id += 1;
+                if is_counted {
+                    for place in &running.rx {
+                        let mut heard = self.ports[*place].listener.heard();
+                        matchers(flow).for_each(|matcher| heard.check.count_only(running.id, matcher));
+                    }
+                }
+            }
+            running.frozen = None;
+            running.before = (0, 0);
+            if flow.stream.mark == Mark::Count {
+                let (came, _) = came(&self.ports, running);
+                running.before = (came.frames, came.bytes);
+            }
+            let stream = Stream { id: running.id, ..flow.stream.clone() };
+            running.sending = Arc::default();
+            running.gap = gap(&flow.stream);
+            by_port[running.tx].push(Beginning {
+                slot: running.slot(),
+                set: StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key(self.key) },
+                delay: Duration::from_nanos(flow.delay),
+                span: flow.span.map(Duration::from_nanos),
+                sending: Arc::clone(&running.sending),
+            });
+            running.rates = Rates::default();
+        }
+        let mut faults = Faults::default();
+        for (port, all) in self.ports.iter().zip(by_port).filter(|(_, all)| !all.is_empty()) {
+            if let Some(failure) = port.transmitter.failure() {
+                faults.add(&port.name, failure);
+            } else if let Err(wrong) = port.transmitter.begin(all) {
+                faults.add(&port.name, wrong);
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// New accounts and another key, so that frames of before are nobody's; what they had come to stays known.
+    fn renew(&mut self) {
+        for at in 0..self.running.len() {
+            let figures = self.figures(at);
+            let running = &mut self.running[at];
+            if running.id != 0 {
+                running.frozen.get_or_insert(figures);
+            }
+            running.id = 0;
+        }
+        self.key = mix(self.key) | 1;
+        self.next_id = 1;
+        for port in &self.ports {
+            port.listener.heard().check = account(Key(self.key));
+        }
+    }
+
+    fn stop_all(&self) {
+        let all: Vec<usize> = (0..self.running.len()).collect();
+        self.each_port(&all, Transmitter::end);
+    }
+
+    /// Waits until what flows have sent is there, or nothing comes any more.
+    fn wait_until_quiet(&self, flows: &[usize]) {
+        let began = Instant::now();
+        let (mut last, mut changed) = (self.heard(), began);
+        while began.elapsed() < PATIENCE && changed.elapsed() < QUIET {
+            let is_there = |at: &usize| {
+                let figures = self.figures(*at);
+                !self.config.flows[*at].is_counted || figures.distinct >= figures.tx.frames
+            };
+            if flows.len() <= MANY && flows.iter().all(is_there) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+            let now = self.heard();
+            if now != last {
+                (last, changed) = (now, Instant::now());
+            }
+        }
+    }
+
+    /// Frames that came at all ports.
+    fn heard(&self) -> u64 {
+        self.ports.iter().map(|port| port.listener.heard().frames).sum()
+    }
+
+    /// Takes up or ends captures; ports of the configuration by their places.
+    pub fn capture(&mut self, is_on: bool, ports: &[usize]) {
+        for at in ports {
+            let Some(wanted) = self.config.capture(&self.config.ports[*at].name) else { continue };
+            let mut heard = self.ports[self.places[*at]].listener.heard();
+            match is_on {
+                true => heard.captured.start(wanted.slice, wanted.overwrite),
+                false => heard.captured.stop(),
+            }
+        }
+    }
+
+    /// What was captured at a port of the configuration, as a file; ends the capture.
+    ///
+    /// # Errors
+    /// If nothing is to be captured there.
+    pub fn captured(&mut self, port: &str) -> Result<Vec<u8>, Faults> {
+        let mut faults = Faults::default();
+        let at = self.config.ports.iter().position(|known| known.name == port);
+        let Some(place) = at.and_then(|at| self.places.get(at)) else {
+            faults.add("port_name", format!("no port is called {port:?}"));
+            return Err(faults);
+        };
+        let Some(wanted) = self.config.capture(port) else {
+            faults.add("port_name", format!("no capture of the configuration is at {port:?}"));
+            return Err(faults);
+        };
+        let mut heard = self.ports[*place].listener.heard();
+        heard.captured.stop();
+        let taken = std::mem::take(&mut heard.captured);
+        drop(heard);
+        let file = taken.file(wanted.format);
+        self.ports[*place].listener.heard().captured = taken;
+        Ok(file)
+    }
+
+    /// Ends what is sent, and waits until it has come.
+    pub fn stop(&self) {
+        self.stop_all();
+        let all: Vec<usize> = (0..self.running.len()).collect();
+        self.wait_until_quiet(&all);
+    }
+}

@@ -1,0 +1,84 @@
+//! What ports and flows have done.
+
+use super::Tester;
+use crate::port::{FCS, Port};
+use crate::running::came;
+use linerate_engine::transmit::Doing;
+use linerate_otg::answer::{Figures, FlowFigures, PortFigures, Transmit};
+use linerate_otg::flow::Flow;
+use std::time::Instant;
+
+impl Tester {
+    /// Flows of the configuration.
+    pub fn flow(&self, at: usize) -> &Flow {
+        &self.config.flows[at]
+    }
+
+    /// What a flow has done.
+    pub fn figures(&self, at: usize) -> FlowFigures {
+        let running = &self.running[at];
+        if let Some(frozen) = &running.frozen {
+            return frozen.clone();
+        }
+        // Receivers first: what they have was sent before.
+        let (mut rx, mut figures) = came(&self.ports, running);
+        rx.frames -= running.before.0.min(rx.frames);
+        rx.bytes -= running.before.1.min(rx.bytes);
+        figures.distinct -= running.before.0.min(figures.distinct);
+        figures.transmit = match running.sending.doing() {
+            Doing::Started => Transmit::Started,
+            Doing::Paused => Transmit::Paused,
+            Doing::Stopped => Transmit::Stopped,
+        };
+        let frames = running.sending.frames();
+        let mut tx = Figures { frames, bytes: running.sending.bytes() + FCS * frames, ..Figures::default() };
+        running.rates.fill(&mut tx, &mut rx);
+        let line = self.ports[running.tx].line;
+        FlowFigures { tx, rx, line, ..figures }
+    }
+
+    /// What a port of the configuration has done.
+    pub fn port_figures(&self, at: usize) -> PortFigures {
+        let (own, port) = (&self.config.ports[at], &self.ports[self.places[at]]);
+        let ([tx, rx], is_capturing) = port.counted();
+        let (mut tx, mut rx) = (tx, rx);
+        port.rates.fill(&mut tx, &mut rx);
+        let is_sending = self
+            .running
+            .iter()
+            .any(|running| running.tx == self.places[at] && running.sending.doing() == Doing::Started);
+        PortFigures {
+            name: own.name.clone(),
+            location: own.location.clone(),
+            is_up: (port.is_up)(),
+            is_capturing,
+            is_sending,
+            tx,
+            rx,
+            speed: own.speed.or(port.line),
+        }
+    }
+
+    /// Of each port as the server was started with it: its name, frames sent and received in all, and what went wrong.
+    pub fn totals(&self) -> Vec<(String, u64, u64, Option<String>)> {
+        let total = |port: &Port| {
+            let failure = port.transmitter.failure().or(port.listener.failure());
+            (port.name.clone(), port.transmitter.sent().0, port.listener.heard().frames, failure)
+        };
+        self.ports.iter().map(total).collect()
+    }
+
+    /// Takes note of all counts, to know rates: twice a second.
+    pub fn tick(&mut self, now: Instant) {
+        for port in &mut self.ports {
+            let ([tx, rx], _) = port.counted();
+            port.rates.note(now, &tx, &rx);
+        }
+        for at in 0..self.running.len() {
+            if self.running[at].frozen.is_none() && self.running[at].id != 0 {
+                let FlowFigures { tx, rx, .. } = self.figures(at);
+                self.running[at].rates.note(now, &tx, &rx);
+            }
+        }
+    }
+}

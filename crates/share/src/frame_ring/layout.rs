@@ -1,0 +1,182 @@
+//! Where everything lies in the memory of frames: the format of `docs/frame-ring.md`. As in [`crate::layout`] the structs only name
+//! offsets.
+
+use super::arena::Options;
+use crate::error::Error;
+use crate::layout::{HUGE, PAGE};
+
+/// What the memory begins with.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"LRFRAMES");
+
+/// Most frames: each has an entry of the table, and some are for news without memory.
+pub const MOST_FRAMES: u32 = 1 << 15;
+/// Most bytes of a frame.
+pub const MOST_BYTES: u64 = 64 << 30;
+/// Gaps that the list of a frame has room for: one for so many bytes, within these limits.
+const GAP_EVERY: u64 = 1024;
+const GAPS: (u64, u64) = (64, 4096);
+/// Entries for the news that a stream ended where no frame begins.
+const NEWS: u32 = 16;
+
+/// The first page.
+#[repr(C)]
+pub struct Header {
+    pub magic: u64,
+    pub byte_order: u32,
+    pub major: u32,
+    pub minor: u32,
+    pub header_bytes: u32,
+    pub entries: u32,
+    pub frames: u32,
+    pub frame_bytes: u64,
+    pub stride: u64,
+    pub frames_offset: u64,
+    pub arena_bytes: u64,
+    pub granule: u32,
+    pub bitmap_bytes: u32,
+    pub gap_room: u32,
+    pub page_bytes: u32,
+    pub generation: u64,
+    pub start: u64,
+    pub writer: u32,
+    pub entry_bytes: u32,
+    pub entries_offset: u64,
+    pub bitmaps_offset: u64,
+    pub gaps_offset: u64,
+    pub reserved: [u32; 32],
+
+    /// From here on numbers change while the ring lives.
+    pub heartbeat: u64,
+}
+
+/// An entry of the table.
+#[repr(C)]
+pub struct Entry {
+    pub id: u64,
+    pub stream: u32,
+    pub ending: u32,
+    pub number: u64,
+    pub offset: u64,
+    pub len: u64,
+    pub missing: u64,
+    pub first: u64,
+    pub last: u64,
+    /// From the beginning of the memory; 0: it has none.
+    pub memory: u64,
+    pub crc32c: u32,
+    pub flags: u32,
+    pub repeated: u32,
+    pub late: u32,
+    pub gaps: u32,
+    pub offered: u32,
+    pub state: u32,
+    pub family: u32,
+    pub from_port: u32,
+    pub to_port: u32,
+    pub from: [u8; 16],
+    pub to: [u8; 16],
+    pub reserved: [u64; 14],
+}
+
+/// Values of [`Entry::flags`], to be added.
+pub mod flag {
+    /// There is a CRC-32C.
+    pub const CRC: u32 = 1;
+    /// There are more gaps than are listed.
+    pub const COARSE: u32 = 2;
+}
+
+/// Values of [`Entry::state`].
+pub mod state {
+    /// The writer's.
+    pub const FREE: u32 = 0;
+    /// Finished: it waits for a reader, or has one.
+    pub const FINISHED: u32 = 1;
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Header, frame_bytes) == 32 && offset_of!(Header, granule) == 64);
+    assert!(offset_of!(Header, generation) == 80 && offset_of!(Header, entries_offset) == 104);
+    assert!(offset_of!(Header, reserved) == 128 && offset_of!(Header, heartbeat) == 256);
+    assert!(offset_of!(Entry, memory) == 64 && offset_of!(Entry, gaps) == 88 && offset_of!(Entry, from) == 112);
+    assert!(offset_of!(Entry, to) == 128 && offset_of!(Entry, reserved) == 144);
+    assert!(size_of::<Entry>() == 256);
+};
+
+/// How large the parts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub frames: u32,
+    pub entries: u32,
+    pub frame_bytes: usize,
+    pub granule: u32,
+    pub stride: usize,
+    pub bitmap_bytes: usize,
+    pub gap_room: usize,
+    pub bitmaps_offset: usize,
+    pub gaps_offset: usize,
+    pub frames_offset: usize,
+    pub bytes: usize,
+}
+
+impl Shape {
+    /// Where the table begins.
+    pub const ENTRIES: usize = PAGE;
+
+    /// Of so many frames.
+    pub fn of(options: &Options) -> Result<Shape, Error> {
+        let Options { frames, frame_bytes, granule, .. } = *options;
+        if !(1..=MOST_FRAMES).contains(&frames) {
+            return Err(Error::Invalid(format!("{frames} frames: 1 to {MOST_FRAMES} can be shared")));
+        }
+        if !(1..=MOST_BYTES).contains(&(frame_bytes as u64)) || granule == 0 {
+            return Err(Error::Invalid(format!("frames of {frame_bytes} bytes: 1 byte to 64 GiB can be shared")));
+        }
+        let entries = frames + frames.max(NEWS);
+        let stride = frame_bytes.next_multiple_of(PAGE);
+        let bitmap_bytes = frame_bytes.div_ceil(granule as usize).div_ceil(64) * 8;
+        let gap_room = (frame_bytes as u64 / GAP_EVERY).clamp(GAPS.0, GAPS.1) as usize;
+        let bitmaps_offset = (Shape::ENTRIES + entries as usize * size_of::<Entry>()).next_multiple_of(PAGE);
+        let gaps_offset = (bitmaps_offset + frames as usize * bitmap_bytes).next_multiple_of(PAGE);
+        let frames_offset = (gaps_offset + frames as usize * gap_room * 16).next_multiple_of(HUGE);
+        let whole = (frames as usize).checked_mul(stride).and_then(|all| all.checked_add(frames_offset));
+        let bytes = whole.filter(|bytes| *bytes <= 16 << 40).ok_or_else(|| {
+            Error::Invalid(format!("{frames} frames of {frame_bytes} bytes: 16 TiB in all can be shared"))
+        })?;
+        let bytes = bytes.next_multiple_of(HUGE);
+        Ok(Shape {
+            frames,
+            entries,
+            frame_bytes,
+            granule,
+            stride,
+            bitmap_bytes,
+            gap_room,
+            bitmaps_offset,
+            gaps_offset,
+            frames_offset,
+            bytes,
+        })
+    }
+
+    /// Where an entry of the table begins.
+    pub fn entry(&self, entry: u32) -> usize {
+        Shape::ENTRIES + entry as usize * size_of::<Entry>()
+    }
+
+    /// Where a frame begins.
+    pub fn frame(&self, frame: u32) -> usize {
+        self.frames_offset + frame as usize * self.stride
+    }
+
+    /// Where its bitmap begins.
+    pub fn bitmap(&self, frame: u32) -> usize {
+        self.bitmaps_offset + frame as usize * self.bitmap_bytes
+    }
+
+    /// Where its list of gaps begins.
+    pub fn gaps(&self, frame: u32) -> usize {
+        self.gaps_offset + frame as usize * self.gap_room * 16
+    }
+}

@@ -1,0 +1,261 @@
+//! The reader: takes frames as they were finished, and gives each back when it is dropped.
+//!
+//! The writer is trusted for nothing. Every number of its memory is copied out once and checked; what cannot be right ends the ring.
+
+use super::about::About;
+use super::arena::Arena;
+use crate::control::Control;
+use crate::index::{self, Overrun, Pusher, Taker};
+use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Wake-ups taken out of the socket at a time.
+const WAKES: usize = 64;
+
+/// Why no more frames come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The writer has ended in order, and all was taken.
+    InOrder,
+    /// The writer is gone without having ended; all that it had handed over was taken.
+    Died,
+    /// The writer has taken everything back: this reader broke the protocol.
+    PutOut,
+    /// This reader has [left](Reader::leave).
+    Left,
+    /// What the writer wrote cannot be right.
+    Broken(&'static str),
+}
+
+/// The process that takes frames.
+#[derive(Debug)]
+pub struct Reader {
+    session: Arc<Session>,
+    published: Taker,
+    /// Whether an entry was taken and has not come back, by its number.
+    taken: Vec<bool>,
+    hung_up: bool,
+    ended: Option<End>,
+    ready: OwnedFd,
+}
+
+/// What the frames that were taken need too: it lasts until the last of them is dropped.
+#[derive(Debug)]
+struct Session {
+    arena: Arena,
+    control: Control,
+    socket: OwnedFd,
+    giving: Mutex<Giving>,
+    /// Frames given back so far.
+    given: AtomicU64,
+    /// What is held now is the next reader's.
+    has_left: AtomicBool,
+}
+
+/// What is given back, by whichever thread drops a frame.
+#[derive(Debug, Default)]
+struct Giving {
+    returned: Pusher,
+    /// Entries that the reader has to know of.
+    news: Vec<u32>,
+}
+
+/// The ownership of one entry, which goes back when it is dropped.
+#[derive(Debug)]
+struct Lent {
+    session: Arc<Session>,
+    entry: u32,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut giving = self.session.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.session.has_left.load(Ordering::Relaxed) {
+            return;
+        }
+        giving.news.push(self.entry);
+        giving.returned.push(&self.session.control.returned(), u64::from(self.entry));
+        self.session.given.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A frame that was taken. It goes back to the writer, to be filled again, when its memory is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    /// What is known of it.
+    pub about: About,
+    /// The bytes that did not come, from its first on, ascending.
+    pub gaps: Vec<Range<u64>>,
+    memory: Piece,
+    granule: u32,
+}
+
+impl Taken {
+    /// Its bytes, where they were received.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory.bytes()[..self.about.len as usize]
+    }
+
+    /// Bytes to a bit of its bitmap.
+    pub fn granule(&self) -> u32 {
+        self.granule
+    }
+
+    /// All of its memory, which is only to be read; the frame goes back when that is dropped.
+    pub fn into_memory(self) -> Piece {
+        self.memory
+    }
+}
+
+impl Reader {
+    pub(crate) fn open(
+        arena: BorrowedFd<'_>,
+        control: BorrowedFd<'_>,
+        generation: u64,
+        socket: OwnedFd,
+    ) -> Result<Self, String> {
+        let arena = Arena::open(arena)?;
+        if arena.generation() != generation {
+            return Err("it handed over the memory of another ring".into());
+        }
+        let entries = arena.shape().entries;
+        let control = Control::open(control, entries, generation, None)?;
+        let ready = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string())?;
+        let session = Session {
+            arena,
+            control,
+            socket,
+            giving: Mutex::default(),
+            given: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
+        };
+        Ok(Reader {
+            session: Arc::new(session),
+            published: Taker::default(),
+            taken: vec![false; entries as usize],
+            hung_up: false,
+            ended: None,
+            ready,
+        })
+    }
+
+    /// The next frame, if one is there now. Any number may be held at a time, and dropped in any order; as long as they are held the
+    /// writer has so many less to receive into.
+    pub fn take(&mut self) -> Option<Taken> {
+        if self.ended.is_some() {
+            return None;
+        }
+        match self.look() {
+            Ok(taken) => taken,
+            Err(end) => {
+                self.ended = Some(end);
+                None
+            }
+        }
+    }
+
+    /// Waits until there may be something new, at most for `limit`.
+    pub fn wait(&mut self, limit: Duration) {
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let mut polled = [PollFd::from_borrowed_fd(self.wake(), PollFlags::IN)];
+        // An interrupted wait is as good as a finished one: the caller looks again.
+        let _ = poll(&mut polled, Some(&limit));
+        index::wake_up(self.session.control.sleeping());
+        self.listen();
+    }
+
+    /// What to wait on for the next frame. The writer is told that this reader sleeps; what came meanwhile makes the answer a descriptor
+    /// that is ready at once, so no wake-up is lost. To be asked anew for each wait.
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        let Session { control, socket, .. } = &*self.session;
+        let is_anything_new = || {
+            let over = self.hung_up || self.ended.is_some() || control.has_ended() || control.is_evicted();
+            over || self.published.is_behind(&control.published())
+        };
+        let may_sleep = index::prepare_to_sleep(control.sleeping(), is_anything_new);
+        if may_sleep { socket.as_fd() } else { self.ready.as_fd() }
+    }
+
+    /// Takes no more, and gives nothing back any more: what it holds goes to the next reader.
+    pub fn leave(&mut self) {
+        let _giving = self.session.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.session.has_left.store(true, Ordering::Relaxed);
+        let _ = shutdown(&self.session.socket, Shutdown::Both);
+        self.ended.get_or_insert(End::Left);
+    }
+
+    /// Why no more frames come, once none does.
+    pub fn ended(&self) -> Option<End> {
+        self.ended
+    }
+
+    /// How many frames there are, and bytes of each.
+    pub fn frames(&self) -> (u32, usize) {
+        let shape = self.session.arena.shape();
+        (shape.frames, shape.frame_bytes)
+    }
+
+    /// Frames that went back so far.
+    pub fn given_back(&self) -> u64 {
+        self.session.given.load(Ordering::Relaxed)
+    }
+
+    /// The writer's process.
+    pub fn writer(&self) -> u32 {
+        self.session.arena.writer()
+    }
+
+    /// When the writer last did something, by its clock.
+    pub fn heartbeat(&self) -> Nanos {
+        self.session.arena.heartbeat()
+    }
+
+    fn look(&mut self) -> Result<Option<Taken>, End> {
+        let Session { arena, control, .. } = &*self.session;
+        if control.is_evicted() {
+            return Err(End::PutOut);
+        }
+        // Before the last frames are looked for.
+        let is_over = control.has_ended();
+        let entry = match self.published.take(&control.published(), self.taken.len() as u64) {
+            Ok(Some(entry)) => entry,
+            Ok(None) if is_over => return Err(End::InOrder),
+            Ok(None) if self.hung_up => return Err(End::Died),
+            Ok(None) => return Ok(None),
+            Err(Overrun) => return Err(End::Broken("more frames are handed over than there are")),
+        };
+        let entry = u32::try_from(entry).ok().filter(|entry| (*entry as usize) < self.taken.len());
+        let entry = entry.ok_or(End::Broken("a frame is handed over that there is not"))?;
+        for back in self.session.giving.lock().unwrap_or_else(PoisonError::into_inner).news.drain(..) {
+            self.taken[back as usize] = false;
+        }
+        if std::mem::replace(&mut self.taken[entry as usize], true) {
+            return Err(End::Broken("a frame is handed over again before it was given back"));
+        }
+        let (about, gaps) = arena.read(entry).map_err(End::Broken)?;
+        let lent = Arc::new(Lent { session: Arc::clone(&self.session), entry });
+        let granule = arena.shape().granule;
+        Ok(Some(Taken { about, gaps, memory: arena.lend(entry, lent), granule }))
+    }
+
+    /// Takes wake-ups out of the socket, and notices when the writer is gone.
+    fn listen(&mut self) {
+        let mut bytes = [0; 16];
+        for _ in 0..WAKES {
+            match recv(&self.session.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.hung_up = true,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => return self.hung_up = true,
+            }
+        }
+    }
+}

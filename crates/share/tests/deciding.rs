@@ -1,0 +1,164 @@
+//! A reader that decides: what the writer sees of it, and what it may not.
+
+#[path = "support/raw.rs"]
+mod raw;
+#[path = "support/mod.rs"]
+mod support;
+
+use linerate_share::{Access, Attach, Decide, Deciding, Engine, SETTLED, UNDECIDED, Verdict};
+use std::time::Duration;
+use support::{Ring, frame, ids, unique};
+
+fn ring(name: &str, slots: u32) -> Ring {
+    let access = Access { engine: Some(name.to_owned()), ..Access::default() };
+    let mut ring = Ring::with(&unique(), access, slots).unwrap();
+    ring.writer.keep_blocks();
+    ring
+}
+
+/// Attaches while another thread runs the acceptor.
+fn attach(ring: &mut Ring, name: &str) -> Result<Engine, String> {
+    let attach = Attach { name: name.to_owned(), patience: Duration::from_secs(5), ..Attach::default() };
+    std::thread::scope(|scope| {
+        let to = ring.name.clone();
+        let engine = scope.spawn(move || attach.engine(&to));
+        while !engine.is_finished() {
+            ring.let_in();
+            // One that has to wait for another to go waits no longer than this.
+            ring.now = linerate_burst::Nanos(ring.now.0 + 1_000_000);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        engine.join().unwrap().map_err(|error| error.to_string())
+    })
+}
+
+#[test]
+fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
+    let mut ring = ring("", 8);
+    let mut engine = attach(&mut ring, "any").unwrap();
+    assert_eq!(ring.writer.deciding(), Deciding::Attached);
+    ring.write(10);
+    let slot = ring.writer.current_slot().unwrap();
+    assert_eq!(ring.writer.engine_from(slot), Some(0));
+    ring.writer.settle(slot, 3);
+    let mut held = None;
+    let mut seen = Vec::new();
+    let looked = engine.look(|one, _| {
+        let id = u64::from_le_bytes(one.bytes[..8].try_into().unwrap());
+        assert_eq!((one.bytes, one.interface.name.as_str()), (&frame(id)[..], "eth0"));
+        seen.push(id);
+        match id {
+            5 => {
+                held = Some(one.ticket);
+                Decide::Later
+            }
+            id => Decide::Now(Verdict::ALL[id as usize % 6]),
+        }
+    });
+    assert_eq!((looked, engine.settled(), seen), (10, 1, vec![0, 1, 2, 4, 5, 6, 7, 8, 9]));
+    let bytes = |ring: &Ring| (0..11).map(|frame| ring.writer.verdict(slot, frame)).collect::<Vec<_>>();
+    assert_eq!(ring.writer.verdicts(slot), (10, 0));
+    assert_eq!(bytes(&ring), [0, 1, 2, SETTLED, 4, UNDECIDED, 0, 1, 2, 3, UNDECIDED]);
+    // The block is closed, and looked at to its end: it stays with the engine for the frame that is held.
+    ring.writer.close_block();
+    engine.look(|_, _| unreachable!());
+    ring.tick();
+    assert_eq!(ring.writer.engine_from(slot), Some(0));
+    engine.decide(held.unwrap(), Verdict::Block);
+    assert_eq!((ring.writer.verdicts(slot), ring.writer.verdict(slot, 5)), ((10, 1), 1));
+    ring.tick();
+    assert_eq!(ring.writer.engine_from(slot), None);
+    // It is the writer's own until it says otherwise.
+    assert_eq!(ids(ring.writer.filled(slot).burst()).len(), 10);
+    let mut opened = Vec::new();
+    while ring.write(1) > 0 {
+        opened.push(ring.writer.current_slot().unwrap());
+        ring.writer.close_block();
+        engine.look(|_, _| Decide::Now(Verdict::Pass));
+        ring.tick();
+    }
+    assert!(opened.len() == 7 && !opened.contains(&slot), "{opened:?} beside {slot}");
+    ring.writer.release(slot);
+    ring.write(1);
+    assert_eq!(ring.writer.current_slot(), Some(slot));
+    assert_eq!((ring.writer.verdicts(slot), ring.writer.verdict(slot, 0)), ((0, 0), UNDECIDED), "it begins anew");
+    ring.check();
+}
+
+/// Three eighths are an engine's, whatever others hold; it costs the writer nothing.
+#[test]
+fn an_engine_that_stands_still_is_skipped_and_holds_its_share() {
+    let mut ring = ring("", 16);
+    let mut passive = [ring.lossy(16), ring.lossy(16)];
+    let engine = attach(&mut ring, "").unwrap();
+    for _ in 0..40 {
+        assert_eq!(ring.write(1), 1, "the writer stands still");
+        let slot = ring.writer.current_slot().unwrap();
+        ring.writer.close_block();
+        ring.writer.release(slot);
+        ring.tick();
+    }
+    let held: Vec<u32> = ring.writer.readers().iter().map(|report| report.tally.held).collect();
+    assert_eq!(held.iter().max(), Some(&8), "{held:?}");
+    assert_eq!(held.iter().filter(|held| **held == 5).count(), 1, "{held:?}");
+    assert_eq!(engine.skipped(), 35);
+    passive.iter_mut().for_each(|reader| assert_eq!(support::drain(reader).len(), 8));
+    ring.check();
+}
+
+#[test]
+fn one_engine_decides_and_the_next_one_comes_when_it_has_gone() {
+    let mut ring = ring("ids", 8);
+    for (name, says) in [("other", "called ids, not \"other\""), ("", "called ids")] {
+        let refused = attach(&mut ring, name).err().unwrap();
+        assert!(refused.contains(says), "{refused}");
+    }
+    let mut first = attach(&mut ring, "ids").unwrap();
+    let refused = attach(&mut ring, "ids").err().unwrap();
+    assert!(refused.contains("another engine decides already"), "{refused}");
+    ring.write(3);
+    let slot = ring.writer.current_slot().unwrap();
+    first.look(|_, _| Decide::Now(Verdict::Block));
+    drop(first);
+    ring.wait_for(0);
+    // What it had said is still there.
+    assert_eq!((ring.writer.deciding(), ring.writer.verdicts(slot)), (Deciding::Gone, (3, 0)));
+    assert_eq!(ring.writer.verdict(slot, 2), 1);
+    let mut second = attach(&mut ring, "ids").unwrap();
+    assert_eq!(ring.writer.deciding(), Deciding::Gone, "one after the other");
+    ring.writer.forget_engine();
+    assert_eq!(ring.writer.deciding(), Deciding::Attached);
+    ring.write(2);
+    assert_eq!((ring.writer.engine_from(slot), second.look(|_, _| Decide::Now(Verdict::Pass))), (Some(3), 2));
+    assert_eq!(ring.writer.verdicts(slot), (5, 0));
+    ring.writer.refuse_engine("a test");
+    assert_eq!((second.look(|_, _| Decide::Now(Verdict::Pass)), second.ended().is_some()), (0, true));
+    let gone = ring.writer.take_departures();
+    assert_eq!(gone.last().unwrap().evict.as_deref(), Some("it broke the protocol: a test"));
+}
+
+#[test]
+fn a_ring_that_wants_no_verdicts_says_so() {
+    let mut ring = Ring::new(8);
+    let refused = attach(&mut ring, "ids").err().unwrap();
+    assert!(refused.contains("no verdicts are wanted here"), "{refused}");
+}
+
+/// A reader of version 1.0, told by its numbers alone, beside one that decides.
+#[test]
+fn a_reader_of_the_version_before_reads_a_ring_that_is_decided_on() {
+    let mut ring = ring("", 8);
+    let mut old = raw::RawReader::attach(&mut ring, false, 0);
+    let mut engine = attach(&mut ring, "").unwrap();
+    ring.write(50);
+    assert_eq!(engine.look(|_, _| Decide::Now(Verdict::Block)), 50);
+    let (slot, from) = old.take().expect("a block");
+    assert_eq!((from, old.progress(slot)), (0, (false, 50)));
+    assert!((0..50).all(|index| old.frame(slot, index) == frame(index.into())));
+    assert_eq!(old.control.bytes, 4096, "its control memory is that of version 1.0");
+    assert!((36..56).all(|at| old.control.byte(at).load(std::sync::atomic::Ordering::Relaxed) == 0));
+    ring.writer.close_block();
+    old.give(slot.into());
+    ring.tick();
+    assert_eq!(ring.writer.readers().len(), 2, "it did nothing wrong");
+}

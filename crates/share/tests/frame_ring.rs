@@ -1,0 +1,333 @@
+//! Frames of memory from a writer to one reader after the other: bytes, order, refusals, readers that leave, die or lie. What a hostile
+//! reader does is told by the numbers of `docs/frame-ring.md`.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
+use linerate_share::frame_ring::{About, End, Ending, Options, Reader, Taken, Writer};
+use linerate_share::{Acceptor, Access, Attach, Error};
+use raw::{Map, connected, control, hear, say};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+use support::unique;
+
+const SIZE: usize = 100_000;
+
+/// A writer with the frames that it fills, all run by the test itself.
+struct Host {
+    name: String,
+    writer: Writer,
+    acceptor: Acceptor,
+    pieces: Vec<Piece>,
+    now: Nanos,
+}
+
+impl Host {
+    fn new(frames: u32) -> Host {
+        let (name, now) = (unique(), Nanos::from_parts(1_700_000_000, 0));
+        let options = Options { frames, frame_bytes: SIZE, granule: 4096, huge: false };
+        let (writer, acceptor, pieces) = Writer::create(&name, Access::default(), &options, now).unwrap();
+        Host { name, writer, acceptor, pieces, now }
+    }
+
+    /// Fills a frame, and offers it.
+    fn offer(&mut self, frame: u32, id: u64) {
+        self.pieces[frame as usize].bytes_mut().fill(id as u8);
+        let gaps: &[std::ops::Range<u64>] = &[10..20, 50_000..50_001];
+        assert!(self.writer.offer(frame, &about(id), gaps, &[u64::MAX]));
+    }
+
+    fn let_in(&mut self) {
+        for wait in [0, 200_000_000] {
+            for client in self.acceptor.step(Nanos(self.now.0 + wait)) {
+                self.writer.admit(client);
+            }
+        }
+    }
+
+    fn attach(&mut self) -> Result<Reader, Error> {
+        let name = self.name.clone();
+        let thread = std::thread::spawn(move || Attach { name: "a reader".into(), ..Attach::default() }.frames(&name));
+        while !thread.is_finished() {
+            self.let_in();
+            std::thread::yield_now();
+        }
+        thread.join().unwrap()
+    }
+
+    /// Looks for readers that have gone.
+    fn look(&mut self) {
+        self.now.0 += 20_000_000;
+        self.writer.tick(self.now);
+    }
+
+    fn raw(&mut self) -> Raw {
+        let socket = connected(&self.name);
+        let mut hello = raw::hello(1, true, 0);
+        hello[24] = 1;
+        say(&socket, &hello, &[]);
+        self.let_in();
+        let (bytes, fds) = hear(&socket).expect("an answer");
+        assert_eq!((&bytes[..4], &bytes[12..16]), (&b"LRWe"[..], &[0; 4][..]));
+        let [arena, control] = fds.try_into().expect("two descriptors");
+        Raw {
+            _socket: socket,
+            arena: Map::new(arena.as_fd(), false).unwrap(),
+            control_fd: control.try_clone().unwrap(),
+            control: Map::new(control.as_fd(), true).unwrap(),
+        }
+    }
+
+    fn returned(&mut self) -> Vec<u32> {
+        std::iter::from_fn(|| self.writer.returned()).collect()
+    }
+}
+
+fn about(id: u64) -> About {
+    About {
+        id,
+        stream: 3,
+        from: if id == 2 { "[fd00::1]:4000" } else { "10.0.0.1:4000" }.parse().unwrap(),
+        to: if id == 2 { "[fd00::9]:5001" } else { "10.0.0.9:5001" }.parse().unwrap(),
+        number: id * 2,
+        offset: id * SIZE as u64,
+        len: SIZE as u64 - 1,
+        missing: 11,
+        crc32c: Some(id as u32),
+        first: Nanos(id),
+        last: Nanos(id + 1),
+        repeated: 5,
+        late: 6,
+        ending: (id == 2).then_some(Ending::Reset),
+        offered: 0,
+        is_coarse: false,
+    }
+}
+
+fn ids(taken: &[Taken]) -> Vec<u64> {
+    taken.iter().map(|taken| taken.about.id).collect()
+}
+
+fn all(reader: &mut Reader) -> Vec<Taken> {
+    std::iter::from_fn(|| reader.take()).collect()
+}
+
+/// A reader by numbers alone.
+struct Raw {
+    _socket: OwnedFd,
+    arena: Map,
+    control_fd: OwnedFd,
+    control: Map,
+}
+
+impl Raw {
+    fn give(&self, count: u64, entries: &[u64]) {
+        let capacity = self.control.word(control::CAPACITY).load(Relaxed) as usize;
+        for (place, entry) in entries.iter().enumerate() {
+            self.control.long(control::RINGS + (capacity + place % capacity) * 8).store(*entry, Relaxed);
+        }
+        self.control.long(control::RETURNED).store(count, Release);
+    }
+}
+
+#[test]
+fn a_frame_is_what_was_offered_and_goes_back_when_it_is_dropped() {
+    let mut host = Host::new(3);
+    host.offer(1, 1);
+    let mut reader = host.attach().unwrap();
+    host.offer(0, 2);
+    // News of an end, without memory.
+    let entry = host.writer.entry(None).unwrap();
+    assert!(entry >= 3 && host.writer.offer(entry, &About { len: 0, missing: 0, ..about(3) }, &[], &[]));
+    let taken = all(&mut reader);
+    assert_eq!((reader.frames(), taken[0].about.clone(), taken[1].about.clone()), ((3, SIZE), about(1), about(2)));
+    assert_eq!((taken[0].gaps.clone(), taken[2].bytes()), (vec![10..20, 50_000..50_001], &[][..]));
+    assert!(taken[0].bytes() == vec![1; SIZE - 1] && taken[1].bytes() == vec![2; SIZE - 1]);
+    assert_eq!((host.writer.out(), host.returned()), ((3, 0), vec![]));
+    let [first, second, third] = <[Taken; 3]>::try_from(taken).unwrap();
+    drop(second);
+    assert_eq!((host.returned(), host.writer.out()), (vec![0], (2, 0)));
+    // Where the memory alone is kept the frame is too.
+    let memory = first.into_memory();
+    drop(third);
+    assert_eq!((host.returned(), memory.bytes()[99]), (vec![entry], 1));
+    std::thread::spawn(move || drop(memory)).join().unwrap();
+    assert_eq!((host.returned(), reader.given_back(), host.writer.counts().handed), (vec![1], 3, 3));
+}
+
+#[test]
+fn frames_go_round_and_who_sleeps_is_woken() {
+    let mut host = Host::new(2);
+    let mut reader = host.attach().unwrap();
+    let taker = std::thread::spawn(move || {
+        let mut ids = Vec::new();
+        while reader.ended().is_none() {
+            match reader.take() {
+                Some(taken) => {
+                    ids.push((taken.about.id, taken.bytes().iter().all(|byte| *byte == taken.about.id as u8)))
+                }
+                None => reader.wait(Duration::from_secs(20)),
+            }
+        }
+        (ids, reader.ended())
+    });
+    let (mut free, mut id) = (vec![0, 1], 0);
+    while id < 2000 {
+        free.extend(host.returned());
+        while let Some(frame) = free.pop() {
+            host.offer(frame, id);
+            id += 1;
+        }
+    }
+    host.writer.end();
+    let (ids, ended) = taker.join().unwrap();
+    assert_eq!(ended, Some(End::InOrder));
+    assert!(ids.iter().enumerate().all(|(place, one)| *one == (place as u64, true)) && ids.len() as u64 == id);
+}
+
+#[test]
+fn a_second_reader_and_those_of_blocks_are_refused_with_a_sentence() {
+    let mut host = Host::new(2);
+    let reader = host.attach().unwrap();
+    let error = host.attach().unwrap_err().to_string();
+    assert!(error.contains("a reader has the frames, and there is one at a time"), "{error}");
+    let attaching = Attach::default().begin(&host.name).unwrap();
+    host.let_in();
+    let error = attaching.finish().unwrap_err().to_string();
+    assert!(error.contains("linerate frames"), "{error}");
+    assert_eq!(host.acceptor.refused(), 2);
+    drop(reader);
+    host.look();
+    host.attach().unwrap();
+    let mut blocks = support::Ring::new(4);
+    let name = blocks.name.clone();
+    let thread = std::thread::spawn(move || Attach::default().frames(&name).map(drop));
+    while !thread.is_finished() {
+        blocks.let_in();
+    }
+    let error = thread.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("linerate capture shm:NAME"), "{error}");
+}
+
+#[test]
+fn what_a_reader_had_goes_to_the_next_one_in_the_same_order() {
+    let mut host = Host::new(5);
+    let mut reader = host.attach().unwrap();
+    (0..4).for_each(|id| host.offer(id, id.into()));
+    let mut taken = all(&mut reader);
+    assert_eq!(ids(&taken), [0, 1, 2, 3]);
+    drop(taken.remove(1));
+    // It is gone, with what it had; what it gave back before counts.
+    let second = taken.remove(1);
+    reader.leave();
+    assert!(reader.take().is_none() && reader.ended() == Some(End::Left));
+    drop((taken, second, reader));
+    host.look();
+    assert_eq!((host.returned(), host.writer.out()), (vec![1], (0, 3)));
+    host.offer(4, 4);
+    let mut reader = host.attach().unwrap();
+    let taken = all(&mut reader);
+    let offered: Vec<u32> = taken.iter().map(|taken| taken.about.offered).collect();
+    assert_eq!((ids(&taken), offered), (vec![0, 2, 3, 4], vec![1, 1, 1, 0]));
+    assert!(taken.iter().all(|taken| taken.bytes().iter().all(|byte| *byte == taken.about.id as u8)));
+    let counts = host.writer.counts();
+    assert_eq!((counts.readers, counts.handed, counts.offered_again, counts.returned), (2, 8, 3, 1));
+    let events = host.writer.take_events();
+    assert!(
+        events[0].contains("\"a reader\"") && events[0].contains("3 frames that it had are offered again"),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn the_end_comes_behind_the_last_frame_for_whoever_is_there_then() {
+    let mut host = Host::new(2);
+    host.offer(0, 0);
+    host.writer.end();
+    let mut reader = host.attach().unwrap();
+    let taken = reader.take().unwrap();
+    assert!(reader.take().is_none() && reader.ended() == Some(End::InOrder));
+    drop(reader);
+    // Dropped without the frame: that stays, and goes back.
+    host.look();
+    assert_eq!(taken.bytes()[7], 0);
+    drop(taken);
+    assert_eq!(host.returned(), [0]);
+    // A writer that dies leaves what it handed over.
+    let mut host = Host::new(2);
+    let mut reader = host.attach().unwrap();
+    host.offer(1, 9);
+    drop(host);
+    reader.wait(Duration::ZERO);
+    let taken = reader.take().unwrap();
+    assert_eq!((taken.bytes()[0], reader.take().is_none(), reader.ended()), (9, true, Some(End::Died)));
+}
+
+#[test]
+fn a_reader_that_lies_is_put_out_and_named_and_the_next_one_has_its_frames() {
+    type Lie = fn(&Raw);
+    let lies: [(&str, Lie); 7] = [
+        ("gave back a frame that there is not", |raw| raw.give(1, &[u64::MAX])),
+        ("gave back a frame that there is not", |raw| raw.give(1, &[20])),
+        ("gave back a frame that it does not have", |raw| raw.give(1, &[3])),
+        ("gave back a frame that it does not have", |raw| raw.give(2, &[1, 1])),
+        ("gave back more than it has", |raw| raw.give(3, &[0, 1, 2])),
+        ("gave back more than it has", |raw| raw.give(u64::MAX, &[0, 1])),
+        ("gave back a frame that it does not have", |raw| {
+            (0..raw.control.bytes).step_by(8).for_each(|at| raw.control.long(at).store(2, Relaxed));
+        }),
+    ];
+    for (said, lie) in lies {
+        let mut host = Host::new(4);
+        host.offer(0, 0);
+        host.offer(1, 1);
+        let raw = host.raw();
+        assert_eq!(raw.control.long(control::PUBLISHED).load(Acquire), 2);
+        lie(&raw);
+        let mut free = host.returned();
+        host.look();
+        let (events, counts) = (host.writer.take_events(), host.writer.counts());
+        assert!(events.len() == 1 && events[0].contains(said), "{said}: {events:?}");
+        assert_eq!((counts.put_out, host.writer.reader().is_none()), (1, true), "{said}");
+        assert_eq!(raw.control.word(156).load(Acquire), 1, "{said}: it is told so");
+        let mut reader = host.attach().unwrap();
+        host.offer(2, 2);
+        let taken = all(&mut reader);
+        free.extend(ids(&taken).iter().map(|id| *id as u32));
+        free.sort_unstable();
+        assert_eq!(free, [0, 1, 2], "{said}");
+        assert!(taken.iter().all(|one| one.bytes().iter().all(|byte| *byte == one.about.id as u8)), "{said}");
+    }
+}
+
+#[test]
+fn a_reader_can_write_nothing_but_its_control_memory_and_cut_nothing() {
+    let mut host = Host::new(2);
+    host.offer(0, 7);
+    let raw = host.raw();
+    assert_eq!((raw.arena.copy(0, 8), raw.arena.word(28).load(Relaxed)), (b"LRFRAMES".to_vec(), 2));
+    assert!(rustix::fs::ftruncate(&raw.control_fd, 0).is_err());
+    // Whatever it says of what was handed over, the writer does not read it.
+    raw.control.long(control::PUBLISHED).store(u64::MAX, Relaxed);
+    raw.control.word(156).store(9, Relaxed);
+    raw.control.word(control::SLEEPING).store(u32::MAX, Relaxed);
+    host.offer(1, 8);
+    assert_eq!((host.returned(), host.writer.counts().put_out, host.writer.out()), (vec![], 0, (2, 0)));
+    raw.give(2, &[1, 0]);
+    assert_eq!(host.returned(), [1, 0]);
+}
+
+#[test]
+fn gaps_beyond_the_room_of_the_list_are_told_in_one() {
+    let mut host = Host::new(1);
+    // There is room for 97 of a frame of 100,000 bytes.
+    let gaps: Vec<_> = (0..200).map(|gap| gap * 100..gap * 100 + 1).collect();
+    assert!(host.writer.offer(0, &About { missing: 200, ..about(1) }, &gaps, &[]));
+    let taken = host.attach().unwrap().take().unwrap();
+    assert_eq!((taken.gaps.len(), taken.about.is_coarse, taken.about.missing), (97, true, 200));
+    assert_eq!((taken.gaps[95].clone(), taken.gaps[96].clone()), (9500..9501, 9600..19_901));
+}

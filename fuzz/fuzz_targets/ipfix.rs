@@ -1,0 +1,75 @@
+//! Any bytes as messages of IPFIX and NetFlow v9 harm no collector, whose flows are written in every form; and what these flows are
+//! told as comes back with the same counts.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_burst::Nanos;
+use linerate_meter::Flow;
+use linerate_records::encode;
+use linerate_records::ipfix::{Collector, ENTERPRISE, Limits, Packer, Profile, Version};
+use std::sync::LazyLock;
+
+/// A template, so that bytes are records soon.
+static TEMPLATES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut bytes = vec![0, 2, 0, 52, 1, 0, 0, 11];
+    for (element, length) in
+        [(8, 4), (12, 4), (7, 2), (11, 2), (4, 1), (1, 8), (2, 8), (152, 8), (153, 8), (136, 1), (32, 2)]
+    {
+        bytes.extend([u16::to_be_bytes(element), u16::to_be_bytes(length)].concat());
+    }
+    bytes
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((bytes, &[choice])) = bytes.split_last_chunk::<1>() else { return };
+    let mut collector = Collector::new(Limits { fields: 200, sequences: 4 }, ENTERPRISE);
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut sets = match choice & 1 {
+        0 => Vec::new(),
+        _ => TEMPLATES.clone(),
+    };
+    sets.extend_from_slice(bytes);
+    let length = (sets.len() + 16) as u16;
+    let wrapped = [&[0, 10], &length.to_be_bytes()[..], &[0x65, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], &sets].concat();
+    for message in [bytes, &wrapped] {
+        collector.take(u64::from(choice >> 6), choice & 2 != 0, message, &mut |flow| flows.push(flow.clone()));
+    }
+    let found = collector.found();
+    assert_eq!((found.records, found.messages), (flows.len() as u64, 2));
+    assert!(found.malformed <= 4);
+    for form in ["jsonl", "csv", "zeek", "zeek-tsv", "ipfix"] {
+        encode(form, &flows, Box::new(std::io::sink())).unwrap();
+    }
+    come_back(&flows, choice);
+});
+
+/// Flows told again have the same counts.
+fn come_back(flows: &[Flow], choice: u8) {
+    let profile = Profile {
+        version: if choice & 4 != 0 { Version::V9 } else { Version::Ipfix },
+        biflow: choice & 12 == 8,
+        full: choice & 20 == 16,
+        ..Profile::default()
+    };
+    let (mut packer, mut messages) = (Packer::new(profile), Vec::new());
+    packer.pack(&flows.iter().collect::<Vec<_>>(), Nanos(1_700_000_000_000_000_000), &mut messages);
+    let mut collector = Collector::new(Limits::default(), ENTERPRISE);
+    let mut sums = [0_u64; 2];
+    for message in &messages {
+        assert!(message.bytes.len() <= profile.most);
+        collector.take(1, true, &message.bytes, &mut |flow| add(&mut sums, flow));
+    }
+    let found = collector.found();
+    assert_eq!((found.malformed, found.unknown), (0, 0));
+    let mut wanted = [0; 2];
+    flows.iter().for_each(|flow| add(&mut wanted, flow));
+    assert_eq!(sums, wanted);
+}
+
+fn add(sums: &mut [u64; 2], flow: &Flow) {
+    for side in &flow.sides {
+        sums[0] = sums[0].wrapping_add(side.packets);
+        // Of a direction without packets nothing is told.
+        sums[1] = sums[1].wrapping_add(if side.packets > 0 { side.packet_bytes } else { 0 });
+    }
+}

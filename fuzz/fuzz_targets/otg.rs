@@ -1,0 +1,43 @@
+//! Any JSON is read as a configuration of the Open Traffic Generator: into flows whose frames made fast are those of the model, or into
+//! what is wrong. What it is changed by is read too.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_generate::stream::{Order, StreamSet};
+use linerate_generate::trailer::Key;
+use linerate_otg::flow::Setup;
+use linerate_otg::{Config, control};
+
+#[path = "../src/model.rs"]
+mod model;
+
+/// Each may have 64 MiB of frames of different sizes, which is what its author wants.
+const MOST_FLOWS: usize = 4;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(document) = serde_json::from_slice(bytes) else { return };
+    let _ = control::State::read(&document);
+    let _ = control::Metrics::read(&document);
+    let _ = control::capture(&document);
+    for change in [control::update, control::append, control::delete] {
+        let _ = change(&document, &document);
+    }
+    if bytes.windows(5).filter(|window| window == b"tx_rx").count() > MOST_FLOWS {
+        return;
+    }
+    match Config::read(&document, &Setup::default()) {
+        Ok(config) => {
+            for (id, flow) in config.flows.into_iter().enumerate() {
+                let mut stream = flow.stream;
+                stream.id = id as u32 + 1;
+                model::compare(&StreamSet {
+                    streams: vec![stream],
+                    order: Order::Interleaved,
+                    rate: None,
+                    key: Key::default(),
+                });
+            }
+        }
+        Err(faults) => assert!(!faults.is_empty()),
+    }
+});

@@ -1,0 +1,131 @@
+//! `memif:`: the suite over both roles, rings of all shapes, and what a user is told.
+
+use crate::backends::{Can, Harness, receive, transmit, unique};
+use crate::checks::run;
+use crate::errors::assert_refused;
+use crate::faulty::run_faulty;
+use crate::wire::Wire;
+use linerate_engine::clock::now;
+use linerate_port::{RxOptions, RxPort, TxPort};
+use std::time::Duration;
+
+/// Both ends in this process.
+pub struct Memif {
+    name: String,
+    receives: &'static str,
+    rings: usize,
+    options: &'static str,
+}
+
+impl Memif {
+    /// With the receiver in this role, so many rings to it, and what else both ends say.
+    pub fn new(receives: &'static str, rings: usize, options: &'static str) -> Self {
+        Memif { name: format!("memif, {receives} receives, {rings} rings{options}"), receives, rings, options }
+    }
+}
+
+/// Looks after both ends until a connection stands.
+fn join(rx: &mut RxPort, tx: &mut TxPort) {
+    let mut time = now();
+    for _ in 0..100 {
+        time = time.after(Duration::from_millis(1));
+        rx.queues.iter_mut().for_each(|queue| assert!(queue.fill(time).unwrap().burst.is_empty()));
+        tx.queues.iter_mut().for_each(|queue| assert!(queue.flush(time).unwrap()));
+    }
+}
+
+impl Harness for Memif {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn can(&self) -> Can {
+        Can {
+            senders: self.rings,
+            keeps_times: false,
+            ordered_lanes: true,
+            longest: linerate_burst::MAX_FRAME,
+            cuts: Some(0),
+            idle_horizon: true,
+            live: true,
+            reopens: false,
+            back_pressure: true,
+            restores_vlan: false,
+        }
+    }
+
+    fn open(&self, options: &RxOptions) -> Wire {
+        let name = format!("linerate-conformance-{}-{}", std::process::id(), unique());
+        let sends = if self.receives == "server" { "client" } else { "server" };
+        let (rings, more) = (self.rings, self.options);
+        let from = format!("memif:{name}?role={}&rings-in={rings}{more}", self.receives);
+        let to = format!("memif:{name}?role={sends}&rings-out={rings}{more}");
+        // The server first: a client that finds nobody waits a while.
+        let (mut rx, mut tx) = if self.receives == "server" {
+            let rx = receive(&from, options);
+            (rx, transmit(&to, rings))
+        } else {
+            let tx = transmit(&to, rings);
+            (receive(&from, options), tx)
+        };
+        join(&mut rx, &mut tx);
+        // The other direction keeps the connection while the sender goes.
+        Wire::live(tx, rx).keeping(receive(&to, &RxOptions::default()))
+    }
+}
+
+#[test]
+fn memif_a_client_sends() {
+    run(&Memif::new("server", 1, ""));
+}
+
+#[test]
+fn memif_a_server_sends() {
+    run(&Memif::new("client", 1, ""));
+}
+
+#[test]
+fn memif_of_four_rings() {
+    run(&Memif::new("server", 4, ""));
+    run(&Memif::new("client", 4, ""));
+}
+
+#[test]
+fn memif_of_short_buffers() {
+    run(&Memif::new("server", 1, "&buffer=256&ring=4096"));
+    run(&Memif::new("client", 1, "&buffer=256&ring=4096&chains=any"));
+}
+
+#[test]
+fn faulty_memif() {
+    run_faulty(|| Some(Memif::new("server", 1, "")));
+}
+
+#[test]
+fn what_no_memif_port_can_be_is_named() {
+    for (text, parts) in [
+        ("memif:x@0-1", &["rings-in"][..]),
+        ("memif:x?role=master", &["role=master", "client or server"]),
+        ("memif:x?rings-in=0", &["rings-in", "1 to 64"]),
+        ("memif:x?ring=1000", &["ring=", "power of two"]),
+        ("memif:x?ring=32768", &["ring=", "16384"]),
+        ("memif:x?buffer=100", &["buffer=", "multiple of 64"]),
+        ("memif:x?secret=more-than-twenty-four-bytes", &["secret=...", "24 bytes"]),
+        ("memif:x?id=4294967296", &["id=", "32 bits"]),
+        ("memif:x?users=root", &["users=", "numbers"]),
+        ("memif:x?chains=some", &["chains=some", "full or any"]),
+        ("memif:x?trust=maybe", &["trust=maybe", "no or yes"]),
+        ("memif:x?speed=1", &["speed", "role, id, secret"]),
+        ("memif:/nowhere/at/all?role=server", &["/nowhere/at/all", "socket"]),
+    ] {
+        for sends in [false, true] {
+            assert_refused(text, sends, parts);
+        }
+    }
+    let error = linerate_backends::open_rx(
+        &linerate_port::Spec::parse("memif:/nowhere/x?role=server&secret=hush").unwrap(),
+        &RxOptions::default(),
+    );
+    let error = error.err().unwrap().to_string();
+    assert!(!error.contains("hush") && error.contains("secret=..."), "{error}");
+}

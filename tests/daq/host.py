@@ -1,0 +1,272 @@
+"""Drives daq_linerate.so as libdaq 3 does, told by the offsets of its structures alone.
+
+    host.py MODULE INPUT MODE WHAT [key=value ...]
+
+It prints a line of JSON. Keys: pool, batch, timeout, snaplen, instance, instances, filter, write (a pcap file of what came), ready (a
+file that is made once it has begun), scribble (into each message, once it was looked at), and var.NAME for variables of the module.
+"""
+import ctypes
+import json
+import signal
+import struct
+import sys
+import threading
+import time
+from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p, string_at
+
+OK, TIMEOUT, END, INTERRUPTED, NO_ROOM, ERROR = 0, 2, 3, 4, 5, 6
+MODES = {"passive": 1, "inline": 2, "read-file": 3}
+# Of the module's table, and of what the base has.
+AT = {"load": 32, "unload": 40, "variables": 48, "instantiate": 56, "destroy": 64, "set_filter": 72, "start": 80, "inject": 88,
+      "inject_relative": 96, "interrupt": 104, "stop": 112, "ioctl": 120, "get_stats": 128, "reset_stats": 136, "get_snaplen": 144,
+      "get_capabilities": 152, "get_datalink_type": 160, "config_load": 168, "config_swap": 176, "config_free": 184,
+      "receive": 192, "finalize": 200, "pool": 208}
+STATS = ["hw_received", "hw_dropped", "received", "filtered", "injected", "outstanding"]
+
+
+def option(name, default):
+    return type(default)(options.get(name, default))
+
+
+class Host:
+    """One instance of the module."""
+
+    def __init__(self, total=None, number=None):
+        self.table = ctypes.addressof(ctypes.c_char.in_dll(library, "DAQ_MODULE_DATA"))
+        self.why = ""
+        self.variables = [(key[4:], value) for key, value in options.items() if key.startswith("var.")]
+        self.next = 0
+        self.source = ctypes.create_string_buffer(source.encode())
+        self.keep = []  # of what C points to
+        total = option("instances", 0) if total is None else total
+        number = option("instance", 0) if number is None else number
+        self.base = struct.pack("=II12Q", 0x00030002, 104, self.give(c_void_p, lambda _: ctypes.addressof(self.source)),
+                                self.give(c_int, lambda _: option("snaplen", 65535)),
+                                self.give(c_uint, lambda _: option("timeout", 1000)),
+                                self.give(c_uint, lambda _: option("pool", 256)), self.give(c_uint, lambda _: total),
+                                self.give(c_uint, lambda _: number), self.give(c_int, lambda _: MODES[mode]), 0,
+                                self.give(c_int, lambda _, key, value: self.variable(0, key, value), c_void_p, c_void_p),
+                                self.give(c_int, lambda _, key, value: self.variable(self.next, key, value), c_void_p, c_void_p),
+                                0, self.give(None, self.fails, c_char_p, c_void_p))
+        self.base = ctypes.create_string_buffer(self.base, 104)
+
+    def give(self, result, function, *arguments):
+        self.keep.append(CFUNCTYPE(result, c_void_p, *arguments)(function))
+        return ctypes.cast(self.keep[-1], c_void_p).value
+
+    def variable(self, at, key, value):
+        said = [text.encode() for text in self.variables[at]] if at < len(self.variables) else [None, None]
+        self.keep.append(said)
+        for place, text in zip((key, value), said):
+            c_char_p.from_address(place).value = text
+        self.next = at + 1
+        return 0
+
+    def fails(self, _, text, first):
+        # One text behind the format, which is all that this module gives.
+        self.why = text.decode().replace("%s", string_at(first).decode() if b"%s" in text else "")
+
+    def call(self, name, *arguments, result=c_int):
+        function = struct.unpack("=Q", string_at(self.table + AT[name], 8))[0]
+        return CFUNCTYPE(result, *[type(one) for one in arguments])(function)(*arguments)
+
+    def start(self):
+        handle = c_void_p()
+        assert self.call("load", ctypes.cast(self.base, c_void_p)) == 0
+        made = self.call("instantiate", c_void_p(1), c_void_p(2), ctypes.pointer(handle))
+        if made != 0:
+            return made
+        self.handle = handle
+        if "filter" in options:
+            made = self.call("set_filter", handle, c_char_p(options["filter"].encode()))
+        return made or self.call("start", handle)
+
+    def end(self):
+        self.call("stop", self.handle)
+        self.call("destroy", self.handle, result=None)
+        self.call("unload")
+
+    def receive(self, most):
+        messages, status = (c_void_p * max(most, 1))(), ctypes.c_int(-1)
+        got = self.call("receive", self.handle, c_uint(most), messages, ctypes.pointer(status), result=c_uint)
+        return status.value, list(messages[:got])
+
+    def finalize(self, message, verdict=0):
+        return self.call("finalize", self.handle, c_void_p(message), c_int(verdict))
+
+    def inject(self, message, data, reverse):
+        return self.call("inject_relative", self.handle, c_void_p(message), c_char_p(data), ctypes.c_uint32(len(data)),
+                         c_int(reverse))
+
+    def stats(self):
+        into = ctypes.create_string_buffer(96)
+        assert self.call("get_stats", self.handle, into) == 0
+        numbers = struct.unpack("=12Q", into.raw)
+        return {**dict(zip(STATS, numbers)), "verdicts": numbers[6:]}
+
+    def pool(self):
+        into = ctypes.create_string_buffer(16)
+        assert self.call("pool", self.handle, into) == 0
+        return struct.unpack("=IIQ", into.raw)[:2]
+
+
+def look(message):
+    """What a message says: seconds, microseconds, length on the wire, where it came in and goes to, flags, and its bytes."""
+    header, data = struct.unpack("=QQ", string_at(message, 16))
+    owner, _, header_bytes, kind, length = struct.unpack("=QQQII", string_at(message + 80, 32))
+    assert (owner, header_bytes, kind) == (2, 56, 1)
+    seconds, micros, wire, came, goes = struct.unpack("=qqIii", string_at(header, 28))
+    return seconds, micros, wire, came, goes, struct.unpack("=I", string_at(header + 40, 4))[0], string_at(data, length)
+
+
+def scribble(message):
+    """Garbage wherever a message points to."""
+    header, data = struct.unpack("=QQ", string_at(message, 16))
+    ctypes.memset(data, 0xEE, struct.unpack("=I", string_at(message + 108, 4))[0])
+    ctypes.memset(header, 0xEE, 56)
+
+
+def read():
+    """All that comes, into a file."""
+    statuses, links, out = {}, host.call("get_datalink_type", host.handle), open(option("write", "/dev/null"), "wb")
+    out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, links))
+    flags, came = set(), set()
+    while True:
+        status, messages = host.receive(option("batch", 64))
+        statuses[status] = statuses.get(status, 0) + 1
+        for message in messages:
+            seconds, micros, wire, ingress, _, flag, data = look(message)
+            out.write(struct.pack("=IIII", seconds, micros, len(data), wire) + data)
+            flags.add(flag)
+            came.add(ingress)
+            if "scribble" in options:
+                scribble(message)
+        for message in reversed(messages):
+            assert host.finalize(message) == 0
+        if status in (END, ERROR, NO_ROOM):
+            break
+    size, available = host.pool()
+    return {"statuses": statuses, "stats": host.stats(), "link": links, "flags": sorted(flags), "came": sorted(came),
+            "why": host.why, "pool": size, "available": available, "capabilities": host.call("get_capabilities", host.handle)}
+
+
+def hold():
+    """192 of 256 messages are kept; then all; given back in the reverse order. Numbers that frames carry."""
+    def take(most):
+        status, messages = host.receive(most)
+        return status, messages, [struct.unpack(">I", look(one)[6][42:46])[0] for one in messages]
+    kept, numbers = [], []
+    while len(kept) < 192:
+        status, messages, some = take(min(64, 192 - len(kept)))
+        kept, numbers = kept + messages, numbers + some
+    available = host.pool()[1]
+    status, more, some = take(64)
+    numbers += some
+    for message in more:
+        host.finalize(message)
+    while host.pool()[1] > 0:
+        _, messages, some = take(1000)
+        kept, numbers = kept + messages, numbers + some
+    none = [host.receive(most)[0] for most in (1, 1000)]
+    begun = time.monotonic()
+    zero = host.receive(0)
+    waited = time.monotonic() - begun
+    twice = host.finalize(kept[-1]), host.finalize(kept[-1]), host.finalize(kept[-1] + 8), host.finalize(1)
+    for message in kept[-2::-1]:
+        assert host.finalize(message) == 0
+    while status != END:
+        status, messages, some = take(64)
+        numbers += some
+        for message in messages:
+            host.finalize(message)
+    return {"numbers": numbers, "available": available, "more": len(more), "none": none, "zero": zero[0], "waited": waited,
+            "twice": twice, "pool": host.pool(), "stats": host.stats()}
+
+
+def wait():
+    """Nothing comes: timeouts, and interruptions from another thread."""
+    took = []
+    for most in (64, 0):
+        begun = time.monotonic()
+        took.append([host.receive(most)[0], time.monotonic() - begun])
+    options["timeout"] = "0"
+    host.end()
+    assert host.start() == 0
+    for most in (64, 64, 0):
+        threading.Timer(0.2, lambda: host.call("interrupt", host.handle)).start()
+        begun = time.monotonic()
+        status = host.receive(most)[0]
+        while most == 0 and status == TIMEOUT:
+            status = host.receive(most)[0]
+        took.append([status, time.monotonic() - begun])
+    host.call("interrupt", host.handle)
+    took.append([host.receive(64)[0], 0])
+    return {"took": took}
+
+
+def decide():
+    """By the UDP port that a frame is for; see tests/inline/daq.rs. Until the ring ends."""
+    held, counts, status, ways = [], {}, OK, set()
+    while status not in (END, ERROR, NO_ROOM):
+        status, messages = host.receive(option("batch", 64))
+        for message in messages:
+            *_, came, goes, _, data = look(message)
+            ways.add((came, goes))
+            port = struct.unpack(">H", data[36:38])[0]
+            counts[port] = counts.get(port, 0) + 1
+            if port == 12:
+                place = struct.unpack("=Q", string_at(message + 8, 8))[0]
+                ctypes.memset(place + len(data) - 1, 0x5A, 1)
+                host.finalize(message, 2)
+                continue
+            if port == 16:
+                assert host.inject(message, data[:-1] + b"\xaa", 0) == 0
+            if port == 17:
+                assert host.inject(message, data[:-1] + b"\xbb", 1) == 0
+            scribble(message)
+            if port == 18:
+                held.append(message)
+                continue
+            host.finalize(message, {11: 1, 13: 3, 14: 4, 15: 5, 16: 1, 19: 77}.get(port, 0))
+        if len(held) > 100 or (held and status == TIMEOUT):
+            for message in reversed(held):
+                host.finalize(message)
+            held = []
+    return {"counts": counts, "ways": sorted(ways), "stats": host.stats(), "why": host.why, "status": status,
+            "capabilities": host.call("get_capabilities", host.handle)}
+
+
+def layout():
+    """What the module says of itself."""
+    table = string_at(host.table, 216)
+    version, size, own = struct.unpack("=3I", table[:12])
+    functions = {name: struct.unpack("=Q", table[at:at + 8])[0] != 0 for name, at in AT.items()}
+    into = c_void_p()
+    count = host.call("variables", ctypes.pointer(into))
+    rows = [struct.unpack("=QQI4x", string_at(into.value + 24 * at, 24)) for at in range(count)]
+    wrong = []
+    for place, value in ((0, 0x00030001), (4, 96)):
+        base = bytearray(host.base.raw)
+        struct.pack_into("=I", base, place, value)
+        wrong.append(host.call("load", ctypes.cast(ctypes.create_string_buffer(bytes(base), 104), c_void_p)))
+    return {"version": version, "size": size, "own": own, "name": string_at(struct.unpack("=Q", table[16:24])[0]).decode(),
+            "type": struct.unpack("=I", table[24:28])[0], "functions": functions, "wrong": wrong,
+            "variables": {string_at(name).decode(): flags for name, _, flags in rows}}
+
+
+module, source, mode, what, *rest = sys.argv[1:]
+# A module that never ends is one that fails.
+signal.alarm(300)
+options = dict(one.split("=", 1) for one in rest)
+library = ctypes.CDLL(module)
+host = Host()
+if what != "layout":
+    begun = host.start()
+    if begun != 0:
+        print(json.dumps({"failed": begun, "why": host.why}))
+        sys.exit()
+    open(option("ready", "/dev/null"), "w").write("attached")
+said = {"layout": layout, "read": read, "hold": hold, "wait": wait, "decide": decide}[what]()
+if what != "layout":
+    host.end()
+print(json.dumps(said))

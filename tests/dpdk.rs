@@ -1,0 +1,317 @@
+//! The program and the plugin for DPDK: absent, broken, and at work.
+
+use linerate_tests::support::dpdk::plugin;
+use linerate_tests::support::frames::sample;
+use linerate_tests::support::program::{Ended, linerate, program, spawn};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs the program with this plugin, or folder of plugins.
+fn run_with(plugin: &Path, arguments: &[&str]) -> Ended {
+    Ended::of(linerate(arguments).env("LINERATE_DPDK", plugin).output().expect("the program"))
+}
+
+#[test]
+fn without_a_plugin_one_sentence_says_what_to_do() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let ended = run_with(Path::new(&folder), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1);
+    for part in ["dpdk:net_null0: there is no plugin for DPDK", "linerate-dpdk.so.N", "make dpdk", "dpdk-dev"] {
+        assert!(ended.errors.contains(part), "{part:?} is not said in: {}", ended.errors);
+    }
+    assert_eq!((ended.output.as_str(), ended.errors.lines().count()), ("", 1), "{}", ended.errors);
+}
+
+/// A table as the plugin has it, with something in it changed.
+const FAKE: &str = r#"
+#include "linerate_dpdk.h"
+static int start(const struct linerate_dpdk_start *s, char *why) { (void)s; (void)why; return 0; }
+static const struct linerate_dpdk_plugin table = {
+    .abi = LINERATE_DPDK_ABI, .size = sizeof(table), .version = "none",
+    .sizes = { 32, sizeof(struct linerate_dpdk_start), sizeof(struct linerate_dpdk_open), sizeof(struct linerate_dpdk_info),
+               sizeof(struct linerate_dpdk_take), sizeof(struct linerate_dpdk_put), sizeof(struct linerate_dpdk_stats),
+               sizeof(struct linerate_dpdk_counter), sizeof(struct linerate_dpdk_classic) },
+    .start = start,
+    CHANGE
+};
+const struct linerate_dpdk_plugin *ENTRY(void) { return TABLE; }
+"#;
+
+#[test]
+fn a_broken_plugin_is_refused_with_a_reason() {
+    if !has_tools(&["cc"]) {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let scratch = Scratch::new();
+    let (source, fake) = (scratch.file("fake.c"), scratch.file("linerate-dpdk.so.23"));
+    let entry = "linerate_dpdk_plugin";
+    for (change, entry, table, part) in [
+        (".abi = 1", entry, "&table", "version 1 of the interface, this program 2"),
+        (".size = sizeof(table) - 8", entry, "&table", "its table has"),
+        (".sizes[4] = 7", entry, "&table", "its structure 4 has 7 bytes"),
+        (".abi = 2", entry, "&table", "a function is missing"),
+        (".abi = 2", entry, "(void *)0", "no table"),
+        (".abi = 2", "linerate_other", "&table", "no symbol linerate_dpdk_plugin"),
+    ] {
+        let text = FAKE.replace("CHANGE", change).replace("ENTRY", entry).replace("TABLE", table);
+        std::fs::write(&source, text).unwrap();
+        let include = root.join("c");
+        tool("cc", &["-w", "-shared", "-fPIC", "-I", include.to_str().unwrap(), "-o", &fake, &source]);
+        let ended = run_with(Path::new(&fake), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1);
+        assert!(
+            ended.errors.contains(part) && ended.errors.contains(&fake),
+            "{part:?} is not said in: {}",
+            ended.errors
+        );
+        assert_eq!(ended.output, "");
+    }
+    std::fs::write(&fake, "no shared object").unwrap();
+    // In a folder it is one of several that may do.
+    let folder = scratch.file("");
+    run_with(Path::new(&folder), &["count", "dpdk:net_null0", "-c", "1"]).with_status(1).says("linerate-dpdk.so.23: ");
+}
+
+/// Nothing of DPDK is needed to start the program.
+#[test]
+fn the_program_is_linked_with_nothing_of_dpdk() {
+    if has_tools(&["ldd"]) {
+        let libraries = tool("ldd", &[program().to_str().unwrap()]);
+        assert!(libraries.contains("libc.so") && !libraries.contains("librte"), "{libraries}");
+    }
+}
+
+/// As DPDK keeps times.
+fn in_micros(records: &[Record]) -> Vec<Record> {
+    records.iter().map(|record| Record { time: record.time / 1000 * 1000, ..record.clone() }).collect()
+}
+
+#[test]
+fn a_file_comes_out_as_it_went_in() {
+    let Some(plugin) = plugin() else { return };
+    let scratch = Scratch::new();
+    let (file, copy, sent) = (scratch.file("in.pcap"), scratch.file("copy.pcap"), scratch.file("sent.pcap"));
+    let whole: Vec<Record> = sample().into_iter().filter(|one| one.wire as usize == one.bytes.len()).collect();
+    records::write(&file, &whole);
+    let (count, port) = (whole.len().to_string(), format!("dpdk:net_pcap0,rx_pcap={file}"));
+    // The comma belongs to the device, wherever it stands.
+    for named in [&["-i", port.as_str()][..], &[port.as_str()]] {
+        let arguments = [&["capture", "-w", &copy, "-c", &count, "--json"], named].concat();
+        let json = run_with(plugin, &arguments).good().json();
+        assert_eq!((&json["balanced"], &json["lost"]), (&true.into(), &0.into()), "{json:#}");
+        let mut copied = records::read(&copy);
+        // A merge writes in order of time.
+        let mut wanted = in_micros(&whole);
+        for records in [&mut copied, &mut wanted] {
+            records.sort_by(|one, other| (one.time, &one.bytes).cmp(&(other.time, &other.bytes)));
+        }
+        assert_eq!(copied, wanted);
+    }
+    let to = format!("dpdk:net_pcap1,tx_pcap={sent}");
+    run_with(plugin, &["generate", "-q", "--replay", &file, "--rate", "top", "--to", &to]).good();
+    records::assert_same_frames("sent", &records::read(&sent), &whole);
+}
+
+/// The plugin says nothing on standard output, leaves nothing behind, and what it counts adds up.
+#[test]
+fn a_run_is_quiet_and_leaves_nothing() {
+    let Some(plugin) = plugin() else { return };
+    let child = spawn(
+        linerate(&["count", "dpdk:net_null0,size=60@0-1", "-c", "200000", "--json", "--interval", "0"])
+            .env("LINERATE_DPDK", plugin)
+            .stdout(Stdio::piped()),
+    );
+    let pid = child.pid();
+    let json = child.end().good().json();
+    assert_eq!((&json["frames"], &json["balanced"]), (&200_000.into(), &true.into()), "{json:#}");
+    for folder in ["/var/run/dpdk", "/tmp/dpdk"] {
+        assert!(!Path::new(folder).join(format!("linerate-{pid}")).exists(), "{folder} has something of it");
+    }
+}
+
+#[test]
+fn the_benchmark_has_a_row_for_each_way() {
+    let Some(plugin) = plugin() else { return };
+    let rows = run_with(plugin, &["bench", "--quick", "burst", "--dpdk", "--size", "64", "--json"]).good().output;
+    let rows: Vec<serde_json::Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let cases = rows.iter().map(|row| row["case"].as_str().unwrap());
+    let near: Vec<&str> = cases.filter(|case| !case.starts_with("testpmd") && !case.contains("another node")).collect();
+    assert_eq!(near, ["mbufs freed", "made contiguous", "mbufs merged, copied", "ours, to shared memory"]);
+    for row in &rows {
+        assert_eq!((&row["bench"], &row["size"]), (&"burst".into(), &64.into()));
+        let (ns, mpps) = (row["ns"].as_f64().unwrap(), row["mpps"].as_f64().unwrap());
+        assert!(ns > 0.1 && (ns * mpps - 1000.0).abs() < 1.0, "{row}");
+    }
+    if has_tools(&["dpdk-testpmd"]) {
+        assert_eq!(rows[0]["case"], "testpmd rxonly");
+    }
+}
+
+/// A frame without a whole Ethernet header is given to no driver, and counted; those around it go.
+#[test]
+fn frames_that_are_none_are_refused_by_name() {
+    let Some(plugin) = plugin() else { return };
+    let scratch = Scratch::new();
+    let (file, sent) = (scratch.file("in.pcap"), scratch.file("sent.pcap"));
+    let record = |time: u64, length: usize| Record { time, bytes: vec![2; length], wire: length as u32 };
+    let frames: Vec<Record> =
+        [60, 13, 0, 14, 100, 5].into_iter().zip(1..).map(|(length, time)| record(time, length)).collect();
+    records::write(&file, &frames);
+    let to = format!("dpdk:net_pcap1,tx_pcap={sent}");
+    let arguments = ["generate", "--json", "--replay", &file, "--rate", "top", "--to", &to];
+    let json = run_with(plugin, &arguments).good().json();
+    assert!(json["balanced"] == true, "{json:#}");
+    let accounts = json["accounts"].as_array().expect("accounts");
+    let send = accounts.iter().find(|account| account["stage"] == "send").expect("the stage send");
+    assert_eq!((&send["drops"]["too_short"], &send["delivered"]), (&3.into(), &3.into()), "{json:#}");
+    let whole: Vec<Record> = frames.into_iter().filter(|one| one.bytes.len() >= 14).collect();
+    records::assert_same_frames("sent", &records::read(&sent), &whole);
+}
+
+/// In front of DPDK: a driver that says for a while that it is at work on what it took.
+const DRIVER: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <rte_ethdev.h>
+static int looks;
+static int status(void *queue, uint16_t offset) {
+    (void)queue; (void)offset;
+    return ++looks < 30 ? RTE_ETH_TX_DESC_FULL : RTE_ETH_TX_DESC_DONE;
+}
+int rte_eth_dev_start(uint16_t port) {
+    int (*real)(uint16_t) = dlsym(RTLD_NEXT, "rte_eth_dev_start"), error = real(port);
+    rte_eth_fp_ops[port].tx_descriptor_status = status;
+    return error;
+}
+int rte_eth_dev_stop(uint16_t port) {
+    int (*real)(uint16_t) = dlsym(RTLD_NEXT, "rte_eth_dev_stop");
+    fprintf(stderr, "stopped after %d looks\n", looks);
+    return real(port);
+}
+"#;
+
+/// The program with this plugin and that driver in front of it.
+fn behind_driver(plugin: &Path, scratch: &Scratch, arguments: &[&str]) -> Ended {
+    let (source, library) = (scratch.file("driver.c"), scratch.file("driver.so"));
+    std::fs::write(&source, DRIVER).unwrap();
+    let flags = tool("pkg-config", &["--cflags", "libdpdk"]);
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let own = ["-w", "-shared", "-fPIC", "-o", &library, &source, "-Wl,--no-as-needed", "-lrte_ethdev", "-ldl"];
+    tool("cc", &[&flags[..], &own].concat());
+    let mut command = linerate(arguments);
+    Ended::of(command.env("LINERATE_DPDK", plugin).env("LD_PRELOAD", &library).output().expect("the program"))
+}
+
+/// What a driver has taken and not sent is waited for: stopped, it forgets it.
+#[test]
+fn a_driver_that_is_at_work_is_waited_for() {
+    let Some(plugin) = plugin() else { return };
+    let scratch = Scratch::new();
+    let sent = scratch.file("sent.pcap");
+    let to = format!("dpdk:net_pcap1,tx_pcap={sent}");
+    let arguments = ["generate", "-q", "-k", "ip/udp", "-c", "10", "--rate", "top", "--to", &to];
+    let ended = behind_driver(plugin, &scratch, &arguments).good();
+    let looks =
+        ended.errors.split("stopped after ").nth(1).and_then(|text| text.split(' ').next()?.parse::<u32>().ok());
+    assert!(looks.is_some_and(|looks| looks >= 30), "{}", ended.errors);
+}
+
+/// An MTU is kept, or refused.
+#[test]
+fn an_mtu_is_kept_or_refused() {
+    let Some(plugin) = plugin() else { return };
+    // A driver that sends no frame of several buffers.
+    for (mtu, status) in [("9000", 1), ("2026", 0)] {
+        let to = format!("dpdk:net_null0?mtu={mtu}");
+        let ended = run_with(plugin, &["generate", "-q", "-k", "ip/udp", "-c", "1", "--to", &to]).with_status(status);
+        let is_refused = ended.errors.contains("sends frames of one buffer alone: mtu=2026 at most");
+        assert_eq!(is_refused, status == 1, "{}", ended.errors);
+    }
+    if !may_make_labs() {
+        return;
+    }
+    // The interface of the kernel behind a driver has it then too.
+    let wire = Wire::of(&["a:eth0,b:eth0"]);
+    let device = "dpdk:net_af_packet0,iface=eth0?mtu=1400";
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &wire.namespace("a")]).arg(program());
+    command.args(["generate", "-q", "--yes", "-k", "ip/udp", "-c", "1", "--to", device]).env("LINERATE_DPDK", plugin);
+    Ended::of(command.output().unwrap()).good();
+    let link = tool("ip", &["-n", &wire.namespace("a"), "link", "show", "eth0"]);
+    assert!(link.contains("mtu 1400"), "{link}");
+}
+
+/// DPDK's own program, which a benchmark has started, does not outlive it.
+#[test]
+fn a_benchmark_that_is_killed_leaves_nothing_running() {
+    let Some(plugin) = plugin() else { return };
+    if !has_tools(&["dpdk-testpmd"]) {
+        return;
+    }
+    let arguments = ["bench", "burst", "--dpdk", "--size", "64", "--ports", "1", "--json"];
+    let bench = spawn(linerate(&arguments).env("LINERATE_DPDK", plugin).stdout(Stdio::null()));
+    let parent = bench.pid().to_string();
+    // By its line of /proc/PID/stat: name in brackets, state, parent.
+    let is_child = |stat: &str| {
+        let (name, fields) = stat.rsplit_once(") ").unwrap_or_default();
+        name.contains("(dpdk-testpmd") && fields.split(' ').nth(1) == Some(&parent)
+    };
+    let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let child = || {
+        let all =
+            std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        all.filter(|name| name.parse::<u32>().is_ok()).find(|pid| is_child(&stat(pid)))
+    };
+    wait_until("testpmd is started", || child().is_some());
+    let pid = child().unwrap();
+    bench.signal(rustix::process::Signal::KILL);
+    bench.end();
+    let lasts = || {
+        let stat = stat(&pid);
+        stat.contains("(dpdk-testpmd") && !stat.contains(") Z ")
+    };
+    wait_until("testpmd has ended", || !lasts());
+}
+
+/// Over an interface of the kernel: what one end sends through DPDK the other receives, and back.
+#[test]
+fn frames_cross_a_veth_pair_both_ways() {
+    let Some(plugin) = plugin() else { return };
+    if !may_make_labs() {
+        return;
+    }
+    let (wire, scratch) = (Wire::of(&["a:eth0,b:eth0"]), Scratch::new());
+    let (file, there, back) = (scratch.file("in.pcap"), scratch.file("there.pcap"), scratch.file("back.pcap"));
+    // Its driver puts tags of 802.1ad back as tags of 802.1Q, and has the kernel keep fragments until all are there.
+    let is_plain = |one: &Record| {
+        let at = if one.bytes[12] == 0x81 { 18 } else { 14 };
+        let is_fragment = one.bytes[at - 2..at] == [8, 0] && one.bytes[at + 6..at + 8] != [0, 0];
+        (60..=1514).contains(&one.bytes.len()) && one.bytes[12] < 0x88 && one.bytes[16] != 0x81 && !is_fragment
+    };
+    let frames: Vec<Record> = sample().into_iter().filter(is_plain).collect();
+    assert!(frames.len() > 50);
+    records::write(&file, &frames);
+    let count = frames.len().to_string();
+    let device = "dpdk:net_af_packet0,iface=eth0,framecnt=4096,framesz=2048,blocksz=65536";
+    let in_a = |arguments: &[&str]| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &wire.namespace("a")]).arg(program()).args(arguments);
+        spawn(command.env("LINERATE_DPDK", plugin).stdin(Stdio::null()).stdout(Stdio::piped()))
+    };
+    let capture = wire.capture(&there, &["-c", &count]);
+    in_a(&["generate", "-q", "--yes", "--replay", &file, "--rate", "5kpps", "--to", device]).end().good();
+    capture.end().good();
+    records::assert_same_frames("there", &records::read(&there), &frames);
+    let capture = in_a(&["capture", "-i", device, "-w", &back, "-c", &count, "-t", "60", "--json", "-Z", "root"]);
+    capture.wait_until_open();
+    let from = wire.port("b", "eth0", "");
+    let sent = ["generate", "-q", "--replay", &file, "--rate", "5kpps", "--to", &from];
+    Ended::of(linerate(&sent).output().unwrap()).good();
+    let json = capture.end().good().json();
+    assert_eq!((&json["balanced"], &json["lost"]), (&true.into(), &0.into()), "{json:#}");
+    records::assert_same_frames("back", &records::read(&back), &frames);
+}

@@ -1,0 +1,124 @@
+//! Streams that are told something while they run, over a real wire: no number left out, none twice, and what stands stands.
+
+use crate::stage::{Stage, number};
+use linerate_tests::support::program::{run, start};
+use linerate_tests::support::{Scratch, wait_until};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+
+const STREAMS: &str = r#"
+order = "interleaved"
+[[stream]]
+name = "voip"
+packet = "udp(dport=1)"
+rate = "2kpps"
+[[stream]]
+name = "video1"
+packet = "udp(dport=2)"
+rate = "3kpps"
+[[stream]]
+name = "video2"
+packet = "udp(dport=3)"
+rate = "1kpps"
+"#;
+
+/// What `ctl` answers, by stream.
+fn ctl(path: &str, what: &[&str]) -> Vec<(String, String, u64, u64)> {
+    let json = run(&[&["ctl", path][..], what, &["--json"]].concat()).good().json();
+    assert_eq!(json["schema"], "linerate/ctl/1");
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let rows = json["streams"].as_array().unwrap().iter();
+    rows.map(|row| (text(row, "name"), text(row, "state"), number(row, "sent"), number(row, "sent_since_start")))
+        .collect()
+}
+
+/// Three streams are told one thing after the other by `what`; in the end every frame sent came, once.
+fn every_frame_comes(scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
+    let stage = Stage::up()?;
+    let folder = Scratch::new();
+    let (file, path) = (folder.file("streams.toml"), folder.file("control"));
+    std::fs::write(&file, STREAMS).unwrap();
+    let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
+    let arguments = ["generate", "--json", "--to", &to, "--check", &check, "--streams", &file, "-t", "60"];
+    let running = start(&[&arguments[..], &["--control", &path, "-Z", "root", "--lossless"], more].concat());
+    wait_until("there is a socket, and something was sent", || {
+        UnixStream::connect(&path).is_ok() && ctl(&path, &["status"]).iter().all(|row| row.2 > 0)
+    });
+    let about = std::fs::symlink_metadata(&path).unwrap();
+    assert!(about.file_type().is_socket() && about.permissions().mode() & 0o777 == 0o600, "{about:?}");
+    what(&path);
+    let json = running.interrupt().good().json();
+    assert!(!std::path::Path::new(&path).exists(), "the socket is gone");
+    let check = &json["check"];
+    let told = |name| number(check, name);
+    assert_eq!((told("lost"), told("duplicated"), told("corrupted")), (0, 0, 0), "{json}");
+    // Several threads send beside one another.
+    assert!(more.contains(&"--threads") || told("reordered") == 0, "{json}");
+    assert_eq!(number(&json, "frames"), told("received"), "{json}");
+    Some(json)
+}
+
+#[test]
+fn streams_are_told_what_to_do_and_no_frame_is_lost_or_sent_twice() {
+    for (scheme, threads) in [("packet", "1"), ("packet", "2"), ("xdp", "1"), ("xdp-live", "1")] {
+        let threads: &[&str] = if threads == "1" { &[] } else { &["--threads", threads] };
+        every_frame_comes(scheme, threads, |path| {
+            let rows = ctl(path, &["pause", "video*"]);
+            assert_eq!(
+                rows.iter().map(|row| (&*row.0, &*row.1)).collect::<Vec<_>>(),
+                [("video1", "paused"), ("video2", "paused")]
+            );
+            ctl(path, &["rate", "20kpps", "voip"]);
+            let before = ctl(path, &["status", "voip"])[0].2;
+            wait_until("more of voip was sent", || ctl(path, &["status", "voip"])[0].2 > before + 500);
+            assert_eq!(ctl(path, &["status", "video*"]), rows, "whoever is paused sends nothing");
+            ctl(path, &["rate", "x2"]);
+            ctl(path, &["resume"]);
+            let stopped = ctl(path, &["stop", "video1"]);
+            assert_eq!(stopped[0].1, "stopped");
+            wait_until("video2 goes on", || ctl(path, &["status", "video2"])[0].2 > rows[1].2);
+            assert_eq!(ctl(path, &["status", "video1"]), stopped, "it was final when the command returned");
+            let again = ctl(path, &["start", "video1"]);
+            assert!(again[0].1 == "running" && again[0].3 == again[0].2 - stopped[0].2, "{again:?}");
+            wait_until("video1 sends", || ctl(path, &["status", "video1"])[0].3 > 100);
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
+    every_frame_comes("packet", &[], |path| {
+        for (what, why) in [
+            (&["pause", "nobody"][..], "no stream is named"),
+            (&["rate", "fast"][..], "is not a rate"),
+            (&["rate", "0pps"][..], "is not a rate"),
+            (&["rate", "x0"][..], "no factor above 0"),
+            (&["rate", "xNaN"][..], "no factor above 0"),
+            (&["rate", "top", "voip"][..], "tell all of them"),
+        ] {
+            run(&[&["ctl", path][..], what].concat()).with_status(1).says(why);
+        }
+        for bytes in [
+            &b"\n"[..],
+            b"{}\n",
+            b"[[[[[[",
+            &[0xff; 100_000],
+            b"{\"action\":\"status\"}\n",
+            b"{\"action\":\"rm\",\"streams\":\"*\"}\n",
+        ] {
+            let mut socket = UnixStream::connect(path).unwrap();
+            // It may be closed before all of it is read.
+            let _ = socket.write_all(bytes);
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let mut answer = String::new();
+            let _ = socket.read_to_string(&mut answer);
+            assert!(answer.is_empty() || answer.contains("error"), "{answer}");
+        }
+        run(&["ctl", path, "status"]).good().shows("voip").shows("running");
+    });
+    let folder = Scratch::new();
+    run(&["ctl", &folder.file("nothing"), "status"]).with_status(1).says("--control PATH");
+    run(&["generate", "--to", "pcap:-", "-k", "udp", "--control", &folder.file("x")]).with_status(2).says("--control");
+}

@@ -1,0 +1,116 @@
+//! The module for libdaq 3 as the engine, driven by a host of our own that says every verdict, replaces, injects, holds, and writes garbage
+//! into whatever it has looked at.
+
+use super::engine::{Scene, number, ring_name};
+use linerate_tests::support::Scratch;
+use linerate_tests::support::daq::{attached, host, module};
+use linerate_tests::support::program::start;
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::wire::settle;
+use serde_json::json;
+
+/// Frames, and what becomes of one by its port.
+const FRAMES: u32 = 2000;
+const PASS: u16 = 10;
+const BLOCK: u16 = 11;
+const REPLACE: u16 = 12;
+const WHITELIST: u16 = 13;
+const BLACKLIST: u16 = 14;
+const IGNORE: u16 = 15;
+const INJECT: u16 = 16;
+const INJECT_BACK: u16 = 17;
+const HOLD: u16 = 18;
+const NO_VERDICT: u16 = 19;
+
+/// A UDP frame with its number in it, to one of these ports.
+fn frame(number: u32) -> Record {
+    let (port, payload) = (PASS + (number % 10) as u16, 18 + (number % 700) as u16);
+    let mut bytes = [[2, 0, 0, 0, 0, 0x0b], [2, 0, 0, 0, 0, 0x0a]].concat();
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((28 + payload).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([1000 + port, port, 8 + payload, 0].map(u16::to_be_bytes).concat());
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((4..payload).map(|at| (at ^ number as u16) as u8));
+    Record { time: u64::from(number), wire: bytes.len() as u32, bytes }
+}
+
+fn port(record: &Record) -> u16 {
+    u16::from_be_bytes(record.bytes[36..38].try_into().unwrap())
+}
+
+/// The same with another last byte.
+fn ending(record: &Record, last: u8) -> Record {
+    let mut other = record.clone();
+    *other.bytes.last_mut().unwrap() = last;
+    other
+}
+
+/// What comes out on the other side of a frame, and back where it came from.
+fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
+    match port(record) {
+        BLOCK | BLACKLIST => (None, None),
+        REPLACE => (Some(ending(record, 0x5a)), None),
+        INJECT => (Some(ending(record, 0xaa)), None),
+        INJECT_BACK => (Some(record.clone()), Some(ending(record, 0xbb))),
+        PASS | WHITELIST | IGNORE | HOLD | NO_VERDICT => (Some(record.clone()), None),
+        port => panic!("no frame is for {port}"),
+    }
+}
+
+/// The bytes of those for a port, in the order in which they came.
+fn flow(records: &[Record], of: u16) -> Vec<&[u8]> {
+    records.iter().filter(|record| port(record) == of).map(|record| record.bytes.as_slice()).collect()
+}
+
+#[test]
+fn what_an_engine_of_libdaq_says_becomes_of_frames() {
+    let Some(module) = module() else { return };
+    let Some(scene) = Scene::up() else { return };
+    let (scratch, ring) = (Scratch::new(), ring_name());
+    let [ready, file, there, back] = ["ready", "in.pcap", "there.pcap", "back.pcap"].map(|name| scratch.file(name));
+    let all: Vec<Record> = (0..FRAMES).map(frame).collect();
+    records::write(&file, &all);
+    // A machine that does other things too stops an engine for a while.
+    let inline = scene.inline(&ring, &["--budget", "20000", "--hold", "20000"]);
+    let input = format!("inline:{ring}");
+    let engine = host(module, &[&input, "inline", "decide", &format!("ready={ready}"), "timeout=50"]);
+    attached(&ready);
+    let captures = [("b", &there), ("a", &back)].map(|(host, file)| {
+        start(&["capture", "-i", &scene.0.port(host, "eth0", "&ring=32MiB&timeout=1"), "-w", file, "--json"])
+    });
+    scene.0.send(&["--replay", &file, "--rate", "4kpps"]);
+    let expected: Vec<_> = all.iter().map(expected).collect();
+    let wanted: [Vec<Record>; 2] = [
+        expected.iter().filter_map(|(there, _)| there.clone()).collect(),
+        expected.iter().filter_map(|(_, back)| back.clone()).collect(),
+    ];
+    settle(&there, &wanted[0]);
+    settle(&back, &wanted[1]);
+    captures.into_iter().for_each(|capture| drop(capture.interrupt().good()));
+    let json = inline.interrupt().good().json();
+    let said = engine.end().good().json();
+    for (file, wanted) in [(&there, &wanted[0]), (&back, &wanted[1])] {
+        let got = records::read(file);
+        for port in PASS..=NO_VERDICT {
+            assert!(flow(&got, port) == flow(wanted, port), "{file}, port {port}: {json:#}\n{said:#}");
+        }
+        assert_eq!(got.len(), wanted.len(), "{file}");
+    }
+    let each = u64::from(FRAMES / 10);
+    assert_eq!((&json["balanced"], &json["quiesced"]), (&json!(true), &json!(true)), "{json:#}");
+    let of = |way: usize, name: &str| number(&json["ways"][way]["verdicts"], name);
+    assert_eq!(["replaced", "policy_passed", "policy_dropped"].map(|name| of(0, name)), [each, 0, 0], "{json:#}");
+    // With those that it made itself: one each way.
+    let sent = [of(0, "passed") + of(0, "replaced") + each, each];
+    assert_eq!([0, 1].map(|way| number(&json["ways"][way], "frames")), sent, "{json:#}");
+    let (stats, seen) = (&said["stats"], |port: u16| said["counts"][port.to_string()].as_u64().unwrap_or(0));
+    assert_eq!((said["status"].as_u64(), stats["injected"].as_u64()), (Some(3), Some(2 * each)), "{said:#}");
+    // Flows that are listed are asked about for a while.
+    assert!((1..=each).contains(&seen(WHITELIST)) && (1..=each).contains(&seen(BLACKLIST)), "{said:#}");
+    let verdicts = [4 * each, 2 * each, each, seen(WHITELIST), seen(BLACKLIST), seen(IGNORE)];
+    assert_eq!(stats["verdicts"], json!(verdicts), "{said:#}");
+    assert_eq!((&stats["hw_dropped"], &said["ways"]), (&json!(0), &json!([[1, 2]])), "{said:#}");
+    // All that it can do, a filter among it where libpcap is there.
+    assert_eq!(said["capabilities"].as_u64().unwrap() & !0x80, 0x15f, "{said:#}");
+}

@@ -1,0 +1,325 @@
+//! The verbs `inline` and `inspect` between two hosts, with engines that are stopped and killed.
+
+use linerate_tests::support::may_make_labs;
+use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, has_tools, judge, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Engines killed, unless `LINERATE_KILLS` says how many.
+const KILLS: u32 = 20;
+/// Rings that hold all that these tests send while something stands still.
+const ROOMY: &str = "&ring=32MiB&timeout=1";
+
+/// Host `a`, two ports in host `mid`, host `b`.
+pub struct Scene(pub Wire);
+
+impl Scene {
+    pub fn up() -> Option<Scene> {
+        let links = ["a:eth0=10.81.0.1/24,mid:p0,offloads=off", "b:eth0=10.81.0.2/24,mid:p1,offloads=off"];
+        may_make_labs().then(|| Scene(Wire::of(&links)))
+    }
+
+    pub fn inline(&self, ring: &str, options: &[&str]) -> Running {
+        let (one, other) = (self.0.port("mid", "p0", ROOMY), self.0.port("mid", "p1", ROOMY));
+        start(&[&["inline", &one, &other, "--share", ring, "--json"], options].concat())
+    }
+
+    /// Starts to send from a to b, which looks at what comes.
+    fn send(&self, arguments: &[&str]) -> Running {
+        let (to, check) = (self.0.port("a", "eth0", ""), self.0.port("b", "eth0", "&ring=32MiB&lanes=1"));
+        launch(&[&["generate", "--json", "--to", &to, "--check", &check], arguments].concat())
+    }
+}
+
+pub fn ring_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    format!("inline-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+}
+
+fn engine(ring: &str, options: &[&str]) -> Running {
+    launch(&[&["inspect", &format!("shm:{ring}"), "--json"], options].concat())
+}
+
+/// Waits until it decides.
+fn attached(engine: &Running) {
+    engine.wait_until_open();
+}
+
+pub fn number(json: &Value, name: &str) -> u64 {
+    json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json:#}"))
+}
+
+/// What became of the frames from a to b; every identity holds.
+fn verdicts(json: &Value) -> Value {
+    assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json:#}");
+    for way in json["ways"].as_array().unwrap() {
+        let of = |name: &str| number(&way["verdicts"], name);
+        let sent = of("passed") + of("replaced") + of("policy_passed");
+        let dropped = of("blocked") + of("policy_dropped") + of("unfit");
+        assert_eq!(of("received"), sent + dropped, "{json:#}");
+        assert_eq!(number(way, "frames"), sent, "{json:#}");
+        assert_eq!(of("policy_passed") + of("policy_dropped"), of("no_engine") + of("overload") + of("held_too_long"));
+    }
+    json["ways"][0]["verdicts"].clone()
+}
+
+fn by_fault(json: &Value) -> [u64; 4] {
+    ["lost", "duplicated", "reordered", "corrupted"].map(|name| number(&json["check"], name))
+}
+
+const DNS: &[&str] = &["-k", "ip/udp(sport=1000..1040, dport=53)", "-k", "ip/udp(sport=1000..1040, dport=80)"];
+
+#[test]
+fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
+    let Some(scene) = Scene::up() else { return };
+    let ring = ring_name();
+    // A machine that does other things too stops an engine for a while.
+    let inline = scene.inline(&ring, &["--engine", "ids", "--budget", "5000"]);
+    let refused = engine(&ring, &["--name", "other"]).end();
+    assert!(refused.status == 1 && refused.errors.contains("called ids, not"), "{}", refused.errors);
+    let ids = engine(&ring, &["--name", "ids", "--drop", "udp port 53"]);
+    attached(&ids);
+    let second = engine(&ring, &["--name", "ids"]).end();
+    assert!(second.status == 1 && second.errors.contains("another engine decides"), "{}", second.errors);
+    let sent = scene.send(&[DNS, &["-c", "4000", "--rate", "20kpps"]].concat()).end().good().json();
+    let said = ids.interrupt().good().json();
+    let json = inline.interrupt().good().json();
+    let of = verdicts(&json);
+    assert_eq!(by_fault(&sent), [4000, 0, 0, 0], "{sent:#}");
+    assert_eq!(sent["streams"][1]["check"]["lost"], 0, "{sent:#}");
+    // Neighbour discovery may come beside.
+    assert_eq!(number(&of, "blocked"), 4000, "{json:#}");
+    assert_eq!((number(&of, "policy_dropped"), number(&of, "policy_passed")), (0, 0), "{json:#}");
+    assert!(number(&of, "passed") >= 4000 && number(&json, "engines") == 1, "{json:#}");
+    assert!(number(&said, "blocked") == 4000 && number(&said, "passed") >= 4000, "{said:#}");
+}
+
+/// Of each flow the first frames are asked about, the others are known; the engine leaves them out.
+#[test]
+fn a_flow_that_is_blacklisted_is_not_asked_about_again() {
+    let Some(scene) = Scene::up() else { return };
+    let ring = ring_name();
+    let inline = scene.inline(&ring, &["--budget", "5000"]);
+    let ids = engine(&ring, &["--blacklist", "udp port 53"]);
+    attached(&ids);
+    thread::sleep(Duration::from_millis(100));
+    let sent = scene.send(&[DNS, &["-c", "4000", "--rate", "20kpps"]].concat()).end().good().json();
+    let said = ids.interrupt().good().json();
+    let json = inline.interrupt().good().json();
+    let of = verdicts(&json);
+    assert_eq!((by_fault(&sent), number(&of, "blocked")), ([4000, 0, 0, 0], 4000), "{sent:#}\n{json:#}");
+    assert_eq!(sent["streams"][1]["check"]["lost"], 0, "{sent:#}");
+    let (asked, listed) = (number(&said, "blocked"), number(&of, "listed"));
+    assert!((41..3000).contains(&asked) && listed > 1000, "{asked} asked about, {listed} listed: {said:#}");
+    assert_eq!((asked + listed, number(&said, "settled")), (4000, listed), "{said:#}");
+}
+
+/// The example in C, by the strictest rules of the compiler.
+#[test]
+fn an_engine_in_c_decides() {
+    let Some(scene) = Scene::up() else { return };
+    let (ring, scratch) = (ring_name(), Scratch::new());
+    let program = scratch.file("ring_engine");
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
+    let sources = ["examples/c/ring_engine.c", "c/linerate_ring.c"];
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let said = Command::new("cc").args(flags).args(sources).current_dir(root).output().expect("cc");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let inline = scene.inline(&ring, &["--budget", "5000", "--engine", "ring_engine"]);
+    let engine = spawn(Command::new(&program).args([&ring, "53"]).stdout(Stdio::piped()));
+    let maps = || std::fs::read_to_string(format!("/proc/{}/maps", engine.pid())).unwrap_or_default();
+    wait_until("it has attached", || maps().contains("linerate-control"));
+    thread::sleep(Duration::from_millis(100));
+    let sent = scene.send(&[DNS, &["-c", "2000", "--rate", "20kpps"]].concat()).end().good().json();
+    let json = inline.interrupt().good().json();
+    let (of, engine) = (verdicts(&json), engine.end().good());
+    assert_eq!((by_fault(&sent), number(&of, "blocked")), ([2000, 0, 0, 0], 2000), "{sent:#}\n{json:#}");
+    assert!(number(&of, "passed") >= 2000 && engine.output == "2000 blocked\n", "{json:#}");
+    // And with a ring that wants no verdicts.
+    let mut sharing = linerate(&["capture", "-r", "-", "--share", &ring, "-q"]);
+    let sharing = spawn(sharing.stdin(Stdio::piped()).stdout(Stdio::null()));
+    sharing.wait_until_open();
+    let refused = Command::new(&program).args([&ring, "53"]).output().expect("the engine");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no verdicts are wanted"), "{refused:?}");
+}
+
+/// Frames that come while nobody decides, and frames under way when the engine is killed: with `open` every one passes, once and in
+/// order; with `closed` none without a verdict.
+fn killed(how: &str) {
+    let Some(scene) = Scene::up() else { return };
+    let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
+    let ring = ring_name();
+    // An engine that starts is slow for a while, on a machine that does other things too: what is judged is death.
+    let inline = scene.inline(&ring, &["--on-death", how, "--on-overload", how, "--budget", "2000"]);
+    let seconds = format!("{}", kills / 10 + 3);
+    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-t", &seconds]].concat());
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut before = None;
+    for kill in 0..kills {
+        let ids = engine(&ring, &["--drop", "udp port 53"]);
+        // Some are killed wherever they are; a machine that does other things too would get none of the others to decide.
+        if kill % 4 != 3 {
+            attached(&ids);
+        }
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        thread::sleep(Duration::from_millis(20 + random % 80));
+        ids.signal(Signal::KILL);
+        let ended = ids.end();
+        assert!(ended.status == -1, "it ended by itself: {}", ended.errors);
+        before = Some(ended);
+    }
+    drop(before);
+    let sent = sending.end().good().json();
+    let json = inline.interrupt().good().json();
+    let of = verdicts(&json);
+    let [lost, repeated, reordered, corrupted] = by_fault(&sent);
+    let engines = number(&json, "engines");
+    eprintln!("{kills} killed, {engines} of them decided: {of}");
+    assert_eq!((repeated, reordered, corrupted), (0, 0, 0), "{sent:#}\n{json:#}");
+    assert!(engines >= u64::from(kills) / 4 && number(&of, "no_engine") > 100, "{json:#}");
+    let dns = number(&sent["streams"][0]["check"], "received");
+    if how == "open" {
+        assert_eq!(lost, number(&of, "blocked"), "what nobody blocked has arrived: {sent:#}\n{json:#}");
+        assert_eq!((number(&of, "policy_dropped"), number(&sent["streams"][1]["check"], "lost")), (0, 0), "{json:#}");
+    } else {
+        assert_eq!((dns, number(&of, "policy_passed")), (0, 0), "none passed unseen: {sent:#}\n{json:#}");
+        assert_eq!(lost, number(&of, "blocked") + number(&of, "policy_dropped"), "{sent:#}\n{json:#}");
+    }
+    // Both kinds of frames had an engine, some of the time.
+    assert!(number(&of, "blocked") > 100 && number(&of, "passed") > 100, "{json:#}");
+}
+
+#[test]
+fn engines_killed_with_open_cost_no_frame() {
+    killed("open");
+}
+
+#[test]
+fn engines_killed_with_closed_let_no_frame_pass() {
+    killed("closed");
+}
+
+/// An engine that is stopped is no dead one: the policy for overload has what it does not look at, and it goes on afterwards.
+#[test]
+fn a_stopped_engine_is_overload_not_death() {
+    let Some(scene) = Scene::up() else { return };
+    let ring = ring_name();
+    let inline = scene.inline(&ring, &["--on-death", "closed", "--on-overload", "open", "--budget", "100"]);
+    let ids = engine(&ring, &[]);
+    attached(&ids);
+    let sending = scene.send(&["-k", "ip/udp(sport=1000..1040)", "-c", "20000", "--rate", "10kpps"]);
+    thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    ids.signal(Signal::STOP);
+    thread::sleep(Duration::from_millis(600));
+    ids.signal(Signal::CONT);
+    let stopped = begun.elapsed();
+    let sent = sending.end().good().json();
+    ids.interrupt().good();
+    let json = inline.interrupt().good().json();
+    let of = verdicts(&json);
+    assert_eq!(by_fault(&sent), [0; 4], "{sent:#}\n{json:#}");
+    assert_eq!((number(&of, "no_engine"), number(&of, "policy_dropped")), (0, 0), "{json:#}");
+    assert!(number(&of, "overload") > 1000 && number(&of, "passed") > 1000, "{json:#}");
+    let longest = number(&sent["check"], "latency_max_ns");
+    judge(longest < 400_000_000, &format!("{longest} ns at most, though it was stopped for {stopped:?}"));
+}
+
+/// An engine told by the numbers of the format alone; what it says that cannot be has it put out, and costs no frame.
+#[test]
+fn an_engine_that_lies_is_put_out() {
+    if !has_tools(&["python3"]) {
+        return;
+    }
+    for how in ["honest", "seven", "settled", "ahead", "back", "scribble", "returns", "unsaid"] {
+        let Some(scene) = Scene::up() else { return };
+        let ring = ring_name();
+        let inline = scene.inline(&ring, &["--on-death", "open", "--on-overload", "open", "--budget", "3000"]);
+        let mut liar = Command::new("python3");
+        let liar = spawn(
+            liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, how]).stdout(Stdio::piped()),
+        );
+        let maps = || std::fs::read_to_string(format!("/proc/{}/maps", liar.pid())).unwrap_or_default();
+        wait_until("it has attached", || maps().contains("linerate-control"));
+        let sent = scene.send(&["-k", "ip/udp(sport=1000..1040)", "--size", "1500", "-c", "3000", "--rate", "5kpps"]);
+        let sent = sent.end().good().json();
+        let json = inline.interrupt().good().json();
+        let (of, liar) = (verdicts(&json), liar.end());
+        let [lost, duplicated, reordered, corrupted] = by_fault(&sent);
+        // Other flows overtake a frame that is held.
+        assert_eq!([lost, duplicated, corrupted], [0; 3], "{how}: {sent:#}\n{json:#}");
+        assert!(reordered == 0 || how == "unsaid", "{how}: {sent:#}\n{json:#}");
+        let events = json["events"].to_string();
+        if how == "honest" {
+            assert_eq!((number(&of, "no_engine"), json["events"].as_array().map(Vec::len)), (0, Some(0)), "{json:#}");
+            assert!(liar.output.contains("hung up"), "{}", liar.output);
+        } else {
+            assert!(number(&of, "no_engine") > 100, "{how}: {json:#}");
+            assert!(events.contains("it broke the protocol") && liar.output.contains("put out"), "{how}: {events}");
+        }
+    }
+}
+
+/// Whoever watches learns at once that an engine came, left, came again and was killed, and what becomes of frames.
+#[test]
+fn engines_that_come_and_go_are_said_at_once() {
+    let Some(scene) = Scene::up() else { return };
+    let ring = ring_name();
+    let (one, other) = (scene.0.port("mid", "p0", ROOMY), scene.0.port("mid", "p1", ROOMY));
+    let mut inline = start(&["inline", &one, &other, "--share", &ring, "--on-death", "open", "--interval", "0"]);
+    let heard = inline.hear();
+    let says = |what: &str| heard.lock().unwrap().matches(what).count();
+    for round in 1..=2 {
+        let ids = engine(&ring, &["--name", "ids"]);
+        let comes = format!("s  engine ids (pid {}) decides about frames from now on", ids.pid());
+        let goes = format!("s  engine ids (pid {}) has gone: ", ids.pid());
+        wait_until("its coming is said", || says(&comes) == 1);
+        assert_eq!(says(&goes), 0);
+        match round {
+            1 => drop(ids.interrupt().good()),
+            _ => {
+                ids.signal(Signal::KILL);
+                ids.end();
+            }
+        }
+        wait_until("its end is said", || says(&goes) == 1);
+        assert_eq!(says("frames under way and those that come pass, until one comes"), round);
+    }
+    inline.interrupt().good();
+    assert_eq!(heard.lock().unwrap().matches("engine ids").count(), 4, "each once: {}", heard.lock().unwrap());
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_a_port_is_opened() {
+    for (arguments, said) in [
+        (&["inline", "packet:x?netns=y", "packet:x?netns=y", "--share", "r"][..], "a wire has two"),
+        (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "r", "--hold=-1"], "no span of time"),
+        (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "shm:r"], "its name alone here: --share r"),
+        (&["capture", "packet:x?netns=y", "--share", "shm:r"], "its name alone here: --share r"),
+        (&["receive", "packet:x?netns=y", "--tcp", "10.0.0.9:1", "--share", "shm:r"], "its name alone here: --share r"),
+        (&["frames", "shm:r"], "its name alone here: frames r"),
+        (&["inspect", "pcap:x"], "an engine reads a ring"),
+        (&["inspect", "shm:r", "--drop", "udp prot 53"], "syntax error"),
+    ] {
+        let ended: Ended = Ended::of(linerate(arguments).stdin(Stdio::null()).output().unwrap());
+        assert!(ended.status == 2 && ended.errors.contains(said), "{arguments:?}: {}", ended.errors);
+    }
+    let ring = ring_name();
+    let absent = engine(&ring, &[]).end();
+    let wanted = format!("nobody shares {ring}: `linerate inline PORT PORT --share {ring}` would");
+    assert!(absent.status == 1 && absent.errors.contains(&wanted), "{}", absent.errors);
+    // A ring that nobody decides on.
+    let mut sharing = linerate(&["capture", "-r", "-", "--share", &ring, "-q"]);
+    let sharing = spawn(sharing.stdin(Stdio::piped()).stdout(Stdio::null()));
+    sharing.wait_until_open();
+    let refused = engine(&ring, &[]).end();
+    assert!(refused.status == 1 && refused.errors.contains("no verdicts are wanted"), "{}", refused.errors);
+}

@@ -1,0 +1,177 @@
+//! What others sent becomes the same flows.
+
+use super::sent::{free_port, waiting};
+use super::{directions, flows_of, lines_of, mix, sum};
+use linerate_tests::support::program::{Running, run, start};
+use linerate_tests::support::{Scratch, files, has_tools, wait_until};
+use serde_json::Value;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+
+/// Without what is absent, and what is 0 or empty, which IPFIX cannot tell from absent.
+fn normal(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.iter().map(|(name, value)| (name.clone(), normal(value)));
+            let is_none = |value: &Value| {
+                value.is_null()
+                    || *value == 0
+                    || *value == 0.0
+                    || value == ""
+                    || value == "00:00:00:00:00:00"
+                    || *value == serde_json::json!({})
+                    || *value == false
+            };
+            Value::Object(kept.filter(|(_, value)| !is_none(value)).collect())
+        }
+        value => value.clone(),
+    }
+}
+
+#[test]
+fn all_that_a_full_file_has_comes_back() {
+    let Some(capture) = mix() else { return };
+    let scratch = Scratch::new();
+    let [file, back] = ["flows.ipfix.zst", "back.jsonl"].map(|name| scratch.file(name));
+    for (profile, level) in [("biflow,full", "tcp"), ("biflow,full", "counters")] {
+        let flows = flows_of(&capture, &["-w", &file, "--ipfix", profile, "--level", level, "--macs"]);
+        run(&["flows", "-r", &file, "-q", "-w", &back]).good();
+        let returned = lines_of(&back);
+        assert_eq!(returned.len(), flows.len());
+        for (one, other) in flows.iter().zip(&returned) {
+            assert_eq!(normal(other), normal(one), "{profile} {level}");
+        }
+    }
+    // Each direction by itself is a flow of one direction, the other way round where the responder sent it.
+    let flows = flows_of(&capture, &["-w", &file, "--ipfix", "full", "--level", "tcp"]);
+    run(&["flows", "-r", &file, "-q", "-w", &back]).good();
+    let returned = lines_of(&back);
+    assert_eq!(returned.len() as u64, directions(&flows));
+    for name in ["packets", "packet_bytes", "frame_bytes", "payload_bytes"] {
+        let side =
+            |flows: &[Value], side: &str| flows.iter().map(|flow| flow[side][name].as_u64().unwrap()).sum::<u64>();
+        for of in ["orig", "resp"] {
+            assert_eq!(side(&returned, of), side(&flows, of), "{of}.{name}");
+        }
+    }
+    let ids =
+        |flows: &[Value]| flows.iter().map(|flow| flow["id"].to_string()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(ids(&returned), ids(&flows));
+}
+
+/// The program, collecting, and its port.
+fn collector(write: &str) -> (Running, u16) {
+    let port = free_port();
+    let running = start(&["flows", "--from", &format!("ipfix://127.0.0.1:{port}"), "-w", write, "--json"]);
+    (running, port)
+}
+
+/// Its summary, once it has read what came.
+fn end(running: Running, port: u16) -> Value {
+    wait_until("all datagrams are read", || waiting(port) == Some(0));
+    running.interrupt().good().json()
+}
+
+#[test]
+fn what_is_sent_over_the_network_arrives() {
+    let Some(capture) = mix() else { return };
+    let scratch = Scratch::new();
+    let back = scratch.file("back.jsonl");
+    for (scheme, profile) in [("ipfix+udp", "rate=50000"), ("ipfix+tcp", "biflow"), ("netflow9+udp", "rate=50000")] {
+        let (running, port) = collector(&back);
+        let flows = flows_of(&capture, &["-w", &format!("{scheme}://127.0.0.1:{port}"), "--ipfix", profile]);
+        let summary = end(running, port);
+        let returned = lines_of(&back);
+        let expected = if profile == "biflow" { flows.len() as u64 } else { directions(&flows) };
+        assert_eq!((&summary["records"], returned.len() as u64), (&expected.into(), expected), "{scheme}: {summary}");
+        let account =
+            summary["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "collect").unwrap();
+        let none = ["malformed", "unknown_template", "missing_records", "missing_messages"];
+        assert!(none.iter().all(|name| account["notes"][name].as_u64().unwrap_or(0) == 0), "{account}");
+        for name in ["packets", "packet_bytes", "tcp_flags"] {
+            assert_eq!(sum(&returned, name), sum(&flows, name), "{scheme}: {name}");
+        }
+        let millis = |flows: &[Value]| -> u64 {
+            let of = |flow: &Value, side: &str| flow[side]["last_time_ns"].as_u64().map_or(0, |time| time / 1_000_000);
+            flows.iter().map(|flow| of(flow, "orig") + of(flow, "resp")).sum()
+        };
+        assert_eq!(millis(&returned), millis(&flows), "{scheme}");
+    }
+}
+
+/// `nfreplay` sends what `nfcapd` had kept of ours.
+#[test]
+fn nfreplay_is_understood() {
+    let Some(capture) = mix().filter(|_| has_tools(&["nfpcapd", "nfdump", "nfreplay"])) else { return };
+    let scratch = Scratch::new();
+    let [folder, back] = ["nf", "back.jsonl"].map(|name| scratch.file(name));
+    std::fs::create_dir(&folder).unwrap();
+    let made = Command::new("nfpcapd").args(["-r", &capture, "-w", &folder]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (running, port) = collector(&back);
+    let (mut records, mut packets) = (0, 0);
+    for file in files(Path::new(&folder)) {
+        let file = file.to_str().unwrap();
+        let told = Command::new("nfdump").args(["-r", file, "-q", "-N", "-o", "fmt:%ipkt,%opkt"]).output().unwrap();
+        for line in String::from_utf8(told.stdout).unwrap().lines().filter(|line| line.contains(',')) {
+            // Lines of none are no flows.
+            let own = line.split(',').map(|number| number.trim().parse::<u64>().unwrap()).sum::<u64>();
+            (records, packets) = (records + usize::from(own > 0), packets + own);
+        }
+        let sent = Command::new("nfreplay")
+            .args(["-r", file, "-H", "127.0.0.1", "-p", &port.to_string(), "-v", "9", "-d", "2000"])
+            .output()
+            .unwrap();
+        assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    }
+    let summary = end(running, port);
+    let returned = lines_of(&back);
+    assert_eq!((returned.len(), sum(&returned, "packets")), (records, packets), "{summary}");
+    assert!(records > 500);
+}
+
+#[test]
+fn hostile_bytes_are_counted_and_harm_nobody() {
+    let Some(capture) = mix() else { return };
+    let scratch = Scratch::new();
+    let [file, back] = ["flows.ipfix", "back.jsonl"].map(|name| scratch.file(name));
+    let flows = flows_of(&capture, &["-w", &file, "--ipfix", "full", "--level", "tcp"]);
+    let good = std::fs::read(&file).unwrap();
+    let (running, port) = collector(&back);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = (Ipv4Addr::LOCALHOST, port);
+    for bytes in [&[][..], &[0], &[0, 10], &[0, 10, 0, 16], &[0, 9, 0, 1], &good[..2000], &[0xff; 1400]] {
+        socket.send_to(bytes, at).unwrap();
+    }
+    // A connection that says nothing of use is closed; one that is cut off loses only what is cut.
+    TcpStream::connect(at).unwrap().write_all(&[7; 100]).unwrap();
+    let mut cut = TcpStream::connect(at).unwrap();
+    cut.write_all(&good[..good.len() - 5]).unwrap();
+    drop(cut);
+    TcpStream::connect(at).unwrap().write_all(&good).unwrap();
+    wait_until("all connections are read", || lines_of_whole(&back) >= directions(&flows));
+    let summary = end(running, port);
+    assert!(summary["malformed"].as_u64().unwrap() >= 7, "{summary}");
+    assert!(summary["records"].as_u64().unwrap() >= directions(&flows), "{summary}");
+    std::fs::write(&file, &good[..good.len() - 5]).unwrap();
+    run(&["flows", "-r", &file, "-q"]).with_status(1).says("it ends within a message");
+    std::fs::write(&file, b"not IPFIX").unwrap();
+    run(&["flows", "-r", &file, "-q"]).with_status(1).says("no file of IPFIX");
+    for (more, says) in [
+        (&["--level", "tcp"][..], "--level means nothing here"),
+        (&["-c", "5"], "--frames means nothing here"),
+        (&["-r", "frames.pcap"], "cannot be read in one run"),
+        (&["udp"], "cannot be read in one run"),
+        (&["--sleep"], "--sleep means nothing here"),
+    ] {
+        run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(says);
+    }
+}
+
+/// Lines so far of a file that is being written.
+fn lines_of_whole(path: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{path}.part")).unwrap_or_default();
+    text.lines().count() as u64
+}

@@ -1,0 +1,24 @@
+//! `memif:` against peers that break every rule, peers with the faults that real ones have, and DPDK's own.
+//!
+//! - `peer`: a peer of the tests' own, which says and writes whatever it is told;
+//! - `making`: what is wrong with a connection while it is made, in both roles;
+//! - `hostile`: what a peer can do to the memory;
+//! - `faulty`: the faults of DPDK, played one by one;
+//! - `ends`: peers that go and come, a thousand times;
+//! - `program`: the program at both ends;
+//! - `dpdk`: `dpdk-testpmd` at the other end.
+
+#[path = "memif/dpdk.rs"]
+mod dpdk;
+#[path = "memif/ends.rs"]
+mod ends;
+#[path = "memif/faulty.rs"]
+mod faulty;
+#[path = "memif/hostile.rs"]
+mod hostile;
+#[path = "memif/making.rs"]
+mod making;
+#[path = "memif/peer.rs"]
+mod peer;
+#[path = "memif/program.rs"]
+mod program;

@@ -1,0 +1,165 @@
+//! The verb `measure` on devices whose rate is known: a wire that is slow.
+
+use linerate_tests::support::program::{Running, launch, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, judge, may_make_labs};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// Frames of 256 bytes that 20 Mb/s carry.
+const RATE: f64 = 20e6 / (8.0 * 256.0);
+
+/// Host `a`, a device in host `mid`, host `b`.
+fn scene() -> Wire {
+    Wire::of(&["a:eth0,mid:p0,offloads=off", "b:eth0,mid:p1,offloads=off"])
+}
+
+/// A wire of 20 Mb/s with room for so many frames.
+fn device(lab: &Wire, faults: &str) -> Running {
+    let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
+    let wire = start(&["wire", &one, &other, "--json", "--faults", faults]);
+    wire.wait_until_open();
+    wire
+}
+
+fn measure(lab: &Wire, more: &[&str]) -> Vec<String> {
+    let (to, check) = (lab.port("a", "eth0", ""), lab.port("b", "eth0", "&ring=32MiB"));
+    let words = ["measure", "--to", &to, "--check", &check, "--size", "256", "--settle", "0.05"];
+    words.iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
+fn words(of: &[String]) -> Vec<&str> {
+    of.iter().map(String::as_str).collect()
+}
+
+/// What must hold of every document, however the run ended.
+fn assert_whole(json: &Value) {
+    assert_eq!(json["schema"], "linerate/measure/1", "{json}");
+    for size in json["sizes"].as_array().unwrap() {
+        let (least, greatest) = (size["least"].as_f64().unwrap(), size["greatest"].as_f64().unwrap());
+        for (place, trial) in size["trials"].as_array().unwrap().iter().enumerate() {
+            let number = |name: &str| trial[name].as_u64().unwrap();
+            assert_eq!(number("trial") as usize, place + 1);
+            assert_eq!(number("received") + number("lost"), number("sent"), "{trial}");
+            let offered = trial["offered"].as_f64().unwrap();
+            assert!(offered >= least && offered <= greatest, "{trial}");
+            assert!(number("sent") + number("unsent") <= number("intended") + 1, "{trial}");
+        }
+    }
+}
+
+#[test]
+fn the_rate_of_a_slow_wire_is_found_and_the_reports_agree() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "rate=20mbps&queue=100");
+    let files = ["json", "html", "md", "csv"].map(|form| scratch.file(&format!("report.{form}")));
+    let goals =
+        ["--goal", "ndr,pdr", "--trial", "0.3", "--sum", "0.9", "--width", "3%", "--max", "30kpps", "--min", "1kpps"];
+    let written: Vec<&str> = files.iter().flat_map(|file| ["-w", file]).collect();
+    let options = [&goals[..], &written, &["--json", "-Z", "root"]].concat();
+    let json = run(&words(&measure(&lab, &options))).good().json();
+    wire.interrupt();
+    assert_whole(&json);
+    assert_eq!(json["state"], "done", "{json}");
+    let kept: Value = serde_json::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap();
+    assert_eq!(kept, json, "the file says what was printed");
+    let results = json["sizes"][0]["results"].as_array().unwrap();
+    for result in results {
+        let (lower, upper) = (result["lower"].as_f64(), result["upper"].as_f64());
+        let (Some(lower), Some(upper)) = (lower, upper) else { panic!("no bounds: {result}") };
+        assert!(lower < upper, "{result}");
+        // What the queue holds comes in addition, in each trial.
+        assert!(lower <= (RATE + 100.0 / 0.3) * 1.01, "more than the wire carries: {result}");
+        judge(upper >= RATE * 0.99 && result["verdict"] == "regular", &format!("{RATE}: {result}"));
+        let shown = format!("<td>{}</td>", grouped(lower.round() as u64));
+        assert!(fs::read_to_string(&files[1]).unwrap().contains(&shown), "{shown}");
+        assert!(fs::read_to_string(&files[2]).unwrap().contains(&grouped(lower.round() as u64)));
+    }
+    let trials = json["sizes"][0]["trials"].as_array().unwrap().len();
+    assert_eq!(fs::read_to_string(&files[3]).unwrap().lines().count(), trials + 1);
+}
+
+#[test]
+fn an_interrupted_measurement_leaves_its_report() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "rate=20mbps&queue=100");
+    let file = scratch.file("report.json");
+    let options = ["--goal", "ndr", "--trial", "0.3", "--max", "30kpps", "--json", "-w", &file, "-Z", "root"];
+    let running = launch(&words(&measure(&lab, &options)));
+    // Into some trial.
+    linerate_tests::support::wait_until("a trial was kept", || {
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 2"))
+    });
+    std::thread::sleep(Duration::from_millis(130));
+    running.signal(Signal::INT);
+    let ended = running.end().with_status(1);
+    wire.interrupt();
+    let json = ended.json();
+    assert_whole(&json);
+    assert_eq!(json["state"], "interrupted", "{json}");
+    assert!(json["sizes"][0]["trials"].as_array().unwrap().len() >= 2);
+    assert_eq!(json["sizes"][0]["results"][0]["verdict"], "unfinished");
+    let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(kept, json);
+}
+
+/// More is asked for than the tester can send: that is no result about the device.
+#[test]
+fn what_the_tester_cannot_send_is_not_blamed_on_the_device() {
+    if !may_make_labs() {
+        return;
+    }
+    let lab = scene();
+    let wire = device(&lab, "");
+    let goals =
+        ["--goal", "own", "--trial", "0.1", "--sum", "0.1", "--width", "30%", "--max", "500mpps", "--min", "200mpps"];
+    let json = run(&words(&measure(&lab, &[&goals[..], &["--json"]].concat()))).good().json();
+    wire.interrupt();
+    assert_whole(&json);
+    let result = &json["sizes"][0]["results"][0];
+    assert_eq!(result["verdict"], "limited by the tester", "{json}");
+    let trial = &json["sizes"][0]["trials"][0];
+    assert!(trial["tester"].as_str().unwrap().contains("did not send"), "{trial}");
+}
+
+#[test]
+fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
+    if !may_make_labs() {
+        return;
+    }
+    let lab = scene();
+    let wire = device(&lab, "rate=20mbps&queue=100");
+    let goals = ["--trial", "0.2", "--max", "30kpps", "-t", "1", "--json"];
+    let json = run(&words(&measure(&lab, &goals))).good().json();
+    wire.interrupt();
+    assert_whole(&json);
+    assert_eq!(json["state"], "time is over", "{json}");
+    for (wrong, said) in [
+        (&["--loss", "1%"][..], "--goal"),
+        (&["--goal", "ndr", "--loss", "1%"], "--goal own"),
+        (&["--trial", "2", "--sum", "1"], "duration sum 1 s is shorter"),
+        (&["--max", "top"], "say how much"),
+        (&["--max", "1kpps", "--min", "2kpps"], "no load lies between"),
+        (&["-w", "report.pdf"], ".json, .csv, .md or .html"),
+        (&["-k", "nonsense"], "--packet"),
+        (&["--to", "pcap:x.pcap"], "cannot be used multiple times"),
+    ] {
+        run(&words(&measure(&lab, wrong))).with_status(2).says(said);
+    }
+    run(&["measure", "--to", "pcap:x.pcap", "--check", "eth0"]).with_status(2).says("a device stands between");
+}
+
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}

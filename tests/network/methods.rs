@@ -1,0 +1,301 @@
+//! The methods of `measure` on a wire whose properties are known, and on the kernel's router.
+
+use linerate_tests::support::program::{Running, launch, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, judge, may_make_labs, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+
+/// Frames of 256 bytes that 20 Mb/s carry.
+const RATE: f64 = 20e6 / (8.0 * 256.0);
+
+fn scene() -> Wire {
+    Wire::of(&["a:eth0,mid:p0,offloads=off", "b:eth0,mid:p1,offloads=off"])
+}
+
+/// A wire with these faults there, and back.
+fn device(lab: &Wire, faults: &str) -> Running {
+    let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
+    let wire = start(&["wire", &one, &other, "--json", "--faults", faults, "--faults-back", faults]);
+    wire.wait_until_open();
+    wire
+}
+
+fn measure(lab: &Wire, more: &[&str]) -> Vec<String> {
+    let (to, check) = (lab.port("a", "eth0", ""), lab.port("b", "eth0", "&ring=32MiB"));
+    let words = ["measure", "--to", &to, "--check", &check, "--settle", "0.05", "--json"];
+    words.iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
+fn words(of: &[String]) -> Vec<&str> {
+    of.iter().map(String::as_str).collect()
+}
+
+/// SIGINT is bit 1 of what it catches, by proc(5).
+fn catches_interrupts(running: &Running) -> bool {
+    let caught = running.proc_status("SigCgt").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    caught.is_some_and(|mask| mask & 2 != 0)
+}
+
+/// What must hold of every trial: directions and streams add up, and what was sent came or is lost.
+fn assert_adds_up(json: &Value, directions: usize) {
+    let mut trials = 0;
+    for trial in json["sizes"].as_array().unwrap().iter().flat_map(|size| size["trials"].as_array().unwrap()) {
+        let ways = trial["ways"].as_array().unwrap();
+        assert_eq!(ways.len(), directions, "{trial}");
+        for name in ["intended", "sent", "unsent", "received", "lost", "duplicated", "foreign"] {
+            let sum: u64 = ways.iter().map(|way| way[name].as_u64().unwrap()).sum();
+            assert_eq!(trial[name].as_u64(), Some(sum), "{name}: {trial}");
+        }
+        for way in ways.iter().filter(|way| way["streams"].is_array()) {
+            let sum = |name: &str| -> u64 {
+                way["streams"].as_array().unwrap().iter().map(|stream| stream[name].as_u64().unwrap()).sum()
+            };
+            assert_eq!((Some(sum("sent")), Some(sum("lost"))), (way["sent"].as_u64(), way["lost"].as_u64()), "{way}");
+            assert_eq!(sum("sent"), way["received"].as_u64().unwrap() + way["lost"].as_u64().unwrap(), "{way}");
+        }
+        trials += 1;
+    }
+    assert!(trials > 0, "{json}");
+}
+
+/// Each key stands on the page of documents; latencies are told there once for all.
+fn assert_documented(json: &Value) {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md")).unwrap();
+    let told = page.split("**measure** (`linerate/measure/1`)").nth(1).unwrap().split("**wire**").next().unwrap();
+    let size = &json["sizes"][0];
+    let parts = [json, size, &size["trials"][0], &size["trials"][0]["ways"][0], &size["results"][0]];
+    for key in parts.iter().flat_map(|part| part.as_object().unwrap().keys()) {
+        let is_delay = ["latency_", "ipdv_", "pdv_"].iter().any(|of| key.starts_with(of));
+        let is_told =
+            told.contains(&format!("`{key}`")) || is_delay || ["schema", "version", "sizes"].contains(&key.as_str());
+        assert!(is_told, "docs/json.md does not tell of {key}");
+    }
+}
+
+#[test]
+fn both_directions_are_measured_at_once() {
+    if !may_make_labs() {
+        return;
+    }
+    let lab = scene();
+    let wire = device(&lab, "rate=20mbps&queue=100");
+    let packets = ["-k", "ip(dst=198.19.0.1)/udp", "-k", "ip(dst=198.19.0.2)/udp(sport=1..9)"];
+    let goals = ["--both", "--size", "256", "--goal", "own", "--loss", "1%", "--trial", "0.2", "--sum", "0.2"];
+    let limits = ["--width", "10%", "--max", "30kpps", "--min", "2kpps"];
+    let json = run(&words(&measure(&lab, &[&goals[..], &limits, &packets].concat()))).good().json();
+    wire.interrupt();
+    assert_eq!((&json["state"], &json["is_both"]), (&"done".into(), &true.into()), "{json}");
+    assert_adds_up(&json, 2);
+    for trial in json["sizes"][0]["trials"].as_array().unwrap() {
+        let [there, back] = [0, 1].map(|way| &trial["ways"][way]);
+        assert_eq!((&there["from"], &there["streams"][1]["stream"]), (&json["to"], &"packet2".into()));
+        assert!(back["to"] == json["to"] && back["streams"].as_array().unwrap().len() == 2, "{back}");
+        let apart = &trial["starts_apart_us"];
+        judge(apart.as_f64().is_some_and(|micros| micros < 1000.0), &format!("they start together: {apart} us"));
+    }
+    let result = &json["sizes"][0]["results"][0];
+    assert!(result["upper"].is_number(), "30,000 frames/s are too many: {json}");
+    // In each direction; what the queue holds comes in addition.
+    let lower = result["lower"].as_f64().unwrap_or(0.0);
+    judge((RATE * 0.9..=(RATE + 100.0 / 0.2) * 1.02).contains(&lower), &format!("{RATE}: {result}"));
+}
+
+/// A queue of 100 frames, drained at 9,766 frames/s: what 26.2 to 26.5 must find.
+#[test]
+fn the_tests_of_rfc_2544_find_what_the_wire_is() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "rate=20mbps&queue=100&delay=5ms");
+    let files = ["html", "md"].map(|form| scratch.file(&format!("report.{form}")));
+    let how = ["--method", "rfc2544", "--short", "--trial", "0.25", "--repeat", "1", "--size", "256", "-Z", "root"];
+    let limits = ["--width", "2%", "--max", "30kpps", "--min", "5kpps", "--burst-limit", "0.02"];
+    let written: Vec<&str> = files.iter().flat_map(|file| ["-w", file]).collect();
+    let json = run(&words(&measure(&lab, &[&how[..], &limits, &written].concat()))).good().json();
+    wire.interrupt();
+    assert_eq!(json["state"], "done", "{json}");
+    assert_adds_up(&json, 1);
+    assert_documented(&json);
+    let size = &json["sizes"][0];
+    let Some(throughput) = size["results"][0]["lower"].as_f64() else {
+        judge(false, &format!("no throughput: {size}"));
+        return;
+    };
+    judge((RATE * 0.97..=(RATE + 100.0 / 0.25) * 1.02).contains(&throughput), &format!("{RATE}: {throughput}"));
+    let latency = &size["latency"];
+    assert!(latency["tagged_mean_ns"].as_f64().is_none_or(|nanos| nanos >= 5e6), "5 ms at least: {latency}");
+    assert!(latency["shortened"].as_str().unwrap().contains("1 of 20 runs, 0.25 of 120 s"), "{latency}");
+    // 100 % of 30,000 frames/s loses two thirds of them; less is lost of less, until nothing is.
+    let loss: Vec<f64> =
+        size["loss"].as_array().unwrap().iter().map(|row| row["loss_ratio"].as_f64().unwrap()).collect();
+    judge((loss[0] - (1.0 - RATE / 30e3)).abs() < 0.03, &format!("{loss:?}"));
+    assert!(loss.len() <= 10 && loss[0] > 0.5, "{loss:?}");
+    let bursts = &size["bursts"];
+    let found = bursts["buffer_frames"].as_f64().unwrap_or(0.0);
+    judge((found - 100.0).abs() <= 3.0, &format!("a queue of 100: {bursts}"));
+    assert_eq!(bursts["frames"].as_array().unwrap().len(), 1, "{bursts}");
+    let recovery = &size["recovery"]["runs"][0][0];
+    judge(recovery["seconds"].as_f64().unwrap() <= 0.012, &format!("the queue drains in 10 ms: {recovery}"));
+    let [html, markdown] = files.map(|file| fs::read_to_string(file).unwrap());
+    for told in ["26.1 (shortened)", "26.2", "26.3", "26.4, and RFC 9004", "26.5", "shortened: 1 of 50 runs"] {
+        assert!(html.contains(told) && markdown.contains(told), "{told}");
+    }
+    for picture in ["loss over load", "latency distribution", "trials as they came"] {
+        assert!(html.contains(picture), "{picture}");
+    }
+    for other in ["<script", "<img", "<link", "url(", "http:", "https:", "@import"] {
+        assert!(!html.contains(other), "it needs nothing else: {other}");
+    }
+}
+
+#[test]
+fn a_greatest_load_a_long_one_and_services_are_measured() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "rate=20mbps&queue=20");
+    let mrr = ["--method", "mrr", "--size", "256", "--max", "20kpps", "--trial", "0.2", "--repeat", "3"];
+    let json = run(&words(&measure(&lab, &mrr))).good().json();
+    assert_adds_up(&json, 1);
+    let forwarding = &json["sizes"][0]["forwarding"];
+    assert_eq!(forwarding["rates"].as_array().unwrap().len(), 3, "{json}");
+    judge(forwarding["max"].as_f64().unwrap() <= (RATE + 20.0 / 0.2) * 1.02, &forwarding.to_string());
+    judge(forwarding["min"].as_f64().unwrap() >= RATE * 0.97, &forwarding.to_string());
+
+    let soak = ["--method", "soak", "--size", "256", "--rate", "15kpps", "-t", "2.3", "--loss", "10%"];
+    let json = run(&words(&measure(&lab, &soak))).good().json();
+    assert_adds_up(&json, 1);
+    let found = &json["sizes"][0]["soak"];
+    let seconds = found["by_second"].as_array().unwrap();
+    let sum = |name: &str| seconds.iter().map(|second| second[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(Some(sum("sent")), found["sent"].as_u64(), "{found}");
+    // What came after all was lost for a while.
+    assert!(sum("lost") >= found["lost"].as_u64().unwrap() && !seconds.is_empty(), "{found}");
+    let verdict = found["verdict"].as_str().unwrap();
+    assert!(json["state"] == "done" && ["not kept", "limited by the tester"].contains(&verdict), "{found}");
+    assert!(!found["events"].as_array().unwrap().is_empty() && found["minutes"][0]["lost"] == found["lost"], "{found}");
+
+    let file = scratch.file("services.toml");
+    let service = |name: &str, cir: &str, port: u32| {
+        format!(
+            "[[service]]\nname = \"{name}\"\npacket = \"ip(dst=198.19.0.1)/udp(dport={port})\"\nsize = 256\n\
+             cir = \"{cir}\"\nloss = \"1%\"\ndelay_ms = 500\nvariation_ms = 500\nmargin = \"15%\"\n"
+        )
+    };
+    fs::write(&file, service("voice", "2mbps", 5000) + &service("bulk <b>", "18.5mbps", 5001)).unwrap();
+    let services = ["--method", "y1564", "--services", &file, "--trial", "0.3", "--performance", "1.2"];
+    let json = run(&words(&measure(&lab, &services))).good().json();
+    wire.interrupt();
+    assert_adds_up(&json, 1);
+    let steps = json["services"].as_array().unwrap();
+    let verdict = |step: &Value| format!("{} {}: {}", step["service"], step["step"], step["verdict"]);
+    let told: Vec<String> = steps.iter().map(verdict).collect();
+    assert_eq!(told.len(), 10, "four shares and a policer each: {told:?}");
+    // The wire polices 20 Mb/s: 125 % of 18.5 are cut to within the margin of 15 %, and 125 % of 2 pass, which they may not.
+    let of = |service: &str, step: &str| {
+        steps.iter().find(|one| one["service"] == service && one["step"] == step).unwrap()["verdict"] == "pass"
+    };
+    judge(
+        !of("voice", "policing")
+            && of("voice", "25 % of CIR")
+            && of("bulk <b>", "100 % of CIR")
+            && of("bulk <b>", "policing"),
+        &format!("{told:?}"),
+    );
+    let performance = json["performance"].as_array().unwrap();
+    assert_eq!(performance.len(), 2, "{json}");
+    // Together they are more than the wire carries.
+    judge(performance.iter().any(|row| row["verdict"] == "fail"), &format!("{performance:?}"));
+    for row in performance {
+        assert!(row["lost"].as_u64() <= row["sent"].as_u64() && row["verdict"].is_string(), "{row}");
+    }
+}
+
+/// The kernel's router between two hosts of the tester, in both directions.
+#[test]
+fn a_router_is_measured_in_both_directions() {
+    if !may_make_labs() {
+        return;
+    }
+    let lab =
+        Wire::of(&["a:p0,r:r0=10.60.0.1/24,queues=2,offloads=off", "a:p1,r:r1=10.60.1.1/24,queues=2,offloads=off"]);
+    linerate_lab::within(&lab.namespace("r"), || fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap()).unwrap();
+    let (to, check) = (lab.port("a", "p0", "&ring=32MiB"), lab.port("a", "p1", "&ring=32MiB"));
+    let to_send = lab.port("a", "p0", "");
+    let route = ["--both", "--answer", "--gateway", "10.60.0.1,10.60.1.1", "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp"];
+    let what =
+        ["--size", "64,1518", "--goal", "own", "--loss", "5%", "--trial", "0.1", "--sum", "0.1", "--width", "30%"];
+    let ends = ["measure", "--to", &to_send, "--check", &check, "--settle", "0.02", "--max", "20kpps", "--json"];
+    let json = run(&[&ends[..], &route, &what].concat()).good().json();
+    assert_adds_up(&json, 2);
+    assert!(!to.is_empty());
+    for size in json["sizes"].as_array().unwrap() {
+        let least = size["trials"].as_array().unwrap().iter().map(|trial| trial["loss_ratio"].as_f64().unwrap());
+        assert!(least.fold(1.0, f64::min) < 0.5, "frames go through both ways: {size}");
+        judge(size["results"][0]["lower"].is_number(), &size["results"].to_string());
+    }
+    let one = [&ends[..], &what, &["--both", "--gateway", "10.60.0.1", "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp"]];
+    run(&one.concat()).with_status(2).says("frames go both ways, so name both");
+}
+
+#[test]
+fn every_method_leaves_its_report_when_it_is_interrupted() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "rate=20mbps&queue=100");
+    let methods = [
+        &["--method", "rfc2544", "--short", "--trial", "1", "--tests", "loss"][..],
+        &["--method", "mrr", "--trial", "0.3", "--repeat", "1000"],
+        &["--method", "soak", "--rate", "5kpps", "-t", "600"],
+    ];
+    for (number, method) in methods.iter().enumerate() {
+        let file = scratch.file(&format!("{number}.json"));
+        let mut all = vec!["--size", "256", "-w", &file, "-Z", "root"];
+        if !method.contains(&"soak") {
+            all.extend(["--max", "30kpps"]);
+        }
+        let running = launch(&words(&measure(&lab, &[&all[..], method].concat())));
+        // A soak writes its report every ten seconds.
+        wait_until("it runs", || match method.contains(&"soak") {
+            true => catches_interrupts(&running),
+            false => fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 1")),
+        });
+        // Into some trial, whichever.
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        running.signal(Signal::INT);
+        let json = running.end().with_status(1).json();
+        assert_eq!((&json["state"], &json["schema"]), (&"interrupted".into(), &"linerate/measure/1".into()), "{json}");
+        let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(kept, json);
+    }
+    wire.interrupt();
+}
+
+#[test]
+fn what_means_nothing_beside_a_method_is_refused() {
+    for (wrong, said) in [
+        (&["--tests", "loss"][..], "--tests is for --method rfc2544"),
+        (&["--method", "mrr", "--goal", "ndr"], "--goal is for --method search"),
+        (&["--method", "soak", "--size", "64"], "--rate"),
+        (&["--method", "soak", "--rate", "1kpps"], "one size"),
+        (&["--method", "y1564"], "--services FILE"),
+        (&["--method", "y1564", "--services", "/nowhere.toml"], "/nowhere.toml"),
+        (&["--method", "rfc2544", "--tests", "reset"], "--reset-with COMMAND"),
+        (&["--method", "rfc2544", "--reset-with", "true"], "the test reset"),
+        (&["--repeat", "3"], "--repeat is for --method rfc2544 or mrr"),
+        (&["--size", "63"], "rfc2544, rfc5180, jumbo"),
+        (&["--warm-up", "0"], "give --max too"),
+        (&["--ipv6", "-k", "udp"], "cannot be used"),
+    ] {
+        let ends = ["measure", "--to", "mem:m1", "--check", "mem:m2"];
+        let ended = run(&[&ends[..], wrong].concat());
+        let status = if said.starts_with('/') { 1 } else { 2 };
+        ended.with_status(status).says(said);
+    }
+}

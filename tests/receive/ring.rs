@@ -1,0 +1,352 @@
+//! Frames of received streams in shared memory: a reader that is slow, late, dies or lies; none at all.
+
+use crate::stage::{OWN, Stage, Way, sound, streams};
+use linerate_tests::support::program::{Ended, Running, run, start};
+use linerate_tests::support::{Scratch, has_tools, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// A name that no other test has.
+fn name() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static USED: AtomicU32 = AtomicU32::new(0);
+    format!("frames-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Receives into four frames of 1 MiB, and shares these.
+fn share(stage: &Stage, name: &str, more: &[&str]) -> Running {
+    let own = ["--share", name, "--frames", "4", "--frame-size", "1MiB"];
+    stage.receive(&stage.port(Way::Packet, ""), &[&own, more].concat())
+}
+
+/// Starts to send so much, by a process of its own.
+fn send(stage: &Stage, size: &str) -> Running {
+    let to = format!("{OWN}:5001");
+    stage.wire.start_inside("client", &["send", &to, "--size", size, "-q", "--silence", "40"])
+}
+
+fn take(name: &str, more: &[&str]) -> Running {
+    start(&[&["frames", name, "--check", "--json"], more].concat())
+}
+
+/// What the ledger has counted of where frames go.
+fn counted(report: &Value, count: &str) -> u64 {
+    let accounts = report["accounts"].as_array().expect("accounts");
+    let store = accounts.iter().find(|account| account["stage"] == "store").expect("the stage store");
+    let found = [&store[count], &store["drops"][count], &store["notes"][count]];
+    found.into_iter().find_map(Value::as_u64).unwrap_or_default()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+/// A script with the reader in Python, which prints lines as it goes.
+fn python(text: &str, arguments: &[&str]) -> std::process::Child {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60", "python3", "-S", "-c", text]).args(arguments);
+    command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("python3")
+}
+
+fn ended(child: std::process::Child) -> Ended {
+    Ended::of(child.wait_with_output().expect("its end"))
+}
+
+#[test]
+fn another_process_takes_every_byte_and_senders_wait_until_it_comes() {
+    let Some(stage) = Stage::up(true) else { return };
+    let name = name();
+    let receiver = share(&stage, &name, &["--streams", "2"]);
+    let sender = send(&stage, "20MiB");
+    // Four frames, and what sockets hold, and no more.
+    wait_until("frames are full", || stage.sent() > 3 * MIB);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(stage.sent() < 16 * MIB, "{} bytes were sent and nobody takes them", stage.sent());
+    let reader = take(&name, &[]);
+    sender.end().good();
+    send(&stage, "20MiB").end().good();
+    let (taken, report) = (reader.end().good().json(), sound(receiver.end()));
+    assert_eq!((&taken["bytes"], &taken["whole"], &taken["missing"]), (&(40 * MIB).into(), &true.into(), &0.into()));
+    assert_eq!(streams(&taken), vec![("complete".to_owned(), 20 * MIB); 2]);
+    assert_eq!((counted(&report, "readers"), counted(&report, "offered_again")), (1, 0));
+    assert_eq!(
+        (counted(&report, "delivered"), &report["frames"]),
+        (taken["frames"].as_u64().unwrap(), &taken["frames"])
+    );
+}
+
+#[test]
+fn files_that_a_reader_writes_are_those_that_the_receiver_would_have_written() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["bash"])) else { return };
+    let (name, scratch) = (name(), Scratch::new());
+    let data: Vec<u8> = (0..5_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let (file, folder) = (scratch.file("data"), scratch.file("taken"));
+    std::fs::write(&file, &data).expect("a file");
+    let receiver = share(&stage, &name, &["--streams", "1"]);
+    wait_until_shared(&name);
+    let reader = start(&["frames", &name, "-w", &folder, "--json"]);
+    let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");
+    let client = stage.command("client", "bash", &["-c", &shell]).output().expect("bash");
+    assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
+    let taken = reader.end().good().json();
+    sound(receiver.end());
+    assert_eq!((&taken["bytes"], &taken["balanced"]), (&data.len().into(), &true.into()));
+    let files = linerate_tests::support::files(Path::new(&folder));
+    let list = std::fs::read_to_string(Path::new(&folder).join("frames.csv")).expect("a list");
+    let stream = files.iter().find(|file| !file.to_string_lossy().ends_with(".csv")).expect("a stream");
+    assert!(std::fs::read(stream).expect("a file") == data);
+    assert_eq!(
+        (list.lines().count(), list.lines().last().unwrap().contains(",complete,stream-000000_10.7.0.1")),
+        (6, true)
+    );
+}
+
+#[test]
+fn a_reader_that_stalls_stops_the_senders_and_costs_no_byte() {
+    let Some(stage) = Stage::up(true) else { return };
+    let name = name();
+    let receiver = share(&stage, &name, &["--streams", "1"]);
+    wait_until_shared(&name);
+    let reader = take(&name, &[]);
+    let sender = send(&stage, "300MiB");
+    wait_until("something was sent", || stage.sent() > 8 * MIB);
+    reader.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(1));
+    let before = stage.sent();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(stage.sent() - before < MIB, "{} bytes while all frames were held", stage.sent() - before);
+    reader.signal(Signal::CONT);
+    sender.end().good();
+    let (taken, report) = (reader.end().good().json(), sound(receiver.end()));
+    assert_eq!((&taken["bytes"], streams(&report)), (&(300 * MIB).into(), vec![("complete".to_owned(), 300 * MIB)]));
+}
+
+/// Holds three of four frames, and gives each back late; compares CRC by the file that was sent.
+const LATE: &str = "
+import linerate, sys, time, zlib
+data = open(sys.argv[2], 'rb').read()
+held, seen = [], 0
+with linerate.FrameRing(sys.argv[1], reader='late') as ring:
+    while ring.ended is None:
+        frame = ring.next(timeout=1 if len(held) < 3 else 0.01)
+        if frame is not None:
+            assert frame.data == data[frame.offset:frame.offset + frame.length], frame.offset
+            seen += frame.length
+            held.append(frame)
+        if len(held) == 3 or (ring.ended and held):
+            first = held.pop(0)
+            assert first.data == data[first.offset:first.offset + first.length], first.offset
+            first.give_back()
+            time.sleep(0.005)
+    for frame in held:
+        assert frame.data == data[frame.offset:frame.offset + frame.length], frame.offset
+        frame.give_back()
+    print(seen, ring.ended, frame.ending, frame.sender[0], frame.receiver)
+";
+
+#[test]
+fn a_reader_that_gives_each_frame_back_late_gets_every_byte() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3", "bash"])) else { return };
+    let (name, scratch) = (name(), Scratch::new());
+    let data: Vec<u8> = (0..30_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let file = scratch.file("data");
+    std::fs::write(&file, &data).expect("a file");
+    let receiver = share(&stage, &name, &["--streams", "1"]);
+    wait_until_shared(&name);
+    let reader = python(LATE, &[&name, &file]);
+    let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");
+    let client = stage.command("client", "bash", &["-c", &shell]).output().expect("bash");
+    assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
+    let said = ended(reader).good().output;
+    assert_eq!(said, format!("{} ended complete 10.7.0.1 ('{OWN}', 5001)\n", data.len()));
+    sound(receiver.end());
+}
+
+/// Takes three frames, gives the second back, says so and holds the others.
+const HOLDS: &str = "
+import linerate, sys, time
+ring = linerate.FrameRing(sys.argv[1], reader='holds')
+frames = [ring.next() for _ in range(3)]
+frames[1].give_back()
+print([frame.id for frame in frames], flush=True)
+time.sleep(60)
+";
+
+#[test]
+fn frames_of_a_reader_that_is_killed_come_to_the_next_one() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
+    let name = name();
+    let receiver = share(&stage, &name, &["--streams", "1"]);
+    wait_until_shared(&name);
+    // Not through timeout(1): the process that has the frames is to die at once.
+    let mut first = Command::new("python3")
+        .args(["-S", "-c", HOLDS, &name])
+        .env("PYTHONPATH", root().join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3");
+    let sender = send(&stage, "20MiB");
+    let mut said = String::new();
+    BufReader::new(first.stdout.take().expect("a pipe")).read_line(&mut said).expect("a line");
+    assert_eq!(said, "[0, 1, 2]\n");
+    let second = run(&["frames", &name]).with_status(1);
+    assert!(second.errors.contains("a reader has the frames, and there is one at a time"), "{}", second.errors);
+    first.kill().expect("SIGKILL");
+    first.wait().expect("its end");
+    let reader = take(&name, &[]);
+    sender.end().good();
+    let (taken, ended) = (reader.end().good().json(), receiver.end());
+    let report = sound(ended);
+    assert_eq!(
+        (&taken["bytes"], &taken["frames"]),
+        (&(19 * MIB).into(), &(report["frames"].as_u64().unwrap() - 1).into())
+    );
+    assert!(taken["offered_again"].as_u64().unwrap() >= 2, "{taken:#}");
+    assert_eq!(counted(&report, "offered_again"), taken["offered_again"].as_u64().unwrap());
+    assert_eq!((counted(&report, "readers"), counted(&report, "readers_refused")), (2, 1));
+    let events = report["events"].to_string();
+    assert!(events.contains("reader \\\"holds\\\"") && events.contains("are offered again"), "{events}");
+}
+
+/// Takes a frame, and writes what it likes to its control memory.
+const LIES: &str = "
+import linerate, sys, time
+ring = linerate.FrameRing(sys.argv[1], reader='lies')
+ring.next()
+for at in range(len(ring._longs)):
+    ring._longs[at] = int(sys.argv[2])
+time.sleep(0.5)
+print(ring.next(timeout=5), ring.ended)
+";
+
+#[test]
+fn a_reader_that_lies_is_put_out_and_the_next_one_gets_every_byte() {
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["python3"])) else { return };
+    for number in ["2", "77", "18446744073709551615"] {
+        let name = name();
+        let receiver = share(&stage, &name, &["--streams", "1"]);
+        wait_until_shared(&name);
+        let liar = python(LIES, &[&name, number]);
+        let sender = send(&stage, "20MiB");
+        drop(ended(liar));
+        let reader = take(&name, &[]);
+        sender.end().good();
+        let (taken, report) = (reader.end().good().json(), sound(receiver.end()));
+        // Of those that it was handed it could give some back, by chance.
+        let missed = 20 * MIB - taken["bytes"].as_u64().unwrap();
+        assert!(missed <= MIB && missed.is_multiple_of(MIB), "{number}: {taken:#}");
+        assert_eq!((counted(&report, "readers_put_out"), counted(&report, "readers")), (1, 2), "{number}");
+        let events = report["events"].to_string();
+        assert!(events.contains("reader \\\"lies\\\"") && events.contains("was put out"), "{events}");
+    }
+}
+
+#[test]
+fn the_end_waits_for_a_reader_for_so_long_and_says_what_nobody_took() {
+    let Some(stage) = Stage::up(true) else { return };
+    let name = name();
+    let receiver = share(&stage, &name, &["--streams", "1", "--share-patience", "0.5"]);
+    send(&stage, "2MiB").end().good();
+    let report = receiver.end().good().json();
+    assert_eq!((&report["balanced"], counted(&report, "untaken")), (&true.into(), report["frames"].as_u64().unwrap()));
+    let events = report["events"].to_string();
+    assert!(events.contains("had not come back 0.5 s after the last: nobody took them"), "{events}");
+    let nobody = run(&["frames", &name]).with_status(1);
+    assert!(nobody.errors.contains(&format!("linerate receive PORT --tcp A:P --share {name}")), "{}", nobody.errors);
+}
+
+/// Frames that give way to newer ones because nobody takes them are lost, and that is counted and said.
+#[test]
+fn frames_that_gave_way_are_counted_as_lost() {
+    let Some(stage) = Stage::up(false) else { return };
+    let (name, port) = (name(), stage.port(Way::Packet, ""));
+    let udp = format!("{OWN}:7148");
+    let own = ["receive", &port, "--udp", &udp, "--json", "-Z", "root", "--share", &name, "--drop", "oldest"];
+    let frames = ["--frames", "4", "--frame-size", "256KiB", "--share-patience", "0.2"];
+    let receiver = start(&[&own[..], &frames].concat());
+    wait_until_shared(&name);
+    let send = ["send", &udp, "--udp", "--size", "4MiB", "--rate", "100mbps", "-q"];
+    stage.wire.inside("client", &send).good();
+    let report = receiver.interrupt().good().json();
+    let [gone, left] = ["gave_way", "untaken"].map(|count| counted(&report, count));
+    // Of 16, but for those of which a machine that does other things too has seen nothing.
+    assert!(gone >= 5 && left >= 2 && gone + left <= 16, "{report:#}");
+    assert!(report["balanced"] == true, "{report:#}");
+    assert!(report["lost"].as_u64().unwrap() >= gone + left, "{report:#}");
+    let events = report["events"].to_string();
+    assert!(events.contains(&format!("{gone} finished frames with")) && events.contains("gave way"), "{events}");
+}
+
+#[test]
+fn who_has_the_frames_is_shown_while_it_runs() {
+    let Some(stage) = Stage::up(true) else { return };
+    let name = name();
+    let tcp = format!("{OWN}:5001");
+    let port = stage.port(Way::Packet, "");
+    let own = ["receive", &port, "--tcp", &tcp, "--share", &name, "--interval", "0.1", "-t", "1.5", "-Z", "root"];
+    let receiver = start(&own);
+    wait_until_shared(&name);
+    let reader = start(&["frames", &name, "-t", "0.7", "-q"]);
+    let pid = reader.pid();
+    reader.end().good();
+    let errors = receiver.end().good().errors;
+    assert!(errors.contains("no reader (linerate frames NAME)"), "{errors}");
+    assert!(errors.contains(&format!("frames: 0 with the reader (pid {pid}), 0 waiting for it")), "{errors}");
+}
+
+/// What is told of C, Python and Rust is what is there, and takes the bytes that were sent.
+#[test]
+fn readers_of_the_guide_take_the_same_bytes() {
+    let page = std::fs::read_to_string(root().join("docs/guide/receive.md")).expect("the guide");
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
+    let blocks = |kind: &str| -> Vec<String> {
+        let parts = page.split("\n```").filter_map(|part| part.strip_prefix(kind)?.strip_prefix('\n'));
+        parts.map(|text| format!("{text}\n")).collect()
+    };
+    assert_eq!(blocks("c"), [read("examples/c/frames_sum.c")]);
+    assert!(read("crates/linerate/examples/frames.rs").contains(blocks("rust")[0].trim_end()));
+    let Some(stage) = Stage::up(true).filter(|_| has_tools(&["cc", "python3", "bash"])) else { return };
+    let scratch = Scratch::new();
+    let (file, program) = (scratch.file("data"), scratch.file("frames_sum"));
+    let data: Vec<u8> = (0..5_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 9) as u8).collect();
+    std::fs::write(&file, &data).expect("a file");
+    let (source, include) = (root().join("examples/c/frames_sum.c"), root().join("c"));
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-o", &program, "-I"];
+    let compiled = Command::new("cc").args(flags).args([include, source]).output().expect("cc");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let sum: u64 = data.iter().map(|byte| u64::from(*byte)).sum();
+    let by_c = format!("5 frames, {} bytes, 0 missing, sum {sum}\n", data.len());
+    for (is_c, wanted) in [(true, by_c.as_str()), (false, "0 4194304 805713 missing []")] {
+        let name = name();
+        let receiver = share(&stage, &name, &["--streams", "1"]);
+        wait_until_shared(&name);
+        let reader = match is_c {
+            true => Command::new("timeout")
+                .args(["-s", "KILL", "60", &program, &name])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it"),
+            false => python(&blocks("python")[0].replace("\"telescope\"", &format!("{name:?}")), &[]),
+        };
+        let shell = format!("exec 3<>/dev/tcp/{OWN}/5001; cat {file} >&3; exec 3>&-");
+        let client = stage.command("client", "bash", &["-c", &shell]).output().expect("bash");
+        assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
+        let said = ended(reader).good().output;
+        assert!(said.contains(wanted), "{wanted}: {said}");
+        sound(receiver.end());
+    }
+}
+
+fn wait_until_shared(name: &str) {
+    let sockets = || std::fs::read_to_string("/proc/net/unix").expect("sockets");
+    wait_until("frames are shared", || sockets().contains(&format!("@linerate/{name}")));
+}

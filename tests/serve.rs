@@ -1,0 +1,15 @@
+//! The HTTP server: driven by the published client, and asked by those who may not.
+//!
+//! - `clients`: snappi, unchanged, between two hosts;
+//! - `hostile`: requests that are refused while traffic goes on;
+//! - `own`: what is not of the model;
+//! - `stage`: a server on the two ends of a wire, and requests as bytes.
+
+#[path = "serve/clients.rs"]
+mod clients;
+#[path = "serve/hostile.rs"]
+mod hostile;
+#[path = "serve/own.rs"]
+mod own;
+#[path = "serve/stage.rs"]
+mod stage;

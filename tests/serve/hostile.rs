@@ -1,0 +1,88 @@
+//! Requests that are refused, while traffic goes on.
+
+use super::stage::Server;
+use linerate_tests::support::wait_until;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
+
+/// How many frames a row says.
+fn frames(row: &Value, name: &str) -> u64 {
+    row[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{row}"))
+}
+
+#[test]
+fn whoever_may_not_is_refused_and_traffic_goes_on() {
+    let Some(server) = Server::start() else { return };
+    server.send();
+    let (host, token) = (&server.address, &server.token);
+    let status = |head: &str, body: &str| {
+        let length = body.len();
+        let request = format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        let answer = server.raw(request.as_bytes());
+        answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+    };
+    let post = "POST /control/state HTTP/1.1";
+    let (ours, may, json) =
+        (format!("Host: {host}"), format!("Authorization: Bearer {token}"), "Content-Type: application/json");
+    let stop = r#"{"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop"}}}"#;
+    for (what, head, wanted) in [
+        ("a foreign host", format!("{post}\r\nHost: evil.example\r\n{may}\r\n{json}"), 403),
+        ("a foreign origin", format!("{post}\r\n{ours}\r\n{may}\r\n{json}\r\nOrigin: http://evil.example"), 403),
+        ("no token", format!("{post}\r\n{ours}\r\n{json}"), 401),
+        ("a wrong token", format!("{post}\r\n{ours}\r\n{json}\r\nAuthorization: Bearer {token}x"), 401),
+        ("a form", format!("{post}\r\n{ours}\r\n{may}\r\nContent-Type: text/plain"), 415),
+        ("a preflight", format!("OPTIONS /config HTTP/1.1\r\n{ours}\r\n{may}\r\n{json}"), 405),
+        ("a file", format!("POST /../../etc/passwd HTTP/1.1\r\n{ours}\r\n{may}\r\n{json}"), 404),
+    ] {
+        assert_eq!(status(&head, stop), wanted, "{what}");
+    }
+    for (what, body) in [
+        ("no JSON", "{".to_owned()),
+        ("deep JSON", "[".repeat(100_000)),
+        ("another type", "[1, 2]".to_owned()),
+        (
+            "a name that nobody has",
+            r#"{"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop", "flow_names": ["x"]}}}"#.to_owned(),
+        ),
+    ] {
+        assert_eq!(status(&format!("{post}\r\n{ours}\r\n{may}\r\n{json}"), &body), 400, "{what}");
+    }
+    let many = format!("[{}1]", "1,".repeat(3_000_000));
+    assert_eq!(server.ask("POST", "/config", many.as_bytes()).0, 400);
+    let huge =
+        format!("{post}\r\n{ours}\r\n{may}\r\n{json}\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n");
+    assert!(server.raw(huge.as_bytes()).contains(" 413 "), "a document of a gigabyte");
+    // One that sends its headers slowly keeps nobody waiting.
+    let mut slow = TcpStream::connect(host).unwrap();
+    slow.write_all(b"POST /config HTTP/1.1\r\nHost").unwrap();
+    let row = server.flow();
+    assert_eq!(row["transmit"], "started", "{row}");
+    wait_until("frames come", || frames(&server.flow(), "frames_rx") > frames(&row, "frames_rx"));
+    server.stop();
+    let row = server.flow();
+    assert_eq!((frames(&row, "frames_tx"), &row["loss"]), (frames(&row, "frames_rx"), &json!(0.0)), "{row}");
+    let most = server.running.as_ref().and_then(|running| running.proc_status("RssAnon")).unwrap();
+    let most: u64 = most.split(' ').next().unwrap().parse().unwrap();
+    // The rings of its ports are not in this.
+    assert!(most < 100_000, "{most} KiB");
+    let ended = server.end();
+    assert!(ended.status == 0 && ended.errors.contains("names another host"), "{}", ended.errors);
+    // Whoever reads the log may not know the token.
+    assert!(!ended.errors.contains(&*may), "{}", ended.errors);
+}
+
+#[test]
+fn names_are_told_as_they_are_and_never_obeyed() {
+    let Some(server) = Server::start() else { return };
+    let name = "<img src=x onerror=alert(1)>\u{1b}[2J\n";
+    let flow = json!({"name": name, "tx_rx": {"port": {"tx_name": "p1"}}, "packet": [{"choice": "lacp", "lacp": {}}]});
+    let document = json!({"ports": [{"name": "p1"}], "flows": [flow]});
+    let (status, answer) = server.ask("POST", "/config", document.to_string().as_bytes());
+    assert_eq!((status, &answer["kind"]), (400, &json!("validation")), "{answer}");
+    let (status, answer) =
+        server.ask("POST", "/monitor/metrics", json!({"flow": {"flow_names": [name]}}).to_string().as_bytes());
+    assert_eq!(status, 400, "{answer}");
+    let ended = server.end();
+    assert!(!ended.errors.contains('\u{1b}') && ended.errors.lines().count() < 10, "{:?}", ended.errors);
+}

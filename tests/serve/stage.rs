@@ -1,0 +1,105 @@
+//! A server on the two ends of a wire, and requests as bytes.
+
+use linerate_tests::support::may_make_labs;
+use linerate_tests::support::program::{Ended, Running, start};
+use linerate_tests::support::wire::Wire;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A server with ports p1 and p2, which a wire joins.
+pub struct Server {
+    pub running: Option<Running>,
+    pub address: String,
+    pub token: String,
+    _wire: Wire,
+}
+
+impl Server {
+    /// `None`, said aloud, where there can be no networks for it.
+    pub fn start() -> Option<Self> {
+        if !may_make_labs() {
+            return None;
+        }
+        let wire = Wire::new();
+        let (p1, p2) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
+        let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={p2}"));
+        let mut running = start(&["serve", &p1, &p2, "--listen", "127.0.0.1:0"]);
+        let mut lines = BufReader::new(running.take_output().unwrap()).lines();
+        let mut line = || lines.next().expect("a line").unwrap();
+        let address = line().strip_prefix("listening on http://").expect("where it listens").to_owned();
+        let token = line().split([' ', ',']).nth(1).expect("a token").to_owned();
+        Some(Server { running: Some(running), address, token, _wire: wire })
+    }
+
+    /// What snappi calls it.
+    pub fn location(&self) -> String {
+        format!("http://:{}@{}", self.token, self.address)
+    }
+
+    /// Sends bytes, and returns all that comes until the server closes the connection.
+    pub fn raw(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // It may have refused before all of it was there.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Asks as one who may: the status, and the document.
+    pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n",
+            self.address,
+            self.token,
+            body.len()
+        );
+        let answer = self.raw(&[head.as_bytes(), body].concat());
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, serde_json::from_str(body).unwrap_or_default())
+    }
+
+    /// A document to a path that takes it.
+    pub fn post(&self, path: &str, document: &Value) -> Value {
+        let (status, answer) = self.ask("POST", path, document.to_string().as_bytes());
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+
+    /// A flow of 1,000 frames a second from p1 to p2 that begins now.
+    pub fn send(&self) {
+        self.post(
+            "/config",
+            &json!({
+                "ports": [{"name": "p1"}, {"name": "p2"}],
+                "flows": [{
+                    "name": "f1", "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
+                    "packet": [{"choice": "ethernet", "ethernet": {}}, {"choice": "ipv4", "ipv4": {}}, {"choice": "udp", "udp": {}}],
+                    "size": {"fixed": 100}, "metrics": {"enable": true, "loss": true}
+                }]
+            }),
+        );
+        self.post("/control/state", &json!({"choice": "traffic", "traffic": {"flow_transmit": {"state": "start"}}}));
+    }
+
+    /// The row of that flow.
+    pub fn flow(&self) -> Value {
+        let rows = self.post("/monitor/metrics", &json!({"choice": "flow", "flow": {"flow_names": ["f1"]}}));
+        rows["flow_metrics"][0].clone()
+    }
+
+    /// Ends it.
+    pub fn stop(&self) {
+        self.post("/control/state", &json!({"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop"}}}));
+    }
+
+    /// Asks the program to stop.
+    pub fn end(mut self) -> Ended {
+        self.running.take().unwrap().interrupt()
+    }
+}

@@ -1,0 +1,31 @@
+//! The plugin for DPDK, built from these sources.
+
+use super::{has_tools, skip};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The plugin, beside this test, where `dpdk:` ports of this process look for it too; none, said aloud, where there is no DPDK
+/// to compile it against.
+///
+/// # Panics
+/// If it cannot be built where there is.
+pub fn plugin() -> Option<&'static Path> {
+    static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let plugin = PLUGIN.get_or_init(|| {
+        let there = has_tools(&["pkg-config", "cc"])
+            && Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
+        if !there {
+            skip("no DPDK to compile against: on Debian, apt-get install dpdk-dev dpdk");
+            return None;
+        }
+        let program = std::env::current_exe().expect("this test");
+        let folder = program.parent().expect("its folder");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let built = Command::new(root.join("scripts/dpdk")).arg(folder).output().expect("scripts/dpdk");
+        let (path, said) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success() && said.is_empty(), "scripts/dpdk: {said}");
+        Some(PathBuf::from(path.trim()))
+    });
+    plugin.as_deref()
+}

@@ -1,0 +1,14 @@
+//! The switch: beside Open vSwitch, through the receive loop, and as a program.
+//!
+//! - `ovs`: Open vSwitch with its dummy datapath, which needs no rights and no interface; `random`: rules and frames; `compare`: both
+//!   are given the same, and the same bytes leave by the same ports; `differences`: but for what is named there;
+//! - `program`: the verb, on files, in namespaces, and while it is changed.
+
+#[path = "switch/compare.rs"]
+mod compare;
+#[path = "switch/ovs.rs"]
+mod ovs;
+#[path = "switch/program.rs"]
+mod program;
+#[path = "switch/random.rs"]
+mod random;

@@ -1,0 +1,131 @@
+//! The verb: on files, between hosts, and while its rules change.
+
+use linerate_tests::support::program::{linerate, run, start};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, may_make_labs, records, wait_until};
+use serde_json::Value;
+use std::process::Command;
+
+/// Two files of traffic: UDP to ports 1 to 4, 400 frames, of a host at each port.
+fn files(scratch: &Scratch) -> [String; 2] {
+    [("a.pcap", "02:00:00:00:00:01", "02:00:00:00:00:02"), ("b.pcap", "02:00:00:00:00:02", "02:00:00:00:00:01")].map(
+        |(name, source, destination)| {
+            let (file, link) = (scratch.file(name), format!("eth(src={source},dst={destination})/ip/udp(dport=1..4)"));
+            run(&["generate", "--to", &format!("pcap:{file}"), "-k", &link, "-c", "400"]).good();
+            format!("pcap:{file}")
+        },
+    )
+}
+
+fn count(json: &Value, name: &str) -> u64 {
+    let accounts = json["accounts"].as_array().expect("accounts");
+    let account = accounts.iter().find(|account| account["stage"] == "switch").expect("an account of the switch");
+    account[name].as_u64().or(account["drops"][name].as_u64()).unwrap_or(0)
+}
+
+#[test]
+fn rules_divide_what_files_hold() {
+    let scratch = Scratch::new();
+    let [a, b] = files(&scratch);
+    let (rules, out) = (scratch.file("rules.txt"), scratch.file("out"));
+    std::fs::write(
+        &rules,
+        "# web by the third port\npriority=9,udp,in_port=left,tp_dst=1/0xfffe,actions=mod_tp_dst:80,3\n\n",
+    )
+    .unwrap();
+    let third = format!("third=pcap:{}", scratch.file("b.pcap"));
+    let left = format!("left={a}");
+    run(&["switch", &left, &third, "--rules", &rules, "--out", &out])
+        .with_status(2)
+        .says("neither a port nor an action");
+    std::fs::write(
+        &rules,
+        "# web by the third port\npriority=9,udp,in_port=left,tp_dst=1,actions=mod_tp_dst:80,third\n\n",
+    )
+    .unwrap();
+    let said =
+        run(&["switch", &left, &third, "--rules", &rules, "--rule", "in_port=2,actions=drop", "--out", &out, "--json"])
+            .good();
+    let json = said.json();
+    assert_eq!(json["ports"][0]["received"], 400, "{json}");
+    assert_eq!((&json["ports"][0]["sent"], &json["ports"][1]["sent"]), (&0.into(), &100.into()), "{json}");
+    assert_eq!(json["rules"][0]["n_packets"], 400, "{json}");
+    assert_eq!(
+        (count(&json, "rule_drop"), count(&json, "no_rule"), count(&json, "delivered")),
+        (400, 300, 100),
+        "{json}"
+    );
+    assert_eq!(json["imbalances"].as_array().map_or(0, Vec::len), 0, "{json}");
+    let frames = records::read(&scratch.file("out/third.pcap"));
+    assert_eq!(frames.len(), 100);
+    assert!(frames.iter().all(|frame| frame.bytes[36..38] == [0, 80]), "the port was changed");
+    run(&["switch", &left, &left, "--out", &out]).with_status(2).says("given twice");
+    run(&["switch", &left, &b]).with_status(2).says("--out DIR");
+    run(&["switch", &left]).with_status(2).says("two ports or more");
+}
+
+#[test]
+fn without_rules_it_is_a_bridge() {
+    let scratch = Scratch::new();
+    let [a, b] = files(&scratch);
+    let out = scratch.file("out");
+    let json =
+        run(&["switch", &a, &b, "--out", &out, "--json", "--vlan", "1:access=7", "--vlan", "2:trunk=7"]).good().json();
+    // Frames of the second come without a tag, and it has none such.
+    assert_eq!(
+        (count(&json, "received"), count(&json, "unknown_vlan"), count(&json, "delivered")),
+        (800, 400, 400),
+        "{json}"
+    );
+    let frames = records::read(&scratch.file("out/2.pcap"));
+    assert!(frames.len() == 400 && frames.iter().all(|frame| frame.bytes[12..16] == [0x81, 0, 0, 7]), "with a tag");
+}
+
+/// Three hosts, joined by the switch: they reach each other, what a rule forbids does not pass, and rules change under traffic without
+/// that a frame is lost.
+#[test]
+fn hosts_reach_each_other_while_rules_change() {
+    if !may_make_labs() {
+        return;
+    }
+    let links = ["a:eth0,mid:p0,offloads=off", "b:eth0,mid:p1,offloads=off"];
+    let (wire, scratch) = (Wire::of(&links), Scratch::new());
+    let (socket, ports) = (scratch.file("control"), [wire.port("mid", "p0", ""), wire.port("mid", "p1", "")]);
+    let switch = start(&["switch", &ports[0], &ports[1], "--control", &socket, "--json"]);
+    wait_until("the switch listens", || ctl(&socket, &["dump-ports"]).is_ok());
+    let flows = ctl(&socket, &["dump-flows"]).unwrap();
+    assert!(flows.contains("priority=0 actions=NORMAL"), "{flows}");
+    let (to, check) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
+    let mut sender =
+        linerate(&["generate", "--to", &to, "--check", &check, "--udp", "-c", "4000", "--rate", "2kpps", "--json"]);
+    let sender = sender.stdout(std::process::Stdio::piped()).spawn().expect("a sender");
+    for round in 0..20 {
+        let rule = format!("priority={},in_port=1,actions=output:2", 10 + round);
+        ctl(&socket, &["add-flow", &rule, "priority=5,arp,actions=flood"]).unwrap();
+        if round % 3 == 2 {
+            assert!(ctl(&socket, &["del-flows", "in_port=1"]).unwrap().contains("rules removed"));
+        }
+    }
+    let sent = sender.wait_with_output().expect("what it says");
+    let sent: Value = serde_json::from_slice(&sent.stdout).expect("JSON");
+    assert_eq!(sent["streams"][0]["check"]["received"], 4000, "{sent}");
+    assert!(ctl(&socket, &["fdb"]).unwrap().starts_with(" port  VLAN  MAC"));
+    let error = ctl(&socket, &["add-flow", "tp_dst=80,actions=drop"]).unwrap_err();
+    assert!(error.contains("say which"), "{error}");
+    let rules = scratch.file("rules");
+    std::fs::write(&rules, "actions=drop\n").unwrap();
+    ctl(&socket, &["replace-flows", &rules]).unwrap();
+    let flows = ctl(&socket, &["dump-flows"]).unwrap();
+    assert!(flows.lines().count() == 1 && flows.contains("n_packets="), "{flows}");
+    let json = switch.interrupt().good().json();
+    assert!(count(&json, "delivered") >= 4000 && json["ports"][1]["port_full"] == 0, "{json}");
+    assert!(ctl(&socket, &["dump-flows"]).is_err(), "it has ended");
+}
+
+/// What a switch that listens there says.
+fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
+    let mut command: Command = linerate(&[&["switch", "--ctl", socket][..], words].concat());
+    let output = command.output().expect("the program");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
