@@ -9,6 +9,7 @@ use linerate_generate::check::Options;
 use linerate_generate::trailer::Key;
 use linerate_port::RxPort;
 use linerate_wire::Link;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub struct Heard {
 /// A port that receives until it is dropped.
 pub struct Listener {
     heard: Arc<Mutex<Heard>>,
+    looked: Arc<AtomicU64>,
     stop: Stop,
     failure: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -54,17 +56,23 @@ impl Listener {
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
-        let (mut hearing, told) = (Hearing { heard: Arc::clone(&heard), turn_at: TURN }, Arc::clone(&failure));
+        let (looked, told) = (Arc::new(AtomicU64::new(0)), Arc::clone(&failure));
+        let mut hearing = Hearing { heard: Arc::clone(&heard), looked: Arc::clone(&looked), turn_at: TURN };
         let thread = Builder::new().name("listen".into()).spawn(move || {
             let run = receive.run(&mut [&mut hearing]);
             *told.lock().unwrap_or_else(PoisonError::into_inner) = run.failure.map(|failure| failure.to_string());
         })?;
-        Ok(Listener { heard, stop, failure, thread: Some(thread) })
+        Ok(Listener { heard, looked, stop, failure, thread: Some(thread) })
     }
 
     /// What came; nothing is received while this is held, so not for long.
     pub fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the port was asked for frames. Until that grows nothing is known of what is there.
+    pub fn looked(&self) -> u64 {
+        self.looked.load(Ordering::Acquire)
     }
 
     /// Why nothing is received any more, if that is so.
@@ -85,6 +93,7 @@ impl Drop for Listener {
 /// The consumer.
 struct Hearing {
     heard: Arc<Mutex<Heard>>,
+    looked: Arc<AtomicU64>,
     turn_at: Duration,
 }
 
@@ -99,8 +108,20 @@ impl Consumer for Hearing {
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
+        self.hear(round);
+        self.looked.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn look(&mut self, _: &Look<'_>) {}
+
+    fn finish(&mut self, _: &mut End<'_>) {}
+}
+
+impl Hearing {
+    fn hear(&mut self, round: &Round<'_>) {
         if round.frames() == 0 && round.elapsed < self.turn_at {
-            return Ok(());
+            return;
         }
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let heard = &mut *heard;
@@ -127,12 +148,7 @@ impl Consumer for Hearing {
             heard.check.turn();
             self.turn_at = round.elapsed + TURN;
         }
-        Ok(())
     }
-
-    fn look(&mut self, _: &Look<'_>) {}
-
-    fn finish(&mut self, _: &mut End<'_>) {}
 }
 
 fn wire_bytes(burst: &Burst<'_>) -> u64 {

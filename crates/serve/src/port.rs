@@ -53,6 +53,11 @@ impl Port {
         Ok(Port { name, spec, line, longest, is_up, transmitter, listener, before, rates })
     }
 
+    /// Whether it was asked for frames so often, or is not asked any more.
+    pub fn has_looked(&self, times: u64) -> bool {
+        self.listener.looked() >= times || self.listener.failure().is_some()
+    }
+
     /// Sent and received since the configuration, and whether frames are captured.
     pub fn counted(&self) -> ([Figures; 2], bool) {
         let heard = self.listener.heard();

@@ -32,8 +32,10 @@ pub struct Tester {
 
 /// Receivers are quiet when nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(100);
+/// And every port was asked so often since then: on a machine that is busy its thread may not have been there at all.
+const LOOKS: u64 = 3;
 /// And are waited for so long at most.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Of more flows than this it is not looked at each whether all of it has come.
 const MANY: usize = 1000;
 /// How often they are looked at.
@@ -48,6 +50,11 @@ impl Tester {
         let mut ports = Vec::new();
         for port in opened {
             ports.push(Port::start(port)?);
+        }
+        // Their memory is made before anybody is told to send.
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
+            std::thread::sleep(LOOK);
         }
         let (config, running) = (Config { document: serde_json::json!({}), ..Config::default() }, Vec::new());
         Ok(Tester { ports, config, running, places: Vec::new(), key: mix(seed) | 1, next_id: 1 })
@@ -312,8 +319,10 @@ impl Tester {
     /// Waits until what flows have sent is there, or nothing comes any more.
     fn wait_until_quiet(&self, flows: &[usize]) {
         let began = Instant::now();
-        let (mut last, mut changed) = (self.heard(), began);
-        while began.elapsed() < PATIENCE && changed.elapsed() < QUIET {
+        let looks = || self.ports.iter().map(|port| port.listener.looked() + LOOKS).collect::<Vec<_>>();
+        let (mut last, mut changed, mut awaited) = (self.heard(), began, looks());
+        let have_looked = |awaited: &[u64]| self.ports.iter().zip(awaited).all(|(port, looks)| port.has_looked(*looks));
+        while began.elapsed() < PATIENCE && (changed.elapsed() < QUIET || !have_looked(&awaited)) {
             let is_there = |at: &usize| {
                 let figures = self.figures(*at);
                 !self.config.flows[*at].is_counted || figures.distinct >= figures.tx.frames
@@ -324,7 +333,7 @@ impl Tester {
             std::thread::sleep(LOOK);
             let now = self.heard();
             if now != last {
-                (last, changed) = (now, Instant::now());
+                (last, changed, awaited) = (now, Instant::now(), looks());
             }
         }
     }
