@@ -210,6 +210,8 @@ fn a_recording_goes_along_with_all_else() {
         &flows,
         "--share",
         &scratch.file("ring"),
+        "--share-memory",
+        "8MiB",
         "-c",
         "4000",
         "--json",
@@ -225,8 +227,15 @@ fn a_recording_goes_along_with_all_else() {
     to.write_all(&records::body(&sent[..2000])).unwrap();
     to.flush().unwrap();
     wait_until("files are there", || recorded(&folder).len() > 2);
-    running.signal(Signal::HUP);
-    wait_until("the last is complete", || !recorded(&folder).iter().any(|path| path.extension().unwrap() == "part"));
+    // Frames may still be on their way when it comes: then it comes again.
+    let heard = running.hear();
+    let told = "frames are in files that are complete";
+    wait_until("the last is complete", || {
+        running.signal(Signal::HUP);
+        std::thread::sleep(Duration::from_millis(100));
+        let is_open = recorded(&folder).iter().any(|path| path.extension().unwrap() == "part");
+        !is_open && heard.lock().unwrap().contains(told)
+    });
     let before = recorded(&folder).len();
     let rest = records::body(&sent[2000..]);
     let writer = std::thread::spawn(move || to.write_all(&rest));
@@ -236,7 +245,6 @@ fn a_recording_goes_along_with_all_else() {
     assert!(paths.len() > before + 2, "{paths:?}");
     assert!(json["frames"] == 4000 && json["balanced"] == true && json["flows"]["records"] != 0, "{json}");
     records::assert_same_frames("all", &frames_of(&scratch, &paths), &sent);
-    assert!(ended.errors.contains("frames are in files that are complete"), "{}", ended.errors);
     assert!(!recorded(&flows).is_empty());
     if has_tools(&["capinfos"]) {
         paths.iter().for_each(|path| {
