@@ -200,6 +200,10 @@ impl Consumer for Capture {
         }
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
+    }
+
     fn demand(&self) -> Demand {
         match () {
             () if self.output.has_failed() => Demand::Failed,

@@ -243,6 +243,10 @@ impl Consumer for Counting {
         }
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
+    }
+
     fn demand(&self) -> Demand {
         if self.selector.is_full() { Demand::Enough } else { Demand::More }
     }

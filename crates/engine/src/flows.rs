@@ -205,6 +205,10 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         self.progress.lost.store(look.queues().lost(), Ordering::Relaxed);
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
+    }
+
     fn demand(&self) -> Demand {
         match &self.work {
             Work::Dispatch(dispatch) if dispatch.has_failed() => Demand::Failed,

@@ -19,6 +19,7 @@ use crate::control::Stop;
 use crate::died::{Died, survive};
 use crate::error::ReceiveError;
 use crate::lanes::{Lanes, Shown, recycle};
+use crate::metrics::Metrics;
 use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::{Held, RxPort};
@@ -91,6 +92,7 @@ pub(crate) struct Receiver {
     is_alone: bool,
     filtered: Vec<bool>,
     kept: Kept,
+    metrics: Metrics,
 }
 
 /// Memory that is kept between rounds; empty then.
@@ -147,6 +149,7 @@ impl Receiver {
             picks: Vec::new(),
             filtered: Vec::new(),
             kept: Kept::default(),
+            metrics: Metrics::new(),
         }
     }
 
@@ -165,8 +168,24 @@ impl Receiver {
             for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
                 consumer.look(&look);
             }
+            self.answer(consumers);
         }
         self.pace.go_on(came, now, &self.lanes)
+    }
+
+    /// Says what was counted so far, if somebody asks.
+    fn answer(&mut self, consumers: &[&mut dyn Consumer]) {
+        let Receiver { metrics, lanes, merge, died, .. } = self;
+        metrics.answer(|ledger| {
+            lanes.queue_counters(ledger);
+            if let Some(merge) = merge {
+                lanes.merge_counters(merge, ledger);
+            }
+            for (consumer, _) in consumers.iter().zip(died).filter(|(_, died)| died.is_none()) {
+                ledger.set_branch(if consumers.len() == 1 { "" } else { consumer.name() });
+                consumer.counters(ledger);
+            }
+        });
     }
 
     /// What went wrong so far.
@@ -191,6 +210,7 @@ impl Receiver {
             kept,
             given,
             is_alone,
+            ..
         } = self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
@@ -291,6 +311,7 @@ impl Receiver {
             }
         }
         ledger.set_branch("");
+        self.metrics.close(&ledger);
         Received {
             ledger,
             quiesced: self.pace.quiesced() && died.is_none(),
