@@ -69,9 +69,9 @@ fn scrape(address: &str) -> BTreeMap<String, f64> {
 #[test]
 fn a_sender_says_what_it_sends_while_it_does() {
     let packet = "ip(dst=192.0.2.1)/udp";
-    let arguments = ["generate", "--to", "null:", "-k", packet, "--rate", "2kpps", "-c", "0", "--interval", "0"];
+    let arguments = ["generate", "--to", "null:x", "-k", packet, "--rate", "2kpps", "-c", "0", "--interval", "0"];
     let (running, address) = start(&arguments, Stdio::null());
-    let sent = "linerate_send_delivered_total{subject=\"null:\"}";
+    let sent = "linerate_send_delivered_total{subject=\"null:x@0\"}";
     wait_until("frames are sent", || scrape(&address).get(sent).is_some_and(|frames| *frames > 0.0));
     let (before, after) = (scrape(&address), scrape(&address));
     assert!(after[sent] >= before[sent], "{before:?}\n{after:?}");

@@ -6,7 +6,7 @@ use crate::control::{Stop, unwatched};
 use crate::error::ReceiveError;
 use crate::receive::{Receive, Received};
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Pick, Stage};
+use linerate_burst::{Count, Ledger, Pick, Stage};
 use linerate_generate::check::{Check, Live, StreamRow, Summary, TURN, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};

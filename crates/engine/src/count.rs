@@ -18,7 +18,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::{Progress, unwatched};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Desc, Kind, Nanos, Stage};
+use linerate_burst::{Count, Desc, Kind, Ledger, Nanos, Stage};
 use linerate_port::Tallied;
 use linerate_wire::Layers;
 use std::sync::atomic::Ordering;

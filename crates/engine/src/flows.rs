@@ -24,7 +24,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Interface, Kind, Nanos, Pick, Stage};
+use linerate_burst::{Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_meter::{Counts, Records};
 use linerate_wire::Link;
 use std::collections::BTreeSet;
