@@ -14,6 +14,8 @@ mod filters;
 mod flows;
 #[path = "program/hangup.rs"]
 mod hangup;
+#[path = "program/metrics.rs"]
+mod metrics;
 #[path = "program/odd.rs"]
 mod odd;
 #[path = "program/pairs.rs"]

@@ -120,8 +120,8 @@ impl fmt::Display for Imbalance {
 
 impl Ledger {
     /// A ledger without accounts.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Ledger { accounts: Vec::new(), details: Vec::new(), branch: String::new() }
     }
 
     /// From now on accounts are those of this consumer, until another is named; of an empty name they are of what all share.

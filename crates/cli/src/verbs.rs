@@ -32,7 +32,7 @@ pub mod wire;
 use crate::about;
 use crate::exit::Exit;
 use crate::signals::remember_requests;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsStr;
 
 /// Line-rate packet work on an ordinary Linux machine.
@@ -120,7 +120,22 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
         }
     };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok(meaning::check(&command, &matches).map(|()| program.verb))
+    Ok(meaning::check(&command, &matches).and_then(|()| listen(&matches)).map(|()| program.verb))
+}
+
+/// Listens where a run is to answer those who collect counters.
+#[cfg(feature = "serve")]
+fn listen(matches: &ArgMatches) -> anyhow::Result<()> {
+    let asked = matches.subcommand().and_then(|(verb, own)| {
+        let address = own.try_get_one::<std::net::SocketAddr>("metrics").ok().flatten()?;
+        Some((verb, *address))
+    });
+    asked.map_or(Ok(()), |(verb, address)| crate::view::metrics::bind(verb, address))
+}
+
+#[cfg(not(feature = "serve"))]
+fn listen(_: &ArgMatches) -> anyhow::Result<()> {
+    Ok(())
 }
 
 impl Verb {

@@ -2,6 +2,8 @@
 
 pub mod ledger;
 pub mod live;
+#[cfg(feature = "serve")]
+pub mod metrics;
 pub mod rates;
 pub mod reading;
 pub mod streams;

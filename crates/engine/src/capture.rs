@@ -25,7 +25,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::{Progress, Reopen};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Nanos, Sink, Stage};
+use linerate_burst::{Ledger, Nanos, Sink, Stage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -198,6 +198,10 @@ impl Consumer for Capture {
             self.selector.counters(run.account(Stage::Select, ""));
             self.output.look(look.interfaces(), run, self.complete);
         }
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
     }
 
     fn demand(&self) -> Demand {

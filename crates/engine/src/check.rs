@@ -6,7 +6,7 @@ use crate::control::{Stop, unwatched};
 use crate::error::ReceiveError;
 use crate::receive::{Receive, Received};
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Pick, Stage};
+use linerate_burst::{Count, Ledger, Pick, Stage};
 use linerate_generate::check::{Check, Live, StreamRow, Summary, TURN, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -262,6 +262,15 @@ impl Consumer for Checking {
         self.watch.answer(&mut self.check);
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
+        let totals = self.check.totals();
+        let account = ledger.account(Stage::Check, "");
+        account.add(Count::CheckReceived, totals.frames).add(Count::Checked, self.check.ours());
+        account.add(Count::CheckForeign, totals.foreign()).add(Count::CheckDamaged, totals.damaged);
+        account.add(Count::CheckCut, totals.cut).add(Count::CheckOverLimit, totals.over_limit);
+    }
+
     fn demand(&self) -> Demand {
         if self.selector.is_full() { Demand::Enough } else { Demand::More }
     }
@@ -269,12 +278,7 @@ impl Consumer for Checking {
     fn finish(&mut self, end: &mut End<'_>) {
         self.show(end.look());
         self.watch.close();
-        self.selector.counters(end.ledger.account(Stage::Select, ""));
-        let totals = self.check.totals();
-        let account = end.ledger.account(Stage::Check, "");
-        account.add(Count::CheckReceived, totals.frames).add(Count::Checked, self.check.ours());
-        account.add(Count::CheckForeign, totals.foreign()).add(Count::CheckDamaged, totals.damaged);
-        account.add(Count::CheckCut, totals.cut).add(Count::CheckOverLimit, totals.over_limit);
+        self.counters(end.ledger);
     }
 }
 

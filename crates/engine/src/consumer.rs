@@ -58,6 +58,10 @@ pub trait Consumer {
     /// Some ten times a second: what the ports have counted.
     fn look(&mut self, _look: &Look<'_>) {}
 
+    /// What it has counted so far, as its accounts will say at the end, for whoever asks while the run lasts; frames that it has in hand
+    /// may be in none of them yet.
+    fn counters(&self, _ledger: &mut Ledger) {}
+
     /// Whether each frame is to come at once, even where waiting for several would bring more of them.
     fn is_prompt(&self) -> bool {
         false

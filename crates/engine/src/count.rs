@@ -18,7 +18,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::{Progress, unwatched};
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Desc, Kind, Nanos, Stage};
+use linerate_burst::{Count, Desc, Kind, Ledger, Nanos, Stage};
 use linerate_port::Tallied;
 use linerate_wire::Layers;
 use std::sync::atomic::Ordering;
@@ -241,6 +241,10 @@ impl Consumer for Counting {
             progress.wire_bytes.store(traffic.bytes, Ordering::Relaxed);
             progress.lost.store(lost.iter().map(|(_, frames)| frames).sum(), Ordering::Relaxed);
         }
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
     }
 
     fn demand(&self) -> Demand {

@@ -24,7 +24,7 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Interface, Kind, Nanos, Pick, Stage};
+use linerate_burst::{Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_meter::{Counts, Records};
 use linerate_wire::Link;
 use std::collections::BTreeSet;
@@ -203,6 +203,10 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         self.progress.bytes.store(bytes, Ordering::Relaxed);
         self.progress.wire_bytes.store(bytes, Ordering::Relaxed);
         self.progress.lost.store(look.queues().lost(), Ordering::Relaxed);
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.selector.counters(ledger.account(Stage::Select, ""));
     }
 
     fn demand(&self) -> Demand {

@@ -178,19 +178,6 @@ impl Forward {
         self.progress.lost.fetch_add(self.counts.lost.saturating_sub(self.told.lost), Ordering::Relaxed);
         self.told = Counts { lost: self.counts.lost.max(self.told.lost), ..self.counts };
     }
-
-    /// Counters of what is done here and of the other port's queues.
-    fn add_counters(&self, ledger: &mut Ledger) {
-        let Counts { received, handed, truncated, down, unsent, .. } = self.counts;
-        if let Some(verdicts) = self.in_place.as_ref().and_then(|in_place| in_place.verdicts.as_ref()) {
-            verdicts.counters(&self.name, ledger);
-        }
-        let account = ledger.account(linerate_burst::Stage::Forward, &self.name);
-        account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
-        account.add(Count::ForwardTruncated, truncated).add(Count::ForwardDown, down);
-        account.add(Count::ForwardUnsent, unsent);
-        self.to.queues.iter().for_each(|queue| queue.counters(ledger));
-    }
 }
 
 impl Consumer for Forward {
@@ -252,8 +239,20 @@ impl Consumer for Forward {
 
     fn look(&mut self, look: &Look<'_>) {
         let mut ledger = look.queues();
-        self.add_counters(&mut ledger);
+        self.counters(&mut ledger);
         self.counts.lost = ledger.lost();
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        let Counts { received, handed, truncated, down, unsent, .. } = self.counts;
+        if let Some(verdicts) = self.in_place.as_ref().and_then(|in_place| in_place.verdicts.as_ref()) {
+            verdicts.counters(&self.name, ledger);
+        }
+        let account = ledger.account(linerate_burst::Stage::Forward, &self.name);
+        account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
+        account.add(Count::ForwardTruncated, truncated).add(Count::ForwardDown, down);
+        account.add(Count::ForwardUnsent, unsent);
+        self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
 
     fn demand(&self) -> Demand {
@@ -271,7 +270,7 @@ impl Consumer for Forward {
             counts.received = verdicts.map_or(end.given, |verdicts| verdicts.give_up(end.given));
             counts.unsent = counts.received - counts.handed - counts.truncated - counts.down;
         }
-        self.add_counters(end.ledger);
+        self.counters(end.ledger);
         self.counts.sent = self.to.queues[0].sent();
         end.events.append(&mut self.errors.events);
         if let Some(failure) = self.errors.failure.take() {

@@ -272,6 +272,13 @@ impl Consumer for Inline {
         self.ring.iter_mut().for_each(|ring| ring.look_at_losses(lost));
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        for (tally, way) in self.onward.tally.iter().zip(&self.onward.ways) {
+            tally.counters(way.name(), ledger);
+            way.counters(ledger);
+        }
+    }
+
     fn demand(&self) -> Demand {
         if self.onward.ways.iter().any(Outgoing::has_failed) { Demand::Failed } else { Demand::More }
     }
@@ -291,15 +298,6 @@ impl Consumer for Inline {
             let (events, failure) = ring.finish(end.ledger);
             end.events.extend(events);
             failure.into_iter().for_each(|failure| end.fail(failure));
-        }
-    }
-}
-
-impl Inline {
-    fn counters(&self, ledger: &mut Ledger) {
-        for (tally, way) in self.onward.tally.iter().zip(&self.onward.ways) {
-            tally.counters(way.name(), ledger);
-            way.counters(ledger);
         }
     }
 }

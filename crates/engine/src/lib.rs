@@ -22,6 +22,7 @@
 //! Both:
 //!
 //! - [`control`]: stopping a run, and watching it from another thread;
+//! - [`metrics`]: what runs have counted so far, for a thread that asks;
 //! - [`clock`]: the time that is handed down as `now`, and whether somebody has set it;
 //! - [`died`]: what becomes of a run that panics.
 //!
@@ -126,6 +127,7 @@ pub mod frame_ring;
 pub mod inline;
 mod lanes;
 mod live;
+pub mod metrics;
 mod outlet;
 pub mod print;
 pub mod receive;

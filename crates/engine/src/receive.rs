@@ -6,20 +6,23 @@
 //!  show     picks     consumer give back
 //! ```
 //!
-//! `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
+//! `hand`: how consumers are called, any of which may die; `pace`: when to stop, and when to look at counters; `wait`: what to do while nothing is ready.
 
+mod hand;
 pub(crate) mod pace;
 pub(crate) mod wait;
 
+use self::hand::{account_for_rest, offer, serve};
 use self::pace::{Came, Pace};
 use self::wait::Waiting;
 use crate::clock::{Clock, System};
-use crate::consumer::{Consumer, Demand, End, Holds, Look, Order, Reads, Round, Start};
+use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Stop;
 use crate::died::{Died, survive};
 use crate::error::ReceiveError;
 use crate::lanes::{Lanes, Shown, recycle};
-use linerate_burst::{Burst, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
+use crate::metrics::Metrics;
+use linerate_burst::{Burst, Interface, Ledger, Nanos, Pick};
 use linerate_merge::{Input, Merge};
 use linerate_port::{Held, RxPort};
 use linerate_wire::Link;
@@ -91,6 +94,7 @@ pub(crate) struct Receiver {
     is_alone: bool,
     filtered: Vec<bool>,
     kept: Kept,
+    metrics: Metrics,
 }
 
 /// Memory that is kept between rounds; empty then.
@@ -147,6 +151,7 @@ impl Receiver {
             picks: Vec::new(),
             filtered: Vec::new(),
             kept: Kept::default(),
+            metrics: Metrics::new(),
         }
     }
 
@@ -165,8 +170,24 @@ impl Receiver {
             for (consumer, _) in consumers.iter_mut().zip(&self.died).filter(|(_, died)| died.is_none()) {
                 consumer.look(&look);
             }
+            self.answer(consumers);
         }
         self.pace.go_on(came, now, &self.lanes)
+    }
+
+    /// Says what was counted so far, if somebody asks.
+    fn answer(&mut self, consumers: &[&mut dyn Consumer]) {
+        let Receiver { metrics, lanes, merge, died, .. } = self;
+        metrics.answer(|ledger| {
+            lanes.queue_counters(ledger);
+            if let Some(merge) = merge {
+                lanes.merge_counters(merge, ledger);
+            }
+            for (consumer, _) in consumers.iter().zip(died).filter(|(_, died)| died.is_none()) {
+                ledger.set_branch(if consumers.len() == 1 { "" } else { consumer.name() });
+                consumer.counters(ledger);
+            }
+        });
     }
 
     /// What went wrong so far.
@@ -191,6 +212,7 @@ impl Receiver {
             kept,
             given,
             is_alone,
+            ..
         } = self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
@@ -291,6 +313,7 @@ impl Receiver {
             }
         }
         ledger.set_branch("");
+        self.metrics.close(&ledger);
         Received {
             ledger,
             quiesced: self.pace.quiesced() && died.is_none(),
@@ -300,64 +323,6 @@ impl Receiver {
             failure: failure.or(self.lanes.failure.take().map(ReceiveError::Port)),
         }
     }
-}
-
-/// Shows a round to each consumer that has not died.
-fn offer(
-    round: &mut Round<'_>,
-    consumers: &mut [&mut dyn Consumer],
-    died: &mut [Option<Died>],
-    failure: &mut Option<ReceiveError>,
-) {
-    for (consumer, died) in consumers.iter_mut().zip(died).filter(|(_, died)| died.is_none()) {
-        let result = survive(|| consumer.take(round)).unwrap_or_else(|dead| {
-            *died = Some(dead.clone());
-            Err(dead.into())
-        });
-        if let Err(error) = result {
-            failure.get_or_insert(error);
-        }
-    }
-}
-
-/// What a consumer made of what it alone may do.
-struct Served {
-    /// Frames that it has read.
-    frames: usize,
-    is_busy: bool,
-    result: Result<(), ReceiveError>,
-}
-
-/// Lets a consumer that is alone hold frames, give them back, and read.
-fn serve(
-    consumer: &mut dyn Consumer,
-    lanes: &mut Lanes,
-    held: &mut Vec<Held>,
-    now: Nanos,
-    draining: Option<Duration>,
-) -> Served {
-    let mut holds = Holds { lanes, held, now, draining, is_busy: false };
-    let holding = survive(|| consumer.hold(&mut holds));
-    let is_holding = holds.is_busy;
-    let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
-    let result = holding.and_then(|()| survive(|| consumer.read(&mut reads)));
-    Served {
-        frames: reads.frames as usize,
-        is_busy: is_holding || reads.is_busy,
-        result: result.unwrap_or_else(|dead| Err(dead.into())),
-    }
-}
-
-/// Frames that a consumer which died did not look at any more.
-fn account_for_rest(ledger: &mut Ledger, branch: &str, given: u64) {
-    if !ledger.accounts().iter().any(|account| account.stage == Stage::Select && account.branch == branch) {
-        return;
-    }
-    let select = ledger.account(Stage::Select, "");
-    let unseen = given.saturating_sub(select.sum(Kind::Received));
-    select.add(Count::SelectReceived, unseen);
-    let lost = u64::try_from(select.unaccounted()).unwrap_or(0);
-    select.add(Count::SelectDied, lost);
 }
 
 /// How many frames of each lane come next, and in which order if that is known.

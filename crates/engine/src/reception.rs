@@ -22,7 +22,7 @@ use crate::control::Stop;
 use crate::error::ReceiveError;
 use crate::frame_ring::{FrameSharing, FrameSharingWatch};
 use crate::outlet::{Done, Outlet, Sent};
-use linerate_burst::{Flags, Nanos, Stage};
+use linerate_burst::{Flags, Ledger, Nanos, Stage};
 use linerate_generate::answer::Answerer;
 use linerate_port::{Scattered, TxPort};
 use linerate_receive::destination::Destination;
@@ -294,6 +294,12 @@ impl Consumer for Reception {
         }
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.outlet.counters(ledger);
+        self.answerer.counters(ledger.account(Stage::Answer, self.outlet.name()));
+        self.protocol.counters(ledger);
+    }
+
     fn finish(&mut self, end: &mut End<'_>) {
         let now = crate::clock::now();
         let began = Instant::now();
@@ -315,10 +321,7 @@ impl Consumer for Reception {
         }
         self.answerer.clear(self.answers.give_up(self.answerer.frames()));
         self.delivery.finish(end);
-        self.outlet.counters(end.ledger);
-        let subject = self.outlet.name().to_owned();
-        self.answerer.counters(end.ledger.account(Stage::Answer, &subject));
-        self.protocol.counters(end.ledger);
+        self.counters(end.ledger);
         self.protocol.tell_what_gave_way(end);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);

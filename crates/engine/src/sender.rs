@@ -4,6 +4,7 @@
 use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
+use crate::metrics::Metrics;
 use crate::tx_queues::TxQueues;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_generate::Delays;
@@ -100,6 +101,7 @@ pub(crate) struct Sender {
     /// The interface is down, and how often it went down.
     down: bool,
     downs: u64,
+    metrics: Metrics,
 }
 
 /// What one sender did.
@@ -130,6 +132,7 @@ impl Sender {
             shown: Sent::default(),
             down: false,
             downs: 0,
+            metrics: Metrics::new(),
         }
     }
 
@@ -161,10 +164,15 @@ impl Sender {
     pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
         let mut before = Sent::default();
+        let name = self.queues.name(0).to_owned();
         loop {
-            let Sender { queues, limits, started, shown, .. } = self;
-            let show = |sent| {
+            let Sender { queues, limits, started, shown, metrics, .. } = self;
+            let show = |sent: Sent| {
                 show(&limits.progress, shown, sent);
+                metrics.answer(|ledger| {
+                    let account = ledger.account(Stage::Send, &name);
+                    account.add(Count::SendReceived, sent.frames).add(Count::Sent, sent.frames);
+                });
                 look();
             };
             match live::run(queues.queue(0), control, || limits.are_reached(*started), show) {
@@ -248,7 +256,7 @@ impl Sender {
     }
 
     /// What was done. `truncated` frames were left out because bytes of them were missing.
-    pub fn finish(self, truncated: u64) -> Account {
+    pub fn finish(mut self, truncated: u64) -> Account {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
         self.queues.counters(&mut ledger);
@@ -259,6 +267,7 @@ impl Sender {
                 ledger.account(Stage::Send, self.queues.name(0)).add(count, frames);
             }
         }
+        self.metrics.close(&ledger);
         self.limits.progress.lost.fetch_add(ledger.lost(), Ordering::Relaxed);
         let ports = self.queues.by_port().map(|(name, sent)| (name.to_owned(), sent)).collect();
         Account { ledger, ports, elapsed, timing: self.timing }
@@ -286,6 +295,8 @@ impl Sender {
         let flushed = self.queues.flush(now);
         self.flushed = now;
         show(&self.limits.progress, &mut self.shown, self.queues.sent());
+        let Sender { metrics, queues, .. } = self;
+        metrics.answer(|ledger| queues.queue_counters(ledger));
         flushed
     }
 

@@ -185,16 +185,6 @@ impl Switching {
         self.switch.burst(self.now, in_port, burst, &mut turn);
         self.ports.outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, self.waits));
     }
-
-    fn add_counters(&self, ledger: &mut Ledger) {
-        self.ports.add_counters(ledger);
-        let (hits, misses) = self.switch.lookups();
-        let learned = self.switch.learned();
-        let account = ledger.account(Stage::Switch, "");
-        account.add(Count::SwitchCached, hits).add(Count::SwitchLookups, misses);
-        account.add(Count::SwitchLearned, learned.new).add(Count::SwitchMoved, learned.moved);
-        account.add(Count::SwitchEvicted, learned.evicted);
-    }
 }
 
 impl Outputs for Turn<'_, '_> {
@@ -303,8 +293,18 @@ impl Consumer for Switching {
     fn look(&mut self, look: &Look<'_>) {
         self.switch.expire(self.now);
         let mut ledger = look.queues();
-        self.add_counters(&mut ledger);
+        self.counters(&mut ledger);
         self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.ports.add_counters(ledger);
+        let (hits, misses) = self.switch.lookups();
+        let learned = self.switch.learned();
+        let account = ledger.account(Stage::Switch, "");
+        account.add(Count::SwitchCached, hits).add(Count::SwitchLookups, misses);
+        account.add(Count::SwitchLearned, learned.new).add(Count::SwitchMoved, learned.moved);
+        account.add(Count::SwitchEvicted, learned.evicted);
     }
 
     fn demand(&self) -> Demand {
@@ -325,6 +325,6 @@ impl Consumer for Switching {
                 end.fail(failure);
             }
         }
-        self.add_counters(end.ledger);
+        self.counters(end.ledger);
     }
 }

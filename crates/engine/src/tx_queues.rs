@@ -64,7 +64,14 @@ impl TxQueues {
     pub fn counters(&self, ledger: &mut Ledger) {
         for port in &self.ports {
             port.monitor.iter().for_each(|monitor| monitor.counters(ledger));
-            port.queues.iter().for_each(|queue| queue.counters(ledger));
+        }
+        self.queue_counters(ledger);
+    }
+
+    /// Counters of the queues alone: asking a network card can take milliseconds.
+    pub fn queue_counters(&self, ledger: &mut Ledger) {
+        for queue in self.ports.iter().flat_map(|port| &port.queues) {
+            queue.counters(ledger);
         }
     }
 }

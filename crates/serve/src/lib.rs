@@ -10,7 +10,8 @@
 //! holds a port's account (`Listener::heard`) holds up its receiver, so it is held for a row at a time.
 //!
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
-//! - [`api`]: what each path does; [`http`]: the server; [`guard`]: who may ask.
+//! - [`api`]: what each path does; [`http`]: the server; [`guard`]: who may ask;
+//! - [`scrape`](mod@scrape): beside all that, one page of counters, of any run.
 //!
 //! # Who may ask
 //!
@@ -30,9 +31,11 @@ pub mod listen;
 mod port;
 mod rates;
 mod running;
+pub mod scrape;
 pub mod tester;
 
 pub use guard::{Guard, Token};
 pub use http::serve;
 pub use port::Opened;
+pub use scrape::scrape;
 pub use tester::Tester;

@@ -196,6 +196,7 @@ pub const APART: &[(&str, &str)] = &[
     ("out", "no port is a file"),
     ("control", "it listens for others"),
     ("ctl", "it asks another run, and stands alone"),
+    ("metrics", "it listens for others"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.

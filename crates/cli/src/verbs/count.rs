@@ -19,7 +19,7 @@ use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
 use crate::view::terminal::{show, show_line, shown, tell};
-use linerate_engine::{CheckWatch, Checking, Counting, Receive, Stop, Watch};
+use linerate_engine::{CheckWatch, Checking, Counting, Progress, Receive, Stop, Watch};
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::Key;
 use std::time::Duration;
@@ -138,7 +138,11 @@ impl Args {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
         let answers = self.answer(&subject, inputs, &watch)?;
-        let mut counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts).watch(watch);
+        let progress = Progress::new();
+        #[cfg(feature = "serve")]
+        crate::view::metrics::watch(&progress, "counted");
+        let counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts);
+        let mut counting = counting.watch(watch).progress(progress);
         let run = receive.run(&mut [&mut counting]);
         drop((live, answers));
         let counts = counting.done();

@@ -102,7 +102,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         tell(format_args!("  {frames} frames of {} KiB, {}\n", bytes.div_ceil(1024), shown(&args.becomes())));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
+    let news = args.show.news(args.json);
     let watch = ReceptionWatch::default();
+    #[cfg(feature = "serve")]
+    crate::view::metrics::watch_streams(&watch);
     let live = match args.show.interval(args.json)? {
         Some(interval) => Live::every(interval, ticker(watch.clone(), None)),
         None => Live::none(),
@@ -114,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let name = args.name.clone();
     let took =
         TakeFrames { name, reader, streams: args.streams, duration, stop, watch: watch.clone() }.run(&mut *destination);
-    drop((live, answers));
+    drop((live, answers, news));
     let so_far = watch.so_far();
     if args.json {
         show_document(&TakenJson::new(&args.name, &so_far, &took))?;

@@ -171,6 +171,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         answerer.announce(now());
     }
     let watch = ReceptionWatch::default();
+    #[cfg(feature = "serve")]
+    crate::view::metrics::watch_streams(&watch);
     let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
     if args.frames.is_looked_at() {
         reception = reception.apart()?;

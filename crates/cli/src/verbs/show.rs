@@ -2,6 +2,8 @@
 
 use super::inputs::span;
 use crate::view::live::News;
+#[cfg(feature = "serve")]
+use crate::view::metrics::Metrics;
 use std::time::Duration;
 
 /// Options of what is shown.
@@ -16,6 +18,17 @@ pub struct ShowArgs {
     /// The whole ledger at the end, also where nothing was lost
     #[arg(short = 'v', long, conflicts_with_all = ["quiet", "json"])]
     pub ledger: bool,
+    /// Answer GET /metrics here while the run lasts: all counters, in the text format of Prometheus
+    #[cfg(feature = "serve")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<std::net::SocketAddr>,
+}
+
+/// What goes on beside a run.
+pub struct Beside {
+    #[cfg(feature = "serve")]
+    _metrics: Metrics,
+    _news: News,
 }
 
 impl ShowArgs {
@@ -25,9 +38,15 @@ impl ShowArgs {
         Ok(Some(interval).filter(|interval| !self.quiet && !is_silent && !interval.is_zero()))
     }
 
-    /// Prints what happens while the run lasts, as long as the result is there, if it is to be shown at all.
-    pub fn news(&self, is_silent: bool) -> News {
-        News::start(!self.quiet && !is_silent)
+    /// Prints what happens while the run lasts, if it is to be shown at all, and answers those who collect counters, as long as the
+    /// result is there.
+    pub fn news(&self, is_silent: bool) -> Beside {
+        let is_shown = !self.quiet && !is_silent;
+        Beside {
+            #[cfg(feature = "serve")]
+            _metrics: Metrics::start(!is_shown),
+            _news: News::start(is_shown),
+        }
     }
 
     /// Whether the user said how often.

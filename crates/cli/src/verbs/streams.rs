@@ -143,11 +143,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+    let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "followed", interval, inputs.reading());
     let answers = answer(&progress, "followed", String::new)?;
     let mut following = Following::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
     let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut following]);
-    drop((live, answers));
+    drop((live, answers, news));
     let followed = following.done();
     if args.json {
         result_document(&SummaryJson::new(&inputs, &config, &followed, &run), is_mixed)?;

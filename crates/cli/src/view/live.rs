@@ -82,12 +82,14 @@ impl Drop for News {
     }
 }
 
-/// Says to whoever asks (SIGUSR1) what was done so far, as the summary will, and what `more` knows.
+/// Says to whoever asks (SIGUSR1) what was done so far, as the summary will, and what `more` knows; to those who collect counters too.
 pub fn answer(
     progress: &Arc<Progress>,
     what: &'static str,
     mut more: impl FnMut() -> String + Send + 'static,
 ) -> anyhow::Result<Answers> {
+    #[cfg(feature = "serve")]
+    crate::view::metrics::watch(progress, what);
     let (progress, started) = (Arc::clone(progress), Instant::now());
     answer_requests(move || {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -4,6 +4,7 @@ use super::frame;
 use crate::control::Stop;
 use crate::died::survive;
 use crate::error::ReceiveError;
+use crate::metrics::Metrics;
 use crate::receive::Received;
 use crate::reception::ReceptionWatch;
 use linerate_burst::{Count, Ledger, Stage};
@@ -52,7 +53,13 @@ impl TakeFrames {
                 || self.duration.is_some_and(|limit| began.elapsed() >= limit)
                 || self.streams.is_some_and(|most| watch.totals().ended >= most)
         };
+        let mut metrics = Metrics::new();
+        let count = |ledger: &mut Ledger, taken, stored| {
+            let account = ledger.account(Stage::Store, "");
+            account.add(Count::StoreReceived, taken).add(Count::Stored, stored).add(Count::StoreFailed, taken - stored);
+        };
         while failure.is_none() && !is_over(&self.watch, &self.stop) {
+            metrics.answer(|ledger| count(ledger, taken, stored));
             let Some(one) = self.reader.take() else {
                 if self.reader.ended().is_some() {
                     break;
@@ -86,8 +93,8 @@ impl TakeFrames {
             Some(End::Broken(what)) => Some(self.gone(format!("whoever shares it broke the format: {what}"))),
         });
         let mut ledger = Ledger::new();
-        let account = ledger.account(Stage::Store, "");
-        account.add(Count::StoreReceived, taken).add(Count::Stored, stored).add(Count::StoreFailed, taken - stored);
+        count(&mut ledger, taken, stored);
+        metrics.close(&ledger);
         let events = match again {
             0 => Vec::new(),
             again => {

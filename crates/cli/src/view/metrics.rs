@@ -1,0 +1,234 @@
+//! Counters for whoever collects them (`--metrics`): a page in the text format of Prometheus, made from the one table of counters.
+//!
+//! The address is bound when options are read, while there are rights to; the page is served by a thread of its own while a run lasts.
+
+use crate::view::terminal::tell;
+use anyhow::Context;
+use linerate_burst::{Count, Kind, Ledger};
+use linerate_engine::reception::{ReceptionWatch, Totals};
+use linerate_engine::{Progress, Stop, metrics};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+/// How long a run may take to answer; it looks ten times a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is to be served once a run begins.
+static BOUND: Mutex<Option<(TcpListener, String)>> = Mutex::new(None);
+/// What runs show beside their counters.
+static WATCHED: Mutex<Vec<Figure>> = Mutex::new(Vec::new());
+
+/// A figure that is read when somebody asks.
+struct Figure {
+    /// Without the common beginning.
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    /// What becomes of what is counted: `captured`, `sent`; nothing where the name says it.
+    done: &'static str,
+    read: Box<dyn Fn() -> u64 + Send>,
+}
+
+/// Listens for those who will ask what this run of a verb counts.
+pub fn bind(verb: &str, address: SocketAddr) -> anyhow::Result<()> {
+    let listening = || format!("--metrics {address}: cannot listen there; another program may");
+    let listener = TcpListener::bind(address).with_context(listening)?;
+    // The call for it is not left to a run.
+    listener.set_nonblocking(true).with_context(listening)?;
+    metrics::want();
+    *lock(&BOUND) = Some((listener, verb.to_owned()));
+    Ok(())
+}
+
+/// What a run has done is on the page as well; `done` is what happens to its frames: `captured`, `sent`.
+pub fn watch(progress: &Arc<Progress>, done: &'static str) {
+    let read: [(_, _, fn(&Progress) -> &AtomicU64); 3] = [
+        ("frames_total", "Frames that the run has done with.", |all| &all.frames),
+        ("bytes_total", "Captured bytes of those frames.", |all| &all.bytes),
+        ("wire_bytes_total", "Bytes that those frames had on the wire, without FCS.", |all| &all.wire_bytes),
+    ];
+    for (name, help, read) in read {
+        let progress = Arc::clone(progress);
+        let read = Box::new(move || read(&progress).load(Ordering::Relaxed));
+        lock(&WATCHED).push(Figure { name, kind: "counter", help, done, read });
+    }
+}
+
+/// The streams of a reception are as well.
+pub fn watch_streams(watch: &ReceptionWatch) {
+    let read: [(_, _, _, fn(&Totals) -> u64); 4] = [
+        ("streams_total", "counter", "Streams that began.", |all| all.streams),
+        ("streams_open", "gauge", "Streams that are open.", |all| all.open),
+        ("stream_bytes_total", "counter", "Bytes of streams, up to their edges.", |all| all.bytes),
+        ("stream_missing_bytes_total", "counter", "Bytes between these that did not come.", |all| all.missing),
+    ];
+    for (name, kind, help, read) in read {
+        let watch = watch.clone();
+        let read = Box::new(move || read(&watch.totals()));
+        lock(&WATCHED).push(Figure { name, kind, help, done: "", read });
+    }
+}
+
+/// Serves the page until it is dropped.
+pub struct Metrics {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Begins to, if somebody wants that. A thread of its own is started: call it once privileges are gone.
+    pub fn start(is_quiet: bool) -> Metrics {
+        let stop = Stop::new();
+        let thread = lock(&BOUND).take().and_then(|(listener, verb)| {
+            if let Some(address) = listener.local_addr().ok().filter(|_| !is_quiet) {
+                tell(format_args!("  counters at http://{address}/metrics\n"));
+            }
+            let (stop, began) = (stop.clone(), SystemTime::now());
+            let page = move || text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED));
+            // Where there can be no more threads nobody is answered, and the run goes on.
+            let serve = move || drop(linerate_serve::scrape(listener, &stop, page));
+            Builder::new().name("linerate-metrics".into()).spawn(serve).ok()
+        });
+        Metrics { stop, thread }
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The page: <https://prometheus.io/docs/instrumenting/exposition_formats>.
+fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> String {
+    let mut page = Page::default();
+    page.family("linerate_info", "gauge", "Which verb of which version runs.");
+    page.sample("linerate_info", &[("verb", verb), ("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.family("linerate_start_time_seconds", "gauge", "When the run began, in seconds since 1970.");
+    let began = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    page.sample("linerate_start_time_seconds", &[], began.as_secs());
+    let mut sums = BTreeMap::new();
+    for Figure { name, kind, help, done, read } in watched {
+        *sums.entry((*name, *kind, *help)).or_insert_with(BTreeMap::new).entry(*done).or_insert(0) += read();
+    }
+    for ((name, kind, help), sums) in sums {
+        let name = format!("linerate_{name}");
+        page.family(&name, kind, help);
+        sums.into_iter().for_each(|(done, sum)| page.sample(&name, &[("done", done)], sum));
+    }
+    let of = |count: Count| {
+        let accounts = ledger.accounts().iter().filter(move |account| account.counts().any(|(own, _)| own == count));
+        accounts.map(move |account| (account, account.get(count)))
+    };
+    let lost = || Count::ALL.iter().filter(|count| count.kind() == Kind::Lost);
+    let name = "linerate_lost_total";
+    if lost().any(|count| of(*count).next().is_some()) {
+        let help =
+            "Frames, or flow records, that were lost, by stage and cause; each cause is a counter of its own too.";
+        page.family(name, "counter", help);
+    }
+    for count in lost() {
+        for (account, frames) in of(*count) {
+            let (stage, cause) = (count.stage().name(), count.name());
+            let labels =
+                [("stage", stage), ("cause", cause), ("subject", &account.subject), ("branch", &account.branch)];
+            page.sample(name, &labels, frames);
+        }
+    }
+    for count in Count::ALL {
+        let name = name_of(*count);
+        for (index, (account, frames)) in of(*count).enumerate() {
+            if index == 0 {
+                page.family(&name, "counter", count.sentence());
+            }
+            page.sample(&name, &[("subject", &account.subject), ("branch", &account.branch)], frames);
+        }
+    }
+    page.0
+}
+
+/// What a counter is called there.
+fn name_of(count: Count) -> String {
+    format!("linerate_{}_{}_total", count.stage().name(), count.name())
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.replace('\\', r"\\").replace('\n', r"\n");
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    /// A sample with those of its labels that have a value.
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.0 += name;
+        let mut between = '{';
+        for (label, text) in labels.iter().filter(|(_, text)| !text.is_empty()) {
+            let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let _ = write!(self.0, "{between}{label}=\"{text}\"");
+            between = ',';
+        }
+        let _ = writeln!(self.0, "{} {value}", if between == ',' { "}" } else { "" });
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_those_that_prometheus_takes_and_no_two_are_the_same() {
+        let mut names = HashSet::new();
+        for count in Count::ALL {
+            let name = name_of(*count);
+            assert!(
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{name}"
+            );
+            assert!(names.insert(name));
+        }
+    }
+
+    #[test]
+    fn a_page_has_each_family_once_and_escapes_what_others_have_named() {
+        let mut ledger = Ledger::new();
+        for subject in ["packet:eth0@0", "pcap:a\"b\\c\nd"] {
+            let account = ledger.account(linerate_burst::Stage::Receive, subject);
+            account.add(Count::Received, 7).add(Count::RingFull, 2);
+        }
+        let progress = Progress::new();
+        progress.wire_bytes.store(99, Ordering::Relaxed);
+        watch(&progress, "captured");
+        let page = text("capture", SystemTime::UNIX_EPOCH, &ledger, &lock(&WATCHED));
+        for line in [
+            "linerate_info{verb=\"capture\",version=",
+            "linerate_start_time_seconds 0\n",
+            "linerate_wire_bytes_total{done=\"captured\"} 99\n",
+            "linerate_receive_received_total{subject=\"packet:eth0@0\"} 7\n",
+            "linerate_receive_ring_full_total{subject=\"pcap:a\\\"b\\\\c\\nd\"} 2\n",
+            "linerate_lost_total{stage=\"receive\",cause=\"ring_full\",subject=\"packet:eth0@0\"} 2\n",
+        ] {
+            assert!(page.contains(line), "{line}\nin\n{page}");
+        }
+        let families: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert_eq!(families.iter().collect::<HashSet<_>>().len(), families.len(), "{page}");
+        let known = |line: &str| families.iter().any(|family| line.starts_with(family.split(' ').next().unwrap()));
+        assert!(page.lines().filter(|line| !line.starts_with('#')).all(known), "{page}");
+    }
+}

@@ -1,0 +1,67 @@
+//! How consumers are called: whichever dies is left out from then on, and what it was given is accounted for.
+
+use crate::consumer::{Consumer, Holds, Reads, Round};
+use crate::died::{Died, survive};
+use crate::error::ReceiveError;
+use crate::lanes::Lanes;
+use linerate_burst::{Count, Kind, Ledger, Nanos, Stage};
+use linerate_port::Held;
+use std::time::Duration;
+
+/// Shows a round to each consumer that has not died.
+pub(super) fn offer(
+    round: &mut Round<'_>,
+    consumers: &mut [&mut dyn Consumer],
+    died: &mut [Option<Died>],
+    failure: &mut Option<ReceiveError>,
+) {
+    for (consumer, died) in consumers.iter_mut().zip(died).filter(|(_, died)| died.is_none()) {
+        let result = survive(|| consumer.take(round)).unwrap_or_else(|dead| {
+            *died = Some(dead.clone());
+            Err(dead.into())
+        });
+        if let Err(error) = result {
+            failure.get_or_insert(error);
+        }
+    }
+}
+
+/// What a consumer made of what it alone may do.
+pub(super) struct Served {
+    /// Frames that it has read.
+    pub frames: usize,
+    pub is_busy: bool,
+    pub result: Result<(), ReceiveError>,
+}
+
+/// Lets a consumer that is alone hold frames, give them back, and read.
+pub(super) fn serve(
+    consumer: &mut dyn Consumer,
+    lanes: &mut Lanes,
+    held: &mut Vec<Held>,
+    now: Nanos,
+    draining: Option<Duration>,
+) -> Served {
+    let mut holds = Holds { lanes, held, now, draining, is_busy: false };
+    let holding = survive(|| consumer.hold(&mut holds));
+    let is_holding = holds.is_busy;
+    let mut reads = Reads { lanes, frames: 0, draining, is_busy: false };
+    let result = holding.and_then(|()| survive(|| consumer.read(&mut reads)));
+    Served {
+        frames: reads.frames as usize,
+        is_busy: is_holding || reads.is_busy,
+        result: result.unwrap_or_else(|dead| Err(dead.into())),
+    }
+}
+
+/// Frames that a consumer which died did not look at any more.
+pub(super) fn account_for_rest(ledger: &mut Ledger, branch: &str, given: u64) {
+    if !ledger.accounts().iter().any(|account| account.stage == Stage::Select && account.branch == branch) {
+        return;
+    }
+    let select = ledger.account(Stage::Select, "");
+    let unseen = given.saturating_sub(select.sum(Kind::Received));
+    select.add(Count::SelectReceived, unseen);
+    let lost = u64::try_from(select.unaccounted()).unwrap_or(0);
+    select.add(Count::SelectDied, lost);
+}

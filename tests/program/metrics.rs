@@ -1,0 +1,131 @@
+//! Counters for those who collect them, while a run lasts.
+
+use linerate_tests::support::program::{Running, linerate, run, spawn};
+use linerate_tests::support::{Scratch, frames, records, wait_until};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// What stands before the address that was chosen.
+const TOLD: &str = "counters at http://";
+
+/// Starts a run that listens somewhere, and says where.
+fn start(arguments: &[&str], input: Stdio) -> (Running, String) {
+    let mut command = linerate(arguments);
+    command.args(["--metrics", "127.0.0.1:0"]);
+    let mut running = spawn(command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let heard = running.hear();
+    let address = || {
+        let heard = heard.lock().unwrap();
+        let told = heard.split(TOLD).nth(1)?;
+        Some(told.split_once("/metrics\n")?.0.to_owned())
+    };
+    wait_until("the address is said", || address().is_some());
+    let address = address().unwrap();
+    (running, address)
+}
+
+/// What is answered to a request: its first line, and the rest.
+fn ask(address: &str, request: &str) -> (String, String) {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // What is too long may not be read to its end; the answer comes all the same.
+    let _ = connection.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = connection.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
+
+/// All samples of a page, whose form is looked at.
+fn scrape(address: &str) -> BTreeMap<String, f64> {
+    let (status, page) = ask(address, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(status, "HTTP/1.1 200 OK", "{page}");
+    let (mut samples, mut family, mut families) = (BTreeMap::new(), String::new(), Vec::new());
+    for line in page.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().unwrap().to_owned();
+            assert!(help.len() > family.len() + 10, "{line}");
+            continue;
+        }
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(name == family && ["counter", "gauge"].contains(&kind), "{line}");
+            assert!(!families.contains(&family), "{family} comes twice");
+            families.push(family.clone());
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert_eq!(name.split('{').next().unwrap(), family, "{line}");
+        assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} comes twice");
+    }
+    samples
+}
+
+#[test]
+fn a_sender_says_what_it_sends_while_it_does() {
+    let packet = "ip(dst=192.0.2.1)/udp";
+    let arguments = ["generate", "--to", "null:x", "-k", packet, "--rate", "2kpps", "-c", "0", "--interval", "0"];
+    let (running, address) = start(&arguments, Stdio::null());
+    let sent = "linerate_send_delivered_total{subject=\"null:x@0\"}";
+    wait_until("frames are sent", || scrape(&address).get(sent).is_some_and(|frames| *frames > 0.0));
+    let (before, after) = (scrape(&address), scrape(&address));
+    assert!(after[sent] >= before[sent], "{before:?}\n{after:?}");
+    let info = after.keys().find(|name| name.starts_with("linerate_info{")).unwrap();
+    assert!(info.contains("verb=\"generate\""), "{info}");
+    wait_until("they are frames of the run too", || scrape(&address)["linerate_frames_total{done=\"sent\"}"] > 0.0);
+
+    // Others who ask, and ask badly, hold up neither the run nor each other.
+    let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    assert_eq!(ask(&address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").0, "HTTP/1.1 404 Not Found");
+    let posted = "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(&address, posted).0, "HTTP/1.1 405 Method Not Allowed");
+    assert!(ask(&address, "\0\0\0 nonsense\r\n\r\n").0.contains("400"));
+    assert!(ask(&address, &format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(100_000))).0.contains("431"));
+    assert!(scrape(&address)[sent] >= after[sent]);
+    drop(silent);
+    running.signal(Signal::TERM);
+    let ended = running.end().good();
+    drop(ended.shows("0 lost"));
+    assert!(TcpStream::connect(&address).is_err(), "nobody listens once the run is over");
+}
+
+#[test]
+fn a_capture_says_what_came_and_what_became_of_it() {
+    let scratch = Scratch::new();
+    let (mut running, address) =
+        start(&["capture", "-r", "-", "-w", &scratch.file("out.pcap"), "--filter", "udp"], Stdio::piped());
+    let mut input = running.take_input().unwrap();
+    input.write_all(&records::header()).unwrap();
+    input.write_all(&records::body(&frames::sample())).unwrap();
+    let count = frames::sample().len() as f64;
+    let received = |samples: &BTreeMap<String, f64>| {
+        let of = samples.iter().filter(|(name, _)| name.starts_with("linerate_receive_received_total{"));
+        of.map(|(_, value)| *value).sum::<f64>()
+    };
+    wait_until("all frames are counted", || received(&scrape(&address)) >= count);
+    let samples = scrape(&address);
+    assert_eq!(received(&samples), count);
+    let selected = samples["linerate_select_delivered_total"] + samples["linerate_select_filtered_total"];
+    assert_eq!(selected, count, "{samples:#?}");
+    let lost = samples.iter().filter(|(name, _)| name.starts_with("linerate_lost_total{"));
+    assert!(lost.map(|(_, value)| *value).sum::<f64>() == 0.0 && samples.contains_key("linerate_start_time_seconds"));
+    drop(input);
+    running.end().good();
+}
+
+#[test]
+fn an_address_that_is_in_use_is_said_before_anything_is_opened() {
+    let scratch = Scratch::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let file = scratch.file("out.pcap");
+    let ended = run(&["generate", "--to", &format!("pcap:{file}"), "-k", "ip/udp", "-c", "1", "--metrics", &address]);
+    drop(ended.with_status(1).says("--metrics").says("cannot listen there"));
+    assert!(!std::path::Path::new(&file).exists());
+    drop(run(&["count", "-r", &file, "--metrics", "here"]).with_status(2));
+}
