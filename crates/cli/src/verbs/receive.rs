@@ -1,6 +1,6 @@
 //! `linerate receive`: streams received in user space, into frames of memory.
 
-mod options;
+pub mod options;
 pub mod report;
 mod sharing;
 mod udp;
@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let watch = ReceptionWatch::default();
     let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
-    if args.frames.is_looked_at() {
+    if args.frames.go.is_looked_at() {
         reception = reception.apart()?;
     }
     let who = FrameSharingWatch::default();
