@@ -14,6 +14,7 @@ mod habits;
 pub mod inline;
 mod inputs;
 pub mod inspect;
+mod joined;
 pub mod lab;
 mod meaning;
 pub mod measure;
