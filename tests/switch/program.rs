@@ -4,6 +4,8 @@ use linerate_tests::support::program::{linerate, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, may_make_labs, records, wait_until};
 use serde_json::Value;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 
 /// Two files of traffic: UDP to ports 1 to 4, 400 frames, of a host at each port.
@@ -62,6 +64,24 @@ fn rules_divide_what_files_hold() {
     run(&["switch", &left, &left, "--out", &out]).with_status(2).says("given twice");
     run(&["switch", &left, &b]).with_status(2).says("--out DIR");
     run(&["switch", &left]).with_status(2).says("two ports or more");
+}
+
+/// A path that is something else is left alone; the socket of a run that was killed gives way, and goes in the end.
+#[test]
+fn a_path_of_something_else_is_left_alone() {
+    let scratch = Scratch::new();
+    let [a, b] = files(&scratch);
+    let (mine, out, socket) = (scratch.file("mine"), scratch.file("out"), scratch.file("socket"));
+    std::fs::write(&mine, "of somebody").unwrap();
+    let with = |out: &str, control: &str| run(&["switch", &a, &b, "--out", out, "--control", control]);
+    with(&out, &mine).with_status(2).says("this is there, and is no socket");
+    with(&mine, &socket).with_status(2).says("this is there, and is no folder");
+    assert_eq!(std::fs::read_to_string(&mine).unwrap(), "of somebody");
+    let listening = UnixListener::bind(&socket);
+    with(&out, &socket).with_status(2).says("somebody listens there already");
+    drop(listening);
+    with(&out, &socket).good().says("one rule").says("1 rule, ");
+    assert!(!Path::new(&socket).exists(), "it goes with the run");
 }
 
 #[test]

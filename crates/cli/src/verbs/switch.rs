@@ -61,7 +61,7 @@ Hosts must make frames that fit a wire, as they do by
 pub struct Args {
     /// Ports, from port 1 on; behind --ctl, what to ask: add-flow RULE.., del-flows [MATCHES], replace-flows FILE,
     /// dump-flows [MATCHES], dump-ports, fdb, fdb-flush
-    #[arg(value_name = "PORT", required = true)]
+    #[arg(value_name = "PORT", required_unless_present = "ctl")]
     ports: Vec<String>,
     /// A rule; without any there is one: actions=normal
     #[arg(long, value_name = "RULE", conflicts_with = "ctl")]

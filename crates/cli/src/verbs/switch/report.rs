@@ -32,7 +32,9 @@ pub(super) fn ports_table(ports: &[PortCounts]) -> String {
 fn summary(switching: &Switching) -> String {
     let switch = switching.switch();
     let macs = switch.stations(switching.now()).len();
-    let rules = format!("  {} rules, {} MACs known\n", grouped(switch.count() as u64), grouped(macs as u64));
+    let counted =
+        |number: usize, what: &str| format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" });
+    let rules = format!("  {}, {} known\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
     ports_table(&switching.ports()) + &rules
 }
 
