@@ -164,3 +164,23 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Completions(args) => Ok(pages::completions(&args)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer lines of our own would be parted in the middle by terminals of 80 columns.
+    #[test]
+    fn what_stands_below_the_options_fits_80_columns() {
+        for verb in [
+            "capture", "count", "find", "frames", "inline", "inspect", "measure", "receive", "send", "streams",
+            "switch", "wire",
+        ] {
+            let program = Program::command();
+            let verb = program.find_subcommand(verb).expect("a verb");
+            let text = verb.get_after_help().expect("examples").to_string();
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", verb.get_name());
+        }
+    }
+}

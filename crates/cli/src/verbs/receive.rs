@@ -56,10 +56,11 @@ Examples:
   linerate frames telescope -w frames/
   # on this machine, without a network card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
-The address is one of your network that no host has: this program answers ARP, neighbor solicitations and pings
-for it, and speaks TCP for it, while it runs. The kernel knows nothing of it, and does not interfere.
-Streams fill frames of memory, each byte at its place once; frames go to files, to another process, or nowhere. While
-all frames are in use the window is closed, and senders wait.")]
+The address is one of your network that no host has: this program answers ARP,
+neighbor solicitations and pings for it, and speaks TCP for it, while it runs.
+The kernel knows nothing of it, and does not interfere. Streams fill frames of
+memory, each byte at its place once; frames go to files, to another process, or
+nowhere. While all frames are in use the window is closed, and senders wait.")]
 pub struct Args {
     /// Where to receive
     #[arg(value_name = "PORT")]

@@ -29,19 +29,23 @@ Examples:
   linerate wire 'packet:p0?netns=mid' 'packet:p1?netns=mid' \\
     --faults 'rate=100mbps&queue=50' --seed 7
 Faults, joined by & (quote them), and counted exactly:
-  drop=0.1%             drops frames one by one; a chance is 0.1%, 1/1000 or 250ppm
-  burst=0.01%x20        with this chance a burst begins that drops 20 frames together
+  drop=0.1%             frames are dropped one by one; a chance is 0.1%, 1/1000
+                        or 250ppm
+  burst=0.01%x20        with this chance a burst begins: 20 frames are dropped
   repeat=1%             frames come twice
   reorder=1%x5          frames leave behind the next 5, or after hold=10ms
-  corrupt=0.1%x3@14-33  turns 3 bits of bytes 14 to 33 over, the FCS is right; 1 of all unless given
-  truncate=1%x60        cuts frames to 60 bytes; to a length from the seed unless given
+  corrupt=0.1%x3@14-33  3 bits of bytes 14 to 33 turn over, the FCS is right; 1
+                        of all unless given
+  truncate=1%x60        frames are cut to 60 bytes; if not given, by the seed
   pad=1%x8              puts 8 bytes behind frames; 1 to 64 unless given
   delay=20ms+-5ms       every frame comes later; frames keep their order
-  rate=100mbps          frames leave one after the other, queue=1000 may wait; as generate --rate
-  seed=7                what all of it is drawn from, with the number of the frame
-Any port may have them too: 'faulty:packet:eth0?drop=0.1%&seed=7', in capture and in generate.
-The hosts at both ends must make frames that fit a wire: there, ethtool -K eth0 tso off gso off gro off;
-in a lab, offloads=off on the links. Checksums that they leave to hardware are filled in.")]
+  rate=100mbps          frames leave one after the other, queue=1000 may wait; as
+                        generate --rate
+  seed=7                all of it is drawn from this and the frame's number
+Any port may have them too: 'faulty:packet:eth0?drop=0.1%&seed=7', in capture
+and in generate. The hosts at both ends must make frames that fit a wire: there,
+ethtool -K eth0 tso off gso off gro off; in a lab, offloads=off on the links.
+Checksums that they leave to hardware are filled in.")]
 #[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/wire/1)")))]
 pub struct Args {
     /// One end
