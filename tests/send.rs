@@ -169,6 +169,9 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     }
     sent(&free, &["--size", "1", "--json", "--interval", "5"]).with_status(2).says("nothing is shown while it runs");
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
+    // What is to be sent is looked for first.
+    sent(&free, &["-r", "/nosuch"]).with_status(1).says("/nosuch: No such file");
+    sent(&free, &["-r", "/"]).with_status(1).says("/: it is a directory: name a file");
     let (to, _) = receiver(drop);
     sent(&to, &["--size", "1", "--congestion", "none-such"]).with_status(1).says("none-such").says("this kernel has");
     sent(&to, &["--size", "1MiB", "--cpu", "1000"]).with_status(1).says("processor 1000");

@@ -118,12 +118,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (specs, policy) = (ends(&args.one, &args.other, args.join.yes)?, args.policy()?);
     let duration = args.join.duration()?;
     let identity = args.join.identity(&specs)?;
+    let options = args.sharing(&identity)?;
     let [one, other] = &specs;
     let plain = Faults::parse("seed=1").map_err(usage)?;
     // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
     let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
     let to = [send_as(other, one)?, send_as(one, other)?];
-    let (sharing, mut notes) = args.share(&identity)?;
+    let (sharing, mut notes) = args.share(&identity, options)?;
     let progress = Progress::new();
     let mut inline = Inline::new([&ports[0].name, &ports[1].name], to, sharing, policy, progress.clone());
     identity.assume()?;
@@ -158,8 +159,8 @@ impl Args {
         Ok(InlinePolicy { on_death, on_overload, hold, budget, release })
     }
 
-    /// Makes the ring, before privileges are dropped: readers believe in who began to share.
-    fn share(&self, identity: &Identity) -> anyhow::Result<(Sharing, Vec<String>)> {
+    /// How the ring is to be.
+    fn sharing(&self, identity: &Identity) -> anyhow::Result<SharingOptions> {
         let (memory, block) = (size("--share-memory", &self.share_memory)?, size("--share-block", &self.share_block)?);
         if memory / block < LEAST_BLOCKS {
             return Err(usage(format!(
@@ -171,7 +172,7 @@ impl Args {
         if let Some(group) = &self.share_group {
             access.groups.push(group_number(group)?);
         }
-        let options = SharingOptions {
+        Ok(SharingOptions {
             name: self.share.clone(),
             ring: linerate_share::Options {
                 slots: u32::try_from(memory / block).unwrap_or(u32::MAX),
@@ -181,12 +182,17 @@ impl Args {
             access,
             wait_for: 0,
             patience: None,
-        };
+        })
+    }
+
+    /// Makes the ring, before privileges are dropped: readers believe in who began to share.
+    fn share(&self, identity: &Identity, options: SharingOptions) -> anyhow::Result<(Sharing, Vec<String>)> {
+        let (blocks, bytes) = (options.ring.slots, options.ring.slot_bytes);
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {}: {reason}", self.share)),
             error => identity.explain(anyhow::Error::new(error).context(format!("cannot share {}", self.share))),
         })?;
-        let mut notes = vec![format!("shared as shm:{}: {} blocks of {} KiB", self.share, memory / block, block >> 10)];
+        let mut notes = vec![format!("shared as shm:{}: {blocks} blocks of {} KiB", self.share, bytes >> 10)];
         notes.extend(sharing.notes().iter().cloned());
         Ok((sharing, notes))
     }
