@@ -142,6 +142,19 @@ fn hosts_reach_each_other_while_rules_change() {
     assert!(ctl(&socket, &["dump-flows"]).is_err(), "it has ended");
 }
 
+/// A peer that comes, not the last line alone.
+#[test]
+fn what_happens_at_a_port_is_said_at_once() {
+    let scratch = Scratch::new();
+    let [one, other] = ["one", "other"].map(|name| format!("memif:{}?role=server", scratch.file(name)));
+    let mut switch = start(&["switch", &one, &other, "--interval", "0"]);
+    let heard = switch.hear();
+    let peer = start(&["count", &one.replace("server", "client"), "-q"]);
+    wait_until("its coming is said", || heard.lock().unwrap().contains(&format!("s  {one}: ")));
+    peer.interrupt().good();
+    switch.interrupt().good();
+}
+
 /// What a switch that listens there says.
 fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
     let mut command: Command = linerate(&[&["switch", "--ctl", socket][..], words].concat());

@@ -25,7 +25,7 @@ pub struct JoinArgs {
     /// Join an interface even if it carries the default route of this machine
     #[arg(long)]
     pub yes: bool,
-    /// End with status 3 if a frame was lost that no rule, fault, engine or policy dropped
+    /// End with status 3 if a frame was lost: dropped by no rule, fault or verdict
     #[arg(long)]
     lossless: bool,
     /// Print one JSON document at the end; each verb names its schema here

@@ -134,13 +134,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
     let mut switching = Switching::new(switch, to, numbers, waits, progress.clone());
     let control = control.map(|control| control.serve(switching.tasks(), joined.names(), stop.clone()));
+    let news = args.join.show.news(args.join.json);
     let live = Live::start(&progress, "switched", args.join.show.interval(args.join.json)?);
     let answers = answer(&progress, "sent", String::new)?;
     from.iter_mut().flat_map(|port: &mut RxPort| &mut port.queues).for_each(|queue| queue.start());
     let run =
         Receive { ports: from, waiting: args.join.waiting(), duration, stop: stop.clone() }.run(&mut [&mut switching]);
     stop.request();
-    drop((live, answers, control));
+    drop((live, answers, news, control));
     report::conclude(args, &joined, &run, &switching)
 }
 
