@@ -48,13 +48,13 @@ Examples:
   linerate receive eth1 --tcp 10.0.0.9:5001 --check --streams 1
   # at the limit of the driver, with an XDP program
   linerate receive xdp:eth1 --tcp '[fd00::9]:5001-5016'
-  # datagrams with a 4-byte packet number, 8,192 bytes of data behind a header of 16
+  # datagrams with a 4-byte packet number, 8,192 bytes behind a header of 16
   linerate receive eth1 --udp 10.0.0.9:7148 -w frames/ \\
     --sequence at=4,width=4,counts=packets,size=8192,data=16
   # frames stay in memory, where another process takes them
   linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
   linerate frames telescope -w frames/
-  # on this machine, without a network card: the kernel sends, this program receives
+  # on this machine, without a card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
 The address is one of your network that no host has: this program answers ARP,
 neighbor solicitations and pings for it, and speaks TCP for it, while it runs.
