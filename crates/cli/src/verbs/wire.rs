@@ -39,8 +39,8 @@ Faults, joined by & (quote them), and counted exactly:
   truncate=1%x60        frames are cut to 60 bytes; if not given, by the seed
   pad=1%x8              puts 8 bytes behind frames; 1 to 64 unless given
   delay=20ms+-5ms       every frame comes later; frames keep their order
-  rate=100mbps          frames leave one after the other, queue=1000 may wait; as
-                        generate --rate
+  rate=100mbps          frames leave one after the other, queue=1000 may wait;
+                        rates are those of generate --rate
   seed=7                all of it is drawn from this and the frame's number
 Any port may have them too: 'faulty:packet:eth0?drop=0.1%&seed=7', in capture
 and in generate. The hosts at both ends must make frames that fit a wire: there,

@@ -31,8 +31,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Frames of a round at top speed, and of one that looks at delays, with their rate.
-const FRAMES: usize = 2_000_000;
-const PACED: (usize, f64) = (40_000, 10_000.0);
+const FRAMES: usize = 1_000_000;
+const PACED: (usize, f64) = (20_000, 10_000.0);
 const SIZES: [usize; 2] = [64, 1518];
 /// Nothing came for so long: nothing more will; and how long that is waited for.
 const QUIET: Duration = Duration::from_millis(200);
@@ -98,7 +98,7 @@ fn memory(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         // Frames in chunks have no other time than that of their sender, and so no delay.
         case("memory, an engine in place", "?chunk=2048", Between::InPlace),
     ];
-    for _ in 0..effort.rounds.min(5) {
+    for _ in 0..effort.rounds.min(3) {
         for case in std::iter::once(&mut direct).chain(&mut cases) {
             case.round(effort, size)?;
         }
@@ -116,7 +116,7 @@ fn pairs(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         case("xdp, an engine at the ring", "xdp:IF", Between::Ring { engine: true }),
         case("xdp, an engine in place", "xdp:IF?mode=ring", Between::InPlace),
     ];
-    for _ in 0..effort.rounds.min(5) {
+    for _ in 0..effort.rounds.min(3) {
         for case in [&mut direct, &mut bridge].into_iter().chain(&mut cases) {
             case.round(effort, size)?;
         }
