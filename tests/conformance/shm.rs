@@ -12,7 +12,6 @@ use linerate_burst::{
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Sent, TxPort, TxQueue};
 use linerate_share::{Acceptor, Access, Options, Writer};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -78,10 +77,6 @@ impl TxQueue for ShmTx {
 
     fn sent(&self) -> Sent {
         self.sent
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

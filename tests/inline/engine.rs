@@ -80,7 +80,7 @@ fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
     let Some(scene) = Scene::up() else { return };
     let ring = ring_name();
     // A machine that does other things too stops an engine for a while.
-    let inline = scene.inline(&ring, &["--engine", "ids", "--budget", "5000"]);
+    let inline = scene.inline(&ring, &["--engine", "ids", "--budget", "5000", "--lossless"]);
     let refused = engine(&ring, &["--name", "other"]).end();
     assert!(refused.status == 1 && refused.errors.contains("called ids, not"), "{}", refused.errors);
     let ids = engine(&ring, &["--name", "ids", "--drop", "udp port 53"]);
@@ -101,6 +101,20 @@ fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
 }
 
 /// Of each flow the first frames are asked about, the others are known; the engine leaves them out.
+/// Whoever wants to hear of any loss hears of frames that nobody looked at.
+#[test]
+fn what_the_policy_drops_is_lost() {
+    let Some(scene) = Scene::up() else { return };
+    for (on_death, status) in [("closed", 3), ("open", 0)] {
+        let inline = scene.inline(&ring_name(), &["--on-death", on_death, "--lossless"]);
+        inline.wait_until_open();
+        scene.send(&["--udp", "-c", "10"]).end().good();
+        let ended = inline.interrupt();
+        assert_eq!(ended.status, status, "{}", ended.output);
+        assert!(number(&verdicts(&ended.json()), "no_engine") >= 10);
+    }
+}
+
 #[test]
 fn a_flow_that_is_blacklisted_is_not_asked_about_again() {
     let Some(scene) = Scene::up() else { return };

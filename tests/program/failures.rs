@@ -63,6 +63,17 @@ fn a_full_disk_ends_the_capture_with_complete_frames() {
 }
 
 #[test]
+fn a_folder_that_is_a_file_is_named_once() {
+    let scratch = Scratch::new();
+    let (input, _) = long(&scratch);
+    let file = scratch.file("file");
+    std::fs::write(&file, "mine").unwrap();
+    let ended = run(&["streams", "-r", &input, "-w", &file]).with_status(1).says("name a new folder, or an empty one");
+    assert_eq!(ended.errors.matches("Not a directory").count(), 1, "{}", ended.errors);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
 fn a_full_device_is_an_error_even_without_frames() {
     let scratch = Scratch::new();
     let (file, _) = long(&scratch);

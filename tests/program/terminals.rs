@@ -35,6 +35,9 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     let to = format!("pcap:{checked}");
     let made = linerate(&["generate", "-q", "--to", &to, "-k", "ip/udp", "--stamp", "-c", "50"]).status().unwrap();
     assert!(made.success());
+    let (copy, out) = (scratch.file("copy.pcap"), scratch.file("out"));
+    std::fs::copy(&checked, &copy).unwrap();
+    let from = format!("pcap:{copy}");
     let mem = format!("mem:terminals-{}", std::process::id());
     let flows = scratch.file("flows.jsonl");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -63,6 +66,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "--ledger"],
             &["packet2", "delivered", "lost"],
         ),
+        (&["switch", &to, &from, "--out", &out], &["frames in", "bytes in", "frames out", "full", "down", "known"]),
         (&["find", &input, "udp"], &["no index", "bytes found", "parts"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
         (&["doctor"], &["machine", "as it should be"]),
@@ -120,7 +124,7 @@ fn demonstration_and_benchmarks_fit_too() {
     if may_make_labs() {
         cases.push(vec!["demo", "--replay", &input]);
         cases.extend(["capture", "replay", "receive"].map(|table| vec!["bench", "--quick", table]));
-        cases.extend(["generate", "wire"].map(|table| vec!["bench", "--quick", table, "--size", "64"]));
+        cases.extend(["generate", "inline", "wire"].map(|table| vec!["bench", "--quick", table, "--size", "64"]));
     }
     std::thread::scope(|scope| {
         for columns in [80, 200] {

@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
     let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
-    let cases: [(&[&str], &str); 31] = [
+    let cases: [(&[&str], &str); 35] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
@@ -40,6 +40,11 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),
         (&["generate", "--to", "pcap:/dev/null", "--replay", "x", "--speed", "0"], "no factor"),
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "same family"),
+        // Before a port is looked for.
+        (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "8 blocks of 1MiB are the least"),
+        (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "0 is not in 1..=1024"),
+        (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "8 is not in 9..=65507"),
+        (&["switch", "--ctl", "/nosuch"], "what is to be asked? add-flow RULE.., "),
     ];
     for (arguments, text) in cases {
         let ended = run(arguments);

@@ -4,6 +4,8 @@ use linerate_tests::support::program::{linerate, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, may_make_labs, records, wait_until};
 use serde_json::Value;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 
 /// Two files of traffic: UDP to ports 1 to 4, 400 frames, of a host at each port.
@@ -64,6 +66,25 @@ fn rules_divide_what_files_hold() {
     run(&["switch", &left]).with_status(2).says("two ports or more");
 }
 
+/// A path that is something else is left alone; the socket of a run that was killed gives way, and goes in the end.
+#[test]
+fn a_path_of_something_else_is_left_alone() {
+    let scratch = Scratch::new();
+    let [a, b] = files(&scratch);
+    let (mine, out, socket) = (scratch.file("mine"), scratch.file("out"), scratch.file("socket"));
+    std::fs::write(&mine, "of somebody").unwrap();
+    let with = |out: &str, control: &str| run(&["switch", &a, &b, "--out", out, "--control", control]);
+    with(&out, &mine).with_status(2).says("this is there, and is no socket");
+    with(&mine, &socket).with_status(2).says("this is there, and is no folder");
+    assert_eq!(std::fs::read_to_string(&mine).unwrap(), "of somebody");
+    let listening = UnixListener::bind(&socket);
+    with(&out, &socket).with_status(2).says("somebody listens there already");
+    drop(listening);
+    let ended = with(&out, &socket).good();
+    assert!(ended.output.contains("\n  1 rule, 2 MACs known\n"), "{}", ended.output);
+    assert!(!Path::new(&socket).exists(), "it goes with the run");
+}
+
 #[test]
 fn without_rules_it_is_a_bridge() {
     let scratch = Scratch::new();
@@ -120,6 +141,19 @@ fn hosts_reach_each_other_while_rules_change() {
     let json = switch.interrupt().good().json();
     assert!(count(&json, "delivered") >= 4000 && json["ports"][1]["port_full"] == 0, "{json}");
     assert!(ctl(&socket, &["dump-flows"]).is_err(), "it has ended");
+}
+
+/// A peer that comes, not the last line alone.
+#[test]
+fn what_happens_at_a_port_is_said_at_once() {
+    let scratch = Scratch::new();
+    let [one, other] = ["one", "other"].map(|name| format!("memif:{}?role=server", scratch.file(name)));
+    let mut switch = start(&["switch", &one, &other, "--interval", "0"]);
+    let heard = switch.hear();
+    let peer = start(&["count", &one.replace("server", "client"), "-q"]);
+    wait_until("its coming is said", || heard.lock().unwrap().contains(&format!("s  {one}: ")));
+    peer.interrupt().good();
+    switch.interrupt().good();
 }
 
 /// What a switch that listens there says.

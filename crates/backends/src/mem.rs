@@ -259,10 +259,6 @@ impl TxQueue for MemTx {
         Sent { frames: self.taken.frames - waiting.len() as u64, bytes: self.taken.bytes - waiting.bytes() }
     }
 
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn counters(&self, ledger: &mut Ledger) {
         let unsent = self.filling.len() as u64;
         let account = ledger.account(Stage::Send, &self.wire.name);

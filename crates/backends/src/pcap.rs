@@ -272,10 +272,6 @@ impl TxQueue for PcapTx {
         self.sent
     }
 
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn counters(&self, ledger: &mut Ledger) {
         let mut written = Ledger::new();
         self.writer.counters(&mut written);

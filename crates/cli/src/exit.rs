@@ -52,7 +52,33 @@ impl std::fmt::Display for WrongUsage {
 
 impl std::error::Error for WrongUsage {}
 
+/// What an error says with its causes, each once: many say theirs themselves.
+pub fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        first if text.is_empty() => first,
+        said if text.contains(&said) => text,
+        cause => format!("{text}: {cause}"),
+    })
+}
+
 /// An error that ends the program with [`Exit::Usage`].
 pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
     anyhow::Error::new(WrongUsage(text.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+    use linerate_burst::SinkError;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let reason = Error::from(ErrorKind::NotADirectory);
+        let sink = SinkError { target: "f".into(), reason, advice: "name a folder".into() };
+        assert_eq!(told(&sink.into()), "f: not a directory; name a folder");
+        let chain = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("b").context("a").unwrap_err();
+        assert_eq!(told(&chain), "a: b: entity not found");
+    }
 }

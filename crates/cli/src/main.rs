@@ -1,6 +1,6 @@
 //! The program.
 
-use linerate_cli::exit::Exit;
+use linerate_cli::exit::{Exit, told};
 use linerate_cli::privileges;
 use linerate_cli::signals;
 use linerate_cli::verbs::{read, run};
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     // The makefile says which one.
     let exit = match read(option_env!("LINERATE_COMMIT")) {
         Ok(verb) => verb.and_then(run).unwrap_or_else(|error| {
-            terminal::fail(format_args!("{error:#}"));
+            terminal::fail(told(&error));
             Exit::of(&error)
         }),
         Err(error) => terminal::explain(&error),

@@ -9,6 +9,7 @@ pub use confine::{confine, socket_folder};
 pub use users::group_number;
 
 use self::users::User;
+use crate::exit::told;
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -93,7 +94,7 @@ impl Identity {
     /// The error of opening what is written, with advice where this user may not.
     pub fn explain(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
-        let text = format!("{error:#}");
+        let text = told(&error);
         match &self.user {
             Some(User { name, uid, .. }) if *uid != 0 && text.contains(DENIED) => anyhow!(
                 "{text}; linerate goes on as {name}: name a folder that {name} may write to, or another user: \

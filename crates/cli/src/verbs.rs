@@ -14,6 +14,7 @@ mod habits;
 pub mod inline;
 mod inputs;
 pub mod inspect;
+mod joined;
 pub mod lab;
 mod meaning;
 pub mod measure;
@@ -176,5 +177,25 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Bench(args) => bench::run(&args),
         Verb::Man(args) => pages::man(&args),
         Verb::Completions(args) => Ok(pages::completions(&args)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer lines of our own would be parted in the middle by terminals of 80 columns.
+    #[test]
+    fn what_stands_below_the_options_fits_80_columns() {
+        for verb in [
+            "capture", "count", "find", "frames", "inline", "inspect", "measure", "receive", "send", "streams",
+            "switch", "wire",
+        ] {
+            let program = Program::command();
+            let verb = program.find_subcommand(verb).expect("a verb");
+            let text = verb.get_after_help().expect("examples").to_string();
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", verb.get_name());
+        }
     }
 }

@@ -26,8 +26,8 @@ pub use express::express;
 pub use size::{LONGEST, SMALLEST, Sizes, sizes};
 pub(crate) use syntax::place;
 
-use crate::rate::FCS;
-use crate::stream::{Checksum, Fill, Mark, Selector, Variant};
+use crate::rate::{FCS, Rate};
+use crate::stream::{Checksum, Fill, Mark, Next, Selector, Shape, Stream, Variant};
 use crate::trailer;
 use crate::wrong::Wrong;
 use linerate_burst::MAX_FRAME;
@@ -67,6 +67,26 @@ pub struct Frames {
     pub size: Selector,
     /// What the changes in them follow.
     pub selectors: Vec<Selector>,
+}
+
+impl Frames {
+    /// An endless stream of them, a frame each second, evenly, which a receiver knows by `mark`.
+    pub fn stream(self, id: u32, mark: Mark) -> Stream {
+        let Frames { link, variants, size, selectors } = self;
+        Stream {
+            name: format!("packet{}", id.saturating_add(1)),
+            id,
+            link,
+            variants,
+            size,
+            selectors,
+            rate: Rate::Frames(1.0),
+            shape: Shape::Even,
+            count: None,
+            next: Next::Following,
+            mark,
+        }
+    }
 }
 
 impl Default for Setup<'_> {

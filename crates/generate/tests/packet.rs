@@ -1,7 +1,7 @@
 //! Packets as text: what is written is in the frame, what is not is right, and no text panics.
 
 use linerate_generate::packet::{Frames, Setup, Sizes, express, frames, sizes};
-use linerate_generate::stream::{Mark, Next, Shape, Stream};
+use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, describe};
 use linerate_wire::named::{Format, Kind};
@@ -13,19 +13,7 @@ fn exact() -> Setup<'static> {
 }
 
 fn stream(frames: Frames) -> Stream {
-    Stream {
-        name: "test".to_owned(),
-        id: 7,
-        link: frames.link,
-        variants: frames.variants,
-        size: frames.size,
-        selectors: frames.selectors,
-        rate: Rate::Top,
-        shape: Shape::Even,
-        count: None,
-        next: Next::Following,
-        mark: Mark::None,
-    }
+    Stream { name: "test".to_owned(), rate: Rate::Top, ..frames.stream(7, Mark::None) }
 }
 
 fn one(text: &str) -> Vec<u8> {

@@ -5,6 +5,7 @@ pub mod columns;
 mod csv;
 mod ipfix;
 pub mod json;
+mod lines;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod zeek;

@@ -7,7 +7,7 @@
 //!
 //! None of these reads a clock.
 
-mod back;
+pub(crate) mod back;
 mod collect;
 mod column;
 mod listen;

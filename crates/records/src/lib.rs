@@ -78,8 +78,9 @@ pub use fields::{Field, fields};
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use crate::ipfix::back::empty;
     use linerate_burst::Nanos;
-    use linerate_meter::{Direction, End, EndReason, Flow, Quality, Side};
+    use linerate_meter::{End, Flow, Side};
     use std::net::IpAddr;
     use std::path::PathBuf;
 
@@ -91,19 +92,8 @@ pub(crate) mod tests {
             id: 1,
             ends: [1, 2].map(|port| End { address: IpAddr::from([192, 0, 2, port as u8]), port }),
             protocol: 17,
-            vlans: [0; 2],
-            tunnel: None,
             sides: [side; 2],
-            end: EndReason::Idle,
-            direction: Direction::FirstPacket,
-            quality: Quality::default(),
-            extensions: 0,
-            flows: 1,
-            macs: None,
-            mpls: Default::default(),
-            teids: [None; 2],
-            tcp: None,
-            stats: None,
+            ..empty()
         }
     }
 

@@ -1,17 +1,14 @@
 //! Under which name a ring is shared: an abstract name of this network namespace, or a socket in the file system.
 
-use crate::credentials::{Peer, as_user};
+use crate::credentials::Peer;
 use crate::error::Error;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, openat, statat, unlinkat};
+use crate::socket_file::{NoFile, SocketFile};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
-use rustix::process::umask;
-use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a ring is found.
@@ -49,53 +46,28 @@ impl Address {
     pub fn listen(&self, others: bool, owner: Option<(u32, u32)>) -> Result<Listener, Error> {
         let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
-        let place = self.socket_address().map_err(failed)?;
-        let entry = match self {
+        let file = match self {
             Address::Name(_) => {
-                match bind(&socket, &place) {
+                match bind(&socket, &self.socket_address().map_err(failed)?) {
                     Err(Errno::ADDRINUSE) => return Err(self.taken()),
                     result => result.map_err(failed)?,
                 }
                 None
             }
             Address::Path(path) => {
-                // The file takes its mode from the socket: whatever has its name a moment later is left alone.
-                fchmod(&socket, Mode::from_raw_mode(if others { 0o666 } else { 0o600 })).map_err(failed)?;
-                let made = as_user(owner, || self.make(&socket, &place, path, others));
-                Some(made.map_err(failed)??)
+                Some(SocketFile::bind(&socket, path, others, owner).map_err(|why| self.no_file(why))?)
             }
         };
         listen(&socket, BACKLOG).map_err(failed)?;
-        Ok(Listener { socket, entry })
+        Ok(Listener { socket, _file: file })
     }
 
-    /// Makes the socket's file. Nobody can connect before it listens; credentials are looked at in any case.
-    fn make(&self, socket: &OwnedFd, place: &SocketAddrUnix, path: &Path, others: bool) -> Result<Entry, Error> {
-        let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
-        let mut entry = Entry::at(path).map_err(failed)?;
-        let bound = || if others { unmasked(|| bind(socket, place)) } else { bind(socket, place) };
-        match bound() {
-            Err(Errno::ADDRINUSE) => {
-                self.clear_away(&entry)?;
-                bound().map_err(failed)?;
-            }
-            result => result.map_err(failed)?,
-        }
-        entry.file = entry.look().map(|(_, file)| file);
-        Ok(entry)
-    }
-
-    /// Removes the socket file of a writer that is gone; says so if one is there.
-    fn clear_away(&self, entry: &Entry) -> Result<(), Error> {
-        let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
-        let Some((FileType::Socket, file)) = entry.look() else {
-            return Err(Error::Invalid(format!("{self} is there and is no socket: choose another name")));
-        };
-        let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
-        match connect(&socket, &self.socket_address().map_err(failed)?) {
-            Err(Errno::CONNREFUSED) => entry.remove(file).map_err(failed),
-            // Perhaps too many wait to be let in, or it has gone meanwhile.
-            result => Err(self.taken_by(result.ok().and_then(|()| Peer::of(socket.as_fd()).ok()))),
+    /// Why its socket has no file.
+    fn no_file(&self, why: NoFile) -> Error {
+        match why {
+            NoFile::System(error) => Error::system(format!("sharing {self}"), error),
+            NoFile::NoSocket => Error::Invalid(format!("{self} is there and is no socket: choose another name")),
+            NoFile::Taken(by) => self.taken_by(by.and_then(|socket| Peer::of(socket.as_fd()).ok())),
         }
     }
 
@@ -137,60 +109,8 @@ impl Address {
 /// A socket that readers connect to; its file goes with it.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    _file: Option<SocketFile>,
     pub socket: OwnedFd,
-    entry: Option<Entry>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(entry) = &self.entry
-            && let Some(file) = entry.file
-        {
-            let _ = entry.remove(file);
-        }
-    }
-}
-
-/// A name in a folder, which stays that folder whatever its path leads to later.
-#[derive(Debug)]
-struct Entry {
-    folder: OwnedFd,
-    name: OsString,
-    /// The file that was made: device and number.
-    file: Option<(u64, u64)>,
-}
-
-impl Entry {
-    fn at(path: &Path) -> Result<Entry, Errno> {
-        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
-        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        let folder = openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Entry { folder, name, file: None })
-    }
-
-    /// What has the name now, links not followed.
-    fn look(&self) -> Option<(FileType, (u64, u64))> {
-        let found = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some((FileType::from_raw_mode(found.st_mode), (found.st_dev, found.st_ino)))
-    }
-
-    /// Removes the socket that this was; by now it may be that of another writer, which stays.
-    fn remove(&self, file: (u64, u64)) -> Result<(), Errno> {
-        if self.look() == Some((FileType::Socket, file)) {
-            unlinkat(&self.folder, &self.name, AtFlags::empty())?;
-        }
-        Ok(())
-    }
-}
-
-/// Does something that makes a file, which takes its whole mode. The mask is the process's own: one at a time.
-fn unmasked<T>(work: impl FnOnce() -> T) -> T {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mask = umask(Mode::empty());
-    let result = work();
-    umask(mask);
-    result
 }
 
 fn seqpacket(flags: SocketFlags) -> Result<OwnedFd, Errno> {

@@ -10,7 +10,7 @@
 //!
 //! Below them, each in a file: `layout` (offsets), `mapping` and `pages` (memory), `arena` (blocks), `control` (what writer and
 //! reader tell each other), `index` (the rings in it), `slots` (who holds which block), `frames` (what a reader shows),
-//! `address`, `credentials` and `handshake` (how a reader comes in).
+//! `address`, `socket_file`, `credentials` and `handshake` (how a reader comes in).
 //!
 //! Nothing here reads a clock, starts a thread or prints.
 //!
@@ -63,6 +63,7 @@ mod pages;
 mod reader;
 mod registrations;
 mod slots;
+mod socket_file;
 mod verdicts;
 mod writer;
 
@@ -76,6 +77,7 @@ pub use {
     error::Error,
     reader::{End, Reader},
     slots::Tally,
+    socket_file::{NoFile, SocketFile},
     verdicts::{SETTLED, UNDECIDED},
     writer::{Deciding, Departure, Report, Writer},
 };

@@ -1,9 +1,8 @@
 //! The sending side.
 
 use crate::sys::dpdk_device::Sending;
-use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_burst::{Burst, Count, Ledger, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
-use std::os::fd::BorrowedFd;
 
 /// One send queue.
 pub(super) struct DpdkTx {
@@ -34,16 +33,8 @@ impl TxQueue for DpdkTx {
         Ok(gone.done)
     }
 
-    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
-        Ok(true)
-    }
-
     fn sent(&self) -> Sent {
         self.sent
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

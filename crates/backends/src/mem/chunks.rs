@@ -344,10 +344,6 @@ impl TxQueue for ChunksTx {
         self.counts.taken
     }
 
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn counters(&self, ledger: &mut Ledger) {
         let Counts { taken, full, too_long } = self.counts;
         let account = ledger.account(Stage::Send, &self.wire.name);

@@ -7,7 +7,6 @@ use crate::sys::memif_memory::{NEXT, Slot};
 use linerate_burst::{Burst, Count, Ledger, MAX_FRAME, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -258,10 +257,6 @@ impl TxQueue for MemifTx {
 
     fn sent(&self) -> Sent {
         self.sent
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

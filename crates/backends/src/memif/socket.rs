@@ -2,20 +2,17 @@
 
 use super::message::{BYTES, Message};
 use super::wish::Wish;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, openat, statat, unlinkat};
+use linerate_share::{NoFile, SocketFile};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recvmsg, sendmsg,
     socket_with,
 };
-use rustix::process::umask;
-use std::ffi::OsString;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// Clients that may wait to be looked at.
 const BACKLOG: i32 = 16;
@@ -23,16 +20,8 @@ const BACKLOG: i32 = 16;
 /// A socket that clients connect to. Its file goes with it, if this process may do that then.
 #[derive(Debug)]
 pub struct Listener {
+    file: Option<SocketFile>,
     pub socket: OwnedFd,
-    file: Option<Entry>,
-}
-
-/// A file in a folder, and which one it was.
-#[derive(Debug)]
-struct Entry {
-    folder: OwnedFd,
-    name: OsString,
-    file: Option<(u64, u64)>,
 }
 
 impl Listener {
@@ -40,35 +29,20 @@ impl Listener {
     pub fn new(wish: &Wish) -> Result<Listener, String> {
         let failed = |error: Errno| format!("its socket cannot be made: {error}");
         let socket = seqpacket().map_err(failed)?;
-        let address = address(wish).map_err(failed)?;
         let taken = || "somebody listens there already: choose another name, or be the client".to_owned();
-        let mut file = None;
-        if wish.is_abstract {
-            bind(&socket, &address).map_err(|error| if error == Errno::ADDRINUSE { taken() } else { failed(error) })?;
+        let file = if wish.is_abstract {
+            let bound = bind(&socket, &address(wish).map_err(failed)?);
+            bound.map_err(|error| if error == Errno::ADDRINUSE { taken() } else { failed(error) })?;
+            None
         } else {
-            let mut entry = Entry::at(Path::new(&wish.target)).map_err(failed)?;
-            let is_open = !wish.users.is_empty();
-            if is_open {
-                // Whoever comes is asked who it is; the file lets all others of the machine knock. It takes its mode from the socket:
-                // whatever has its name a moment later is left alone.
-                fchmod(&socket, Mode::from_raw_mode(0o666)).map_err(failed)?;
-            }
-            let bind = || if is_open { unmasked(|| bind(&socket, &address)) } else { bind(&socket, &address) };
-            match bind() {
-                Err(Errno::ADDRINUSE) => {
-                    let gone = entry.look().filter(|(kind, _)| *kind == FileType::Socket);
-                    let (_, gone) = gone.ok_or("is there, and is no socket: choose another name")?;
-                    match connect(seqpacket().map_err(failed)?, &address) {
-                        Err(Errno::CONNREFUSED) => entry.remove(gone).map_err(failed)?,
-                        _ => return Err(taken()),
-                    }
-                    bind().map_err(failed)?;
-                }
-                result => result.map_err(failed)?,
-            }
-            entry.file = entry.look().map(|(_, file)| file);
-            file = Some(entry);
-        }
+            // Whoever comes is asked who it is; the file lets all others of the machine knock where some of them are let in.
+            let bound = SocketFile::bind(&socket, Path::new(&wish.target), !wish.users.is_empty(), None);
+            Some(bound.map_err(|why| match why {
+                NoFile::System(error) => failed(error),
+                NoFile::NoSocket => "is there, and is no socket: choose another name".to_owned(),
+                NoFile::Taken(_) => taken(),
+            })?)
+        };
         listen(&socket, BACKLOG).map_err(failed)?;
         Ok(Listener { socket, file })
     }
@@ -77,41 +51,7 @@ impl Listener {
 impl Listener {
     /// The folder of its file, if it has one.
     pub fn folder(&self) -> Option<OwnedFd> {
-        self.file.as_ref()?.folder.try_clone().ok()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(entry) = &self.file
-            && let Some(file) = entry.file
-        {
-            // A run that has given up its rights leaves it; the next one makes it give way.
-            let _ = entry.remove(file);
-        }
-    }
-}
-
-impl Entry {
-    fn at(path: &Path) -> Result<Entry, Errno> {
-        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
-        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        let folder = openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Entry { folder, name, file: None })
-    }
-
-    /// What has the name now, links not followed.
-    fn look(&self) -> Option<(FileType, (u64, u64))> {
-        let found = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some((FileType::from_raw_mode(found.st_mode), (found.st_dev, found.st_ino)))
-    }
-
-    /// Removes that socket; what has its name by now stays.
-    fn remove(&self, file: (u64, u64)) -> Result<(), Errno> {
-        if self.look() == Some((FileType::Socket, file)) {
-            unlinkat(&self.folder, &self.name, AtFlags::empty())?;
-        }
-        Ok(())
+        self.file.as_ref()?.folder().try_clone().ok()
     }
 }
 
@@ -180,16 +120,6 @@ pub fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>
 /// Says why this end goes, as far as anybody listens.
 pub fn part(socket: BorrowedFd<'_>, reason: &str) {
     let _ = say(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
-}
-
-/// Does something that makes a file, which takes its whole mode. The mask is the process's own: one at a time.
-fn unmasked<T>(work: impl FnOnce() -> T) -> T {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mask = umask(Mode::empty());
-    let result = work();
-    umask(mask);
-    result
 }
 
 /// The names of sockets are not padded: one of another length is another name.

@@ -1,7 +1,7 @@
 //! The sending side: `sendmmsg` past the queueing discipline.
 
 use crate::sys::packet_socket::{PacketSocket, SEND_BATCH};
-use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_burst::{Burst, Count, Ledger, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -92,10 +92,6 @@ impl TxQueue for PacketTx {
         }
         self.counts.received += done as u64;
         Ok(done)
-    }
-
-    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
-        Ok(true)
     }
 
     fn sent(&self) -> Sent {

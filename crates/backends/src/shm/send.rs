@@ -9,7 +9,6 @@ use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue}
 use linerate_share::{Acceptor, Access, Options, Writer};
 use linerate_wire::Link;
 use linerate_wire::flow::locate;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How often the acceptor is looked at.
@@ -151,10 +150,6 @@ impl TxQueue for ShmTx {
 
     fn sent(&self) -> Sent {
         self.sent
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

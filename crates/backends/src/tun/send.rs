@@ -2,7 +2,7 @@
 
 use super::device::{Device, Queue};
 use crate::virtio;
-use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
+use linerate_burst::{Burst, Count, Ledger, Stage};
 use linerate_port::{PortError, Sent, TxQueue};
 use rustix::io::{Errno, writev};
 use std::io::IoSlice;
@@ -78,10 +78,6 @@ impl TxQueue for TunTx {
         }
         self.received += done as u64;
         Ok(done)
-    }
-
-    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
-        Ok(true)
     }
 
     fn sent(&self) -> Sent {

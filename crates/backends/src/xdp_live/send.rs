@@ -10,7 +10,6 @@ use linerate_generate::stream::StreamSet;
 use linerate_port::{LiveControl, LiveSender, PortError, Sent, TxQueue, Unable};
 use std::any::Any;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// The one send queue of a port: the kernel sends from the processor that the calling thread runs on.
@@ -105,10 +104,6 @@ impl TxQueue for XdpLiveTx {
             What::Frames(_) => self.counts.sent,
             What::Streams(streams) => streams.progress().sent,
         }
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

@@ -9,6 +9,7 @@ mod files;
 mod flows;
 mod folder;
 mod generate;
+mod inline;
 mod measure;
 mod memif;
 mod merge;
@@ -49,8 +50,9 @@ Examples:
   linerate bench burst --dpdk
   # frames of 64 bytes alone, a JSON line a row
   linerate bench burst render --size 64 --json
-Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over rounds, spread is (max - min) / median.
-The limit is what this machine does in the same run without our work: a plain read, a plain copy, a bare touch.")]
+Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over
+rounds, spread is (max - min) / median. The limit is what this machine does in
+the same run without our work: a plain read, a plain copy, a bare touch.")]
 pub struct Args {
     /// Which tables
     #[arg(value_enum, default_values_t = [Bench::All])]
@@ -64,7 +66,7 @@ pub struct Args {
     /// Print JSON lines (schema linerate/bench/1), a row each
     #[arg(long)]
     json: bool,
-    /// Of burst, capture, generate, memif, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Of burst, capture, generate, inline, memif, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
     /// Of burst, cases with so many ports alone (1, 2, 4, 8)
@@ -141,6 +143,8 @@ enum Bench {
     Several,
     /// From one veth pair to another, beside the Linux bridge and a redirect in the kernel
     Wire,
+    /// From one port to another while an engine decides about each frame, or nobody does, beside the Linux bridge
+    Inline,
 }
 
 impl Bench {
@@ -199,7 +203,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         level: args.level.map(Into::into),
     };
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 16] = [
+    let tables: [(Bench, Measure); 17] = [
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
@@ -216,6 +220,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Replay, replay::run),
         (Bench::Several, several::run),
         (Bench::Wire, wire::run),
+        (Bench::Inline, inline::run),
     ];
     for (bench, measure) in tables {
         if args.wants(bench) {
@@ -296,7 +301,15 @@ impl Args {
             (
                 "--size",
                 self.size.is_some(),
-                &[Bench::Burst, Bench::Capture, Bench::Generate, Bench::Memif, Bench::Render, Bench::Wire],
+                &[
+                    Bench::Burst,
+                    Bench::Capture,
+                    Bench::Generate,
+                    Bench::Inline,
+                    Bench::Memif,
+                    Bench::Render,
+                    Bench::Wire,
+                ],
             ),
             ("--ports", self.ports.is_some(), &[Bench::Burst]),
             ("--copy-threads", self.copy_threads > 1, &[Bench::Burst]),

@@ -69,13 +69,13 @@ Examples:
     --filter-for 'flows=tcp port 443' --slice-for share=l4
   # what a mirror port shows twice once, of some flows, the headers
   linerate capture eth0,eth1 --dedup --shard 2/8 --slice l4+64 -w part2.pcapng
-Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
+Words are ports while they are scheme:target or interfaces, then filter text.
 Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
   netns=NAME ring=128MiB block=128KiB timeout=MS lanes=N
   direction=in|inout (inout: what this host sends, too)
   stamp=software|hardware (hardware: the card says when a frame came)
-'tun:NAME?address=10.98.0.1/24' is an interface that the run makes: what this host sends to it comes
-'faulty:PORT?drop=1%&seed=7' breaks any port by plan: linerate wire --help lists the faults")]
+'tun:NAME?address=10.98.0.1/24' is made by the run: what this host sends there
+comes. 'faulty:PORT?drop=1%&seed=7' breaks PORT by plan (linerate wire --help).")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

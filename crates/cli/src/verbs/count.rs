@@ -42,10 +42,11 @@ Examples:
   linerate count eth0 --check
   # a JSON line ten times a second, a last one in the end
   linerate count eth0 --json --interval 0.1
-Arguments are ports as long as they are scheme:target or name an interface; the rest is filter text.
-Sizes count the FCS (64 means 60 bytes in a capture file) and fall into the buckets of RFC 2819. Rates of files are
-over the time from the first frame counted to the last, others over the time of the run; the peak is the most in
-one second of the clock, by the frames' own times.")]
+Arguments are ports as long as they are scheme:target or name an interface; the
+rest is filter text. Sizes count the FCS (64 means 60 bytes in a capture file)
+and fall into the buckets of RFC 2819. Rates of files are over the time from the
+first frame counted to the last, others over the time of the run; the peak is
+the most in one second of the clock, by the frames' own times.")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

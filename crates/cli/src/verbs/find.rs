@@ -41,10 +41,11 @@ Examples:
   # how many there are; indexes for files that were recorded without
   linerate find /captures --count net 192.0.2.0/24
   linerate find /captures --make-index
-A folder is searched with all below it: files called .pcap, .pcapng or .cap, with or without .gz or .zst
-behind. Times are UTC: 2026-11-22, 2026-11-22T10:00:00.5, ...Z, ...+02:00, seconds since 1970, now, or a
-time ago: -90s, -10m, -2h, -1d. Nothing found is no error: the status is 0, and --count says 0.
-linerate export is the same verb: a search for everything")]
+A folder is searched with all below it: files called .pcap, .pcapng or .cap,
+with or without .gz or .zst behind. Times are UTC: 2026-11-22,
+2026-11-22T10:00:00.5, ...Z, ...+02:00, seconds since 1970, now, or a time ago:
+-90s, -10m, -2h, -1d. Nothing found is no error: the status is 0, and --count
+says 0. linerate export is the same verb: a search for everything")]
 pub struct Args {
     /// Capture files, and folders of them; then filter text
     #[arg(value_name = "DIR|FILE|FILTER", required = true)]

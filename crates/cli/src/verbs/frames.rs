@@ -1,6 +1,7 @@
 //! `linerate frames`: frames of received streams, from the process that receives them.
 
 use super::inputs::span;
+use super::receive::options::GoArgs;
 use super::receive::report::{StreamJson, summary, ticker};
 use super::rings::ring_name;
 use super::show::ShowArgs;
@@ -15,12 +16,8 @@ use linerate_burst::text::quoted;
 use linerate_engine::Stop;
 use linerate_engine::frame_ring::{TakeFrames, Took};
 use linerate_engine::reception::{ReceptionWatch, SoFar};
-use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
-use linerate_receive::pattern::Pattern;
 use linerate_share::{Attach, Error};
 use serde::Serialize;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::Instant;
 
 /// Options of `linerate frames`.
@@ -41,21 +38,8 @@ pub struct Args {
     /// The name that they are shared under: that of receive --share
     #[arg(value_name = "NAME")]
     name: String,
-    /// Write to this folder, which is made: a file a stream, and a list of frames beside them
-    #[arg(short = 'w', long, value_name = "DIR")]
-    write: Option<String>,
-    /// Write a file a frame instead
-    #[arg(long)]
-    per_frame: bool,
-    /// Write without the page cache (O_DIRECT)
-    #[arg(long)]
-    direct: bool,
-    /// Verify every byte against what linerate send sends
-    #[arg(long, conflicts_with = "write")]
-    check: bool,
-    /// The key of send --key, where it was given one: --check verifies with it
-    #[arg(long, value_name = "K")]
-    key: Option<u64>,
+    #[command(flatten)]
+    go: GoArgs,
     /// Take frames even if neither root nor you share them
     #[arg(long)]
     trust: bool,
@@ -92,14 +76,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     })?;
     let (frames, bytes) = reader.frames();
     identity.assume()?;
-    let (mut destination, made_in) = args.destination(bytes).map_err(|error| identity.explain(error))?;
+    let (mut destination, made_in) = args.go.destination(bytes).map_err(|error| identity.explain(error))?;
     let notes: Vec<String> = identity.note().into_iter().chain(confine(&made_in)).collect();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
-        let writer = reader.writer();
+        let (writer, becomes) = (reader.writer(), args.go.describe("counted (-w DIR writes them)"));
         tell(format_args!("taking frames of {} (pid {writer})\n", shown(&args.name)));
-        tell(format_args!("  {frames} frames of {} KiB, {}\n", bytes.div_ceil(1024), shown(&args.becomes())));
+        tell(format_args!("  {frames} frames of {} KiB, {}\n", bytes.div_ceil(1024), shown(&becomes)));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let news = args.show.news(args.json);
@@ -131,28 +115,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             Ok(Exit::Failed)
         }
         None => Ok(Exit::Done),
-    }
-}
-
-impl Args {
-    /// Where they go, and the folder in which that makes files.
-    fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
-        let Some(folder) = &self.write else {
-            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
-            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
-        };
-        let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
-        let files = Files::create(Path::new(folder), bytes, config)?;
-        let made_in = vec![files.folder().try_clone_to_owned()?];
-        Ok((Box::new(files), made_in))
-    }
-
-    fn becomes(&self) -> String {
-        match &self.write {
-            Some(folder) => format!("to {folder}"),
-            None if self.check => "verified".to_owned(),
-            None => "counted (-w DIR writes them)".to_owned(),
-        }
     }
 }
 

@@ -2,17 +2,16 @@
 
 mod report;
 
-use super::inputs::{are_live, size, span};
+use super::inputs::{size, span};
+use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use super::rings::ring_name;
-use super::show::ShowArgs;
-use super::wire::{ends, receive_whole, send_as};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine, group_number, socket_folder};
 use crate::signals::stop_on_signals;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
 use linerate_backends::faulty::Faults;
-use linerate_engine::{Fail, Inline, InlinePolicy, Progress, Receive, Release, Sharing, SharingOptions, Stop, Waiting};
+use linerate_engine::{Fail, Inline, InlinePolicy, Progress, Receive, Release, Sharing, SharingOptions, Stop};
 use linerate_port::Spec;
 use linerate_share::{Access, Error};
 
@@ -35,6 +34,7 @@ says what becomes of each frame: in C, Rust or by the format
 (docs/block-ring.md). Super-frames and frames that were cut are dropped and
 counted: hosts at both ends must not make any (there,
 ethtool -K eth0 tso off gso off gro off).")]
+#[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/inline/1)")))]
 pub struct Args {
     /// One end
     #[arg(value_name = "PORT")]
@@ -73,27 +73,8 @@ pub struct Args {
     /// Which frames wait behind one that the engine keeps undecided
     #[arg(long, value_name = "BY", default_value = "flow")]
     order: By,
-    /// Stop after this many seconds
-    #[arg(short = 't', long, alias = "seconds", value_name = "S")]
-    duration: Option<f64>,
-    /// Join an interface even if it carries the default route of this machine
-    #[arg(long)]
-    yes: bool,
-    /// End with status 3 if a frame was lost that neither the engine nor the policy dropped
-    #[arg(long)]
-    lossless: bool,
-    /// Print one JSON document at the end (schema linerate/inline/1)
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    show: ShowArgs,
-    /// Never sleep while waiting for frames and verdicts: least delay, a whole core
-    #[arg(long)]
-    spin: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo, doas or pkexec; of root at interfaces
-    /// linerate, or nobody)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    join: JoinArgs,
 }
 
 /// What becomes of frames without a verdict.
@@ -134,15 +115,16 @@ const LEAST_BLOCKS: u64 = 8;
 /// Joins.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     ring_name("--share", &args.share)?;
-    let (specs, policy) = (ends(&args.one, &args.other, args.yes)?, args.policy()?);
-    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let identity = Identity::choose(args.user.as_deref(), are_live(&specs))?;
+    let (specs, policy) = (ends(&args.one, &args.other, args.join.yes)?, args.policy()?);
+    let duration = args.join.duration()?;
+    let identity = args.join.identity(&specs)?;
+    let options = args.sharing(&identity)?;
     let [one, other] = &specs;
     let plain = Faults::parse("seed=1").map_err(usage)?;
     // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
     let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
     let to = [send_as(other, one)?, send_as(one, other)?];
-    let (sharing, mut notes) = args.share(&identity)?;
+    let (sharing, mut notes) = args.share(&identity, options)?;
     let progress = Progress::new();
     let mut inline = Inline::new([&ports[0].name, &ports[1].name], to, sharing, policy, progress.clone());
     identity.assume()?;
@@ -150,15 +132,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     notes.extend(confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if !args.show.quiet && !args.json {
+    if args.join.is_told() {
         args.announce(&specs, &notes);
     }
-    let news = args.show.news(args.json);
-    let live = Live::start(&progress, "forwarded", args.show.interval(args.json)?);
+    let news = args.join.show.news(args.join.json);
+    let live = Live::start(&progress, "forwarded", args.join.show.interval(args.join.json)?);
     let answers = answer(&progress, "sent on", String::new)?;
-    let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
     ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
-    let run = Receive { ports, waiting, duration, stop }.run(&mut [&mut inline]);
+    let run = Receive { ports, waiting: args.join.waiting(), duration, stop }.run(&mut [&mut inline]);
     drop((live, answers, news));
     report::conclude(args, &specs, &run, inline.sent())
 }
@@ -178,8 +159,8 @@ impl Args {
         Ok(InlinePolicy { on_death, on_overload, hold, budget, release })
     }
 
-    /// Makes the ring, before privileges are dropped: readers believe in who began to share.
-    fn share(&self, identity: &Identity) -> anyhow::Result<(Sharing, Vec<String>)> {
+    /// How the ring is to be.
+    fn sharing(&self, identity: &Identity) -> anyhow::Result<SharingOptions> {
         let (memory, block) = (size("--share-memory", &self.share_memory)?, size("--share-block", &self.share_block)?);
         if memory / block < LEAST_BLOCKS {
             return Err(usage(format!(
@@ -191,7 +172,7 @@ impl Args {
         if let Some(group) = &self.share_group {
             access.groups.push(group_number(group)?);
         }
-        let options = SharingOptions {
+        Ok(SharingOptions {
             name: self.share.clone(),
             ring: linerate_share::Options {
                 slots: u32::try_from(memory / block).unwrap_or(u32::MAX),
@@ -201,12 +182,17 @@ impl Args {
             access,
             wait_for: 0,
             patience: None,
-        };
+        })
+    }
+
+    /// Makes the ring, before privileges are dropped: readers believe in who began to share.
+    fn share(&self, identity: &Identity, options: SharingOptions) -> anyhow::Result<(Sharing, Vec<String>)> {
+        let (blocks, bytes) = (options.ring.slots, options.ring.slot_bytes);
         let sharing = Sharing::create(options).map_err(|error| match error {
             Error::Invalid(reason) => usage(format!("cannot share {}: {reason}", self.share)),
             error => identity.explain(anyhow::Error::new(error).context(format!("cannot share {}", self.share))),
         })?;
-        let mut notes = vec![format!("shared as shm:{}: {} blocks of {} KiB", self.share, memory / block, block >> 10)];
+        let mut notes = vec![format!("shared as shm:{}: {blocks} blocks of {} KiB", self.share, bytes >> 10)];
         notes.extend(sharing.notes().iter().cloned());
         Ok((sharing, notes))
     }

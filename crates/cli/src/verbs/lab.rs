@@ -42,9 +42,10 @@ Examples:
   linerate lab up --file topology.toml
   # a port of one of them
   linerate capture 'packet:p0?netns=lab-sensor'
-Host HOST of lab LAB is the network namespace LAB-HOST: its ports are 'packet:eth0?netns=LAB-HOST'.
-offloads=off makes the frames of both hosts fit a wire (linerate wire).
-Interfaces get no addresses unless asked, and then nothing is sent on them but what you send.")]
+Host HOST of lab LAB is the network namespace LAB-HOST: its ports are
+'packet:eth0?netns=LAB-HOST'. offloads=off makes the frames of both hosts fit a
+wire (linerate wire). Interfaces get no addresses unless asked, and then nothing
+is sent on them but what you send.")]
     Up {
         /// The lab's name
         #[arg(long, default_value = "lab")]

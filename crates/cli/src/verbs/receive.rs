@@ -1,6 +1,6 @@
 //! `linerate receive`: streams received in user space, into frames of memory.
 
-mod options;
+pub mod options;
 pub mod report;
 mod sharing;
 mod udp;
@@ -48,18 +48,19 @@ Examples:
   linerate receive eth1 --tcp 10.0.0.9:5001 --check --streams 1
   # at the limit of the driver, with an XDP program
   linerate receive xdp:eth1 --tcp '[fd00::9]:5001-5016'
-  # datagrams with a 4-byte packet number, 8,192 bytes of data behind a header of 16
+  # datagrams with a 4-byte packet number, 8,192 bytes behind a header of 16
   linerate receive eth1 --udp 10.0.0.9:7148 -w frames/ \\
     --sequence at=4,width=4,counts=packets,size=8192,data=16
   # frames stay in memory, where another process takes them
   linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
   linerate frames telescope -w frames/
-  # on this machine, without a network card: the kernel sends, this program receives
+  # on this machine, without a card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
-The address is one of your network that no host has: this program answers ARP, neighbor solicitations and pings
-for it, and speaks TCP for it, while it runs. The kernel knows nothing of it, and does not interfere.
-Streams fill frames of memory, each byte at its place once; frames go to files, to another process, or nowhere. While
-all frames are in use the window is closed, and senders wait.")]
+The address is one of your network that no host has: this program answers ARP,
+neighbor solicitations and pings for it, and speaks TCP for it, while it runs.
+The kernel knows nothing of it, and does not interfere. Streams fill frames of
+memory, each byte at its place once; frames go to files, to another process, or
+nowhere. While all frames are in use the window is closed, and senders wait.")]
 pub struct Args {
     /// Where to receive
     #[arg(value_name = "PORT")]
@@ -174,7 +175,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     #[cfg(feature = "serve")]
     crate::view::metrics::watch_streams(&watch);
     let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
-    if args.frames.is_looked_at() {
+    if args.frames.go.is_looked_at() {
         reception = reception.apart()?;
     }
     let who = FrameSharingWatch::default();

@@ -13,7 +13,8 @@ use crate::signals::{answer_requests, stop_on_signals, waiting};
 use crate::view::live::Live;
 use crate::view::rates::{bits_per_second, grouped};
 use crate::view::terminal::{shown, tell};
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
+use clap::builder::RangedU64ValueParser;
 use linerate_backends::netns::within;
 use linerate_backends::transfer::{self, Connection, Series, Stream, Watched, Way, explain};
 use linerate_engine::Stop;
@@ -40,13 +41,16 @@ Examples:
   tar c folder | linerate send 10.9.0.2:5001
   # datagrams, each with its byte offset in front (8 bytes, big-endian)
   linerate send 10.9.0.2:5001 --udp --rate 5gbps --size 1GiB
-The connection is the kernel's and goes to whom you name, as that of any program: nothing has to be permitted,
-no --yes is asked for on the default route either. Datagrams (--udp) take no care of others on the way as TCP does:
-where it is not yours alone, say a --rate that it bears.
-The kernel stamps the acknowledgement of a chunk's last byte: chunk times are exact to about a microsecond, and nothing
-spins. The next chunk begins when this process is awake again, which the rate counts and the chunk's time does not.
-BBR paces what it sends, also where nothing is in the way: compare receivers with --congestion cubic.
-The data is the same for every connection and both protocols: the pattern of --key, at its place in the stream.")]
+The connection is the kernel's and goes to whom you name, as that of any
+program: nothing has to be permitted, no --yes is asked for on the default route
+either. Datagrams (--udp) take no care of others on the way as TCP does: where
+it is not yours alone, say a --rate that it bears.
+The kernel stamps the acknowledgement of a chunk's last byte: chunk times are
+exact to about a microsecond, and nothing spins. The next chunk begins when this
+process is awake again, which the rate counts and the chunk's time does not.
+BBR paces what it sends, also where nothing is in the way: compare receivers
+with --congestion cubic. The data is the same for every connection and both
+protocols: the pattern of --key, at its place in the stream.")]
 pub struct Args {
     /// Whom to send to, as in 10.9.0.2:5001, [fd00::2]:5001 or host:5001
     #[arg(value_name = "ADDR:PORT")]
@@ -80,7 +84,7 @@ pub struct Args {
     #[arg(long)]
     udp: bool,
     /// Bytes of a datagram, those 8 among them [default: what the way takes in one packet, 8,972 at the most]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(9..=65507))]
     datagram: Option<usize>,
     /// Send datagrams at this rate: 250kpps, 10gbps (layer 2), 10gbpsl1, top; connections share it [default: 1gbps]
     #[arg(long, value_name = "RATE")]
@@ -177,6 +181,12 @@ impl Args {
         }
         if !self.is_read() {
             return Ok(());
+        }
+        if let Some(path) = self.read.as_deref().filter(|path| *path != "-") {
+            let found = std::fs::metadata(path).with_context(|| path.to_owned())?;
+            if found.is_dir() {
+                return Err(anyhow!("{path}: it is a directory: name a file"));
+            }
         }
         if self.connections > 1 {
             return Err(usage("--connections means nothing beside standard input: it is sent, once"));

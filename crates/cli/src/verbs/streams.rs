@@ -36,9 +36,10 @@ Examples:
   linerate streams eth0 -t 60 -w web/ tcp port 80
   # all streams to another program, as records
   linerate streams -r trace.pcap.zst -w - | ./reads-records
-A stream is one direction of a connection, as its receiver got it. What was not captured is a gap, which the
-index names by offset and length. Nothing is sent, and nothing that a receiver got is missing without a word.
-docs/follow.md says what the index and the records hold")]
+A stream is one direction of a connection, as its receiver got it. What was not
+captured is a gap, which the index names by offset and length. Nothing is sent,
+and nothing that a receiver got is missing without a word. docs/follow.md says
+what the index and the records hold")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

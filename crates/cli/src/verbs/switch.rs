@@ -6,17 +6,17 @@ mod report;
 
 use self::control::Control;
 use self::open::Joined;
-use super::show::ShowArgs;
+use super::joined::JoinArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::confine;
 use crate::signals::stop_on_signals;
-use crate::verbs::inputs::{are_live, span};
+use crate::verbs::inputs::span;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
 use anyhow::Context;
 use linerate_burst::{Nanos, random};
 use linerate_engine::switching::Switching;
-use linerate_engine::{Progress, Receive, Stop, Waiting};
+use linerate_engine::{Progress, Receive, Stop};
 use linerate_port::RxPort;
 use linerate_switch::text::{parse_rule, show_actions, show_match};
 use linerate_switch::{LearnOptions, Options, PortNo, PortVlans, Rule, Switch};
@@ -57,10 +57,11 @@ Ports are 1, 2, .. as they are given, or their names; NAME=PORT names one.
 A port shm:NAME gets frames alone: a mirror that other processes read.
 Hosts must make frames that fit a wire, as they do by
   ethtool -K eth0 tso off gso off gro off")]
+#[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/switch/1)")))]
 pub struct Args {
     /// Ports, from port 1 on; behind --ctl, what to ask: add-flow RULE.., del-flows [MATCHES], replace-flows FILE,
     /// dump-flows [MATCHES], dump-ports, fdb, fdb-flush
-    #[arg(value_name = "PORT", required = true)]
+    #[arg(value_name = "PORT", required_unless_present = "ctl")]
     ports: Vec<String>,
     /// A rule; without any there is one: actions=normal
     #[arg(long, value_name = "RULE", conflicts_with = "ctl")]
@@ -92,27 +93,8 @@ pub struct Args {
     /// Ask the switch that listens there
     #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "duration", "yes", "lossless", "spin", "user", "interval", "quiet", "ledger"])]
     ctl: Option<String>,
-    /// Stop after this many seconds
-    #[arg(short = 't', long, alias = "seconds", value_name = "S")]
-    duration: Option<f64>,
-    /// Join an interface that carries the default route too
-    #[arg(long)]
-    yes: bool,
-    /// End with status 3 if a frame was lost
-    #[arg(long)]
-    lossless: bool,
-    /// Print one JSON document at the end (schema linerate/switch/1)
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    show: ShowArgs,
-    /// Never sleep while waiting for frames: least delay, a whole core
-    #[arg(long)]
-    spin: bool,
-    /// Go on as this user once ports are open (default: whoever called sudo, doas or pkexec; of root at interfaces
-    /// linerate, or nobody)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    join: JoinArgs,
 }
 
 /// What happens to frames for a port that is full.
@@ -129,10 +111,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.ctl {
         return control::ask(path, &args.ports);
     }
-    let joined = Joined::parse(&args.ports, args.out.as_deref(), args.yes)?;
-    let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
+    let joined = Joined::parse(&args.ports, args.out.as_deref(), args.join.yes)?;
+    let duration = args.join.duration()?;
     let switch = args.switch(&joined)?;
-    let identity = Identity::choose(args.user.as_deref(), are_live(joined.specs()))?;
+    let identity = args.join.identity(joined.specs())?;
     // All receive before one sends: an xdp: queue is sent into by the socket that receives from it.
     let (mut from, numbers) = joined.open_rx()?;
     let live = joined.open_tx(false)?;
@@ -146,20 +128,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    if !args.show.quiet && !args.json {
+    if args.join.is_told() {
         args.announce(&joined, &switch, &notes);
     }
     let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
     let mut switching = Switching::new(switch, to, numbers, waits, progress.clone());
     let control = control.map(|control| control.serve(switching.tasks(), joined.names(), stop.clone()));
-    let news = args.show.news(args.json);
-    let live = Live::start(&progress, "switched", args.show.interval(args.json)?);
+    let news = args.join.show.news(args.join.json);
+    let live = Live::start(&progress, "switched", args.join.show.interval(args.join.json)?);
     let answers = answer(&progress, "sent", String::new)?;
-    let waiting = if args.spin { Waiting::Spin } else { Waiting::Adaptive };
     from.iter_mut().flat_map(|port: &mut RxPort| &mut port.queues).for_each(|queue| queue.start());
-    let run = Receive { ports: from, waiting, duration, stop: stop.clone() }.run(&mut [&mut switching]);
+    let run =
+        Receive { ports: from, waiting: args.join.waiting(), duration, stop: stop.clone() }.run(&mut [&mut switching]);
     stop.request();
-    drop((live, answers, control, news));
+    drop((live, answers, news, control));
     report::conclude(args, &joined, &run, &switching)
 }
 
@@ -197,7 +179,7 @@ impl Args {
             let number = |name: &str| names.number(name);
             let rule = parse_rule(text, &number).map_err(|error| usage(format!("{place}: {error}")))?;
             // Of thousands, to look for two such would take longer than all the rest.
-            let is_looked_for = !self.show.quiet && !self.json && switch.count() < 1000;
+            let is_looked_for = self.join.is_told() && switch.count() < 1000;
             if let Some(other) = is_looked_for.then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
                 let line =

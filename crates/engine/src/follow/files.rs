@@ -97,13 +97,17 @@ impl Files {
             reason,
             advice: advice.to_owned(),
         };
+        let advice = "name a new folder, or an empty one";
         match create_dir(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| fail(error, ""))?,
         }
-        let mut found = std::fs::read_dir(folder).map_err(|error| fail(error, ""))?;
+        let mut found = std::fs::read_dir(folder).map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory => fail(error, advice),
+            _ => fail(error, ""),
+        })?;
         if found.next().is_some() {
-            return Err(fail(ErrorKind::DirectoryNotEmpty.into(), "name a new folder, or an empty one"));
+            return Err(fail(ErrorKind::DirectoryNotEmpty.into(), advice));
         }
         let index = create(&folder.join(INDEX)).map_err(|error| fail(error, ""))?;
         Ok(Files {

@@ -60,16 +60,8 @@ impl TxQueue for Writing {
         Ok(burst.len())
     }
 
-    fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
-        Ok(true)
-    }
-
     fn sent(&self) -> Sent {
         self.sent
-    }
-
-    fn wake(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn counters(&self, ledger: &mut Ledger) {

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,12 @@ impl Files {
             return Err(DestinationError::Blocks(frame));
         }
         let fail = |error: io::Error| DestinationError::Folder { path: path.to_owned(), error };
-        std::fs::create_dir_all(path).map_err(fail)?;
+        std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                fail(io::Error::new(ErrorKind::NotADirectory, "this is there, and is no folder: name another one"))
+            }
+            _ => fail(error),
+        })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
         let list = match make(folder.as_fd(), LIST) {

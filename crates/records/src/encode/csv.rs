@@ -4,6 +4,7 @@
 //! word, is always in quotes; what is absent is empty.
 
 use super::json::write_value;
+use super::lines::{Lines, separated};
 use super::{Encoder, Settings};
 use crate::fields::{self, Field, Get};
 use linerate_burst::Nanos;
@@ -34,37 +35,11 @@ static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     columns
 });
 
-struct Csv {
-    out: Box<dyn Write + Send>,
-    /// Empty between calls; its memory is kept.
-    text: Vec<u8>,
-}
-
-pub(super) fn start(mut out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
+pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
     let names: Vec<&str> = COLUMNS.iter().map(|column| &*column.name).collect();
-    out.write_all(format!("{}\n", names.join(",")).as_bytes())?;
-    out.flush()?;
-    Ok(Box::new(Csv { out, text: Vec::new() }))
-}
-
-impl Encoder for Csv {
-    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
-        self.text.clear();
-        for flow in flows {
-            for column in COLUMNS.iter() {
-                write_field(column, flow, &mut self.text);
-                self.text.push(b',');
-            }
-            self.text.pop();
-            self.text.push(b'\n');
-        }
-        self.out.write_all(&self.text)?;
-        self.out.flush()
-    }
-
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.out.flush()
-    }
+    Lines::start(out, &format!("{}\n", names.join(",")), |flow, text| {
+        separated(&COLUMNS, b',', text, |column, text| write_field(column, flow, text));
+    })
 }
 
 /// Appends a value; nothing where it is absent.

@@ -1,5 +1,6 @@
 //! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
 
+use super::lines::Lines;
 use super::{Encoder, Settings};
 use crate::fields::{Absence, Field, Get, fields};
 use linerate_meter::Flow;
@@ -28,37 +29,7 @@ pub fn record(flow: &Flow) -> String {
 }
 
 pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
-    Ok(Box::new(Lines::new(out, &RECORD)))
-}
-
-/// A JSON document a line, whole lines at a time.
-pub(super) struct Lines {
-    out: Box<dyn Write + Send>,
-    document: &'static Document,
-    /// Empty between calls; its memory is kept.
-    text: Vec<u8>,
-}
-
-impl Lines {
-    pub fn new(out: Box<dyn Write + Send>, document: &'static Document) -> Self {
-        Lines { out, document, text: Vec::new() }
-    }
-}
-
-impl Encoder for Lines {
-    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
-        self.text.clear();
-        for flow in flows {
-            self.document.write(flow, &mut self.text);
-            self.text.push(b'\n');
-        }
-        self.out.write_all(&self.text)?;
-        self.out.flush()
-    }
-
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.out.flush()
-    }
+    Lines::start(out, "", |flow, text| RECORD.write(flow, text))
 }
 
 /// What stands in a JSON document of a flow. Names are made once: only values are written for each flow.
@@ -106,7 +77,7 @@ impl Document {
         self.members.push(Member::new(name, source));
     }
 
-    fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
+    pub fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
         text.extend_from_slice(self.begin.as_bytes());
         write_members(&self.members, flow, text);
         close(text, b'}');

@@ -1,6 +1,7 @@
 //! JSON lines under the names of Zeek's conn.log; docs/flows.md tells where the meaning differs.
 
-use super::json::{Document, Lines, Source};
+use super::json::{Document, Source};
+use super::lines::Lines;
 use super::{Encoder, Settings};
 use crate::fields::{Absence, Get, Zeek, fields};
 use linerate_meter::{ConnState, EndReason, Flow, Quality};
@@ -35,7 +36,7 @@ pub(super) fn columns() -> Vec<(&'static str, Source)> {
 }
 
 pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
-    Ok(Box::new(Lines::new(out, &RECORD)))
+    Lines::start(out, "", |flow, text| RECORD.write(flow, text))
 }
 
 /// Zeek's names for fields of ours.

@@ -3,6 +3,7 @@
 //! The lines `#open` and `#close` say when a file was written, which an encoder does not know; no reader asks for them.
 
 use super::json::Source;
+use super::lines::{Lines, separated};
 use super::zeek::columns;
 use super::{Encoder, Settings};
 use crate::fields::Get;
@@ -32,13 +33,7 @@ const TYPES: [(&str, &str); 16] = [
 
 static COLUMNS: LazyLock<Vec<(&'static str, Source)>> = LazyLock::new(columns);
 
-struct Tsv {
-    out: Box<dyn Write + Send>,
-    /// Empty between calls; its memory is kept.
-    text: Vec<u8>,
-}
-
-pub(super) fn start(mut out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
+pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
     let kind = |name: &str| TYPES.iter().find(|(known, _)| *known == name).map_or("count", |(_, kind)| *kind);
     let mut head =
         "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n#unset_field\t-\n#path\tconn\n#fields".to_owned();
@@ -46,29 +41,9 @@ pub(super) fn start(mut out: Box<dyn Write + Send>, _: &Settings) -> io::Result<
     head += "\n#types";
     COLUMNS.iter().for_each(|(name, _)| head.extend(["\t", kind(name)]));
     head.push('\n');
-    out.write_all(head.as_bytes())?;
-    out.flush()?;
-    Ok(Box::new(Tsv { out, text: Vec::new() }))
-}
-
-impl Encoder for Tsv {
-    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
-        self.text.clear();
-        for flow in flows {
-            for (_, source) in COLUMNS.iter() {
-                write_field(source, flow, &mut self.text);
-                self.text.push(b'\t');
-            }
-            self.text.pop();
-            self.text.push(b'\n');
-        }
-        self.out.write_all(&self.text)?;
-        self.out.flush()
-    }
-
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.out.flush()
-    }
+    Lines::start(out, &head, |flow, text| {
+        separated(&COLUMNS, b'\t', text, |(_, source), text| write_field(source, flow, text));
+    })
 }
 
 fn write_field(source: &Source, flow: &Flow, text: &mut Vec<u8>) {

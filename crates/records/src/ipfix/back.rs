@@ -36,30 +36,11 @@ pub(super) struct Record {
 
 impl Record {
     pub fn new(clock: Clock, enterprise: u32) -> Self {
-        let end = End { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
         let none = MacAddr([0; 6]);
-        let flow = Flow {
-            id: 0,
-            ends: [end; 2],
-            protocol: 0,
-            vlans: [0; 2],
-            tunnel: None,
-            sides: [Side::default(); 2],
-            end: EndReason::Idle,
-            direction: Direction::FirstPacket,
-            quality: Quality::default(),
-            extensions: 0,
-            flows: 1,
-            macs: None,
-            mpls: Default::default(),
-            teids: [None; 2],
-            tcp: None,
-            stats: None,
-        };
         Record {
             clock,
             enterprise,
-            flow,
+            flow: empty(),
             addresses: [false; 2],
             has_quality: false,
             is_reversed: false,
@@ -314,6 +295,29 @@ impl Record {
         if let Some(tcp) = &mut self.flow.tcp {
             tcp.sides.swap(0, 1);
         }
+    }
+}
+
+/// A flow of which nothing is known.
+pub(crate) fn empty() -> Flow {
+    let end = End { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
+    Flow {
+        id: 0,
+        ends: [end; 2],
+        protocol: 0,
+        vlans: [0; 2],
+        tunnel: None,
+        sides: [Side::default(); 2],
+        end: EndReason::Idle,
+        direction: Direction::FirstPacket,
+        quality: Quality::default(),
+        extensions: 0,
+        flows: 1,
+        macs: None,
+        mpls: Default::default(),
+        teids: [None; 2],
+        tcp: None,
+        stats: None,
     }
 }
 

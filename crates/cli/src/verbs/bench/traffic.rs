@@ -5,7 +5,7 @@ use linerate_engine::Streams;
 use linerate_engine::streams::Run;
 use linerate_generate::Rate;
 use linerate_generate::packet::{self, Setup};
-use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use linerate_generate::stream::{Mark, Order, Stream, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_port::{Spec, TxOptions};
 use std::time::Duration;
@@ -18,20 +18,7 @@ pub const FOUR: &str = "ip(src=random(198.18.0.1..198.18.255.255), dst=198.19.0.
 /// So many frames of a packet, of this size with FCS, at top speed.
 pub fn streams(packet: &str, size: usize, frames: u64, mark: Mark) -> anyhow::Result<StreamSet> {
     let setup = Setup { sizes: packet::sizes(&size.to_string(), 1)?, mark, seed: 1, ..Setup::default() };
-    let made = packet::frames(packet, &setup)?;
-    let stream = Stream {
-        name: "bench".into(),
-        id: 0,
-        link: made.link,
-        variants: made.variants,
-        size: made.size,
-        selectors: made.selectors,
-        rate: Rate::Top,
-        shape: Shape::Even,
-        count: Some(frames),
-        next: Next::Following,
-        mark,
-    };
+    let stream = Stream { rate: Rate::Top, count: Some(frames), ..packet::frames(packet, &setup)?.stream(0, mark) };
     Ok(StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() })
 }
 

@@ -153,7 +153,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn make_bridge(lab: &TemporaryLab) -> anyhow::Result<()> {
+pub(super) fn make_bridge(lab: &TemporaryLab) -> anyhow::Result<()> {
     for step in [
         "ip link add br0 type bridge mcast_snooping 0",
         "ip link set in master br0",

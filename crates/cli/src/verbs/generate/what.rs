@@ -8,7 +8,7 @@ use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};
 use linerate_generate::rate::Asked;
-use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use linerate_generate::stream::{Mark, Order, Shape, Stream, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, file};
 use linerate_port::{Found, RxQueue};
@@ -148,19 +148,8 @@ impl StreamArgs {
             Setup { link: Link::Ethernet, sizes, mark, seed: self.seed.wrapping_add(id.into()), files: &frame_of };
         let frames = packet::frames(text, &setup).map_err(|wrong| explain("--packet", text, &wrong))?;
         let count = self.count.unwrap_or(if around.is_timed { 0 } else { DEFAULT_COUNT });
-        Ok(Stream {
-            name: format!("packet{}", id + 1),
-            id,
-            link: frames.link,
-            variants: frames.variants,
-            size: frames.size,
-            selectors: frames.selectors,
-            rate,
-            shape: self.shape(id),
-            count: (count > 0).then_some(count),
-            next: Next::Following,
-            mark,
-        })
+        let count = (count > 0).then_some(count);
+        Ok(Stream { rate, shape: self.shape(id), count, ..frames.stream(id, mark) })
     }
 
     fn shape(&self, id: u32) -> Shape {

@@ -2,11 +2,8 @@
 
 use super::{Args, Said};
 use crate::exit::Exit;
-use crate::verbs::wire::hint;
-use crate::view::ledger;
-use crate::view::ledger::LedgerJson;
+use crate::view::ledger::RunJson;
 use crate::view::rates::{Rates, grouped, totals};
-use crate::view::terminal::{fail, show, show_document};
 use linerate_burst::{Account, Count, Stage};
 use linerate_engine::Received;
 use linerate_port::{Sent, Spec};
@@ -31,24 +28,11 @@ const TOLD: [Count; 13] = [
 
 /// Says what came of it.
 pub(super) fn conclude(args: &Args, specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> anyhow::Result<Exit> {
-    if args.json {
-        show_document(&InlineJson::new(args.said(), specs, run, sent))?;
-    } else if !args.show.quiet {
-        show(summary(specs, run, sent) + &ledger::print(&run.ledger, run.quiesced, args.show.ledger));
-    }
-    if let Some(hint) = hint(&run.ledger) {
-        fail(hint);
-    }
-    if let Some(failure) = &run.failure {
-        fail(failure);
-        return Ok(Exit::Failed);
-    }
-    let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
-    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+    args.join.conclude(run, || summary(specs, run, sent), || InlineJson::new(args.said(), specs, run, sent))
 }
 
 fn summary(specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> String {
-    let mut text: String = run.events.iter().map(|event| format!("  {event}\n")).collect();
+    let mut text = String::new();
     for (way, (from, to, account)) in ways(specs, run).enumerate() {
         let Sent { frames, bytes } = sent[way];
         text += &format!("{from} -> {to}: {}\n", totals("sent on", frames, bytes, bytes, run.elapsed.as_secs_f64()));
@@ -83,11 +67,8 @@ struct InlineJson {
     frames: u64,
     bytes: u64,
     seconds: f64,
-    quiesced: bool,
-    events: Vec<String>,
-    failure: Option<String>,
     #[serde(flatten)]
-    ledger: LedgerJson,
+    run: RunJson,
 }
 
 #[derive(Serialize)]
@@ -122,10 +103,7 @@ impl InlineJson {
             frames: sent.iter().map(|sent| sent.frames).sum(),
             bytes: sent.iter().map(|sent| sent.bytes).sum(),
             seconds,
-            quiesced: run.quiesced,
-            events: run.events.clone(),
-            failure: run.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&run.ledger),
+            run: RunJson::new(run),
         }
     }
 }

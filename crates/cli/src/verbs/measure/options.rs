@@ -3,6 +3,7 @@
 use crate::exit::usage;
 use crate::verbs::generate::answer::AnswerArgs;
 use crate::verbs::generate::line;
+use clap::builder::RangedU64ValueParser;
 use linerate_generate::rate::Asked;
 use linerate_measure::{Goal, goal};
 use std::path::PathBuf;
@@ -88,7 +89,7 @@ pub struct Args {
     #[arg(long)]
     pub take: bool,
     /// Send from so many threads, each with a queue of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub threads: usize,
     #[command(flatten)]
     pub(super) answer: AnswerArgs,

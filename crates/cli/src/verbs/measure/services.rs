@@ -61,7 +61,11 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
     let file = std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
     file.with_context(|| format!("cannot read {}", path.display()))?;
     let wrong = |what: String| usage(format!("{}: {what}", path.display()));
-    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let before = error.span().map_or(0, |span| span.start).min(text.len());
+        let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() + 1;
+        wrong(format!("line {line}: {}", error.message()))
+    })?;
     if file.service.is_empty() {
         return Err(wrong("no [[service]]".to_owned()));
     }
@@ -230,10 +234,11 @@ mod tests {
             ("0.1%", "much", "percentage"),
             ("name", "nome", "nome"),
             ("[[service]]", "[service]", "services.toml"),
+            ("size = 128", "size = ", "services.toml: line 4: "),
         ] {
             std::fs::write(&path, good.replace(from, to)).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.contains(said) && !error.contains('\n'), "{to}: {error}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -3,7 +3,7 @@
 use crate::exit::usage;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
-use linerate_generate::stream::{Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant};
+use linerate_generate::stream::{Mark, Order, Pick, Selector, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong};
 use linerate_wire::{Layers, Link, Protocol, dissect};
@@ -138,20 +138,7 @@ pub fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::
     let sizes = packet::sizes(&size.to_string(), seed).map_err(wrong)?;
     let no_files = |path: &str, _: u64| Err(format!("frames of files are none of a measurement: {path}"));
     let setup = Setup { link: Link::Ethernet, sizes, mark, seed, files: &no_files };
-    let frames = packet::frames(text, &setup).map_err(wrong)?;
-    Ok(Stream {
-        name: format!("packet{}", id + 1),
-        id,
-        link: frames.link,
-        variants: frames.variants,
-        size: frames.size,
-        selectors: frames.selectors,
-        rate: Rate::Frames(1.0),
-        shape: Shape::Even,
-        count: None,
-        next: Next::Following,
-        mark,
-    })
+    Ok(packet::frames(text, &setup).map_err(wrong)?.stream(id, mark))
 }
 
 /// One stream of the frames of all, in turn.

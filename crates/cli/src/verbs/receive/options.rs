@@ -154,25 +154,72 @@ impl TcpArgs {
     }
 }
 
-/// Options of frames, and of where they go.
+/// Options of where frames go.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Frames")]
-pub struct FrameArgs {
+pub struct GoArgs {
     /// Write to this folder, which is made: a file a stream, and a list of frames beside them
     #[arg(short = 'w', long, value_name = "DIR")]
     write: Option<String>,
     /// Write a file a frame instead
     #[arg(long)]
     per_frame: bool,
-    /// Write past the memory that the system keeps files in (O_DIRECT)
+    /// Write without the page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
-    /// Verify every byte: it has to be what send makes
+    /// Verify every byte against what linerate send sends
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// What the pattern is under, where the sender was given a key
+    /// The key of send --key, where it was given one: --check verifies with it
     #[arg(long, value_name = "K")]
     key: Option<u64>,
+}
+
+impl GoArgs {
+    /// Where frames of so many bytes go, and the folder in which that makes files.
+    pub fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
+        let Some(folder) = &self.write else {
+            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
+            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
+        };
+        let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
+        let files = Files::create(Path::new(folder), bytes, config)?;
+        let made_in = vec![files.folder().try_clone_to_owned()?];
+        Ok((Box::new(files), made_in))
+    }
+
+    /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
+    pub fn is_looked_at(&self) -> bool {
+        self.write.is_some() || self.check
+    }
+
+    /// For people; `otherwise`: what becomes of frames that are neither written nor verified.
+    pub fn describe(&self, otherwise: &str) -> String {
+        match &self.write {
+            Some(folder) => format!("to {folder}"),
+            None if self.check => "verified".to_owned(),
+            None => otherwise.to_owned(),
+        }
+    }
+
+    /// What is asked for, by name.
+    fn asked(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("write", self.write.clone().unwrap_or_default()),
+            ("per_frame", self.per_frame.to_string()),
+            ("direct", self.direct.to_string()),
+            ("check", self.check.to_string()),
+            ("key", self.key.unwrap_or_default().to_string()),
+        ]
+    }
+}
+
+/// Options of frames, and of where they go.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Frames")]
+pub struct FrameArgs {
+    /// Where they go.
+    #[command(flatten)]
+    pub go: GoArgs,
     /// Bytes of a frame
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     frame_size: String,
@@ -227,44 +274,25 @@ impl FrameArgs {
 
     /// Where they go, and the folder in which that makes files.
     pub fn destination(&self) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
-        let Some(folder) = &self.write else {
-            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
-            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
-        };
-        let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
-        let files = Files::create(Path::new(folder), self.config()?.size, config)?;
-        let made_in = vec![files.folder().try_clone_to_owned()?];
-        Ok((Box::new(files), made_in))
-    }
-
-    /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
-    pub fn is_looked_at(&self) -> bool {
-        self.write.is_some() || self.check
+        self.go.destination(self.config()?.size)
     }
 
     /// What is asked for, by name.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let mut asked = vec![
             ("frames", self.frames.to_string()),
             ("frame_size", self.frame_size.clone()),
             ("crc32c", (!self.no_crc).to_string()),
             ("missing", self.missing.clone()),
-            ("write", self.write.clone().unwrap_or_default()),
-            ("per_frame", self.per_frame.to_string()),
-            ("direct", self.direct.to_string()),
-            ("check", self.check.to_string()),
-            ("key", self.key.unwrap_or_default().to_string()),
-        ]
+        ];
+        asked.extend(self.go.asked());
+        asked
     }
 
     /// For people.
     pub fn describe(&self, shared: Option<&str>) -> String {
-        let to = match (&self.write, shared) {
-            (Some(folder), _) => format!("to {folder}"),
-            (None, Some(name)) => format!("shared as {name}"),
-            _ if self.check => "verified".to_owned(),
-            _ => "kept nowhere (-w DIR)".to_owned(),
-        };
+        let shared = shared.map(|name| format!("shared as {name}"));
+        let to = self.go.describe(shared.as_deref().unwrap_or("kept nowhere (-w DIR)"));
         let plural = if self.frames == 1 { "" } else { "s" };
         let crc = if self.no_crc { "no CRC" } else { "CRC-32C" };
         format!("{} frame{plural} of {}, {crc}, gaps {}, {to}", self.frames, self.frame_size, self.missing)

@@ -6,23 +6,28 @@
 use super::report::ports_table;
 use super::{Names, line_of};
 use crate::exit::{Exit, usage};
-use crate::privileges::socket_folder;
 use crate::view::terminal::{fail, show};
 use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_engine::switching::{AtWork, Tasks};
+use linerate_share::{NoFile, SocketFile};
 use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
 use linerate_switch::{Installed, Rule, is_within};
-use std::io::{ErrorKind, Read, Write};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest request: some 300,000 rules.
 const MOST_BYTES: u64 = 32 << 20;
+
+/// Who may wait to be answered.
+const BACKLOG: i32 = 16;
 
 /// How long somebody may take to say what he wants, and the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,13 +38,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The socket.
 pub(super) struct Control {
     listener: UnixListener,
-    path: String,
+    file: SocketFile,
 }
 
 /// The thread that answers; it ends with the run.
 pub(super) struct Serving {
     thread: Option<JoinHandle<()>>,
-    path: String,
+    _file: SocketFile,
 }
 
 /// What is asked.
@@ -56,26 +61,28 @@ enum Request {
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
     pub fn listen(path: &str) -> anyhow::Result<Self> {
-        // A socket that nobody listens at is one of a run that was killed.
-        if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path);
-        }
-        let listener = UnixListener::bind(path).with_context(|| format!("--control {path}"))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("--control {path}"))?;
-        listener.set_nonblocking(true).with_context(|| format!("--control {path}"))?;
-        Ok(Control { listener, path: path.to_owned() })
+        let failed = |error: Errno| anyhow::Error::new(error).context(format!("--control {path}"));
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
+        let file = SocketFile::bind(&socket, Path::new(path), false, None).map_err(|why| match why {
+            NoFile::System(error) => failed(error),
+            NoFile::NoSocket => {
+                usage(format!("--control {path}: this is there, and is no socket: choose another name"))
+            }
+            NoFile::Taken(_) => usage(format!("--control {path}: somebody listens there already: choose another name")),
+        })?;
+        listen(&socket, BACKLOG).map_err(failed)?;
+        Ok(Control { listener: UnixListener::from(socket), file })
     }
 
     /// The folder that the socket is in, which is removed from there in the end.
     pub fn folder(&self) -> Option<OwnedFd> {
-        let path = if self.path.contains('/') { self.path.clone() } else { format!("./{}", self.path) };
-        socket_folder(&path).ok().flatten()
+        self.file.folder().try_clone().ok()
     }
 
     /// Answers until the run is to end.
     pub fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
-        let Control { listener, path } = self;
+        let Control { listener, file } = self;
         let thread = std::thread::spawn(move || {
             while !stop.is_requested() {
                 match listener.accept() {
@@ -86,14 +93,13 @@ impl Control {
                 }
             }
         });
-        Serving { thread: Some(thread), path }
+        Serving { thread: Some(thread), _file: file }
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.thread.take().map(JoinHandle::join);
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

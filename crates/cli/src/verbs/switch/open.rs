@@ -3,14 +3,14 @@
 use super::Names;
 use crate::exit::usage;
 use crate::verbs::inputs::{is_file, link};
-use crate::verbs::wire::{receive_whole, send_as};
-use anyhow::Context;
+use crate::verbs::joined::{receive_whole, send_as};
 use linerate_backends::faulty::Faults;
 use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use linerate_switch::PortNo;
+use std::io::ErrorKind;
 
 /// The most ports: they are numbered by 16 bits, some of which mean something else to Open vSwitch.
 const MOST_PORTS: usize = 1000;
@@ -136,7 +136,10 @@ impl Joined {
     /// All of them, once the files are there too.
     pub fn add_files(&self, live: Vec<(usize, TxPort)>) -> anyhow::Result<Vec<TxPort>> {
         if let Some(folder) = &self.out {
-            std::fs::create_dir_all(folder).with_context(|| format!("--out {folder}"))?;
+            std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => usage(format!("--out {folder}: this is there, and is no folder")),
+                _ => anyhow::Error::new(error).context(format!("--out {folder}")),
+            })?;
         }
         let mut all = live;
         all.extend(self.open_tx(true)?);

@@ -3,12 +3,9 @@
 use super::Args;
 use super::open::Joined;
 use crate::exit::Exit;
-use crate::verbs::wire::hint;
-use crate::view::ledger;
-use crate::view::ledger::LedgerJson;
+use crate::view::ledger::RunJson;
 use crate::view::rates::{Rates, grouped};
 use crate::view::table::table;
-use crate::view::terminal::{fail, show, show_document};
 use linerate_burst::Stage;
 use linerate_engine::Received;
 use linerate_engine::switching::{PortCounts, Switching};
@@ -17,20 +14,7 @@ use serde::Serialize;
 
 /// Says what came of it.
 pub(super) fn conclude(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> anyhow::Result<Exit> {
-    if args.json {
-        show_document(&SwitchJson::new(joined, run, switching))?;
-    } else if !args.show.quiet {
-        show(summary(run, switching) + &ledger::print(&run.ledger, run.quiesced, args.show.ledger));
-    }
-    if let Some(hint) = hint(&run.ledger) {
-        fail(hint);
-    }
-    if let Some(failure) = &run.failure {
-        fail(failure);
-        return Ok(Exit::Failed);
-    }
-    let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
-    Ok(if args.lossless && !proven { Exit::Lost } else { Exit::Done })
+    args.join.conclude(run, || summary(switching), || SwitchJson::new(joined, run, switching))
 }
 
 /// What went through each port, as a table for people.
@@ -45,12 +29,13 @@ pub(super) fn ports_table(ports: &[PortCounts]) -> String {
     format!("{rows}\n")
 }
 
-fn summary(run: &Received, switching: &Switching) -> String {
-    let events: String = run.events.iter().map(|event| format!("  {event}\n")).collect();
+fn summary(switching: &Switching) -> String {
     let switch = switching.switch();
     let macs = switch.stations(switching.now()).len();
-    let rules = format!("  {} rules, {} MACs known\n", grouped(switch.count() as u64), grouped(macs as u64));
-    events + &ports_table(&switching.ports()) + &rules
+    let counted =
+        |number: usize, what: &str| format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" });
+    let rules = format!("  {}, {} known\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
+    ports_table(&switching.ports()) + &rules
 }
 
 /// `linerate/switch/1`.
@@ -65,11 +50,8 @@ struct SwitchJson {
     seconds: f64,
     #[serde(flatten)]
     rates: Rates,
-    quiesced: bool,
-    events: Vec<String>,
-    failure: Option<String>,
     #[serde(flatten)]
-    ledger: LedgerJson,
+    run: RunJson,
 }
 
 #[derive(Serialize)]
@@ -127,10 +109,7 @@ impl SwitchJson {
             bytes,
             seconds,
             rates: Rates::new(frames, bytes, seconds),
-            quiesced: run.quiesced,
-            events: run.events.clone(),
-            failure: run.failure.as_ref().map(ToString::to_string),
-            ledger: LedgerJson::new(&run.ledger),
+            run: RunJson::new(run),
         }
     }
 }

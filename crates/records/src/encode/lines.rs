@@ -1,0 +1,53 @@
+//! Lines of text, one a flow: what encodings that are text have in common.
+
+use super::Encoder;
+use linerate_meter::Flow;
+use std::io::{self, Write};
+
+/// Appends the line of a flow, without its end.
+type Line = fn(&Flow, &mut Vec<u8>);
+
+/// A file of lines, whole ones at a time.
+pub(super) struct Lines {
+    out: Box<dyn Write + Send>,
+    line: Line,
+    /// Empty between calls; its memory is kept.
+    text: Vec<u8>,
+}
+
+impl Lines {
+    /// Begins a file with `head`, which may be nothing.
+    pub fn start(mut out: Box<dyn Write + Send>, head: &str, line: Line) -> io::Result<Box<dyn Encoder>> {
+        if !head.is_empty() {
+            out.write_all(head.as_bytes())?;
+            out.flush()?;
+        }
+        Ok(Box::new(Lines { out, line, text: Vec::new() }))
+    }
+}
+
+impl Encoder for Lines {
+    fn write(&mut self, flows: &[&Flow]) -> io::Result<()> {
+        self.text.clear();
+        for flow in flows {
+            (self.line)(flow, &mut self.text);
+            self.text.push(b'\n');
+        }
+        self.out.write_all(&self.text)?;
+        self.out.flush()
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Appends what `write` makes of each column, with this byte between two.
+pub(super) fn separated<C>(columns: &[C], by: u8, text: &mut Vec<u8>, write: impl Fn(&C, &mut Vec<u8>)) {
+    for (at, column) in columns.iter().enumerate() {
+        if at > 0 {
+            text.push(by);
+        }
+        write(column, text);
+    }
+}
