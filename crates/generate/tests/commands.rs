@@ -11,6 +11,9 @@ use sets::Dice;
 use std::collections::BTreeMap;
 
 const RATES: [f64; 4] = [1e6, 2.5e6, 3e5, 7e5];
+/// Spans that end behind the end of a frame's gap, and just where one ends.
+const LATER: Span = Span { start: 77_777, length: Some(333_333) };
+const SHORT: Span = Span { start: 0, length: Some(100_000) };
 /// When the runs begin, UTC.
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -28,6 +31,7 @@ fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
         shape: if shared { Shape::Even } else { dice.of(&[Shape::Even, Shape::Even, bursts]) },
         count: dice.of(&[None, None, Some(1), Some(200)]),
         next: Next::Following,
+        span: if shared { Span::ALWAYS } else { dice.of(&[Span::ALWAYS, LATER, SHORT]) },
         mark: Mark::Trailer,
     }
 }
@@ -70,6 +74,9 @@ struct Model {
     runs: bool,
     shape: Shape,
     count: u64,
+    span: Span,
+    /// From when on nothing is due.
+    end: f64,
     number: u32,
     /// What it sends: number in trailers, frame, due.
     sent: Vec<(u32, u64, u64)>,
@@ -89,7 +96,19 @@ impl Model {
             self.sent.push((self.number, self.next, self.due().round() as u64));
             self.next += 1;
             self.runs = self.next < self.count;
+            self.end_if_late();
         }
+    }
+
+    /// It has ended when its next frame would be due behind its end.
+    fn end_if_late(&mut self) {
+        self.runs &= self.due().round() < self.end.round();
+    }
+
+    fn begin(&mut self, at: f64) {
+        let start = at + self.span.start as f64;
+        (self.from, self.next, self.runs, self.paused) = ((0, start), 0, true, None);
+        self.end = self.span.length.map_or(f64::INFINITY, |length| start + length as f64);
     }
 
     fn obey(&mut self, at: f64, action: &Action, number: Option<u32>) {
@@ -101,14 +120,17 @@ impl Model {
             Action::Resume => {
                 let since = self.paused.take().unwrap_or(at);
                 self.from.1 += at - since;
+                self.end += at - since;
             }
             Action::Stop => (self.runs, self.paused) = (false, None),
             Action::Start(_) if !self.runs => {
-                (self.from, self.next, self.runs) = ((0, at), 0, true);
+                self.begin(at);
                 self.number = number.unwrap();
             }
             Action::Start(_) => {}
+            Action::Rates(_) | Action::Begin(_) => unreachable!(),
         }
+        self.end_if_late();
     }
 
     fn set_gap(&mut self, at: f64, gap: f64) {
@@ -128,7 +150,7 @@ impl Model {
 fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, u64)>> {
     let model = |stream: &Stream| {
         let Rate::Frames(rate) = stream.rate else { unreachable!() };
-        Model {
+        let mut model = Model {
             gap: 1e9 / rate,
             from: (0, 0.0),
             next: 0,
@@ -136,9 +158,13 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
             runs: true,
             shape: stream.shape,
             count: stream.count.unwrap_or(u64::MAX),
+            span: stream.span,
+            end: 0.0,
             number: stream.id,
             sent: Vec::new(),
-        }
+        };
+        model.begin(0.0);
+        model
     };
     let mut models: Vec<Model> = set.streams.iter().map(model).collect();
     for command in commands {
@@ -254,7 +280,8 @@ proptest! {
     #[test]
     fn a_sequence_is_paused_and_goes_on(seed in any::<u64>(), of in 1u32..4) {
         let dice = &mut Dice(seed);
-        let set = StreamSet { order: Order::Sequential, ..set(dice, false) };
+        let mut set = StreamSet { order: Order::Sequential, ..set(dice, false) };
+        set.streams.iter_mut().for_each(|stream| stream.span = Span::ALWAYS);
         let end = 400_000;
         let (from, length) = (dice.below(200_000), 1 + dice.below(100_000));
         let commands = [(from, Action::Pause), (from + length, Action::Resume)]

@@ -24,6 +24,7 @@ fn stream(frames: Frames) -> Stream {
         shape: Shape::Even,
         count: None,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::None,
     }
 }

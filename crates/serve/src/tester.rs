@@ -5,16 +5,17 @@ mod figures;
 use crate::listen::account;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
-use crate::running::{Running, came, differ_in_rate, gap, matchers};
+use crate::running::{Running, came, differ_in_rate, matchers};
 use linerate_burst::random::mix;
-use linerate_engine::transmit::{Beginning, Transmitter};
-use linerate_generate::stream::{Mark, Order, Stream, StreamSet};
+use linerate_engine::transmit::{Sending, Transmitter};
+use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
 use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
-use linerate_otg::flow::Setup;
+use linerate_otg::flow::{Flow, Setup};
 use linerate_otg::read::Faults;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -93,8 +94,10 @@ impl Tester {
     pub fn change(&mut self, document: &Value, touched: &[String]) -> Result<Vec<String>, Faults> {
         let (config, places) = self.read(document)?;
         let mut faults = Faults::default();
-        for flow in config.flows.iter().filter(|flow| touched.contains(&flow.name)) {
-            let Some(at) = self.place(&flow.name).filter(|at| self.running[*at].is_active()) else { continue };
+        let (known, touched) = (self.by_name(), touched.iter().map(String::as_str).collect::<HashSet<&str>>());
+        let is_touched = |flow: &&Flow| touched.contains(flow.name.as_str());
+        for flow in config.flows.iter().filter(is_touched) {
+            let Some(at) = known.get(&*flow.name).copied().filter(|at| self.running[*at].is_active()) else { continue };
             if !differ_in_rate(&self.config.flows[at], flow) {
                 let what = "while it is sent its rate can be changed, and nothing else: stop it first";
                 faults.add(&flow.name, what);
@@ -104,15 +107,14 @@ impl Tester {
             return Err(faults);
         }
         let warnings = config.warnings.clone();
-        let mut running = Vec::new();
+        let places_of: Vec<Option<usize>> = config.flows.iter().map(|flow| known.get(&*flow.name).copied()).collect();
         let mut old: Vec<Option<Running>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
-        for flow in &config.flows {
-            let at = self.config.flows.iter().position(|known| known.name == flow.name);
-            let kept = at.and_then(|at| old[at].take());
-            running.push(match kept {
+        let (mut running, mut paces) = (Vec::new(), Vec::new());
+        for (flow, at) in config.flows.iter().zip(places_of) {
+            running.push(match at.and_then(|at| old[at].take()) {
                 Some(mut kept) => {
-                    if kept.is_active() && touched.contains(&flow.name) {
-                        self.ports[kept.tx].transmitter.pace(kept.slot(), kept.gap / gap(&flow.stream));
+                    if kept.is_active() && is_touched(&flow) {
+                        paces.push((kept.tx, Arc::clone(&kept.sending), flow.stream.rate));
                     } else if !kept.is_active() {
                         kept.place(flow, &config, &places);
                     }
@@ -121,8 +123,11 @@ impl Tester {
                 None => Running::new(flow, &config, &places),
             });
         }
-        for gone in old.into_iter().flatten() {
-            self.ports[gone.tx].transmitter.end(vec![gone.slot()]);
+        let gone: Vec<Running> = old.into_iter().flatten().collect();
+        for (place, port) in self.ports.iter().enumerate() {
+            let own = paces.iter().filter(|(tx, ..)| *tx == place);
+            port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
+            port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
         (self.config, self.places, self.running) = (config, places, running);
         Ok(warnings)
@@ -179,8 +184,9 @@ impl Tester {
     /// Names that no flow has.
     pub fn flows(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
+        let known = if names.is_empty() { HashMap::new() } else { self.by_name() };
         let places = names.iter().filter_map(|name| {
-            let place = self.place(name);
+            let place = known.get(&**name).copied();
             if place.is_none() {
                 faults.add("flow_names", format!("no flow is called {name:?}"));
             }
@@ -190,8 +196,9 @@ impl Tester {
         if faults.is_empty() { Ok(places) } else { Err(faults) }
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
-        self.config.flows.iter().position(|flow| flow.name == name)
+    /// Places of the flows.
+    fn by_name(&self) -> HashMap<&str, usize> {
+        self.config.flows.iter().enumerate().map(|(at, flow)| (flow.name.as_str(), at)).collect()
     }
 
     /// The ports of the configuration by their names, or all: places there.
@@ -221,37 +228,34 @@ impl Tester {
         match state {
             Traffic::Start => return self.begin(flows),
             Traffic::Stop => {
-                self.each_port(flows, Transmitter::end);
+                self.each_port(flows, |port, flows| port.end(flows));
                 self.wait_until_quiet(flows);
             }
-            Traffic::Pause => self.each_port(flows, Transmitter::hold),
+            Traffic::Pause => self.each_port(flows, |port, flows| port.hold(flows)),
             Traffic::Resume => {
                 let (held, stopped): (Vec<usize>, Vec<usize>) =
                     flows.iter().partition(|at| self.running[**at].is_active());
-                self.each_port(&held, Transmitter::go_on);
+                self.each_port(&held, |port, flows| port.go_on(flows));
                 return if stopped.is_empty() { Ok(()) } else { self.begin(&stopped) };
             }
         }
         Ok(())
     }
 
-    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<usize>)) {
+    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<Sending>>)) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
-            let slots: Vec<usize> = own.map(Running::slot).collect();
-            if !slots.is_empty() {
-                act(&port.transmitter, slots);
-            }
+            act(&port.transmitter, own.map(|running| &running.sending).collect());
         }
     }
 
     /// Flows begin, with counters at 0.
     fn begin(&mut self, flows: &[usize]) -> Result<(), Faults> {
-        self.each_port(flows, Transmitter::end);
+        self.each_port(flows, |port, flows| port.end(flows));
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
-        let mut by_port: Vec<Vec<Beginning>> = self.ports.iter().map(|_| Vec::new()).collect();
+        let mut by_port: Vec<(Vec<usize>, Vec<Stream>)> = self.ports.iter().map(|_| Default::default()).collect();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             let is_counted = flow.stream.mark != Mark::Trailer;
@@ -271,24 +275,20 @@ impl Tester {
                 let (came, _) = came(&self.ports, running);
                 running.before = (came.frames, came.bytes);
             }
-            let stream = Stream { id: running.id, ..flow.stream.clone() };
-            running.sending = Arc::default();
-            running.gap = gap(&flow.stream);
-            by_port[running.tx].push(Beginning {
-                slot: running.slot(),
-                set: StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key(self.key) },
-                delay: Duration::from_nanos(flow.delay),
-                span: flow.span.map(Duration::from_nanos),
-                sending: Arc::clone(&running.sending),
-            });
-            running.rates = Rates::default();
+            (running.sending, running.rates) = (Arc::default(), Rates::default());
+            let (own, streams) = &mut by_port[running.tx];
+            own.push(*at);
+            streams.push(Stream { id: running.id, ..flow.stream.clone() });
         }
         let mut faults = Faults::default();
-        for (port, all) in self.ports.iter().zip(by_port).filter(|(_, all)| !all.is_empty()) {
+        for (port, (own, streams)) in self.ports.iter().zip(by_port).filter(|(_, (own, _))| !own.is_empty()) {
             if let Some(failure) = port.transmitter.failure() {
                 faults.add(&port.name, failure);
-            } else if let Err(wrong) = port.transmitter.begin(all) {
-                faults.add(&port.name, wrong);
+                continue;
+            }
+            match port.transmitter.begin(streams, Key(self.key)) {
+                Ok(all) => own.into_iter().zip(all).for_each(|(at, sending)| self.running[at].sending = sending),
+                Err(wrong) => faults.add(&port.name, wrong),
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -313,7 +313,7 @@ impl Tester {
 
     fn stop_all(&self) {
         let all: Vec<usize> = (0..self.running.len()).collect();
-        self.each_port(&all, Transmitter::end);
+        self.each_port(&all, |port, flows| port.end(flows));
     }
 
     /// Waits until what flows have sent is there, or nothing comes any more.

@@ -30,6 +30,7 @@ pub fn streams(packet: &str, size: usize, frames: u64, mark: Mark) -> anyhow::Re
         shape: Shape::Even,
         count: Some(frames),
         next: Next::Following,
+        span: Default::default(),
         mark,
     };
     Ok(StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() })

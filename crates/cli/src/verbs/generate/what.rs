@@ -159,6 +159,7 @@ impl StreamArgs {
             shape: self.shape(id),
             count: (count > 0).then_some(count),
             next: Next::Following,
+            span: Default::default(),
             mark,
         })
     }

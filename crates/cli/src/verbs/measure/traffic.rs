@@ -150,6 +150,7 @@ pub fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::
         shape: Shape::Even,
         count: None,
         next: Next::Following,
+        span: Default::default(),
         mark,
     })
 }
