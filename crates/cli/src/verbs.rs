@@ -25,6 +25,7 @@ pub mod send;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod show;
+mod socket;
 pub mod streams;
 pub mod switch;
 pub mod wire;

@@ -10,7 +10,7 @@ use linerate_burst::random::mix;
 use linerate_engine::transmit::{Sending, Transmitter};
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
-use linerate_otg::config::Config;
+use linerate_otg::config::{Config, Text};
 use linerate_otg::control::Traffic;
 use linerate_otg::flow::{Flow, Setup};
 use linerate_otg::read::Faults;
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 pub struct Tester {
     ports: Vec<Port>,
     config: Config,
+    /// The configuration as it came, with what was changed since. As a tree it would take thirty times the memory.
+    text: String,
     /// One for each flow of the configuration.
     running: Vec<Running>,
     /// Where in `ports` each port of the configuration is.
@@ -57,25 +59,25 @@ impl Tester {
         while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
             std::thread::sleep(LOOK);
         }
-        let (config, running) = (Config { document: serde_json::json!({}), ..Config::default() }, Vec::new());
-        Ok(Tester { ports, config, running, places: Vec::new(), key: mix(seed) | 1, next_id: 1 })
+        let (config, text, running, places) = (Config::default(), "{}".to_owned(), Vec::new(), Vec::new());
+        Ok(Tester { ports, config, text, running, places, key: mix(seed) | 1, next_id: 1 })
     }
 
     /// The configuration as it was set, with what was changed since.
-    pub fn document(&self) -> &Value {
-        &self.config.document
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Takes a configuration instead of the one that was: all of it or nothing. What it is not quite as asked for.
     ///
     /// # Errors
     /// All that is wrong with it; then everything is as it was.
-    pub fn configure(&mut self, document: &Value) -> Result<Vec<String>, Faults> {
-        let (config, places) = self.read(document)?;
+    pub fn configure(&mut self, text: &str) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(text)?;
         let warnings = config.warnings.clone();
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
-        (self.config, self.places) = (config, places);
+        (self.config, self.places, self.text) = (config, places, text.to_owned());
         self.renew();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
@@ -91,8 +93,8 @@ impl Tester {
     ///
     /// # Errors
     /// All that is wrong with it; then everything is as it was.
-    pub fn change(&mut self, document: &Value, touched: &[String]) -> Result<Vec<String>, Faults> {
-        let (config, places) = self.read(document)?;
+    pub fn change(&mut self, text: &str, touched: &[String]) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(text)?;
         let mut faults = Faults::default();
         let (known, touched) = (self.by_name(), touched.iter().map(String::as_str).collect::<HashSet<&str>>());
         let is_touched = |flow: &&Flow| touched.contains(flow.name.as_str());
@@ -129,13 +131,17 @@ impl Tester {
             port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
             port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
-        (self.config, self.places, self.running) = (config, places, running);
+        (self.config, self.places, self.running, self.text) = (config, places, running, text.to_owned());
         Ok(warnings)
     }
 
-    fn read(&self, document: &Value) -> Result<(Config, Vec<usize>), Faults> {
-        let mut config = Config::read(document, &Setup { seed: self.key, lines: self.lines(document) })?;
+    fn read(&self, text: &str) -> Result<(Config, Vec<usize>), Faults> {
         let mut faults = Faults::default();
+        let Ok(text) = Text::parse(text).map_err(|error| faults.add("", format_args!("this is no JSON: {error}")))
+        else {
+            return Err(faults);
+        };
+        let mut config = Config::read_text(&text, &Setup { seed: self.key, lines: self.lines(&text.frame) })?;
         let mut places = Vec::new();
         for (index, port) in config.ports.iter().enumerate() {
             let found = self.located(&port.location);

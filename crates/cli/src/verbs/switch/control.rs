@@ -13,9 +13,8 @@ use linerate_engine::Stop;
 use linerate_engine::switching::{AtWork, Tasks};
 use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
 use linerate_switch::{Installed, Rule, is_within};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -56,15 +55,7 @@ enum Request {
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
     pub fn listen(path: &str) -> anyhow::Result<Self> {
-        // A socket that nobody listens at is one of a run that was killed.
-        if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path);
-        }
-        let listener = UnixListener::bind(path).with_context(|| format!("--control {path}"))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("--control {path}"))?;
-        listener.set_nonblocking(true).with_context(|| format!("--control {path}"))?;
-        Ok(Control { listener, path: path.to_owned() })
+        Ok(Control { listener: crate::verbs::socket::listen(path.as_ref())?, path: path.to_owned() })
     }
 
     /// The folder that the socket is in, which is removed from there in the end.
