@@ -87,7 +87,7 @@ impl Which {
     }
 
     /// Which of those that are named is at a place.
-    pub(crate) fn nth(&self, place: usize) -> Option<usize> {
+    pub fn nth(&self, place: usize) -> Option<usize> {
         match self {
             Which::All => Some(place),
             Which::Some(places) => places.binary_search(&u32::try_from(place).ok()?).ok(),

@@ -207,22 +207,26 @@ impl Traffic {
         burst
     }
 
-    /// The first `frames` of what was offered last were sent.
-    pub fn consume(&mut self, frames: usize) {
-        self.consume_each(frames, |_, _| {});
+    /// The first `frames` of what was offered last, of one stream after the other.
+    pub fn by_stream(&self, frames: usize) -> impl Iterator<Item = (u32, &[Desc])> {
+        let (mut descs, mut left) = (&self.descs[self.consumed..self.made.min(self.consumed + frames)], self.left);
+        self.runs.iter().skip(self.run).map_while(move |run| {
+            let count = if left > 0 { left } else { run.count };
+            let (own, rest) = descs.split_at(descs.len().min(count as usize));
+            (descs, left) = (rest, 0);
+            (!own.is_empty()).then_some((run.first.stream, own))
+        })
     }
 
-    /// The same; `sent` is told which stream has sent what.
-    pub fn consume_each(&mut self, frames: usize, mut sent: impl FnMut(u32, &[Desc])) {
+    /// The first `frames` of what was offered last were sent.
+    pub fn consume(&mut self, frames: usize) {
         let mut frames = frames.min(self.made - self.consumed);
+        self.consumed += frames;
         while let Some(run) = self.runs.get(self.run) {
             let now = self.left.min(frames as u64);
             self.sent[run.first.stream as usize] += now;
             frames -= now as usize;
             self.left -= now;
-            let first = self.consumed;
-            self.consumed += now as usize;
-            sent(run.first.stream, &self.descs[first..self.consumed]);
             if self.left > 0 {
                 return;
             }

@@ -5,7 +5,7 @@ mod sets;
 use linerate_burst::Nanos;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::{Key, Trailer};
-use linerate_generate::{Action, Command, Part, Rate, Traffic, Which};
+use linerate_generate::{Action, Batch, Command, Part, Rate, Traffic, Which};
 use proptest::prelude::*;
 use sets::Dice;
 use std::collections::BTreeMap;
@@ -49,12 +49,14 @@ fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
         at += dice.below(80_000);
         let places: Vec<u32> = (0..streams).filter(|_| dice.below(2) == 0).collect();
         let which = if dice.below(3) == 0 { Which::All } else { Which::Some(places.into()) };
-        let action = match dice.below(7) {
+        let named = which.places(streams as usize).count();
+        let action = match dice.below(8) {
             0 | 1 => Action::Rate(Rate::Frames(dice.of(&RATES))),
             2 => Action::Scale(dice.of(&[0.5, 2.0, 1.1])),
             3 => Action::Pause,
             4 => Action::Resume,
             5 => Action::Stop,
+            6 => Action::Rates((0..named).map(|_| Rate::Frames(dice.of(&RATES))).collect()),
             _ => {
                 number += streams;
                 Action::Start((number..number + streams).collect())
@@ -72,6 +74,8 @@ struct Model {
     next: u64,
     paused: Option<f64>,
     runs: bool,
+    /// Whether it has come.
+    is_there: bool,
     shape: Shape,
     count: u64,
     span: Span,
@@ -128,7 +132,7 @@ impl Model {
                 self.number = number.unwrap();
             }
             Action::Start(_) => {}
-            Action::Rates(_) | Action::Begin(_) => unreachable!(),
+            Action::Rates(_) | Action::Begin(_) => unreachable!("each is told its own"),
         }
         self.end_if_late();
     }
@@ -148,6 +152,7 @@ impl Model {
 
 /// What each stream sends until `end`, by the model.
 fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, u64)>> {
+    let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
     let model = |stream: &Stream| {
         let Rate::Frames(rate) = stream.rate else { unreachable!() };
         let mut model = Model {
@@ -156,6 +161,7 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
             next: 0,
             paused: None,
             runs: true,
+            is_there: !comes,
             shape: stream.shape,
             count: stream.count.unwrap_or(u64::MAX),
             span: stream.span,
@@ -164,14 +170,25 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
             sent: Vec::new(),
         };
         model.begin(0.0);
+        model.runs = model.is_there;
         model
     };
     let mut models: Vec<Model> = set.streams.iter().map(model).collect();
     for command in commands {
         models.iter_mut().for_each(|model| model.send_until(command.at));
         for (nth, place) in command.which.places(set.streams.len()).enumerate() {
-            let number = if let Action::Start(numbers) = &command.action { Some(numbers[nth]) } else { None };
-            models[place].obey(command.at as f64, &command.action, number);
+            let (model, at) = (&mut models[place], command.at as f64);
+            match &command.action {
+                Action::Begin(_) => {
+                    let Rate::Frames(rate) = set.streams[place].rate else { unreachable!() };
+                    (model.gap, model.number, model.is_there) = (1e9 / rate, set.streams[place].id, true);
+                    model.begin(at);
+                }
+                _ if !model.is_there => {}
+                Action::Start(numbers) => model.obey(at, &command.action, Some(numbers[nth])),
+                Action::Rates(rates) => model.obey(at, &Action::Rate(rates[nth]), None),
+                action => model.obey(at, action, None),
+            }
         }
     }
     models.iter_mut().for_each(|model| model.send_until(end));
@@ -180,7 +197,8 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
 
 /// The frames of one part: number in trailers, frame, due; looked for at chance moments, commands being told some time ahead.
 fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
-    let mut traffic = Traffic::commanded(set, part).unwrap();
+    let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
+    let mut traffic = if comes { Traffic::coming(40) } else { Traffic::commanded(set, part).unwrap() };
     let (mut told, mut now, mut found) = (0, 0, Vec::new());
     while now < end - 1 {
         now = (now + 1 + dice.below(60_000)).min(end - 1);
@@ -235,6 +253,32 @@ proptest! {
             }
         }
         prop_assert!(all.windows(2).all(|pair| pair[0].2 <= pair[1].2), "in the order of due times");
+    }
+
+    /// Streams that come while others are sent are what they would be by themselves, in places that others had before too.
+    #[test]
+    fn streams_that_come_do_what_they_are_told_and_others_do_not_notice(seed in any::<u64>()) {
+        let dice = &mut Dice(seed);
+        let set = set(dice, false);
+        let (streams, end) = (set.streams.len() as u32, 1_000_000);
+        let mut commands = commands(dice, streams, 9);
+        let mut first = 0;
+        while first < streams {
+            let count = 1 + dice.below(u64::from(streams - first)) as u32;
+            let batch = set.streams[first as usize..(first + count) as usize].to_vec();
+            let action = Action::Begin(Batch::new(batch, set.key).unwrap().into());
+            commands.push(Command { at: dice.below(400_000), which: Which::Some((first..first + count).collect()), action });
+            first += count;
+        }
+        commands.sort_by_key(|command| command.at);
+        let found = by_number(&frames(&set, Part::WHOLE, &commands, end, dice));
+        let expected = by_number(&model(&set, &commands, end).concat());
+        prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (number, expected) in &expected {
+            let found = &found[number];
+            prop_assert_eq!(found.len(), expected.len(), "stream {}", number);
+            prop_assert!(found.iter().zip(expected).all(|(found, expected)| found.0 == expected.0 && found.1.abs_diff(expected.1) <= 1));
+        }
     }
 
     /// Several senders that look at other moments send together what one does, whatever they are told.

@@ -113,7 +113,7 @@ impl Book {
     pub fn prepare(&mut self, which: &Which, action: Action, threads: usize, later: bool) -> Result<Action, Refused> {
         let (all, unable) = (*which == Which::All, |why: &str| Err(Refused::Unable(why.to_owned())));
         let is_top = self.lines.iter().all(|line| line.told.1 == Rate::Top);
-        let alone = matches!(action, Action::Rate(_) | Action::Scale(_)) || !all;
+        let alone = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
         if is_top && threads > 1 && alone {
             return unable(
                 "streams at top speed by several threads can be paused, stopped and started all together alone",
@@ -121,6 +121,11 @@ impl Book {
         }
         match &action {
             Action::Rate(rate) => self.check_rate(which, *rate)?,
+            Action::Rates(rates) if rates.len() != which.places(self.lines.len()).count() => {
+                return unable("as many rates as there are streams belong here");
+            }
+            Action::Rates(rates) => rates.iter().try_for_each(|rate| self.check_rate(which, *rate))?,
+            Action::Begin(_) => return unable("the streams of a set are there from its beginning"),
             Action::Scale(factor) if !(factor.is_finite() && *factor > 0.0) => {
                 return Err(Refused::Unable(format!("{factor} is no factor above 0")));
             }
@@ -263,7 +268,11 @@ impl Book {
 
     /// What a stream has of a rate that all are told.
     fn share(&self, which: &Which, place: usize, action: &Action) -> Option<Rate> {
-        let Action::Rate(rate) = action else { return None };
+        let rate = match action {
+            Action::Rate(rate) => rate,
+            Action::Rates(rates) => return which.nth(place).and_then(|nth| rates.get(nth).copied()),
+            _ => return None,
+        };
         let shares = self.shares.as_ref().filter(|_| *which == Which::All);
         Some(shares.map_or(*rate, |shares| shares.rate(*rate, place)))
     }

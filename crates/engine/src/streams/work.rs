@@ -83,10 +83,10 @@ impl Work {
             due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
         }
         self.obeyed();
-        match &self.coming {
-            Some(coming) => self.traffic.consume_each(done, |place, frames| coming.sent(place, frames)),
-            None => self.traffic.consume(done),
+        if let Some(coming) = &self.coming {
+            self.traffic.by_stream(done).for_each(|(place, frames)| coming.sent(place, frames));
         }
+        self.traffic.consume(done);
         if !self.ended.is_empty() {
             self.end();
         }

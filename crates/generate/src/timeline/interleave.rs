@@ -173,7 +173,7 @@ impl Round {
 
     /// Whether its next frame would be due when its time is over.
     fn is_late(&self) -> bool {
-        self.clock.due().round() >= self.end.round()
+        self.end.is_finite() && self.clock.due().round() >= self.end.round()
     }
 
     /// All had their turn.

@@ -68,6 +68,9 @@ impl Sequence {
         let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
         match &command.action {
             Action::Rate(rate) => places.for_each(|place| self.change_rate(place, at, |_| *rate)),
+            Action::Rates(rates) => {
+                places.zip(&rates[..]).for_each(|(place, rate)| self.change_rate(place, at, |_| *rate));
+            }
             Action::Scale(factor) => places.for_each(|place| self.change_rate(place, at, |rate| rate.scaled(*factor))),
             Action::Pause if is_all && !self.stopped => self.paused = self.paused.or(Some(at)),
             Action::Resume if is_all => {

@@ -177,7 +177,8 @@ impl Interleave {
         let (mut runs, mut kinds) = (vec![false; self.counts.len()], HashMap::new());
         self.rounds.iter().flat_map(|round| &round.members).for_each(|stream| runs[*stream as usize] = true);
         let named = command.which.places(self.counts.len()).enumerate();
-        for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false)) {
+        // Where nobody has come yet there is no frame.
+        for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false) && self.counts[*place] > 0) {
             commanded.stopped[place] = false;
             let begun = News::Begun { stream: place as u32, number: command.action.number(nth) };
             self.news.iter_mut().for_each(|news| news.push(begun));
