@@ -49,12 +49,15 @@ fn every_frame_comes(scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Op
     let about = std::fs::symlink_metadata(&path).unwrap();
     assert!(about.file_type().is_socket() && about.permissions().mode() & 0o777 == 0o600, "{about:?}");
     what(&path);
-    let json = running.interrupt().good().json();
+    let ended = running.interrupt();
+    let json = ended.json();
     assert!(!std::path::Path::new(&path).exists(), "the socket is gone");
     let check = &json["check"];
     let told = |name| number(check, name);
-    assert_eq!((told("lost"), told("duplicated"), told("corrupted")), (0, 0, 0), "{json}");
-    // Several threads send beside one another.
+    // Several threads send beside one another: one that was put aside for long has its frames come when they cannot be told apart.
+    let stale = if more.contains(&"--threads") { told("stale") } else { 0 };
+    assert!(ended.status == 0 || stale > 0, "{json} {}", ended.errors);
+    assert_eq!((told("lost") - stale, told("duplicated"), told("corrupted")), (0, 0, 0), "{json}");
     assert!(more.contains(&"--threads") || told("reordered") == 0, "{json}");
     assert_eq!(number(&json, "frames"), told("received"), "{json}");
     Some(json)
@@ -176,7 +179,7 @@ fn streams_do_what_they_are_told_while_their_port_is_down() {
     let json = running.interrupt().good().json();
     assert_eq!(
         number(&json, "frames"),
-        json["streams"].as_array().unwrap().iter().map(|row| number(row, "frames")).sum::<u64>(),
+        json["streams"].as_array().unwrap().iter().map(|row| number(row, "sent")).sum::<u64>(),
         "{json}"
     );
 }
