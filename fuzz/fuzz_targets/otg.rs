@@ -5,6 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use linerate_generate::stream::{Order, StreamSet};
 use linerate_generate::trailer::Key;
+use linerate_otg::config::Text;
 use linerate_otg::flow::Setup;
 use linerate_otg::{Config, control};
 
@@ -24,6 +25,12 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if bytes.windows(5).filter(|window| window == b"tx_rx").count() > MOST_FLOWS {
         return;
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        // A name that is there twice counts once, the last of them, in flows as in all else.
+        let text = Text::parse(text).expect("it is JSON");
+        let is_right = Config::read_text(&text, &Setup::default()).is_ok();
+        assert_eq!(is_right, Config::read(&document, &Setup::default()).is_ok());
     }
     match Config::read(&document, &Setup::default()) {
         Ok(config) => {

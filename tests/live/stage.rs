@@ -171,6 +171,7 @@ pub fn stream(lengths: &[usize], count: u64) -> Stream {
         shape: Shape::Even,
         count: Some(count),
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::Trailer,
     }
 }

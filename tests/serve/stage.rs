@@ -6,6 +6,7 @@ use linerate_tests::support::wire::Wire;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::ChildStdout;
 use std::time::Duration;
 
 /// A server with ports p1 and p2, which a wire joins.
@@ -13,7 +14,9 @@ pub struct Server {
     pub running: Option<Running>,
     pub address: String,
     pub token: String,
-    _wire: Wire,
+    /// What it prints from now on.
+    pub output: Option<BufReader<ChildStdout>>,
+    pub wire: Wire,
 }
 
 impl Server {
@@ -26,11 +29,11 @@ impl Server {
         let (p1, p2) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
         let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={p2}"));
         let mut running = start(&["serve", &p1, &p2, "--listen", "127.0.0.1:0"]);
-        let mut lines = BufReader::new(running.take_output().unwrap()).lines();
-        let mut line = || lines.next().expect("a line").unwrap();
+        let mut output = BufReader::new(running.take_output().unwrap());
+        let mut line = || (&mut output).lines().next().expect("a line").unwrap();
         let address = line().strip_prefix("listening on http://").expect("where it listens").to_owned();
         let token = line().split([' ', ',']).nth(1).expect("a token").to_owned();
-        Some(Server { running: Some(running), address, token, _wire: wire })
+        Some(Server { running: Some(running), address, token, output: Some(output), wire })
     }
 
     /// What snappi calls it.

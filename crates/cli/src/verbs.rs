@@ -26,6 +26,7 @@ pub mod send;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod show;
+mod socket;
 pub mod streams;
 pub mod switch;
 pub mod wire;

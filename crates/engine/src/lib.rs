@@ -15,7 +15,7 @@
 //! Sending:
 //!
 //! - [`streams`]: streams -> timeline -> frames -> the queues of a port;
-//! - [`transmit`]: streams that begin, hold on and end one by one, while others go on;
+//! - [`transmit`]: the same of streams that come and go one by one, while others go on;
 //! - [`replay`]: recording -> rules -> schedule -> the queues of one port or two;
 //! - `sender`: what all senders do; `tx_queues`: the queues they send into; `live`: watching a port that makes frames itself.
 //!

@@ -97,6 +97,8 @@ pub(crate) struct Sender {
     overslept: Duration,
     /// The longest sleep.
     nap_limit: Duration,
+    /// Interfaces may be down before anything was sent.
+    stays: bool,
     shown: Sent,
     /// The interface is down, and how often it went down.
     down: bool,
@@ -129,6 +131,7 @@ impl Sender {
             flushed: Nanos::ZERO,
             overslept: Duration::ZERO,
             nap_limit: NAP_LIMIT,
+            stays: false,
             shown: Sent::default(),
             down: false,
             downs: 0,
@@ -204,6 +207,16 @@ impl Sender {
     /// No sleep is longer than a millisecond from now on: what is due may change.
     pub fn look_often(&mut self) {
         self.nap_limit = OFTEN;
+    }
+
+    /// An interface that is down is waited for, whether anything was sent or not.
+    pub fn stay(&mut self) {
+        self.stays = true;
+    }
+
+    /// For how long its queues have taken nothing, as far as they were asked.
+    pub fn stuck_for(&self) -> Duration {
+        self.stuck.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// How far from the schedule frames left.
@@ -302,7 +315,7 @@ impl Sender {
 
     /// Waits where a port that has sent is down: it may come back. Says for how long.
     fn wait_until_up(&mut self, error: PortError) -> Result<Duration, PortError> {
-        if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 {
+        if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 && !self.stays {
             return Err(error);
         }
         self.downs += u64::from(!self.down);

@@ -2,10 +2,12 @@
 
 use crate::clock;
 mod book;
+mod coming;
 pub mod control;
 mod watch;
 mod work;
 
+use coming::Coming;
 use control::Listener;
 pub use control::{Control, Refused, State, StreamState, Told};
 pub use watch::StreamWatch;
@@ -138,6 +140,12 @@ impl Streams {
         Ok(streams)
     }
 
+    /// Of streams that come and go, sent by the first queue of a port.
+    pub(crate) fn coming(port: TxPort, control: &Control) -> Self {
+        let way = Way::Made(vec![Traffic::coming(MARKED_ROOM)]);
+        Streams { port, way, names: 0, note: None, control: Some(control.clone()) }
+    }
+
     /// The same with frames made once, so many of each stream, and sent again and again.
     pub fn kept(set: &StreamSet, port: TxPort, frames: u64) -> Result<Self, Unsendable> {
         Streams::keep(set, port, frames, None)
@@ -238,6 +246,10 @@ fn run_made(
         if listener.is_some() {
             sender.look_often();
         }
+        let coming = listener.as_ref().and_then(Listener::places).map(Coming::new);
+        if coming.is_some() {
+            sender.stay();
+        }
         let mut work = Work {
             traffic: part,
             start,
@@ -248,13 +260,13 @@ fn run_made(
             done: 0,
             showing: run.watch.show(streams),
             listener,
+            ended: Vec::new(),
+            coming,
         };
         if then.is_none() {
             std::thread::sleep(start.since(clock::now()));
         }
-        let sending = || {
-            sender.run(&mut work, |sender, work| work.step(sender), |work, span| work.put_off += span.as_nanos() as u64)
-        };
+        let sending = || sender.run(&mut work, |sender, work| work.step(sender), |work, span| work.stand(span));
         let result = survive(sending).unwrap_or_else(|died| Err(PortError::broken("generate", died.to_string())));
         if result.is_err() {
             // The others would go on alone.

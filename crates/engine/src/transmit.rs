@@ -1,28 +1,23 @@
-//! Streams that begin, hold on, go on and end one by one, while the others of the port are sent.
+//! Streams that come and go one by one, while the others of the port are sent.
 //!
-//! A thread has the port, and a schedule for each stream: frames are due by times of the stream's own, which go on as fast as its rate
-//! was changed to, and not at all while it holds on. So a change touches no other stream, and no number of the stream's own frames is
-//! left out. The next frame is that of the stream which is due first. Commands are taken up between two bursts, within
-//! 10 ms.
+//! A port with a schedule of its own ([`streams`](crate::streams)) whose streams are told to begin, hold on, go on and end, each as
+//! [`Control`] tells streams something: at a time of the schedule, behind the same frame. So what one is told touches no other,
+//! and no number of its own frames is left out.
 
-mod work;
-
-use self::work::Work;
 use crate::control::{Progress, Stop};
-use crate::died::survive;
-use crate::sender::{Limits, Sender};
-use linerate_generate::stream::{Mark, StreamSet, Wrong};
-use linerate_generate::{Part, Traffic};
+use crate::streams::{Control, Run, Streams};
+use linerate_burst::Desc;
+use linerate_generate::stream::{Stream, Wrong};
+use linerate_generate::trailer::Key;
+use linerate_generate::{Action, Batch, Rate, Which};
 use linerate_port::TxPort;
-use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender as Commands, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Frames with the time in them are made so many at a time at most.
-const MARKED_ROOM: usize = 32;
+/// How long it is waited for that streams do what they are told: a port that takes nothing for so long is given up before.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a stream is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,45 +31,34 @@ pub enum Doing {
     Paused,
 }
 
-/// What a stream has sent, to be read at any time.
+/// A stream from its beginning to its end: what it has sent, to be read at any time.
 #[derive(Debug, Default)]
 pub struct Sending {
     frames: AtomicU64,
     bytes: AtomicU64,
     doing: AtomicU8,
-}
-
-/// A stream that is to begin.
-pub struct Beginning {
-    /// Which one it is, for commands.
-    pub slot: usize,
-    /// A set of this stream alone.
-    pub set: StreamSet,
-    /// From now to its first frame.
-    pub delay: Duration,
-    /// For how long it is sent from its first frame on; `None`: as long as it has frames.
-    pub span: Option<Duration>,
-    /// Where its figures go.
-    pub sending: Arc<Sending>,
+    /// Its place among the streams of its port, as long as it is sent.
+    place: u32,
 }
 
 /// A port whose streams are commanded. Dropped, it ends.
 pub struct Transmitter {
-    commands: Commands<Command>,
+    control: Control,
+    places: Arc<Places>,
     progress: Arc<Progress>,
     stop: Stop,
     failure: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Command {
-    Begin(Vec<(Beginning, Traffic)>),
-    /// The slots, or all; the answer comes when their last frame has left.
-    End(Vec<usize>, Commands<()>),
-    Hold(Vec<usize>, Commands<()>),
-    GoOn(Vec<usize>, Commands<()>),
-    /// Times of the stream go on so many times as fast as they did at the beginning.
-    Pace(usize, f64, Commands<()>),
+/// The streams that are sent, each at a place.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    taken: Vec<Option<Arc<Sending>>>,
+    free: Vec<u32>,
 }
 
 impl Sending {
@@ -97,8 +81,57 @@ impl Sending {
         }
     }
 
-    fn set(&self, doing: Doing) {
-        self.doing.store(doing as u8, Ordering::Release);
+    /// These were handed to the port, by the one thread that does.
+    pub(crate) fn add(&self, frames: &[Desc]) {
+        let bytes: u64 = frames.iter().map(|desc| u64::from(desc.wire)).sum();
+        self.bytes.fetch_add(bytes, Ordering::Release);
+        self.frames.fetch_add(frames.len() as u64, Ordering::Release);
+    }
+
+    /// Unless it has ended meanwhile.
+    fn turn(&self, from: Doing, to: Doing) {
+        let _ = self.doing.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+impl Places {
+    /// The stream at a place.
+    pub(crate) fn at(&self, place: u32) -> Option<Arc<Sending>> {
+        self.table().taken.get(place as usize).cloned().flatten()
+    }
+
+    /// These have ended, and their last frames have left.
+    pub(crate) fn leave(&self, places: impl Iterator<Item = u32>) {
+        let mut table = self.table();
+        for place in places {
+            if let Some(sending) = table.taken.get_mut(place as usize).and_then(Option::take) {
+                sending.doing.store(Doing::Stopped as u8, Ordering::Release);
+                table.free.push(place);
+            }
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Gives a new stream a place.
+    fn enter(&mut self) -> Arc<Sending> {
+        let place = self.free.pop().unwrap_or(self.taken.len() as u32);
+        let sending = Arc::new(Sending { place, doing: AtomicU8::new(Doing::Started as u8), ..Sending::default() });
+        if place as usize == self.taken.len() {
+            self.taken.push(None);
+        }
+        self.taken[place as usize] = Some(Arc::clone(&sending));
+        sending
+    }
+
+    /// Whether a stream has a place: it may be another's by now.
+    fn has(&self, sending: &Arc<Sending>) -> bool {
+        let at = self.taken.get(sending.place as usize).and_then(Option::as_ref);
+        at.is_some_and(|at| Arc::ptr_eq(at, sending))
     }
 }
 
@@ -108,64 +141,67 @@ impl Transmitter {
     /// # Errors
     /// If there can be no more threads.
     pub fn start(port: TxPort) -> std::io::Result<Self> {
-        let (commands, taken) = channel();
-        let (progress, stop) = (Progress::new(), Stop::new());
+        let (places, run) = (Arc::<Places>::default(), Run::default());
+        let control = Control::coming(Arc::clone(&places));
+        let (progress, stop) = (Arc::clone(&run.progress), run.stop.clone());
         let failure = Arc::new(Mutex::new(None));
-        let limits = Limits { duration: None, stop: stop.clone(), progress: Arc::clone(&progress), at_once: false };
-        let told = Arc::clone(&failure);
-        let name = port.name.clone();
+        let (streams, told, all) = (Streams::coming(port, &control), Arc::clone(&failure), Arc::clone(&places));
         let thread = Builder::new().name("transmit".into()).spawn(move || {
-            let mut work = Work::new(Sender::new(vec![port], limits), taken, Arc::clone(&told));
-            // Finer waits (prctl(2), PR_SET_TIMERSLACK).
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            if let Err(died) = survive(|| work.run()) {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{name}: {died}"));
-                work.give_up();
-            }
+            let failed = streams.run(&run).failure.map(|failure| failure.to_string());
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            let places = all.table().taken.len() as u32;
+            all.leave(0..places);
         })?;
-        Ok(Transmitter { commands, progress, stop, failure, thread: Some(thread) })
+        Ok(Transmitter { control, places, progress, stop, failure, thread: Some(thread) })
     }
 
-    /// Has streams begin, together. One whose slot is in use ends first.
+    /// Has streams begin, together, and says in the same order what to call them by. From then on trailers of all have this key.
     ///
     /// # Errors
-    /// A set that is wrong; then none begins.
-    pub fn begin(&self, all: Vec<Beginning>) -> Result<(), Wrong> {
-        let mut ready = Vec::with_capacity(all.len());
-        for beginning in all {
-            beginning.set.check()?;
-            let mut traffic = Traffic::new(&beginning.set, Part::WHOLE)?;
-            if beginning.set.streams.iter().any(|stream| stream.mark == Mark::Trailer) {
-                traffic.set_room(MARKED_ROOM);
-            }
-            ready.push((beginning, traffic));
+    /// A stream that is wrong; then none begins.
+    pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+        if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
+            let what = "at top speed it would keep the others waiting: give it a rate".to_owned();
+            return Err(Wrong::Stream { index, name: top.name.clone(), what });
         }
-        for (beginning, _) in &ready {
-            beginning.sending.set(Doing::Started);
+        let count = streams.len();
+        let batch = Arc::new(Batch::new(streams, key)?);
+        let mut table = self.places.table();
+        let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter()).collect();
+        // Commands name places in ascending order.
+        all.sort_unstable_by_key(|sending| sending.place);
+        let which = Which::Some(all.iter().map(|sending| sending.place).collect());
+        let refused = self.control.tell_which(&which, Action::Begin(batch)).is_err();
+        drop(table);
+        if refused {
+            // The port sends no more, and has left its failure.
+            self.places.leave(all.iter().map(|sending| sending.place));
         }
-        // A thread that is gone has left its failure.
-        let _ = self.commands.send(Command::Begin(ready));
-        Ok(())
+        Ok(all)
     }
 
     /// Ends streams; their counts are final when this returns.
-    pub fn end(&self, slots: Vec<usize>) {
-        self.ask(|answer| Command::End(slots, answer));
+    pub fn end<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+        self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Stop);
     }
 
     /// Has streams hold on.
-    pub fn hold(&self, slots: Vec<usize>) {
-        self.ask(|answer| Command::Hold(slots, answer));
+    pub fn hold<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+        for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Pause) {
+            held.turn(Doing::Started, Doing::Paused);
+        }
     }
 
     /// Has streams go on that hold on.
-    pub fn go_on(&self, slots: Vec<usize>) {
-        self.ask(|answer| Command::GoOn(slots, answer));
+    pub fn go_on<'a>(&self, streams: impl IntoIterator<Item = &'a Arc<Sending>>) {
+        for held in self.tell(streams.into_iter().map(|sending| (sending, ())), |_| Action::Resume) {
+            held.turn(Doing::Paused, Doing::Started);
+        }
     }
 
-    /// Has the times of a stream go on so many times as fast as those of its set.
-    pub fn pace(&self, slot: usize, factor: f64) {
-        self.ask(|answer| Command::Pace(slot, factor, answer));
+    /// Has streams go each at another rate.
+    pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<Sending>, Rate)>) {
+        self.tell(streams, |rates| Action::Rates(rates.into()));
     }
 
     /// What the port has sent: frames, and their bytes without FCS.
@@ -178,17 +214,32 @@ impl Transmitter {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn ask(&self, command: impl FnOnce(Commands<()>) -> Command) {
-        let (answer, answered) = channel();
-        if self.commands.send(command(answer)).is_ok() {
-            let _ = answered.recv();
+    /// Tells those that are sent something, and waits until they do it; says who that is.
+    fn tell<'a, T>(
+        &self,
+        streams: impl IntoIterator<Item = (&'a Arc<Sending>, T)>,
+        action: impl FnOnce(Vec<T>) -> Action,
+    ) -> Vec<Arc<Sending>> {
+        let table = self.places.table();
+        let mut all: Vec<_> = streams.into_iter().filter(|(sending, _)| table.has(sending)).collect();
+        // Commands name each place once, in ascending order.
+        all.sort_by_key(|(sending, _)| sending.place);
+        all.dedup_by_key(|(sending, _)| sending.place);
+        let (all, values): (Vec<Arc<Sending>>, Vec<T>) =
+            all.into_iter().map(|(sending, value)| (Arc::clone(sending), value)).unzip();
+        let which = Which::Some(all.iter().map(|sending| sending.place).collect());
+        let told = if all.is_empty() { None } else { self.control.tell_which(&which, action(values)).ok() };
+        drop(table);
+        if let Some(told) = told {
+            self.control.wait(told, PATIENCE);
         }
+        all
     }
 }
 
 impl Drop for Transmitter {
     fn drop(&mut self) {
-        self.stop.request();
+        self.stop.hurry();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,29 +1,40 @@
 //! Streams that begin, hold on, go on and end one by one: no frame is left out, none comes twice, counts are final.
 
 use linerate_burst::{Burst, Ledger, Nanos};
-use linerate_engine::transmit::{Beginning, Doing, Sending, Transmitter};
+use linerate_engine::transmit::{Doing, Sending, Transmitter};
 use linerate_generate::Rate;
 use linerate_generate::packet::{Setup, frames};
-use linerate_generate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use linerate_generate::stream::{Mark, Next, Shape, Span, Stream};
 use linerate_generate::trailer::{Key, Trailer};
 use linerate_port::{PortError, Sent, TxPort, TxQueue};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What a port has sent: stream and number of each frame.
 type Log = Arc<Mutex<Vec<(u32, u64)>>>;
 
-/// Takes up to seven frames at a time, and nothing every third time.
+/// Takes up to seven frames at a time, and nothing every third time; nothing at all, or down, while it is closed.
+#[derive(Default)]
 struct Kept {
     log: Log,
     sent: Sent,
     asked: u64,
+    closed: Arc<AtomicBool>,
+    is_down: bool,
+    broken: Arc<AtomicBool>,
 }
 
 impl TxQueue for Kept {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
         self.asked += 1;
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(PortError::broken("kept", "on fire".to_owned()));
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return if self.is_down { Err(PortError::Down { port: "kept".to_owned() }) } else { Ok(0) };
+        }
         let taken = if self.asked.is_multiple_of(3) { 0 } else { burst.len().min(7) };
         let mut log = self.log.lock().unwrap();
         for index in 0..taken {
@@ -52,16 +63,18 @@ impl TxQueue for Kept {
 
 fn start() -> (Transmitter, Log) {
     let log = Log::default();
-    let queue = Kept { log: Arc::clone(&log), sent: Sent::default(), asked: 0 };
-    let port = TxPort { name: "kept".into(), queues: vec![Box::new(queue)], monitor: None };
-    (Transmitter::start(port).unwrap(), log)
+    (start_with(Kept { log: Arc::clone(&log), ..Kept::default() }), log)
 }
 
-fn beginning(slot: usize, rate: f64, count: Option<u64>) -> Beginning {
+fn start_with(queue: Kept) -> Transmitter {
+    Transmitter::start(TxPort { name: "kept".into(), queues: vec![Box::new(queue)], monitor: None }).unwrap()
+}
+
+fn stream(id: u32, rate: f64, count: Option<u64>) -> Stream {
     let made = frames("ip/udp", &Setup { mark: Mark::Trailer, ..Setup::default() }).unwrap();
-    let stream = Stream {
-        name: format!("stream {slot}"),
-        id: slot as u32,
+    Stream {
+        name: format!("stream {id}"),
+        id,
         link: made.link,
         variants: made.variants,
         size: made.size,
@@ -70,10 +83,13 @@ fn beginning(slot: usize, rate: f64, count: Option<u64>) -> Beginning {
         shape: Shape::Even,
         count,
         next: Next::Following,
+        span: Span::ALWAYS,
         mark: Mark::Trailer,
-    };
-    let set = StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key::default() };
-    Beginning { slot, set, delay: Duration::ZERO, span: None, sending: Arc::default() }
+    }
+}
+
+fn begin(transmitter: &Transmitter, stream: Stream) -> Arc<Sending> {
+    transmitter.begin(vec![stream], Key::default()).unwrap().remove(0)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -93,26 +109,25 @@ fn assert_whole(log: &Log, stream: u32, sent: u64) {
 #[test]
 fn commands_leave_no_frame_out_and_touch_no_other_stream() {
     let (transmitter, log) = start();
-    let all: Vec<Beginning> = (1..=5).map(|slot| beginning(slot, 20_000.0, None)).collect();
-    let sending: Vec<Arc<Sending>> = all.iter().map(|one| Arc::clone(&one.sending)).collect();
-    transmitter.begin(all).unwrap();
+    let streams = (1..=5).map(|id| stream(id, 20_000.0, None)).collect();
+    let sending = transmitter.begin(streams, Key::default()).unwrap();
     let mut dice = 7u64;
     for _ in 0..200 {
-        let slot = 1 + (linerate_burst::random::next(&mut dice) % 4) as usize;
+        let one = &sending[(linerate_burst::random::next(&mut dice) % 4) as usize];
         match linerate_burst::random::next(&mut dice) % 4 {
-            0 => transmitter.hold(vec![slot]),
-            1 => transmitter.go_on(vec![slot]),
-            2 => transmitter.pace(slot, [0.1, 1.0, 3.7][slot % 3]),
+            0 => transmitter.hold([one]),
+            1 => transmitter.go_on([one]),
+            2 => transmitter.pace([(one, Rate::Frames([2e3, 2e4, 7.4e4][dice as usize % 3]))]),
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    transmitter.hold(vec![2, 3]);
+    transmitter.hold(&sending[1..3]);
     let held = sending[1].frames();
     assert_eq!((sending[1].doing(), sending[4].doing()), (Doing::Paused, Doing::Started));
     let other = sending[4].frames();
     wait_until("the other goes on", || sending[4].frames() > other + 100);
     assert_eq!(sending[1].frames(), held);
-    transmitter.end((1..=5).collect());
+    transmitter.end(&sending);
     let sent: Vec<u64> = sending.iter().map(|sending| sending.frames()).collect();
     assert!(
         sending.iter().all(|sending| sending.doing() == Doing::Stopped && sending.bytes() == 60 * sending.frames())
@@ -128,9 +143,7 @@ fn commands_leave_no_frame_out_and_touch_no_other_stream() {
 fn streams_end_by_themselves_with_their_last_frame_and_begin_anew_from_the_first() {
     let (transmitter, log) = start();
     for _ in 0..3 {
-        let one = beginning(1, 1e6, Some(1000));
-        let sending = Arc::clone(&one.sending);
-        transmitter.begin(vec![one]).unwrap();
+        let sending = begin(&transmitter, stream(1, 1e6, Some(1000)));
         wait_until("all is sent", || sending.doing() == Doing::Stopped);
         assert_eq!(sending.frames(), 1000);
         assert_whole(&log, 1, 1000);
@@ -139,14 +152,47 @@ fn streams_end_by_themselves_with_their_last_frame_and_begin_anew_from_the_first
     wait_until("it is counted", || transmitter.sent() == (3000, 180_000));
 }
 
+/// By chance streams of all lengths come and go: whatever had a place before, each has its own frames, all of them.
+#[test]
+fn whoever_comes_has_its_own_frames_whoever_was_there_before() {
+    let (transmitter, log) = start();
+    let (mut dice, mut all) = (5u64, Vec::<(u32, Arc<Sending>)>::new());
+    for round in 0..150u32 {
+        let roll = linerate_burst::random::next(&mut dice) as usize;
+        let many = 1 + roll % 30;
+        let streams = (0..many as u32).map(|index| {
+            let mut stream = stream(round * 100 + index, 1e5, [None, Some(1 + roll as u64 % 50)][roll / 7 % 2]);
+            let end = stream.variants[0].frame.len();
+            // Longer ones make more room necessary.
+            let mut variant = stream.variants[0].clone();
+            variant.frame.resize(end + [0, 1000, 9000][roll / 3 % 3], 0);
+            (variant.trailer, variant.checksums) = (Some(variant.frame.len() - 16), Vec::new());
+            stream.variants = vec![variant];
+            stream
+        });
+        let streams: Vec<Stream> = streams.collect();
+        let ids: Vec<u32> = streams.iter().map(|stream| stream.id).collect();
+        all.extend(ids.into_iter().zip(transmitter.begin(streams, Key::default()).unwrap()));
+        let leaving: Vec<&Arc<Sending>> = all.iter().map(|(_, sending)| sending).skip(round as usize % 3).collect();
+        transmitter.end(leaving.into_iter().step_by(2));
+    }
+    transmitter.end(all.iter().map(|(_, sending)| sending));
+    let mut found = std::collections::HashMap::<u32, Vec<u64>>::new();
+    log.lock().unwrap().iter().for_each(|(stream, number)| found.entry(*stream).or_default().push(*number));
+    for (id, sending) in &all {
+        let numbers = found.remove(id).unwrap_or_default();
+        assert_eq!(numbers, (0..sending.frames()).collect::<Vec<_>>(), "of stream {id}");
+    }
+    assert_eq!((found.len(), transmitter.failure()), (0, None));
+}
+
 #[test]
 fn a_span_of_time_has_the_frames_that_are_due_in_it() {
     let (transmitter, log) = start();
-    let mut one = beginning(1, 1000.0, None);
-    (one.span, one.delay) = (Some(Duration::from_millis(50)), Duration::from_millis(20));
-    let sending = Arc::clone(&one.sending);
+    let mut one = stream(1, 1000.0, None);
+    one.span = Span { start: 20_000_000, length: Some(50_000_000) };
     let began = Instant::now();
-    transmitter.begin(vec![one]).unwrap();
+    let sending = begin(&transmitter, one);
     wait_until("it has ended", || sending.doing() == Doing::Stopped);
     assert!(began.elapsed() >= Duration::from_millis(20 + 49), "too early");
     assert_eq!(sending.frames(), 50);
@@ -157,23 +203,68 @@ fn a_span_of_time_has_the_frames_that_are_due_in_it() {
 #[test]
 fn another_pace_holds_from_then_on() {
     let (transmitter, log) = start();
-    let one = beginning(1, 1000.0, Some(100_000));
-    let sending = Arc::clone(&one.sending);
-    transmitter.begin(vec![one]).unwrap();
+    let sending = begin(&transmitter, stream(1, 1000.0, Some(100_000)));
     wait_until("it is sent", || sending.frames() > 5);
-    transmitter.pace(1, 1000.0);
+    transmitter.pace([(&sending, Rate::Frames(1e6))]);
     wait_until("all is sent", || sending.doing() == Doing::Stopped);
     assert_whole(&log, 1, 100_000);
 }
 
 #[test]
-fn a_set_that_is_wrong_begins_nothing() {
+fn a_stream_that_is_wrong_begins_nothing() {
     let (transmitter, log) = start();
-    let mut wrong = beginning(2, 1000.0, None);
-    wrong.set.streams[0].count = Some(0);
-    let right = beginning(1, 1000.0, None);
-    let sending = Arc::clone(&right.sending);
-    assert!(transmitter.begin(vec![right, wrong]).is_err());
-    transmitter.end(vec![1, 2]);
-    assert_eq!((sending.frames(), sending.doing(), log.lock().unwrap().len()), (0, Doing::Stopped, 0));
+    for wrong in [stream(2, 1000.0, Some(0)), Stream { rate: Rate::Top, ..stream(2, 1.0, None) }] {
+        assert!(transmitter.begin(vec![stream(1, 1000.0, None), wrong], Key::default()).is_err());
+    }
+    let sending = begin(&transmitter, stream(1, 1000.0, Some(1)));
+    wait_until("it is sent", || sending.doing() == Doing::Stopped);
+    assert_whole(&log, 1, 1);
+    assert_eq!(log.lock().unwrap().len(), 1);
+}
+
+/// Whoever takes nothing, or has gone down, keeps nobody from ending: what was sent by then is final, and others go on when it is back.
+#[test]
+fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
+    for is_down in [false, true] {
+        let (log, closed) = (Log::default(), Arc::new(AtomicBool::new(false)));
+        let queue = Kept { log: Arc::clone(&log), closed: Arc::clone(&closed), is_down, ..Kept::default() };
+        let transmitter = start_with(queue);
+        let streams = (1..=3).map(|id| stream(id, 50_000.0, (id == 3).then_some(30))).collect();
+        let sending = transmitter.begin(streams, Key::default()).unwrap();
+        wait_until("it is sent", || sending.iter().all(|sending| sending.frames() > 20));
+        closed.store(true, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(30));
+        let began = Instant::now();
+        transmitter.end([&sending[0], &sending[2]]);
+        transmitter.hold([&sending[1]]);
+        let late = begin(&transmitter, stream(4, 50_000.0, Some(10)));
+        assert!(began.elapsed() < Duration::from_secs(5), "it waits for its port");
+        let doing: Vec<Doing> = sending.iter().map(|sending| sending.doing()).collect();
+        assert_eq!(doing, [Doing::Stopped, Doing::Paused, Doing::Stopped]);
+        let (first, third) = (sending[0].frames(), sending[2].frames());
+        closed.store(false, Ordering::Relaxed);
+        wait_until("the last one is sent", || late.doing() == Doing::Stopped);
+        transmitter.go_on([&sending[1]]);
+        let second = sending[1].frames();
+        wait_until("it goes on", || sending[1].frames() > second + 100);
+        transmitter.end([&sending[1]]);
+        for (id, sent) in [(1, first), (2, sending[1].frames()), (3, third), (4, 10)] {
+            assert_whole(&log, id, sent);
+        }
+        assert_eq!(transmitter.failure(), None);
+    }
+}
+
+#[test]
+fn whoever_looks_after_a_port_that_broke_is_told_so() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let transmitter = start_with(Kept { broken: Arc::clone(&broken), ..Kept::default() });
+    let sending = begin(&transmitter, stream(1, 10_000.0, None));
+    wait_until("it is sent", || sending.frames() > 10);
+    broken.store(true, Ordering::Relaxed);
+    wait_until("it has failed", || sending.doing() == Doing::Stopped);
+    wait_until("it says so", || transmitter.failure().is_some_and(|failure| failure.contains("on fire")));
+    let late = begin(&transmitter, stream(1, 10_000.0, None));
+    assert_eq!((late.doing(), late.frames()), (Doing::Stopped, 0));
+    transmitter.hold([&late, &sending]);
 }

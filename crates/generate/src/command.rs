@@ -8,12 +8,14 @@
 //! - **pause** and **resume**: everything of the stream is due so much later as the pause was long. Its numbers go on;
 //! - **stop**: no further frame;
 //! - **start** of what was stopped, or has ended: the stream begins anew with its frame 0, under another number in trailers, so that
-//!   late frames of before are not taken for repeated ones.
+//!   late frames of before are not taken for repeated ones;
+//! - **begin**: another stream is sent at that place, from its frame 0 on.
 //!
 //! Streams that are not named keep their times. Those of a set with one rate for all together keep them too: what each has of it is
 //! its own from the first command on.
 
 use crate::Rate;
+use crate::timeline::Batch;
 use std::sync::Arc;
 
 /// Something that streams are told.
@@ -41,6 +43,8 @@ pub enum Which {
 pub enum Action {
     /// Go at this rate; where all of a set are told whose streams share one, all together.
     Rate(Rate),
+    /// Go each at its own of these, in the order of the places that are named.
+    Rates(Arc<[Rate]>),
     /// Go so many times as fast.
     Scale(f64),
     /// Send nothing until resumed.
@@ -51,6 +55,8 @@ pub enum Action {
     Stop,
     /// Begin anew, if stopped or at the end. With the numbers in trailers, of each stream that is named; empty where they stay.
     Start(Arc<[u32]>),
+    /// These are sent at the places that are named, in their order, and what was sent there has ended.
+    Begin(Arc<Batch>),
 }
 
 impl Action {
@@ -78,6 +84,14 @@ impl Which {
         let all = if *self == Which::All { 0..streams } else { 0..0 };
         let some = if let Which::Some(places) = self { &places[..] } else { &[] };
         all.chain(some.iter().map(|place| *place as usize))
+    }
+
+    /// Which of those that are named is at a place.
+    pub fn nth(&self, place: usize) -> Option<usize> {
+        match self {
+            Which::All => Some(place),
+            Which::Some(places) => places.binary_search(&u32::try_from(place).ok()?).ok(),
+        }
     }
 
     /// Whether there is none.

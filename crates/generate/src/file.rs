@@ -24,7 +24,7 @@ pub use keys::schema;
 
 use crate::packet::{self, Files, SMALLEST, Sizes};
 use crate::rate::{Asked, Rate};
-use crate::stream::{Mark, Next, Order, Shape, Stream, StreamSet};
+use crate::stream::{Mark, Next, Order, Shape, Span, Stream, StreamSet};
 use crate::trailer::Key;
 use crate::wrong::{Wrong, choices};
 use linerate_wire::Link;
@@ -127,6 +127,9 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     for (table, stream) in tables.iter().zip(&mut streams) {
         stream.next = next(table, &names)?;
     }
+    for (table, stream) in tables.iter().zip(&mut streams) {
+        stream.span = span(table, (order, rate, stream.rate))?;
+    }
     let unlike = streams.iter().position(|stream| (stream.rate == Rate::Top) != (streams[0].rate == Rate::Top));
     if let Some(index) = unlike.filter(|_| order == Order::Interleaved) {
         let what = "interleaved streams have either all a rate or none: one at top speed would keep the others waiting"
@@ -183,6 +186,7 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
         shape: shape(table, seed)?,
         count: count.map(|count| count.value),
         next: Next::Following,
+        span: Span::ALWAYS,
         mark,
     })
 }
@@ -234,6 +238,25 @@ fn shape(table: &Table<'_>, seed: u64) -> Result<Shape, Fault> {
     let gap = burst.text("gap").ok_or_else(|| missing("gap"))?;
     let nanos = nanos(gap.value).ok_or_else(|| illegal_of(keys::BURST, &burst, "gap", &gap))?;
     Ok(Shape::Bursts { frames: frames.value, gap: nanos })
+}
+
+/// When a stream begins, and for how long it is sent, in a set of this order, of a rate of all, and at one of its own.
+fn span(table: &Table<'_>, (order, all, own): (Order, Option<Rate>, Rate)) -> Result<Span, Fault> {
+    let time = |name: &'static str| {
+        let Some(text) = table.text(name) else { return Ok(None) };
+        let why = match (order, all, own) {
+            (Order::Sequential, ..) => "in a sequence a stream begins where the one before ends: give that a count",
+            (_, Some(_), _) => "with a rate of all streams together none has times of its own",
+            (_, _, Rate::Top) => "at top speed nothing has a time: give it a rate",
+            _ => return nanos(text.value).map(Some).ok_or_else(|| illegal(table, name, &text)),
+        };
+        Err(table.fault(name, text.at, why.to_owned()))
+    };
+    let (start, length) = (time("start")?.unwrap_or(0), time("for")?);
+    match table.text("for").filter(|_| length == Some(0)) {
+        Some(text) => Err(table.fault("for", text.at, "a stream is sent for some time, or left out".to_owned())),
+        None => Ok(Span { start, length }),
+    }
 }
 
 /// Nanoseconds of a time: `250ns`, `10us`, `1.5ms`, `2s`.

@@ -97,5 +97,5 @@ pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
-pub use timeline::{Begun, Part, Run, Shares, Slot, Timeline};
+pub use timeline::{Batch, News, Part, Run, Shares, Slot, Timeline};
 pub use wrong::{Wrong, nearest};

@@ -84,6 +84,7 @@ impl Frames {
             shape: Shape::Even,
             count: None,
             next: Next::Following,
+            span: Default::default(),
             mark,
         }
     }

@@ -180,6 +180,46 @@ impl Plan {
         plan
     }
 
+    /// Takes over a stream of another plan, as the one at a place. Streams that there are not yet have no frames.
+    pub(crate) fn put(&mut self, place: usize, other: &Plan, stream: &Lengths) {
+        let (first, selectors) = (self.layouts.len(), self.selectors.len());
+        let by = |selector: usize| selector - stream.selectors.start + selectors;
+        self.selectors.extend_from_slice(&other.selectors[stream.selectors.clone()]);
+        for layout in &other.layouts[stream.layouts.clone()] {
+            let (fields, fills, sums) = (self.fields.len(), self.fills.len(), self.sums.len());
+            for field in &other.fields[layout.fields.clone()] {
+                let (selector, covers) = (by(field.selector as usize) as u32, self.covers_of(other, field.covers));
+                self.fields.push(Field { selector, covers, ..field.clone() });
+            }
+            for (fill, covers) in &other.fills[layout.fills.clone()] {
+                let covers = self.covers_of(other, *covers);
+                self.fills.push((fill.clone(), covers));
+            }
+            for sum in &other.sums[layout.sums.clone()] {
+                let covers = self.covers_of(other, sum.covers);
+                self.sums.push(Sum { covers, ..sum.clone() });
+            }
+            let mark = |mark: &Mark| Mark { covers: self.covers_of(other, mark.covers), ..mark.clone() };
+            let trailer = layout.trailer.as_ref().map(mark);
+            let start = self.templates.len();
+            self.templates.extend_from_slice(&other.templates[layout.template.clone()]);
+            let template = start..self.templates.len();
+            let (fields, fills, sums) = (fields..self.fields.len(), fills..self.fills.len(), sums..self.sums.len());
+            self.layouts.push(Layout { template, length: layout.length, fields, fills, sums, trailer });
+        }
+        if self.streams.len() <= place {
+            self.streams.resize(place + 1, Lengths { layouts: 0..0, selectors: 0..0, size: None });
+        }
+        let (layouts, selectors) = (first..self.layouts.len(), selectors..self.selectors.len());
+        self.streams[place] = Lengths { layouts, selectors, size: stream.size.map(by) };
+    }
+
+    fn covers_of(&mut self, other: &Plan, covers: Covers) -> Covers {
+        let first = self.covers.len() as u32;
+        self.covers.extend_from_slice(other.covering(covers));
+        Covers { first, end: self.covers.len() as u32 }
+    }
+
     /// The bytes of a layout's frames that do not change.
     pub fn template(&self, layout: &Layout) -> &[u8] {
         &self.templates[layout.template.start..][..layout.length as usize]

@@ -128,11 +128,16 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rate::Top => f.write_str("top speed"),
-            Rate::Frames(rate) => write!(f, "{rate} frames/s"),
-            Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", rate / 1e9),
-            Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", rate / 1e9),
+            Rate::Frames(rate) => write!(f, "{} frames/s", tidy(*rate)),
+            Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", tidy(*rate) / 1e9),
+            Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", tidy(*rate) / 1e9),
         }
     }
+}
+
+/// A rate that was scaled has digits that nobody asked for: thousandths will do where there is something before them.
+fn tidy(rate: f64) -> f64 {
+    if rate < 1.0 { rate } else { (rate * 1e3).round() / 1e3 }
 }
 
 #[cfg(test)]
@@ -154,6 +159,19 @@ mod tests {
         }
         for wrong in ["", "10", "pps", "0pps", "-1pps", "1xpps", "1gbpsl3", "1.2.3mpps", "NaNpps", "50%"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_are_told_with_the_digits_that_they_have() {
+        for (rate, text) in [
+            (Rate::Frames(2000.0).scaled(1.1).scaled(1.1).scaled(1.1), "2662 frames/s"),
+            (Rate::Frames(1e3 / 3.0), "333.333 frames/s"),
+            (Rate::Frames(0.000_25), "0.00025 frames/s"),
+            (Rate::Bits(1.5e9, Layer::L2), "1.5 Gb/s L2"),
+            (Rate::Top, "top speed"),
+        ] {
+            assert_eq!(rate.to_string(), text);
         }
     }
 

@@ -12,8 +12,10 @@ mod groups;
 mod kept;
 mod row;
 
+use crate::plan::Plan;
 use crate::stream::{StreamSet, Wrong};
-use crate::{Begun, Command, Part, Run, Timeline};
+use crate::trailer::Key;
+use crate::{Action, Command, News, Part, Run, Timeline};
 use column::FRAMES;
 use fresh::Fresh;
 use kept::Kept;
@@ -26,7 +28,7 @@ use linerate_burst::{Burst, Desc, Misplaced, Nanos};
 /// # use linerate_burst::Nanos;
 /// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
 /// # let stream = Stream { name: "one".into(), id: 0, link: linerate_wire::Link::Ethernet, variants, size: Selector::ONE,
-/// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
+/// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };
 /// let mut traffic = Traffic::new(&set, Part::WHOLE)?;
 /// let burst = traffic.offer(2_000, Nanos(1_700_000_000_000_000_000)).unwrap();
@@ -54,7 +56,7 @@ pub struct Traffic {
     run: usize,
     left: u64,
     sent: Vec<u64>,
-    begun: Vec<Begun>,
+    news: Vec<News>,
 }
 
 #[derive(Clone, Debug)]
@@ -92,7 +94,18 @@ impl Traffic {
         Ok(Traffic { timeline, ..Traffic::kept(set, part, frames)? })
     }
 
+    /// Nothing yet: of streams that are told to [begin](Action::Begin), so many frames of a burst at most.
+    pub fn coming(room: usize) -> Self {
+        let room = room.clamp(1, FRAMES);
+        let fresh = Fresh::of(Plan::default(), Key::default(), room);
+        Traffic::with(0, Timeline::coming(), Source::Fresh(Box::new(fresh)), room)
+    }
+
     fn of(set: &StreamSet, timeline: Timeline, frames: Source, room: usize) -> Self {
+        Traffic::with(set.streams.len(), timeline, frames, room)
+    }
+
+    fn with(streams: usize, timeline: Timeline, frames: Source, room: usize) -> Self {
         Traffic {
             paced: timeline.is_paced(),
             timeline,
@@ -105,8 +118,8 @@ impl Traffic {
             consumed: 0,
             run: 0,
             left: 0,
-            sent: vec![0; set.streams.len()],
-            begun: Vec::new(),
+            sent: vec![0; streams],
+            news: Vec::new(),
         }
     }
 
@@ -126,9 +139,39 @@ impl Traffic {
         self.timeline.obeyed_until()
     }
 
-    /// Streams that began anew, since this was asked last: with what was offered last.
-    pub fn begun(&mut self) -> Vec<Begun> {
-        std::mem::take(&mut self.begun)
+    /// What became of streams with what was offered last, in this order, since this was asked last.
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Whether there is any.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Does what streams are told by then, though what was offered cannot go: it is offered again, but for frames of streams that are to
+    /// end, and what is due before is due so much later. Parts of a set, which go on together, do nothing.
+    pub fn stand(&mut self, until: u64, now: Nanos) {
+        let (obeyed, ended) = (self.timeline.obeyed(), self.timeline.stand(until));
+        if self.timeline.obeyed() == obeyed {
+            return;
+        }
+        self.runs.drain(..self.run.min(self.runs.len()));
+        if let Some(run) = self.runs.first_mut() {
+            let gone = run.count - self.left;
+            run.first.number = run.first.number.wrapping_add(gone.wrapping_mul(run.step));
+            run.count = self.left;
+        }
+        let is_to_end = |run: &Run| ended.iter().any(|which| which.nth(run.first.stream as usize).is_some());
+        self.runs.retain(|run| run.count > 0 && !is_to_end(run));
+        self.made = self.runs.iter().map(|run| run.count as usize).sum();
+        self.learn();
+        self.make(now);
+    }
+
+    /// Streams of which something was offered that was not consumed.
+    pub fn owed(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().skip(self.run).map(|run| run.first.stream)
     }
 
     /// Whether more may come once streams are told something, though now there is nothing.
@@ -162,6 +205,17 @@ impl Traffic {
         let burst = Burst::over(memory, &self.descs[self.consumed..self.made]);
         debug_assert!(burst.is_ok(), "{burst:?} of {} bytes", memory.len());
         burst
+    }
+
+    /// The first `frames` of what was offered last, of one stream after the other.
+    pub fn by_stream(&self, frames: usize) -> impl Iterator<Item = (u32, &[Desc])> {
+        let (mut descs, mut left) = (&self.descs[self.consumed..self.made.min(self.consumed + frames)], self.left);
+        self.runs.iter().skip(self.run).map_while(move |run| {
+            let count = if left > 0 { left } else { run.count };
+            let (own, rest) = descs.split_at(descs.len().min(count as usize));
+            (descs, left) = (rest, 0);
+            (!own.is_empty()).then_some((run.first.stream, own))
+        })
     }
 
     /// The first `frames` of what was offered last were sent.
@@ -208,17 +262,40 @@ impl Traffic {
         let obeyed = self.timeline.obeyed();
         self.made = self.timeline.take(elapsed, self.room, &mut self.runs);
         if self.timeline.obeyed() != obeyed {
-            self.paced = self.timeline.is_paced();
-            for Begun { stream, number } in self.timeline.begun() {
-                // Frames made once have no trailers.
-                if let (Source::Fresh(fresh), Some(number)) = (&mut self.frames, number) {
-                    fresh.renumber(stream, number);
-                }
-                self.begun.push(Begun { stream, number });
+            self.learn();
+        }
+        self.news.extend(self.timeline.news());
+        self.start.get_or_insert(Nanos(now.0.saturating_sub(elapsed)));
+        self.make(now);
+    }
+
+    /// Takes up what streams were told.
+    fn learn(&mut self) {
+        self.paced = self.timeline.is_paced();
+        for command in self.timeline.arrived() {
+            let Action::Begin(batch) = &command.action else { continue };
+            let streams = batch.plan.streams.len();
+            let places = command.which.places(streams).max().map_or(0, |place| place + 1);
+            self.sent.resize(self.sent.len().max(places), 0);
+            // Frames made once are of streams that are known.
+            if let Source::Fresh(fresh) = &mut self.frames {
+                fresh.receive(command.which.places(streams), &batch.plan, batch.key);
             }
         }
+        let first = self.news.len();
+        self.news.extend(self.timeline.news());
+        for news in &self.news[first..] {
+            // Frames made once have no trailers.
+            if let (Source::Fresh(fresh), News::Begun { stream, number: Some(number) }) = (&mut self.frames, *news) {
+                fresh.renumber(stream, number);
+            }
+        }
+    }
+
+    /// Makes the frames of the runs.
+    fn make(&mut self, now: Nanos) {
         (self.consumed, self.run, self.left) = (0, 0, self.runs.first().map_or(0, |run| run.count));
-        let start = *self.start.get_or_insert(Nanos(now.0.saturating_sub(elapsed)));
+        let start = self.start.unwrap_or(now);
         match &mut self.frames {
             Source::Fresh(fresh) => fresh.make(&self.runs, now, &mut self.descs),
             Source::Kept(kept) => kept.show(&self.runs, now, &mut self.descs),
@@ -254,6 +331,7 @@ mod tests {
             shape: Shape::Even,
             count: Some(10),
             next: Next::Following,
+            span: Default::default(),
             mark: Mark::None,
         };
         let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };

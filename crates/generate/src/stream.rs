@@ -82,6 +82,8 @@ pub struct Stream {
     pub count: Option<u64>,
     /// What follows in a sequence.
     pub next: Next,
+    /// When it begins, and for how long it is sent, where streams are sent all at once.
+    pub span: Span,
     /// What a receiver knows its frames by.
     pub mark: Mark,
 }
@@ -146,6 +148,20 @@ pub enum Shape {
         /// Other streams have others.
         seed: u64,
     },
+}
+
+/// The time in which a stream has its frames. Usually that is from the beginning on, without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Nanoseconds from the start of the run, or from where the stream is told to start, to its first frame.
+    pub start: u64,
+    /// So many nanoseconds behind that, or later, no frame is due; a pause makes it as much later.
+    pub length: Option<u64>,
+}
+
+impl Span {
+    /// From the beginning on, without end.
+    pub const ALWAYS: Span = Span { start: 0, length: None };
 }
 
 /// What follows when a stream of a sequence has sent its frames.

@@ -8,8 +8,10 @@
 //!   of bursts behind the last of them included. Entered again, it goes on where it was: numbers, fields, bursts. With a rate of
 //!   all together each stream has that one;
 //! - **interleaved**: all begin at once; frames go in the order of due time, number, stream. With a rate of all together frame j
-//!   of all is due as that rate says, and the streams' own times only decide on the order.
+//!   of all is due as that rate says, and the streams' own times only decide on the order. A stream with a
+//!   [`Span`](crate::stream::Span) begins as much later, and has no frame from its end on.
 
+mod batch;
 mod change;
 mod clock;
 mod interleave;
@@ -17,12 +19,13 @@ mod sequence;
 mod shares;
 mod turns;
 
-use crate::command::{Action, Command};
+use crate::command::{Action, Command, Which};
 use crate::stream::{Order, StreamSet, Wrong};
 use interleave::Interleave;
 use sequence::Sequence;
 use std::collections::VecDeque;
 
+pub use batch::Batch;
 pub use shares::Shares;
 pub use turns::{Kind, Pace, Turns};
 
@@ -97,23 +100,31 @@ pub struct Timeline {
 struct Commands {
     /// By their times.
     pending: VecDeque<Command>,
-    /// How many were obeyed, the time of the last, and which streams began anew by them.
+    /// How many were obeyed, the time of the last, and those by which streams came.
     obeyed: u64,
     until: Option<u64>,
-    begun: Vec<Begun>,
+    arrived: Vec<Command>,
     /// Frames of others before the next one of this part. They are passed when they are due: until then a command may come.
     others: u64,
     /// Which part that is.
     index: u64,
 }
 
-/// A stream that began anew.
+/// What became of a stream that can be told something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
-    /// Which, by its place in the set.
-    pub stream: u32,
-    /// Its number in trailers from now on, if that is another one.
-    pub number: Option<u32>,
+pub enum News {
+    /// It began anew.
+    Begun {
+        /// Which, by its place in the set.
+        stream: u32,
+        /// Its number in trailers from now on, if that is another one.
+        number: Option<u32>,
+    },
+    /// It was stopped, or its last frame was taken; not told of streams that follow one another.
+    Ended {
+        /// Which, by its place in the set.
+        stream: u32,
+    },
 }
 
 /// Whoever is so far behind its schedule when streams are told something does not make up for it, in nanoseconds: a pause would
@@ -151,11 +162,15 @@ impl Timeline {
             Order::Sequential => Walk::Sequence(Sequence::commanded(set, cycle)),
             Order::Interleaved => Walk::Interleave(Interleave::commanded(set, cycle)),
         };
-        let others = part.index.into();
-        let commands =
-            Commands { pending: VecDeque::new(), obeyed: 0, until: None, begun: Vec::new(), others, index: others };
+        let commands = Some(Box::new(Commands::new(part.index.into())));
         let next = walk.peek();
-        Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands: Some(Box::new(commands)) })
+        Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands })
+    }
+
+    /// Of streams that are yet to [begin](Action::Begin).
+    pub(crate) fn coming() -> Self {
+        let (walk, commands) = (Walk::Interleave(Interleave::coming()), Some(Box::new(Commands::new(0))));
+        Timeline { walk, stride: 1, next: None, latest: 0, commands }
     }
 
     /// Tells streams something. No frame that is due at that time or later may have been taken.
@@ -176,9 +191,33 @@ impl Timeline {
         self.commands.as_ref().and_then(|commands| commands.until)
     }
 
-    /// Streams that begin anew with the frames taken last, since this was asked last.
-    pub(crate) fn begun(&mut self) -> Vec<Begun> {
-        self.commands.as_mut().map(|commands| std::mem::take(&mut commands.begun)).unwrap_or_default()
+    /// What became of streams with the frames taken last, in this order, since this was asked last.
+    pub(crate) fn news(&mut self) -> Vec<News> {
+        match &mut self.walk {
+            Walk::Sequence(sequence) => sequence.news(),
+            Walk::Interleave(interleave) => interleave.news(),
+        }
+    }
+
+    /// Commands obeyed by which streams came, since this was asked last.
+    pub(crate) fn arrived(&mut self) -> Vec<Command> {
+        self.commands.as_mut().map(|commands| std::mem::take(&mut commands.arrived)).unwrap_or_default()
+    }
+
+    /// Does what streams are told by then though what is due before cannot go: it is due so much later. Says who has nothing to send any
+    /// more by that. Of several senders each has its own frames to send, and none can.
+    pub(crate) fn stand(&mut self, until: u64) -> Vec<Which> {
+        let mut ended = Vec::new();
+        while let Some(commands) = self.commands.as_ref().filter(|_| self.stride == 1)
+            && let Some(command) = commands.pending.front().filter(|command| command.at <= until)
+        {
+            if matches!(command.action, Action::Stop | Action::Begin(_)) {
+                ended.push(command.which.clone());
+            }
+            let behind = self.next.map_or(0, |slot| command.at.saturating_sub(slot.due));
+            self.do_next(behind);
+        }
+        ended
     }
 
     /// When there is something to do next: a frame is due, or streams are told something; none where nothing is known to come.
@@ -252,20 +291,28 @@ impl Timeline {
             if !may {
                 return false;
             }
-            let Some(command) = commands.pending.pop_front() else { break };
-            if behind > 0 && !idle {
-                self.walk.shift(behind as f64);
-            }
-            (commands.obeyed, commands.until) = (commands.obeyed + 1, Some(command.at));
-            if self.next.is_none() && matches!(command.action, Action::Start(_)) {
-                // Each of several senders stands where it stands, and all begin together.
-                commands.others = commands.index;
-            }
-            let begun = self.walk.obey(&command);
-            commands.begun.extend(begun);
-            self.next = self.walk.peek();
+            self.do_next(if idle { 0 } else { behind });
         }
         true
+    }
+
+    /// Does what streams are told next, what is due before that being due so much later.
+    fn do_next(&mut self, behind: u64) {
+        let Some(commands) = &mut self.commands else { return };
+        let Some(command) = commands.pending.pop_front() else { return };
+        if behind > 0 {
+            self.walk.shift(behind as f64);
+        }
+        (commands.obeyed, commands.until) = (commands.obeyed + 1, Some(command.at));
+        if self.next.is_none() && matches!(command.action, Action::Start(_)) {
+            // Each of several senders stands where it stands, and all begin together.
+            commands.others = commands.index;
+        }
+        self.walk.obey(&command);
+        if matches!(command.action, Action::Begin(_)) {
+            commands.arrived.push(command);
+        }
+        self.next = self.walk.peek();
     }
 
     /// Passes a frame that others send.
@@ -284,6 +331,14 @@ impl Timeline {
             Walk::Sequence(sequence) => sequence.run().div_ceil(self.stride).min(room as u64),
             Walk::Interleave(_) => 1,
         }
+    }
+}
+
+impl Commands {
+    /// For a part with so many frames of others before its first.
+    fn new(others: u64) -> Self {
+        let (pending, arrived) = (VecDeque::new(), Vec::new());
+        Commands { pending, obeyed: 0, until: None, arrived, others, index: others }
     }
 }
 
@@ -309,8 +364,7 @@ impl Walk {
         }
     }
 
-    /// Says which streams begin anew.
-    fn obey(&mut self, command: &Command) -> Vec<Begun> {
+    fn obey(&mut self, command: &Command) {
         match self {
             Walk::Sequence(sequence) => sequence.obey(command),
             Walk::Interleave(interleave) => interleave.obey(command),

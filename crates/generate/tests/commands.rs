@@ -5,12 +5,15 @@ mod sets;
 use linerate_burst::Nanos;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::{Key, Trailer};
-use linerate_generate::{Action, Command, Part, Rate, Traffic, Which};
+use linerate_generate::{Action, Batch, Command, Part, Rate, Traffic, Which};
 use proptest::prelude::*;
 use sets::Dice;
 use std::collections::BTreeMap;
 
 const RATES: [f64; 4] = [1e6, 2.5e6, 3e5, 7e5];
+/// Spans that end behind the end of a frame's gap, and just where one ends.
+const LATER: Span = Span { start: 77_777, length: Some(333_333) };
+const SHORT: Span = Span { start: 0, length: Some(100_000) };
 /// When the runs begin, UTC.
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -28,6 +31,7 @@ fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
         shape: if shared { Shape::Even } else { dice.of(&[Shape::Even, Shape::Even, bursts]) },
         count: dice.of(&[None, None, Some(1), Some(200)]),
         next: Next::Following,
+        span: if shared { Span::ALWAYS } else { dice.of(&[Span::ALWAYS, LATER, SHORT]) },
         mark: Mark::Trailer,
     }
 }
@@ -45,12 +49,14 @@ fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
         at += dice.below(80_000);
         let places: Vec<u32> = (0..streams).filter(|_| dice.below(2) == 0).collect();
         let which = if dice.below(3) == 0 { Which::All } else { Which::Some(places.into()) };
-        let action = match dice.below(7) {
+        let named = which.places(streams as usize).count();
+        let action = match dice.below(8) {
             0 | 1 => Action::Rate(Rate::Frames(dice.of(&RATES))),
             2 => Action::Scale(dice.of(&[0.5, 2.0, 1.1])),
             3 => Action::Pause,
             4 => Action::Resume,
             5 => Action::Stop,
+            6 => Action::Rates((0..named).map(|_| Rate::Frames(dice.of(&RATES))).collect()),
             _ => {
                 number += streams;
                 Action::Start((number..number + streams).collect())
@@ -68,8 +74,13 @@ struct Model {
     next: u64,
     paused: Option<f64>,
     runs: bool,
+    /// Whether it has come.
+    is_there: bool,
     shape: Shape,
     count: u64,
+    span: Span,
+    /// From when on nothing is due.
+    end: f64,
     number: u32,
     /// What it sends: number in trailers, frame, due.
     sent: Vec<(u32, u64, u64)>,
@@ -89,7 +100,19 @@ impl Model {
             self.sent.push((self.number, self.next, self.due().round() as u64));
             self.next += 1;
             self.runs = self.next < self.count;
+            self.end_if_late();
         }
+    }
+
+    /// It has ended when its next frame would be due behind its end.
+    fn end_if_late(&mut self) {
+        self.runs &= self.due().round() < self.end.round();
+    }
+
+    fn begin(&mut self, at: f64) {
+        let start = at + self.span.start as f64;
+        (self.from, self.next, self.runs, self.paused) = ((0, start), 0, true, None);
+        self.end = self.span.length.map_or(f64::INFINITY, |length| start + length as f64);
     }
 
     fn obey(&mut self, at: f64, action: &Action, number: Option<u32>) {
@@ -101,14 +124,17 @@ impl Model {
             Action::Resume => {
                 let since = self.paused.take().unwrap_or(at);
                 self.from.1 += at - since;
+                self.end += at - since;
             }
             Action::Stop => (self.runs, self.paused) = (false, None),
             Action::Start(_) if !self.runs => {
-                (self.from, self.next, self.runs) = ((0, at), 0, true);
+                self.begin(at);
                 self.number = number.unwrap();
             }
             Action::Start(_) => {}
+            Action::Rates(_) | Action::Begin(_) => unreachable!("each is told its own"),
         }
+        self.end_if_late();
     }
 
     fn set_gap(&mut self, at: f64, gap: f64) {
@@ -126,26 +152,43 @@ impl Model {
 
 /// What each stream sends until `end`, by the model.
 fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, u64)>> {
+    let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
     let model = |stream: &Stream| {
         let Rate::Frames(rate) = stream.rate else { unreachable!() };
-        Model {
+        let mut model = Model {
             gap: 1e9 / rate,
             from: (0, 0.0),
             next: 0,
             paused: None,
             runs: true,
+            is_there: !comes,
             shape: stream.shape,
             count: stream.count.unwrap_or(u64::MAX),
+            span: stream.span,
+            end: 0.0,
             number: stream.id,
             sent: Vec::new(),
-        }
+        };
+        model.begin(0.0);
+        model.runs = model.is_there;
+        model
     };
     let mut models: Vec<Model> = set.streams.iter().map(model).collect();
     for command in commands {
         models.iter_mut().for_each(|model| model.send_until(command.at));
         for (nth, place) in command.which.places(set.streams.len()).enumerate() {
-            let number = if let Action::Start(numbers) = &command.action { Some(numbers[nth]) } else { None };
-            models[place].obey(command.at as f64, &command.action, number);
+            let (model, at) = (&mut models[place], command.at as f64);
+            match &command.action {
+                Action::Begin(_) => {
+                    let Rate::Frames(rate) = set.streams[place].rate else { unreachable!() };
+                    (model.gap, model.number, model.is_there) = (1e9 / rate, set.streams[place].id, true);
+                    model.begin(at);
+                }
+                _ if !model.is_there => {}
+                Action::Start(numbers) => model.obey(at, &command.action, Some(numbers[nth])),
+                Action::Rates(rates) => model.obey(at, &Action::Rate(rates[nth]), None),
+                action => model.obey(at, action, None),
+            }
         }
     }
     models.iter_mut().for_each(|model| model.send_until(end));
@@ -154,7 +197,8 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
 
 /// The frames of one part: number in trailers, frame, due; looked for at chance moments, commands being told some time ahead.
 fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
-    let mut traffic = Traffic::commanded(set, part).unwrap();
+    let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
+    let mut traffic = if comes { Traffic::coming(40) } else { Traffic::commanded(set, part).unwrap() };
     let (mut told, mut now, mut found) = (0, 0, Vec::new());
     while now < end - 1 {
         now = (now + 1 + dice.below(60_000)).min(end - 1);
@@ -211,6 +255,32 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].2 <= pair[1].2), "in the order of due times");
     }
 
+    /// Streams that come while others are sent are what they would be by themselves, in places that others had before too.
+    #[test]
+    fn streams_that_come_do_what_they_are_told_and_others_do_not_notice(seed in any::<u64>()) {
+        let dice = &mut Dice(seed);
+        let set = set(dice, false);
+        let (streams, end) = (set.streams.len() as u32, 1_000_000);
+        let mut commands = commands(dice, streams, 9);
+        let mut first = 0;
+        while first < streams {
+            let count = 1 + dice.below(u64::from(streams - first)) as u32;
+            let batch = set.streams[first as usize..(first + count) as usize].to_vec();
+            let action = Action::Begin(Batch::new(batch, set.key).unwrap().into());
+            commands.push(Command { at: dice.below(400_000), which: Which::Some((first..first + count).collect()), action });
+            first += count;
+        }
+        commands.sort_by_key(|command| command.at);
+        let found = by_number(&frames(&set, Part::WHOLE, &commands, end, dice));
+        let expected = by_number(&model(&set, &commands, end).concat());
+        prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (number, expected) in &expected {
+            let found = &found[number];
+            prop_assert_eq!(found.len(), expected.len(), "stream {}", number);
+            prop_assert!(found.iter().zip(expected).all(|(found, expected)| found.0 == expected.0 && found.1.abs_diff(expected.1) <= 1));
+        }
+    }
+
     /// Several senders that look at other moments send together what one does, whatever they are told.
     #[test]
     fn senders_of_parts_do_together_what_one_does(seed in any::<u64>(), of in 2u32..5) {
@@ -254,7 +324,8 @@ proptest! {
     #[test]
     fn a_sequence_is_paused_and_goes_on(seed in any::<u64>(), of in 1u32..4) {
         let dice = &mut Dice(seed);
-        let set = StreamSet { order: Order::Sequential, ..set(dice, false) };
+        let mut set = StreamSet { order: Order::Sequential, ..set(dice, false) };
+        set.streams.iter_mut().for_each(|stream| stream.span = Span::ALWAYS);
         let end = 400_000;
         let (from, length) = (dice.below(200_000), 1 + dice.below(100_000));
         let commands = [(from, Action::Pause), (from + length, Action::Resume)]

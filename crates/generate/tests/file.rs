@@ -2,7 +2,7 @@
 //! examples are true.
 
 use linerate_generate::file::{Setup, keys, schema, streams};
-use linerate_generate::stream::{Mark, Next, Order, Shape};
+use linerate_generate::stream::{Mark, Next, Order, Shape, Span};
 use linerate_generate::{Layer, Rate};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -91,6 +91,25 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = streams("full.toml", &text, &setup).err().unwrap_or_else(|| panic!("{to} is right")).to_string();
         assert!(error.starts_with("full.toml:") && error.contains(says), "{to}: {error}");
     }
+    let timed = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\nstart = \"2s\"\nfor = \"1.5ms\"\n";
+    for (from, to, says) in [
+        (
+            "[[stream]]",
+            "order = \"sequential\"\n[[stream]]",
+            ":5:10: stream 1, start: in a sequence a stream begins where",
+        ),
+        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":5:10: stream 1, start: with a rate of all streams together"),
+        ("rate = \"1kpps\"\n", "", ":3:10: stream 1, start: at top speed nothing has a time"),
+        ("start = \"2s\"\n", "order = 3\n", "stream 1, order: no such key"),
+        ("2s", "soon", ":4:10: stream 1, start: \"soon\": write a time such as"),
+        ("2s", "-2s", "stream 1, start: \"-2s\": write a time such as"),
+        ("1.5ms", "0s", ":5:8: stream 1, for: a stream is sent for some time"),
+    ] {
+        let error = streams("timed.toml", &timed.replace(from, to), &Setup::default()).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+    }
+    let timed = streams("timed.toml", timed, &Setup::default()).unwrap();
+    assert_eq!(timed.streams[0].span, Span { start: 2_000_000_000, length: Some(1_500_000) });
     let error = streams("full.toml", FULL, &Setup::default()).unwrap_err().to_string();
     assert!(error.contains("the rate of this line is not known"), "{error}");
     assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));

@@ -21,6 +21,7 @@ fn plan(changes: Vec<Change>, selectors: Vec<Selector>, count: Option<u64>) -> P
         shape: Shape::Even,
         count,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::None,
     };
     let set = StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() };

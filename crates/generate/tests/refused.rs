@@ -34,6 +34,7 @@ fn good() -> StreamSet {
         shape: Shape::Even,
         count: None,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::Trailer,
     };
     StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }

@@ -3,8 +3,8 @@
 mod sets;
 
 use linerate_burst::Nanos;
-use linerate_generate::stream::{Mark, StreamSet};
-use linerate_generate::{Part, Rate, Run, Slot, Timeline, Traffic};
+use linerate_generate::stream::{Mark, Order, Span, StreamSet};
+use linerate_generate::{Action, Batch, Command, Part, Rate, Run, Slot, Timeline, Traffic, Which};
 use proptest::prelude::*;
 use sets::Dice;
 
@@ -79,6 +79,19 @@ proptest! {
         let mut traffic = Traffic::new(&set, part).unwrap();
         compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
         prop_assert_eq!(traffic.is_over(), slots.len() < COMPARED);
+    }
+
+    #[test]
+    fn frames_of_streams_that_come_are_those_of_the_model(seed in any::<u64>()) {
+        let mut dice = Dice(seed);
+        let mut set = sets::set(&mut dice, 4);
+        (set.order, set.rate) = (Order::Interleaved, None);
+        set.streams.iter_mut().for_each(|stream| stream.span = Span::ALWAYS);
+        let slots = slots(&set, Part::WHOLE, KNOWN);
+        let mut traffic = Traffic::coming(100);
+        let batch = Batch::new(set.streams.clone(), set.key).unwrap();
+        traffic.tell(Command { at: 0, which: Which::All, action: Action::Begin(batch.into()) });
+        compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
     }
 
     #[test]

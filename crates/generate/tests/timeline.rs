@@ -21,6 +21,7 @@ fn stream(id: u32, rate: Rate, count: Option<u64>) -> Stream {
         shape: Shape::Even,
         count,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::None,
     }
 }

@@ -3,13 +3,12 @@
 use crate::flow::{Flow, Setup};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A configuration that is right as far as can be said without a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// As it came, with what was changed since.
-    pub document: Value,
     /// The ports, in order.
     pub ports: Vec<Port>,
     /// The captures.
@@ -18,6 +17,14 @@ pub struct Config {
     pub flows: Vec<Flow>,
     /// What is not quite as was asked for.
     pub warnings: Vec<String>,
+}
+
+/// The text of a configuration: its flows are read one by one, since as a tree of values they would take thirty times the memory.
+#[derive(Debug)]
+pub struct Text<'a> {
+    /// All of it but its flows.
+    pub frame: Value,
+    flows: Vec<&'a RawValue>,
 }
 
 /// A port.
@@ -56,24 +63,67 @@ pub enum Format {
 /// Flows at most.
 const MOST_FLOWS: usize = 1 << 16;
 
+impl<'a> Text<'a> {
+    /// Takes a text apart.
+    ///
+    /// # Errors
+    /// If it is no JSON.
+    pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        let Ok(mut fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
+            // What is no object is told as such.
+            return Ok(Text { frame: serde_json::from_str(text)?, flows: Vec::new() });
+        };
+        let flows = fields.get("flows").and_then(|flows| serde_json::from_str(flows.get()).ok());
+        if flows.is_some() {
+            fields.remove("flows");
+        }
+        let value = |(name, text): (String, &RawValue)| Ok((name, serde_json::from_str(text.get())?));
+        let frame = fields.into_iter().map(value).collect::<Result<_, serde_json::Error>>()?;
+        Ok(Text { frame: Value::Object(frame), flows: flows.unwrap_or_default() })
+    }
+}
+
 impl Config {
     /// Reads all of it.
     ///
     /// # Errors
     /// Everything that is wrong or not supported, each with its path.
     pub fn read(document: &Value, setup: &Setup) -> Result<Config, Faults> {
+        Config::of(document, &[], setup)
+    }
+
+    /// The same of a text.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_text(text: &Text<'_>, setup: &Setup) -> Result<Config, Faults> {
+        Config::of(&text.frame, &text.flows, setup)
+    }
+
+    fn of(document: &Value, flows: &[&RawValue], setup: &Setup) -> Result<Config, Faults> {
         let mut faults = Faults::default();
-        let mut config = Config { document: document.clone(), ..Config::default() };
+        let mut config = Config::default();
         let mut root = Node::root(document).object(&mut faults);
         config.ports(&mut root, &mut faults);
         config.layer1(&mut root, &mut faults);
         config.captures(&mut root, &mut faults);
         options(&mut root, &mut faults);
         let nodes = root.list("flows", &mut faults);
-        if nodes.len() > MOST_FLOWS {
-            faults.add("flows", format_args!("{} flows: at most {MOST_FLOWS}", nodes.len()));
+        let (here, apart) = (nodes.len(), flows.len());
+        if here + apart > MOST_FLOWS {
+            faults.add("flows", format_args!("{} flows: at most {MOST_FLOWS}", here + apart));
         }
-        config.flows(&nodes[..nodes.len().min(MOST_FLOWS)], setup, &mut faults);
+        let mut names = BTreeSet::new();
+        for (index, node) in nodes.iter().take(MOST_FLOWS).enumerate() {
+            config.flow(node, index, &mut names, setup, &mut faults);
+        }
+        for (index, text) in flows.iter().take(MOST_FLOWS).enumerate() {
+            let path = format!("flows[{index}]");
+            match serde_json::from_str(text.get()) {
+                Ok(value) => config.flow(&Node { path, value: &value }, index, &mut names, setup, &mut faults),
+                Err(error) => faults.add(&path, error),
+            }
+        }
         root.finish(&mut faults);
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
@@ -137,23 +187,29 @@ impl Config {
         }
     }
 
-    fn flows(&mut self, nodes: &[Node<'_>], setup: &Setup, faults: &mut Faults) {
-        let (mut names, mut warnings) = (BTreeSet::new(), Vec::new());
-        for (index, node) in nodes.iter().enumerate() {
-            let seed = linerate_burst::random::mix(setup.seed.wrapping_add(index as u64));
-            let known = |name: &str| setup.lines.iter().find(|(known, _)| known == name).map(|(_, line)| *line);
-            let line = |name: &str| self.port(name).and_then(|port| port.speed).or_else(|| known(name));
-            let Some(flow) = Flow::read(node, seed, line, faults, &mut warnings) else { continue };
-            let unknown = |name: &&String| self.port(name).is_none();
-            for name in [&flow.tx].into_iter().chain(&flow.rx).filter(unknown) {
-                faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no port is called {name:?}"));
-            }
-            if !names.insert(flow.name.clone()) {
-                faults.add(&format!("{}.name", node.path), format_args!("another flow is called {:?}", flow.name));
-            }
-            self.flows.push(flow);
-        }
+    fn flow(
+        &mut self,
+        node: &Node<'_>,
+        index: usize,
+        names: &mut BTreeSet<String>,
+        setup: &Setup,
+        faults: &mut Faults,
+    ) {
+        let seed = linerate_burst::random::mix(setup.seed.wrapping_add(index as u64));
+        let known = |name: &str| setup.lines.iter().find(|(known, _)| known == name).map(|(_, line)| *line);
+        let line = |name: &str| self.port(name).and_then(|port| port.speed).or_else(|| known(name));
+        let mut warnings = Vec::new();
+        let flow = Flow::read(node, seed, line, faults, &mut warnings);
         self.warnings.append(&mut warnings);
+        let Some(flow) = flow else { return };
+        let unknown = |name: &&String| self.port(name).is_none();
+        for name in [&flow.tx].into_iter().chain(&flow.rx).filter(unknown) {
+            faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no port is called {name:?}"));
+        }
+        if !names.insert(flow.name.clone()) {
+            faults.add(&format!("{}.name", node.path), format_args!("another flow is called {:?}", flow.name));
+        }
+        self.flows.push(flow);
     }
 
     /// A port by its name.

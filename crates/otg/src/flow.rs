@@ -39,10 +39,6 @@ pub struct Flow {
     pub stream: Stream,
     /// As one line of the packet language.
     pub text: String,
-    /// Nanoseconds from its start to its first frame.
-    pub delay: u64,
-    /// After so many nanoseconds from there no frame is sent any more.
-    pub span: Option<u64>,
     /// Whether it is counted.
     pub is_counted: bool,
     /// Whether its loss is wanted.
@@ -80,8 +76,6 @@ impl Flow {
             rx,
             stream: empty(&timing),
             text: headers.iter().map(|header| header.text.as_str()).collect::<Vec<_>>().join("/"),
-            delay: timing.delay,
-            span: timing.span,
             is_counted: false,
             loss: false,
             timestamps: false,
@@ -198,6 +192,7 @@ fn empty(timing: &Timing) -> Stream {
         shape: timing.shape,
         count: timing.count,
         next: Next::Following,
+        span: timing.span,
         mark: Mark::None,
     }
 }

@@ -1,7 +1,7 @@
 //! Sizes, rates and durations of flows.
 
 use crate::read::{Faults, Object};
-use linerate_generate::stream::Shape;
+use linerate_generate::stream::{Shape, Span};
 use linerate_generate::{Layer, Rate};
 
 /// How fast, how much, and when.
@@ -13,10 +13,8 @@ pub struct Timing {
     pub shape: Shape,
     /// Frames; `None` without end.
     pub count: Option<u64>,
-    /// Nanoseconds from the start to the first frame.
-    pub delay: u64,
-    /// Nanoseconds from the first frame on after which none is sent any more.
-    pub span: Option<u64>,
+    /// When the first frame is due, and from when on none is.
+    pub span: Span,
 }
 
 /// What the model says where nobody does, in frames per second.
@@ -32,7 +30,7 @@ impl Timing {
     /// From the fields `rate` and `duration` of a flow, on a line of so many bits per second where that is known.
     pub fn read(flow: &mut Object<'_>, line: Option<f64>, faults: &mut Faults) -> Timing {
         let rate = rate(flow, line, faults);
-        let mut timing = Timing { rate, shape: Shape::Even, count: None, delay: 0, span: None };
+        let mut timing = Timing { rate, shape: Shape::Even, count: None, span: Span::ALWAYS };
         let Some(mut duration) = flow.object("duration", faults) else { return timing };
         let all = ["continuous", "fixed_packets", "fixed_seconds", "burst"];
         let choice = duration.choice(&all, faults);
@@ -41,7 +39,7 @@ impl Timing {
         else {
             duration.finish(faults);
             // What stands alone has its usual values.
-            (timing.count, timing.span) = match choice {
+            (timing.count, timing.span.length) = match choice {
                 "fixed_packets" => (Some(1), None),
                 "fixed_seconds" => (None, Some(1_000_000_000)),
                 _ => (None, None),
@@ -52,11 +50,11 @@ impl Timing {
             faults.add(&how.at("gap"), format_args!("not supported, but for the value {GAP}: give a rate"));
         }
         if choice != "burst" {
-            timing.delay = nanos(&mut how, "delay", line, faults);
+            timing.span.start = nanos(&mut how, "delay", line, faults);
         }
         match choice {
             "fixed_packets" => timing.count = some(how.number("packets", faults).unwrap_or(1), &how, "packets", faults),
-            "fixed_seconds" => timing.span = Some((how.float("seconds", faults).unwrap_or(1.0) * 1e9) as u64),
+            "fixed_seconds" => timing.span.length = Some((how.float("seconds", faults).unwrap_or(1.0) * 1e9) as u64),
             "burst" => {
                 let frames = how.number("packets", faults).unwrap_or(1).max(1);
                 let bursts = how.number("bursts", faults).unwrap_or(0);

@@ -1,6 +1,7 @@
 //! Flows become frames: compared with what the model says about them, naively.
 
 use linerate_generate::trailer::Key;
+use linerate_otg::config::Text;
 use linerate_otg::flow::Setup;
 use linerate_otg::headers::HEADERS;
 use linerate_otg::pattern::Kind;
@@ -112,6 +113,24 @@ fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
     }
 }
 
+/// A text is read as its tree of values would be, flows one by one.
+#[test]
+fn a_text_says_what_its_values_do() {
+    let good = config(&json!([{"choice": "ethernet", "ethernet": {}}]), 64);
+    let wrong = json!({"flows": [{"name": 1}, 7], "ports": 3, "x": []});
+    for document in [good, wrong, json!({"flows": {}}), json!({"flows": null}), json!([1]), json!({})] {
+        let text = document.to_string();
+        let read = Config::read_text(&Text::parse(&text).unwrap(), &Setup::default());
+        assert_eq!(format!("{read:?}"), format!("{:?}", Config::read(&document, &Setup::default())), "{text}");
+    }
+    let deep = format!("{{\"flows\": [{}{}]}}", "[".repeat(100_000), "]".repeat(100_000));
+    let told = Config::read_text(&Text::parse(&deep).unwrap(), &Setup::default()).unwrap_err().list;
+    assert!(told[0].starts_with("flows[0]: recursion limit"), "{told:?}");
+    for text in ["", "{", "{\"flows\": [}", "[1", "\u{0}"] {
+        assert!(Text::parse(text).is_err(), "{text}");
+    }
+}
+
 #[test]
 fn usual_values_are_those_of_the_model() {
     let document = json!({"ports": [{"name": "p1"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}}}]});
@@ -169,7 +188,9 @@ proptest! {
 
     #[test]
     fn no_document_makes_it_panic(document in document()) {
-        let _ = Config::read(&document, &Setup::default());
+        let text = document.to_string();
+        let (read, text) = (Config::read(&document, &Setup::default()), Text::parse(&text).unwrap());
+        prop_assert_eq!(format!("{read:?}"), format!("{:?}", Config::read_text(&text, &Setup::default())));
         let _ = linerate_otg::control::State::read(&document);
         let _ = linerate_otg::control::Metrics::read(&document);
         let _ = linerate_otg::control::update(&document, &document);

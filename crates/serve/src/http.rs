@@ -40,6 +40,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// Characters of an answer that are told.
 const MOST_TOLD: usize = 300;
 
+/// Threads that answer: one answer after the other is made, and memory that an allocator keeps is kept once for each of them.
+const ANSWERING: usize = 1;
+
 /// Clients that watch events at one time.
 const WATCHERS: usize = 16;
 
@@ -65,8 +68,11 @@ pub fn serve(
     stop: &Stop,
     told: impl Fn(&str) + Send + Sync + 'static,
 ) -> std::io::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(4).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(ANSWERING)
+        .build()?;
     let shared = Arc::new(Shared {
         tester,
         guard,

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  client ── http: who may ask, how much, how long ──> api: a path, a document ──> tester ──> Transmitter (a thread a port)
-//!            (hyper, one thread)                       (answers in threads of      │    └──> Listener    (a thread a port)
-//!                                                       their own, one at a time)  └ crate otg: what a document means
+//!            (hyper, one thread)                       (answers in a thread of     │    └──> Listener    (a thread a port)
+//!                                                       its own)                   └ crate otg: what a document means
 //! ```
 //!
 //! Frames never meet the server: ports have threads of their own, whose counters are read, and which commands are handed to. Whoever

@@ -3,9 +3,7 @@
 use crate::port::{FCS, Port};
 use crate::rates::Rates;
 use linerate_engine::transmit::{Doing, Sending};
-use linerate_generate::Rate;
 use linerate_generate::check::Matcher;
-use linerate_generate::stream::Stream;
 use linerate_otg::answer::{Figures, FlowFigures};
 use linerate_otg::config::Config;
 use linerate_otg::flow::Flow;
@@ -19,8 +17,6 @@ pub struct Running {
     /// Its number in trailers, since it began last.
     pub id: u32,
     pub sending: Arc<Sending>,
-    /// Nanoseconds between its frames when it began.
-    pub gap: f64,
     /// Frames and bytes that had come under its number before it began.
     pub before: (u64, u64),
     /// What came of it at last, where its account is closed.
@@ -35,7 +31,6 @@ impl Running {
             rx: Vec::new(),
             id: 0,
             sending: Arc::default(),
-            gap: 1.0,
             before: (0, 0),
             frozen: None,
             rates: Rates::default(),
@@ -55,11 +50,6 @@ impl Running {
 
     pub fn is_active(&self) -> bool {
         self.sending.doing() != Doing::Stopped
-    }
-
-    /// What its transmitter calls it.
-    pub fn slot(&self) -> usize {
-        Arc::as_ptr(&self.sending) as usize
     }
 }
 
@@ -110,14 +100,6 @@ pub fn differ_in_rate(one: &Flow, other: &Flow) -> bool {
         && one.stream.size == other.stream.size
         && one.stream.shape == other.stream.shape
         && one.stream.count == other.stream.count
+        && one.stream.span == other.stream.span
         && one.text == other.text
-}
-
-/// Nanoseconds between the frames of a stream, on average.
-pub fn gap(stream: &Stream) -> f64 {
-    let all: usize = stream.variants.iter().map(|variant| variant.frame.len()).sum();
-    match stream.rate {
-        Rate::Top => 1.0,
-        rate => rate.exact_nanos(1, (all / stream.variants.len().max(1)) as u64).max(1e-3),
-    }
 }

@@ -5,16 +5,17 @@ mod figures;
 use crate::listen::account;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
-use crate::running::{Running, came, differ_in_rate, gap, matchers};
+use crate::running::{Running, came, differ_in_rate, matchers};
 use linerate_burst::random::mix;
-use linerate_engine::transmit::{Beginning, Transmitter};
-use linerate_generate::stream::{Mark, Order, Stream, StreamSet};
+use linerate_engine::transmit::{Sending, Transmitter};
+use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
-use linerate_otg::config::Config;
+use linerate_otg::config::{Config, Text};
 use linerate_otg::control::Traffic;
-use linerate_otg::flow::Setup;
+use linerate_otg::flow::{Flow, Setup};
 use linerate_otg::read::Faults;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 pub struct Tester {
     ports: Vec<Port>,
     config: Config,
+    /// The configuration as it came, with what was changed since. As a tree it would take thirty times the memory.
+    text: String,
     /// One for each flow of the configuration.
     running: Vec<Running>,
     /// Where in `ports` each port of the configuration is.
@@ -56,25 +59,25 @@ impl Tester {
         while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
             std::thread::sleep(LOOK);
         }
-        let (config, running) = (Config { document: serde_json::json!({}), ..Config::default() }, Vec::new());
-        Ok(Tester { ports, config, running, places: Vec::new(), key: mix(seed) | 1, next_id: 1 })
+        let (config, text, running, places) = (Config::default(), "{}".to_owned(), Vec::new(), Vec::new());
+        Ok(Tester { ports, config, text, running, places, key: mix(seed) | 1, next_id: 1 })
     }
 
     /// The configuration as it was set, with what was changed since.
-    pub fn document(&self) -> &Value {
-        &self.config.document
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Takes a configuration instead of the one that was: all of it or nothing. What it is not quite as asked for.
     ///
     /// # Errors
     /// All that is wrong with it; then everything is as it was.
-    pub fn configure(&mut self, document: &Value) -> Result<Vec<String>, Faults> {
-        let (config, places) = self.read(document)?;
+    pub fn configure(&mut self, text: &str) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(text)?;
         let warnings = config.warnings.clone();
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
-        (self.config, self.places) = (config, places);
+        (self.config, self.places, self.text) = (config, places, text.to_owned());
         self.renew();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
@@ -90,11 +93,13 @@ impl Tester {
     ///
     /// # Errors
     /// All that is wrong with it; then everything is as it was.
-    pub fn change(&mut self, document: &Value, touched: &[String]) -> Result<Vec<String>, Faults> {
-        let (config, places) = self.read(document)?;
+    pub fn change(&mut self, text: &str, touched: &[String]) -> Result<Vec<String>, Faults> {
+        let (config, places) = self.read(text)?;
         let mut faults = Faults::default();
-        for flow in config.flows.iter().filter(|flow| touched.contains(&flow.name)) {
-            let Some(at) = self.place(&flow.name).filter(|at| self.running[*at].is_active()) else { continue };
+        let (known, touched) = (self.by_name(), touched.iter().map(String::as_str).collect::<HashSet<&str>>());
+        let is_touched = |flow: &&Flow| touched.contains(flow.name.as_str());
+        for flow in config.flows.iter().filter(is_touched) {
+            let Some(at) = known.get(&*flow.name).copied().filter(|at| self.running[*at].is_active()) else { continue };
             if !differ_in_rate(&self.config.flows[at], flow) {
                 let what = "while it is sent its rate can be changed, and nothing else: stop it first";
                 faults.add(&flow.name, what);
@@ -104,15 +109,14 @@ impl Tester {
             return Err(faults);
         }
         let warnings = config.warnings.clone();
-        let mut running = Vec::new();
+        let places_of: Vec<Option<usize>> = config.flows.iter().map(|flow| known.get(&*flow.name).copied()).collect();
         let mut old: Vec<Option<Running>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
-        for flow in &config.flows {
-            let at = self.config.flows.iter().position(|known| known.name == flow.name);
-            let kept = at.and_then(|at| old[at].take());
-            running.push(match kept {
+        let (mut running, mut paces) = (Vec::new(), Vec::new());
+        for (flow, at) in config.flows.iter().zip(places_of) {
+            running.push(match at.and_then(|at| old[at].take()) {
                 Some(mut kept) => {
-                    if kept.is_active() && touched.contains(&flow.name) {
-                        self.ports[kept.tx].transmitter.pace(kept.slot(), kept.gap / gap(&flow.stream));
+                    if kept.is_active() && is_touched(&flow) {
+                        paces.push((kept.tx, Arc::clone(&kept.sending), flow.stream.rate));
                     } else if !kept.is_active() {
                         kept.place(flow, &config, &places);
                     }
@@ -121,16 +125,23 @@ impl Tester {
                 None => Running::new(flow, &config, &places),
             });
         }
-        for gone in old.into_iter().flatten() {
-            self.ports[gone.tx].transmitter.end(vec![gone.slot()]);
+        let gone: Vec<Running> = old.into_iter().flatten().collect();
+        for (place, port) in self.ports.iter().enumerate() {
+            let own = paces.iter().filter(|(tx, ..)| *tx == place);
+            port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
+            port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
-        (self.config, self.places, self.running) = (config, places, running);
+        (self.config, self.places, self.running, self.text) = (config, places, running, text.to_owned());
         Ok(warnings)
     }
 
-    fn read(&self, document: &Value) -> Result<(Config, Vec<usize>), Faults> {
-        let mut config = Config::read(document, &Setup { seed: self.key, lines: self.lines(document) })?;
+    fn read(&self, text: &str) -> Result<(Config, Vec<usize>), Faults> {
         let mut faults = Faults::default();
+        let Ok(text) = Text::parse(text).map_err(|error| faults.add("", format_args!("this is no JSON: {error}")))
+        else {
+            return Err(faults);
+        };
+        let mut config = Config::read_text(&text, &Setup { seed: self.key, lines: self.lines(&text.frame) })?;
         let mut places = Vec::new();
         for (index, port) in config.ports.iter().enumerate() {
             let found = self.located(&port.location);
@@ -179,8 +190,9 @@ impl Tester {
     /// Names that no flow has.
     pub fn flows(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
         let mut faults = Faults::default();
+        let known = if names.is_empty() { HashMap::new() } else { self.by_name() };
         let places = names.iter().filter_map(|name| {
-            let place = self.place(name);
+            let place = known.get(&**name).copied();
             if place.is_none() {
                 faults.add("flow_names", format!("no flow is called {name:?}"));
             }
@@ -190,8 +202,9 @@ impl Tester {
         if faults.is_empty() { Ok(places) } else { Err(faults) }
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
-        self.config.flows.iter().position(|flow| flow.name == name)
+    /// Places of the flows.
+    fn by_name(&self) -> HashMap<&str, usize> {
+        self.config.flows.iter().enumerate().map(|(at, flow)| (flow.name.as_str(), at)).collect()
     }
 
     /// The ports of the configuration by their names, or all: places there.
@@ -221,37 +234,34 @@ impl Tester {
         match state {
             Traffic::Start => return self.begin(flows),
             Traffic::Stop => {
-                self.each_port(flows, Transmitter::end);
+                self.each_port(flows, |port, flows| port.end(flows));
                 self.wait_until_quiet(flows);
             }
-            Traffic::Pause => self.each_port(flows, Transmitter::hold),
+            Traffic::Pause => self.each_port(flows, |port, flows| port.hold(flows)),
             Traffic::Resume => {
                 let (held, stopped): (Vec<usize>, Vec<usize>) =
                     flows.iter().partition(|at| self.running[**at].is_active());
-                self.each_port(&held, Transmitter::go_on);
+                self.each_port(&held, |port, flows| port.go_on(flows));
                 return if stopped.is_empty() { Ok(()) } else { self.begin(&stopped) };
             }
         }
         Ok(())
     }
 
-    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<usize>)) {
+    fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<Sending>>)) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
-            let slots: Vec<usize> = own.map(Running::slot).collect();
-            if !slots.is_empty() {
-                act(&port.transmitter, slots);
-            }
+            act(&port.transmitter, own.map(|running| &running.sending).collect());
         }
     }
 
     /// Flows begin, with counters at 0.
     fn begin(&mut self, flows: &[usize]) -> Result<(), Faults> {
-        self.each_port(flows, Transmitter::end);
+        self.each_port(flows, |port, flows| port.end(flows));
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
-        let mut by_port: Vec<Vec<Beginning>> = self.ports.iter().map(|_| Vec::new()).collect();
+        let mut by_port: Vec<(Vec<usize>, Vec<Stream>)> = self.ports.iter().map(|_| Default::default()).collect();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             let is_counted = flow.stream.mark != Mark::Trailer;
@@ -271,24 +281,20 @@ impl Tester {
                 let (came, _) = came(&self.ports, running);
                 running.before = (came.frames, came.bytes);
             }
-            let stream = Stream { id: running.id, ..flow.stream.clone() };
-            running.sending = Arc::default();
-            running.gap = gap(&flow.stream);
-            by_port[running.tx].push(Beginning {
-                slot: running.slot(),
-                set: StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key(self.key) },
-                delay: Duration::from_nanos(flow.delay),
-                span: flow.span.map(Duration::from_nanos),
-                sending: Arc::clone(&running.sending),
-            });
-            running.rates = Rates::default();
+            (running.sending, running.rates) = (Arc::default(), Rates::default());
+            let (own, streams) = &mut by_port[running.tx];
+            own.push(*at);
+            streams.push(Stream { id: running.id, ..flow.stream.clone() });
         }
         let mut faults = Faults::default();
-        for (port, all) in self.ports.iter().zip(by_port).filter(|(_, all)| !all.is_empty()) {
+        for (port, (own, streams)) in self.ports.iter().zip(by_port).filter(|(_, (own, _))| !own.is_empty()) {
             if let Some(failure) = port.transmitter.failure() {
                 faults.add(&port.name, failure);
-            } else if let Err(wrong) = port.transmitter.begin(all) {
-                faults.add(&port.name, wrong);
+                continue;
+            }
+            match port.transmitter.begin(streams, Key(self.key)) {
+                Ok(all) => own.into_iter().zip(all).for_each(|(at, sending)| self.running[at].sending = sending),
+                Err(wrong) => faults.add(&port.name, wrong),
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -313,7 +319,7 @@ impl Tester {
 
     fn stop_all(&self) {
         let all: Vec<usize> = (0..self.running.len()).collect();
-        self.each_port(&all, Transmitter::end);
+        self.each_port(&all, |port, flows| port.end(flows));
     }
 
     /// Waits until what flows have sent is there, or nothing comes any more.

@@ -84,6 +84,7 @@ fn stream(variants: Vec<Variant>, selectors: Vec<Selector>) -> Stream {
         shape: Shape::Even,
         count: None,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::None,
     }
 }

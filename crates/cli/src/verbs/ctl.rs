@@ -2,11 +2,12 @@
 
 use crate::exit::Exit;
 use crate::verbs::generate::control::{Answer, Asked, MOST_ANSWER, MOST_QUESTION};
+use crate::verbs::socket::check_length;
 use crate::view::rates::grouped;
 use crate::view::table::table;
 use crate::view::terminal::{show, show_line};
 use anyhow::{Context, anyhow};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,8 +100,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn ask(args: &Args, asked: &Asked) -> anyhow::Result<Answer> {
-    let mut socket = UnixStream::connect(&args.path)
-        .context("nobody listens here: start it with linerate generate ... --control PATH")?;
+    check_length(&args.path)?;
+    let mut socket = UnixStream::connect(&args.path).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::PermissionDenied => "whoever started the run may tell it something, and root",
+            _ => "nobody listens here: start it with linerate generate ... --control PATH",
+        };
+        anyhow::Error::new(error).context(why)
+    })?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(asked)?;

@@ -74,7 +74,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = Identity::choose(args.user.as_deref(), are_live(specs.iter().copied()))?;
     let opened =
         args.ports.iter().map(|(name, spec)| open(name, spec, &identity)).collect::<anyhow::Result<Vec<_>>>()?;
-    let listening = || format!("--listen {}: cannot listen there; another program may", args.listen);
+    let listening = || {
+        format!("--listen {}: cannot listen there: another program may, or it is no address of this host", args.listen)
+    };
     let listener = TcpListener::bind(args.listen).with_context(listening)?;
     let address = listener.local_addr().with_context(listening)?;
     // The call for it is not left to a run.

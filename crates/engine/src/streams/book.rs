@@ -1,7 +1,7 @@
 //! What streams were told, and what of it they have done: the state of each, its rate, its number in trailers.
 
 use linerate_generate::stream::check::IDS;
-use linerate_generate::stream::{Order, Shape, Stream, StreamSet};
+use linerate_generate::stream::{Order, Shape, Span, Stream, StreamSet};
 use linerate_generate::{Action, Command, Rate, Shares, Which};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -71,8 +71,10 @@ pub(super) struct Book {
 /// One stream.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    poisson: bool,
-    count: Option<u64>,
+    /// Why it has a rate, if it cannot do without.
+    paced: Option<&'static str>,
+    /// It ends by itself.
+    ends: bool,
     /// What was told last, and what is done.
     told: (State, Rate),
     now: (State, Rate),
@@ -93,8 +95,13 @@ impl Book {
         };
         let line = |(place, stream): (usize, &Stream)| {
             let is = (State::Running, own(place, stream));
-            let (poisson, count) = (matches!(stream.shape, Shape::Poisson { .. }), stream.count);
-            Line { poisson, count, told: is, now: is, is_new: false, before: 0, number: stream.id }
+            let paced = match (stream.shape, stream.span) {
+                (Shape::Poisson { .. }, _) => Some("a Poisson process has a rate"),
+                (_, Span::ALWAYS) => None,
+                _ => Some("whoever begins or ends at a time of its own has a rate"),
+            };
+            let ends = stream.count.is_some() || stream.span.length.is_some();
+            Line { paced, ends, told: is, now: is, is_new: false, before: 0, number: stream.id }
         };
         let places = set.streams.iter().zip(0..).map(|(stream, place)| (stream.id, place)).collect();
         let next_number = set.streams.iter().map(|stream| stream.id + 1).max().unwrap_or(0);
@@ -106,7 +113,7 @@ impl Book {
     pub fn prepare(&mut self, which: &Which, action: Action, threads: usize, later: bool) -> Result<Action, Refused> {
         let (all, unable) = (*which == Which::All, |why: &str| Err(Refused::Unable(why.to_owned())));
         let is_top = self.lines.iter().all(|line| line.told.1 == Rate::Top);
-        let alone = matches!(action, Action::Rate(_) | Action::Scale(_)) || !all;
+        let alone = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
         if is_top && threads > 1 && alone {
             return unable(
                 "streams at top speed by several threads can be paused, stopped and started all together alone",
@@ -114,6 +121,11 @@ impl Book {
         }
         match &action {
             Action::Rate(rate) => self.check_rate(which, *rate)?,
+            Action::Rates(rates) if rates.len() != which.places(self.lines.len()).count() => {
+                return unable("as many rates as there are streams belong here");
+            }
+            Action::Rates(rates) => rates.iter().try_for_each(|rate| self.check_rate(which, *rate))?,
+            Action::Begin(_) => return unable("the streams of a set are there from its beginning"),
             Action::Scale(factor) if !(factor.is_finite() && *factor > 0.0) => {
                 return Err(Refused::Unable(format!("{factor} is no factor above 0")));
             }
@@ -194,13 +206,12 @@ impl Book {
         found
     }
 
-    /// How each is, with what it has sent in all.
-    pub fn states(&self, sent: &[u64]) -> Vec<StreamState> {
+    /// How each is, with what it has sent in all; `has_ended` says whether a stream has no frame left.
+    pub fn states(&self, sent: &[u64], has_ended: impl Fn(usize) -> bool) -> Vec<StreamState> {
         let state = |(place, line): (usize, &Line)| {
             let sent = sent.get(place).copied().unwrap_or(0);
             let since_start = sent.saturating_sub(line.before);
-            let is_over = self.order == Order::Interleaved && line.count.is_some_and(|count| since_start >= count);
-            let state = if is_over && line.now.0 != State::Stopped { State::Ended } else { line.now.0 };
+            let state = if line.now.0 != State::Stopped && has_ended(place) { State::Ended } else { line.now.0 };
             StreamState { state, rate: line.now.1, sent, since_start, number: line.number }
         };
         self.lines.iter().enumerate().map(state).collect()
@@ -220,8 +231,8 @@ impl Book {
             _ => {}
         }
         let mut named = which.places(self.lines.len()).map(|place| &self.lines[place]);
-        if rate == Rate::Top && named.any(|line| line.poisson) {
-            return unable("a Poisson process has a rate".into());
+        if let Some(why) = named.find_map(|line| line.paced).filter(|_| rate == Rate::Top) {
+            return unable(why.into());
         }
         let chosen: Vec<usize> = which.places(self.lines.len()).collect();
         let others = (0..self.lines.len()).filter(|place| chosen.binary_search(place).is_err());
@@ -240,7 +251,7 @@ impl Book {
         let (mut next, is_later) = (self.next_number, later || !self.pending.is_empty());
         let mut number = |place: usize| {
             let line = &mut self.lines[place];
-            let may_start = is_later || line.told.0 == State::Stopped || line.count.is_some();
+            let may_start = is_later || line.told.0 == State::Stopped || line.ends;
             if std::mem::take(&mut line.is_new) || !may_start {
                 return line.number;
             }
@@ -257,7 +268,11 @@ impl Book {
 
     /// What a stream has of a rate that all are told.
     fn share(&self, which: &Which, place: usize, action: &Action) -> Option<Rate> {
-        let Action::Rate(rate) = action else { return None };
+        let rate = match action {
+            Action::Rate(rate) => rate,
+            Action::Rates(rates) => return which.nth(place).and_then(|nth| rates.get(nth).copied()),
+            _ => return None,
+        };
         let shares = self.shares.as_ref().filter(|_| *which == Which::All);
         Some(shares.map_or(*rate, |shares| shares.rate(*rate, place)))
     }

@@ -6,9 +6,11 @@
 use super::book::Book;
 pub use super::book::{Refused, State, StreamState};
 use super::watch::StreamWatch;
+use crate::transmit::Places;
+use linerate_burst::Nanos;
 use linerate_generate::stream::StreamSet;
-use linerate_generate::{Action, Begun, Command, Traffic, Which};
-use std::collections::VecDeque;
+use linerate_generate::{Action, Command, News, Traffic, Which};
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +28,7 @@ const SENDERS_TELL: Duration = Duration::from_millis(200);
 /// # use linerate_generate::{stream::*, trailer::Key};
 /// # let variants = vec![Variant { frame: vec![0; 60], ..Variant::default() }];
 /// # let stream = Stream { name: "voip".into(), id: 0, link: linerate_wire::Link::Ethernet, variants, size: Selector::ONE,
-/// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, mark: Mark::None };
+/// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key::default() };
 /// let control = Control::new(&set);
 /// let told = control.tell("vo*", Action::Rate(Rate::Frames(500.0)))?;
@@ -54,6 +56,8 @@ struct Shared {
     told: AtomicU64,
     /// Whether the run goes on when all streams have ended.
     stays: AtomicBool,
+    /// Where streams come and go one by one: what each is doing.
+    places: Option<Arc<Places>>,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -65,7 +69,8 @@ struct Inner {
     read: u64,
     senders: Vec<Sending>,
     is_over: bool,
-    book: Book,
+    /// Of a set of streams.
+    book: Option<Book>,
 }
 
 /// How far a sender is.
@@ -76,6 +81,8 @@ struct Sending {
     /// Commands read, and up to which time they were obeyed.
     read: u64,
     obeyed: Option<u64>,
+    /// Streams that it has sent to their end.
+    ended: HashSet<u32>,
 }
 
 /// The ear of one sender.
@@ -91,12 +98,23 @@ impl Control {
     /// Of a set whose streams run from the beginning.
     pub fn new(set: &StreamSet) -> Self {
         let names = set.streams.iter().map(|stream| stream.name.clone()).collect();
-        let inner =
-            Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), is_over: false, book: Book::new(set) };
+        Control::of(names, Some(Book::new(set)), None)
+    }
+
+    /// Of streams that come and go: the run goes on whatever they do.
+    pub(crate) fn coming(places: Arc<Places>) -> Self {
+        let control = Control::of(Box::default(), None, Some(places));
+        control.stay();
+        control
+    }
+
+    fn of(names: Box<[String]>, book: Option<Book>, places: Option<Arc<Places>>) -> Self {
+        let inner = Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), is_over: false, book };
         Control(Arc::new(Shared {
             names,
             told: AtomicU64::new(0),
             stays: AtomicBool::new(false),
+            places,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
         }))
@@ -150,7 +168,9 @@ impl Control {
     /// How each stream is, in the order of the set, with what it has sent.
     pub fn states(&self, watch: &StreamWatch) -> Vec<StreamState> {
         let sent = watch.sent_now(SENDERS_TELL);
-        self.lock().book.states(&sent)
+        let inner = self.lock();
+        let has_ended = |place: usize| inner.senders.iter().all(|sender| sender.ended.contains(&(place as u32)));
+        inner.book.as_ref().map(|book| book.states(&sent, has_ended)).unwrap_or_default()
     }
 
     /// Names of the streams.
@@ -160,18 +180,18 @@ impl Control {
 
     /// The place in the set of the stream whose trailers have or had this number.
     pub fn place_of(&self, number: u32) -> Option<usize> {
-        self.lock().book.place_of(number)
+        self.lock().book.as_ref()?.place_of(number)
     }
 
     /// The numbers in trailers that the stream at a place had so far, the present one last.
     pub fn numbers_of(&self, place: usize) -> Vec<u32> {
-        self.lock().book.numbers_of(place)
+        self.lock().book.as_ref().map(|book| book.numbers_of(place)).unwrap_or_default()
     }
 
     /// Frames by the numbers that streams have or had in trailers, from frames that each stream has sent in all, by its place: what a
     /// [`Check`](linerate_generate::Check) is told.
     pub fn by_number(&self, sent: &[u64]) -> Vec<u64> {
-        self.lock().book.by_number(sent)
+        self.lock().book.as_ref().map(|book| book.by_number(sent)).unwrap_or_default()
     }
 
     /// Whether the run is over.
@@ -185,7 +205,10 @@ impl Control {
             return Err(Refused::Over);
         }
         let senders = inner.senders.len();
-        let action = inner.book.prepare(which, action, senders, at.is_some())?;
+        let action = match &mut inner.book {
+            Some(book) => book.prepare(which, action, senders, at.is_some())?,
+            None => action,
+        };
         // First that there will be something, then how far senders are: whoever goes farther sees that there is, and waits for the lock.
         self.0.told.fetch_add(1, Ordering::SeqCst);
         let taken = inner.senders.iter().map(|sender| sender.taken.load(Ordering::SeqCst)).max();
@@ -197,9 +220,11 @@ impl Control {
             }
             at => Command { at: at.unwrap_or(soonest), which: which.clone(), action },
         };
-        inner.book.told(&command);
+        inner.book.iter_mut().for_each(|book| book.told(&command));
         let told = Told { at: command.at };
         inner.commands.push_back(command);
+        // A sender may have nothing else to do.
+        self.0.changed.notify_all();
         Ok(told)
     }
 
@@ -209,7 +234,7 @@ impl Control {
         let first = inner.senders.len();
         let listeners = (first..first + senders).map(|sender| {
             let taken = Arc::new(AtomicU64::new(0));
-            inner.senders.push(Sending { taken: Arc::clone(&taken), read: 0, obeyed: None });
+            inner.senders.push(Sending { taken: Arc::clone(&taken), read: 0, obeyed: None, ended: HashSet::new() });
             Listener { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
         });
         let listeners = listeners.collect();
@@ -244,16 +269,18 @@ impl Listener {
         if self.control.0.told.load(Ordering::SeqCst) == self.read {
             return false;
         }
-        self.read(traffic);
+        self.read(traffic, elapsed);
         true
     }
 
     #[cold]
-    fn read(&mut self, traffic: &mut Traffic) {
+    fn read(&mut self, traffic: &mut Traffic, elapsed: u64) {
         let mut inner = self.control.lock();
         let passed = (self.read - inner.read) as usize;
         for command in inner.commands.iter().skip(passed) {
-            traffic.tell(command.clone());
+            // A sender that is alone need not agree with others, and may have rested: what begins is not late.
+            let at = if self.control.0.places.is_some() { command.at.max(elapsed) } else { command.at };
+            traffic.tell(Command { at, ..command.clone() });
             self.read += 1;
         }
         inner.senders[self.sender].read = self.read;
@@ -265,6 +292,27 @@ impl Listener {
         traffic.is_waiting() || self.control.0.stays.load(Ordering::Relaxed)
     }
 
+    /// What each stream is doing, where they come and go.
+    pub fn places(&self) -> Option<Arc<Places>> {
+        self.control.0.places.clone()
+    }
+
+    /// Waits until streams are told something, or for so long.
+    pub fn rest(&self, limit: Duration) {
+        let inner = self.control.lock();
+        if self.control.0.told.load(Ordering::SeqCst) == self.read {
+            drop(self.control.0.changed.wait_timeout(inner, limit));
+        }
+    }
+
+    /// Nothing can be taken: does what streams are told all the same.
+    pub fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
+        if self.control.0.told.load(Ordering::SeqCst) != self.read {
+            self.read(traffic, self.taken.load(Ordering::SeqCst));
+        }
+        traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD), now);
+    }
+
     /// Whether something was done that whoever told it does not know of.
     #[inline]
     pub fn has_obeyed(&self, traffic: &Traffic) -> bool {
@@ -273,17 +321,30 @@ impl Listener {
 
     /// Says what was done.
     #[cold]
-    pub fn tell(&mut self, traffic: &mut Traffic) {
+    pub fn tell(&mut self, traffic: &Traffic) {
         self.obeyed = traffic.obeyed();
-        let begun = traffic.begun();
         let mut inner = self.control.lock();
-        for Begun { stream, number } in begun {
-            inner.book.begun(stream, number, traffic.sent_per_stream()[stream as usize]);
-        }
         inner.senders[self.sender].obeyed = traffic.obeyed_until();
-        inner.book.done(traffic.obeyed_until().unwrap_or(0));
+        inner.book.iter_mut().for_each(|book| book.done(traffic.obeyed_until().unwrap_or(0)));
         drop(inner);
         self.control.0.changed.notify_all();
+    }
+
+    /// Says what became of streams, which had sent so much by then.
+    #[cold]
+    pub fn report(&mut self, news: impl Iterator<Item = News>, sent: &[u64]) {
+        let mut inner = self.control.lock();
+        let Inner { senders, book, .. } = &mut *inner;
+        let ended = &mut senders[self.sender].ended;
+        for news in news {
+            match news {
+                News::Ended { stream } => drop(ended.insert(stream)),
+                News::Begun { stream, number } => {
+                    ended.remove(&stream);
+                    book.iter_mut().for_each(|book| book.begun(stream, number, sent[stream as usize]));
+                }
+            }
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! What one thread sends.
 
+use super::coming::Coming;
 use super::control::Listener;
 use super::watch::Showing;
+use crate::clock;
 use crate::sender::{FULL_STEP, Sender};
 use linerate_burst::Nanos;
-use linerate_generate::Traffic;
+use linerate_generate::{News, Traffic};
 use linerate_port::PortError;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// What one thread sends.
@@ -25,7 +28,16 @@ pub(super) struct Work {
     pub showing: Showing,
     /// Where streams are told something while they run.
     pub listener: Option<Listener>,
+    /// Streams whose last frame was made, as long as it was not taken.
+    pub ended: Vec<u32>,
+    /// Where streams come and go.
+    pub coming: Option<Coming>,
 }
+
+/// How long a sender that has nothing to send waits for somebody to tell it something.
+const IDLE: Duration = Duration::from_millis(20);
+/// A queue that takes nothing for so long takes nothing.
+const STUCK: Duration = Duration::from_millis(100);
 
 impl Work {
     /// Sends what is due; false behind the last frame.
@@ -40,10 +52,11 @@ impl Work {
         {
             due = self.next_due().unwrap_or(self.end);
         }
+        self.see_off(sender, now)?;
         let due_at = start.after(Duration::from_nanos(due.min(self.end)));
         if due_at > now {
             self.show(now);
-            sender.wait(due_at, now)?;
+            self.wait(sender, due, due_at, now)?;
             return Ok(true);
         }
         let is_paced = self.traffic.is_paced();
@@ -58,6 +71,10 @@ impl Work {
             return Ok(true);
         }
         let done = sender.send(0, burst, now)?;
+        if done == 0 && self.listener.is_some() && sender.stuck_for() >= STUCK {
+            self.stand(Duration::ZERO);
+            return Ok(true);
+        }
         if let Some(then) = self.then.as_mut().filter(|_| done == 0) {
             *then = then.after(FULL_STEP);
         }
@@ -66,9 +83,42 @@ impl Work {
             due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
         }
         self.obeyed();
+        if let Some(coming) = &self.coming {
+            self.traffic.by_stream(done).for_each(|(place, frames)| coming.sent(place, frames));
+        }
         self.traffic.consume(done);
+        if !self.ended.is_empty() {
+            self.end();
+        }
         self.show(now);
         Ok(true)
+    }
+
+    /// The port has taken nothing for so long: the schedule waits, and does what streams are told.
+    pub fn stand(&mut self, span: Duration) {
+        self.put_off += span.as_nanos() as u64;
+        if let Some(listener) = &mut self.listener {
+            listener.stand(&mut self.traffic, clock::now());
+            self.obeyed();
+            self.end();
+            if let Some(coming) = &mut self.coming {
+                // What is on its way cannot leave: whoever waits for it is told so.
+                coming.see_off();
+                self.told();
+            }
+        }
+    }
+
+    /// Waits until a frame is due, or somebody tells streams something.
+    fn wait(&mut self, sender: &mut Sender, due: u64, due_at: Nanos, now: Nanos) -> Result<(), PortError> {
+        match (&self.listener, &self.coming) {
+            (Some(listener), Some(coming)) if due == u64::MAX && !coming.is_any_leaving() => {
+                sender.flush(now)?;
+                listener.rest(IDLE);
+                Ok(())
+            }
+            _ => sender.wait(due_at, now),
+        }
     }
 
     /// When there is something to do; nothing where the run is over.
@@ -78,12 +128,64 @@ impl Work {
         self.traffic.next_due().or_else(|| waits().then_some(u64::MAX))
     }
 
-    /// Whoever told streams something learns that it was done.
+    /// Takes note of what became of streams before the frames that are made, which is what they were told.
     fn obeyed(&mut self) {
+        let Some(listener) = self.listener.as_mut() else { return };
+        if self.traffic.has_news() {
+            let news = self.traffic.news();
+            for news in &news {
+                match *news {
+                    News::Ended { stream } => self.ended.push(stream),
+                    News::Begun { stream, .. } => {
+                        self.ended.retain(|ended| *ended != stream);
+                        self.coming.iter_mut().for_each(|coming| coming.begin(stream));
+                    }
+                }
+            }
+            let begun = news.into_iter().filter(|news| matches!(news, News::Begun { .. }));
+            listener.report(begun, self.traffic.sent_per_stream());
+            self.end();
+        }
+        if self.coming.is_none() {
+            self.told();
+        }
+    }
+
+    /// Streams have ended of which nothing that was made is left.
+    fn end(&mut self) {
+        let Some(listener) = self.listener.as_mut() else { return };
+        let owed: HashSet<u32> = self.traffic.owed().collect();
+        let (left, ended): (Vec<u32>, Vec<u32>) = self.ended.drain(..).partition(|stream| owed.contains(stream));
+        self.ended = left;
+        match &mut self.coming {
+            _ if ended.is_empty() => {}
+            Some(coming) => coming.end(ended.into_iter()),
+            None => {
+                let ended = ended.into_iter().map(|stream| News::Ended { stream });
+                listener.report(ended, self.traffic.sent_per_stream());
+            }
+        }
+    }
+
+    /// Streams that come and go have gone when their last frame has left; then whoever told them to knows.
+    fn see_off(&mut self, sender: &mut Sender, now: Nanos) -> Result<(), PortError> {
+        let Some(coming) = &mut self.coming else { return Ok(()) };
+        if coming.is_any_leaving() {
+            if !sender.flush(now)? && !coming.is_late() {
+                return Ok(());
+            }
+            coming.see_off();
+        }
+        self.told();
+        Ok(())
+    }
+
+    /// Whoever told streams something learns that it was done.
+    fn told(&mut self) {
         if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_obeyed(&self.traffic)) {
             // What they had sent by then is known as soon as that is.
             self.showing.show_surely(self.traffic.sent_per_stream());
-            listener.tell(&mut self.traffic);
+            listener.tell(&self.traffic);
         }
     }
 

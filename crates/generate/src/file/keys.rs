@@ -67,6 +67,8 @@ pub const STREAM: &[Key] = &[
     key("burst", &[Type::Burst], "So many frames at the rate, then a gap.", r#"{ frames = 10, gap = "1ms" }"#),
     key("poisson", &[Type::Flag], "Gaps drawn from an exponential distribution.", "true or false"),
     key("count", &[Type::Number], "How many frames; without it they do not end.", "a number, 1 or more"),
+    key("start", &[Type::Text], "When its first frame is due, from the start of the run; not in a sequence.", TIME),
+    key("for", &[Type::Text], "How long it is sent from then on; without it, it does not end by time.", TIME),
     key(
         "next",
         &[Type::Text],
@@ -90,14 +92,10 @@ pub const STREAM: &[Key] = &[
 /// The keys of a burst.
 pub const BURST: &[Key] = &[
     key("frames", &[Type::Number], "Frames of a burst.", "a number, 1 or more"),
-    key(
-        "gap",
-        &[Type::Text],
-        "Time between the end of a burst and the next one.",
-        r#"a time such as "250ns", "10us", "1ms", "2s""#,
-    ),
+    key("gap", &[Type::Text], "Time between the end of a burst and the next one.", TIME),
 ];
 
+const TIME: &str = r#"a time such as "250ns", "10us", "1ms", "2s""#;
 const RATE: &str = "250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line) or top";
 const SIZE: &str = "64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix or genome(aabg); 64 or what the packet needs is the usual";
 

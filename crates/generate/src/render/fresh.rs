@@ -31,6 +31,9 @@ const MEMORY: usize = 256 << 10;
 /// The fewest frames of a burst, however long they are.
 const FEWEST: usize = 16;
 
+/// So many layouts may be nobody's, beside as many as are somebody's, until they are left out.
+const SPARSE: usize = 1024;
+
 /// From so many frames of one layout on they are made in columns.
 const FEW: usize = 4;
 
@@ -38,12 +41,17 @@ impl Fresh {
     /// Of a set that was checked.
     pub fn new(set: &StreamSet) -> Self {
         let plan = Plan::of(set);
+        let room = (MEMORY / longest(&plan)).clamp(FEWEST, FRAMES);
+        Fresh::of(plan, set.key, room)
+    }
+
+    /// Of a plan, for so many frames of a burst, at most [`FRAMES`].
+    pub fn of(plan: Plan, key: Key, room: usize) -> Self {
         // Each frame may be the longest.
-        let stride = plan.layouts.iter().map(|layout| layout.template.len()).max().unwrap_or(GRAIN);
+        let stride = longest(&plan);
         let sums = plan.layouts.iter().map(|layout| layout.sums.len()).max().unwrap_or(0);
-        let room = (MEMORY / stride).clamp(FEWEST, FRAMES);
         Fresh {
-            key: set.key,
+            key,
             groups: Groups::new(plan.layouts.len()),
             columns: Columns::new(sums),
             sums: vec![0; sums],
@@ -52,6 +60,25 @@ impl Fresh {
             stride,
             held: vec![NONE; room],
             plan,
+        }
+    }
+
+    /// Streams come, at these places: whoever was there is gone; trailers have this key from now on. No frame that was made may be wanted any more.
+    pub fn receive(&mut self, places: impl Iterator<Item = usize>, batch: &Plan, key: Key) {
+        self.key = key;
+        for (place, stream) in places.zip(&batch.streams) {
+            self.plan.put(place, batch, stream);
+        }
+        let present: usize = self.plan.streams.iter().map(|stream| stream.layouts.len()).sum();
+        let is_sparse = self.plan.layouts.len() > 2 * present + SPARSE;
+        let plan = if is_sparse { packed(&self.plan) } else { std::mem::take(&mut self.plan) };
+        let stride = longest(&plan);
+        let sums = plan.layouts.iter().map(|layout| layout.sums.len()).max().unwrap_or(0);
+        if is_sparse || stride > self.stride || sums > self.sums.len() {
+            *self = Fresh::of(plan, self.key, self.room());
+        } else {
+            self.groups.resize(plan.layouts.len());
+            self.plan = plan;
         }
     }
 
@@ -105,6 +132,20 @@ impl Fresh {
             self.columns.write(&self.plan, layout, frames, &mut self.memory);
         }
     }
+}
+
+/// Bytes of the longest template.
+fn longest(plan: &Plan) -> usize {
+    plan.layouts.iter().map(|layout| layout.template.len()).max().unwrap_or(GRAIN)
+}
+
+/// The same plan without what belongs to no stream.
+fn packed(plan: &Plan) -> Plan {
+    let mut packed = Plan::default();
+    for (place, stream) in plan.streams.iter().enumerate() {
+        packed.put(place, plan, stream);
+    }
+    packed
 }
 
 /// Copies a template: a short one without a call.

@@ -42,6 +42,11 @@ impl Groups {
         }
     }
 
+    /// There are so many layouts now.
+    pub fn resize(&mut self, layouts: usize) {
+        self.met.resize(layouts, (0, 0));
+    }
+
     /// Arranges the frames of these runs, at most [`FRAMES`].
     pub fn arrange(&mut self, runs: &[Run], plan: &Plan) {
         self.layouts.clear();

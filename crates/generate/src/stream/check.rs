@@ -1,6 +1,6 @@
 //! What a set of streams has to be before anything is made of it.
 
-use super::{Change, Checksum, Map, Mark, Next, Order, Pick, Selector, Shape, Stream, StreamSet, Variant};
+use super::{Change, Checksum, Map, Mark, Next, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
 use crate::{Rate, trailer};
 use linerate_burst::MAX_FRAME;
 use std::collections::HashMap;
@@ -48,7 +48,24 @@ impl StreamSet {
                 return Err(wrong(what));
             }
         }
+        self.check_spans()?;
         self.check_speeds()
+    }
+
+    /// A time to begin or to end means something where streams have times of their own.
+    fn check_spans(&self) -> Result<(), Wrong> {
+        let Some(index) = self.streams.iter().position(|stream| stream.span != Span::ALWAYS) else { return Ok(()) };
+        let what = match (self.order, self.rate) {
+            (Order::Sequential, _) => {
+                "streams that follow one another begin and end by counts: only those that are sent all at once do by times"
+            }
+            (_, Some(_)) => "with a rate of all together streams have no times of their own to begin or to end",
+            _ if self.streams.iter().any(|stream| stream.rate == Rate::Top) => {
+                "at top speed there are no times to begin or to end: give it a rate"
+            }
+            _ => return Ok(()),
+        };
+        Err(Wrong::Stream { index, name: self.streams[index].name.clone(), what: what.to_owned() })
     }
 
     /// Streams at top speed would keep the others waiting for ever.

@@ -64,10 +64,15 @@ impl Clock {
         (self.base, self.drawn) = (self.base + by, self.drawn + by);
     }
 
-    /// The next frame is the first one again, due then.
+    /// It begins then: the next frame is the first one again.
     pub fn restart(&mut self, at: f64) {
         (self.frames, self.bytes) = (0, 0);
-        self.set_due(at);
+        self.set_due(at + self.span.start as f64);
+    }
+
+    /// From when on nothing is due, of a clock at its first frame.
+    pub fn end(&self) -> f64 {
+        self.span.length.map_or(f64::INFINITY, |length| self.due() + length as f64)
     }
 
     /// Frames since the due times began to count: so many turns it had.

@@ -1,7 +1,7 @@
 //! When the frames of one stream are due.
 
 use crate::stream::draw;
-use crate::stream::{Selector, Shape, Stream};
+use crate::stream::{Selector, Shape, Span, Stream};
 use crate::{Layer, Rate};
 
 /// Fractions of a nanosecond in one.
@@ -21,7 +21,12 @@ pub(super) struct Clock {
     /// Due times count from here: from when, and from which frame with how many bytes before it.
     pub(super) base: f64,
     pub(super) from: (u64, u64),
+    /// When it begins and ends, from where its stream does.
+    pub(super) span: Span,
 }
+
+/// What clocks that always show the same have in common.
+pub(super) type Kind = [u64; 7];
 
 /// How long the frames of a stream are.
 #[derive(Clone, Debug)]
@@ -36,7 +41,8 @@ impl Clock {
     /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
     pub fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
         let lengths = Lengths::of(stream, cycle);
-        Clock { rate, shape: stream.shape, lengths, frames: 0, bytes: 0, drawn: 0.0, base: 0.0, from: (0, 0) }
+        let (shape, span, base) = (stream.shape, stream.span, stream.span.start as f64);
+        Clock { rate, shape, lengths, frames: 0, bytes: 0, drawn: base, base, from: (0, 0), span }
     }
 
     /// The number of the next frame.
@@ -91,7 +97,7 @@ impl Clock {
     }
 
     /// What two clocks that always show the same have in common; `None` if this one is like no other.
-    pub fn kind(&self) -> Option<[u64; 5]> {
+    pub fn kind(&self) -> Option<Kind> {
         let (kind, number, length) = match (self.rate, &self.lengths) {
             (Rate::Top, _) => (0, 0.0, 0),
             (Rate::Frames(number), _) => (1, number, 0),
@@ -104,7 +110,8 @@ impl Clock {
             Shape::Bursts { frames, gap } => (frames, gap),
             Shape::Poisson { .. } => return None,
         };
-        Some([kind, number.to_bits(), length, frames, gap])
+        let Span { start, length: until } = self.span;
+        Some([kind, number.to_bits(), length, frames, gap, start, until.unwrap_or(u64::MAX)])
     }
 }
 

@@ -4,7 +4,7 @@ mod commanded;
 
 use self::commanded::Commanded;
 use super::clock::{Clock, Lengths};
-use super::{Slot, UNLIMITED};
+use super::{News, Slot, UNLIMITED};
 use crate::Rate;
 use crate::stream::{Order, StreamSet};
 use std::cmp::Reverse;
@@ -24,6 +24,8 @@ pub(super) struct Interleave {
     total: Option<Total>,
     /// What is to be known of streams that are told something.
     commanded: Option<Box<Commanded>>,
+    /// What became of those since it was asked last.
+    news: Option<Vec<News>>,
 }
 
 /// The next frame of a round, in the order in which frames go.
@@ -46,6 +48,8 @@ struct Round {
     ends: u64,
     /// How much later than the clock says each of them is due, ascending; empty where all are due together.
     phases: Vec<f64>,
+    /// From when on nothing is due.
+    end: f64,
     /// Since when it waits to be resumed.
     paused: Option<f64>,
 }
@@ -86,7 +90,7 @@ impl Interleave {
             let lengths = streams.iter().map(|stream| Lengths::of(stream, cycle)).collect();
             Total { rate, frames: 0, bytes: 0, base: 0.0, lengths }
         });
-        Interleave { heap, rounds, counts, total, commanded: None }
+        Interleave { heap, rounds, counts, total, commanded: None, news: None }
     }
 
     /// The next frame.
@@ -132,7 +136,7 @@ impl Interleave {
                 }
                 continue;
             }
-            round.go_on(&self.counts);
+            round.go_on(&self.counts, self.news.as_mut());
             match round.turn(turn.round) {
                 Some(next) => *turn = next,
                 None => {
@@ -152,12 +156,13 @@ fn first_turns(rounds: &[Round]) -> BinaryHeap<Reverse<Turn>> {
 impl Round {
     /// Of one stream, which has so many frames.
     fn new(clock: Clock, stream: u32, count: u64) -> Self {
-        Round { clock, members: vec![stream], turn: 0, ends: count, phases: Vec::new(), paused: None }
+        let end = clock.end();
+        Round { clock, members: vec![stream], turn: 0, ends: count, phases: Vec::new(), end, paused: None }
     }
 
     /// The next frame.
     fn turn(&self, round: u32) -> Option<Turn> {
-        let stream = *self.members.get(self.turn)?;
+        let stream = *self.members.get(self.turn).filter(|_| !self.is_late())?;
         Some(Turn { due: self.due(), turns: self.clock.turns(), stream, round })
     }
 
@@ -166,23 +171,33 @@ impl Round {
         (self.clock.due() + self.phases.get(self.turn).copied().unwrap_or(0.0)).round() as u64
     }
 
+    /// Whether its next frame would be due when its time is over.
+    fn is_late(&self) -> bool {
+        self.end.is_finite() && self.clock.due().round() >= self.end.round()
+    }
+
     /// All had their turn.
-    fn go_on(&mut self, counts: &[u64]) {
+    fn go_on(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
         self.turn = 0;
         self.clock.advance(1);
-        if self.clock.number() >= self.ends {
-            self.retire(counts);
+        if self.clock.number() >= self.ends || self.is_late() {
+            self.retire(counts, news);
         }
     }
 
     /// Leaves out the streams that have no frame left.
-    fn retire(&mut self, counts: &[u64]) {
-        let number = self.clock.number();
+    fn retire(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
+        let (number, is_late) = (self.clock.number(), self.is_late());
+        let stays = |stream: &u32| !is_late && counts[*stream as usize] > number;
+        if let Some(news) = news {
+            let ended = self.members.iter().filter(|stream| !stays(stream));
+            news.extend(ended.map(|stream| News::Ended { stream: *stream }));
+        }
         if !self.phases.is_empty() {
             let mut members = self.members.iter();
-            self.phases.retain(|_| members.next().is_some_and(|stream| counts[*stream as usize] > number));
+            self.phases.retain(|_| members.next().is_some_and(stays));
         }
-        self.members.retain(|stream| counts[*stream as usize] > number);
+        self.members.retain(stays);
         self.find_end(counts);
     }
 

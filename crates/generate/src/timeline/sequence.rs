@@ -1,7 +1,7 @@
 //! Streams one after the other.
 
 use super::clock::{Clock, FRACTION};
-use super::{Begun, Slot, UNLIMITED};
+use super::{News, Slot, UNLIMITED};
 use crate::Rate;
 use crate::command::{Action, Command, Which};
 use crate::stream::{Next, Stream, StreamSet};
@@ -28,6 +28,8 @@ pub(super) struct Sequence {
     /// The steps at their beginning, where streams can be told to begin anew, and whether they wait for that.
     origins: Option<Box<[Step]>>,
     stopped: bool,
+    /// What became of streams since it was asked last.
+    news: Vec<News>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +52,7 @@ impl Sequence {
         };
         let steps: Vec<Step> = set.streams.iter().map(step).collect();
         let left = steps.first().map_or(0, |step| step.count);
-        Sequence { steps, at: 0, left, others: 0, paused: None, origins: None, stopped: false }
+        Sequence { steps, at: 0, left, others: 0, paused: None, origins: None, stopped: false, news: Vec::new() }
     }
 
     /// The same, which can be told something.
@@ -61,11 +63,14 @@ impl Sequence {
     }
 
     /// Does what streams are told; what was due before that has gone. Only all of them together can be paused, stopped and the like.
-    pub fn obey(&mut self, command: &Command) -> Vec<Begun> {
+    pub fn obey(&mut self, command: &Command) {
         let at = command.at as f64;
         let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
         match &command.action {
             Action::Rate(rate) => places.for_each(|place| self.change_rate(place, at, |_| *rate)),
+            Action::Rates(rates) => {
+                places.zip(&rates[..]).for_each(|(place, rate)| self.change_rate(place, at, |_| *rate));
+            }
             Action::Scale(factor) => places.for_each(|place| self.change_rate(place, at, |rate| rate.scaled(*factor))),
             Action::Pause if is_all && !self.stopped => self.paused = self.paused.or(Some(at)),
             Action::Resume if is_all => {
@@ -76,12 +81,16 @@ impl Sequence {
             Action::Stop if is_all && self.at < self.steps.len() => (self.stopped, self.paused) = (true, None),
             Action::Start(_) if is_all && (self.stopped || self.at >= self.steps.len()) => {
                 self.restart(at);
-                let begun = |nth| Begun { stream: nth as u32, number: command.action.number(nth) };
-                return (0..self.steps.len()).map(begun).collect();
+                let begun = |nth| News::Begun { stream: nth as u32, number: command.action.number(nth) };
+                self.news.extend((0..self.steps.len()).map(begun));
             }
             _ => {}
         }
-        Vec::new()
+    }
+
+    /// What became of streams since this was asked last.
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
     }
 
     /// Whether frames may come once streams are told something.

@@ -2,7 +2,7 @@
 
 use super::sequence::Sequence;
 use crate::Rate;
-use crate::stream::{Next, Order, Shape, Stream, StreamSet};
+use crate::stream::{Next, Order, Shape, Span, Stream, StreamSet};
 
 /// The order of a set's frames.
 #[derive(Clone, Debug)]
@@ -44,6 +44,9 @@ impl Turns {
     /// Why only the [`Timeline`](super::Timeline) keeps its order or its times.
     pub fn of(set: &StreamSet) -> Result<Turns, String> {
         let streams = &set.streams;
+        if let Some(stream) = streams.iter().find(|stream| stream.span != Span::ALWAYS) {
+            return Err(format!("stream {:?} begins or ends at a time of its own", stream.name));
+        }
         let (kind, frames) = match (set.order, &streams[..]) {
             (Order::Sequential, [stream]) if !matches!(stream.next, Next::Goto { .. }) => (Kind::One, stream.count),
             (Order::Sequential, _) => (Kind::Sequence, Sequence::new(set, u64::MAX).frames()),

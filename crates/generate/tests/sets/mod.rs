@@ -45,7 +45,12 @@ pub fn set(dice: &mut Dice, most: u64) -> StreamSet {
     let order = dice.of(&[Order::Sequential, Order::Interleaved]);
     let rate = dice.of(&[None, None, Some(Rate::Top), Some(Rate::Frames(1e7)), Some(Rate::Bits(1e10, Layer::L2))]);
     let top = dice.below(3) == 0;
-    let streams = (0..streams).map(|id| stream(dice, id as u32, streams as usize, top)).collect();
+    let mut streams: Vec<Stream> = (0..streams).map(|id| stream(dice, id as u32, streams as usize, top)).collect();
+    if order == Order::Interleaved && rate.is_none() && !top {
+        let spans =
+            [Span::ALWAYS, Span { start: 77_777, length: Some(99_999) }, Span { start: 0, length: Some(50_001) }];
+        streams.iter_mut().for_each(|stream| stream.span = dice.of(&spans));
+    }
     let set = StreamSet { streams, order, rate, key: Key(dice.roll()) };
     set.check().unwrap_or_else(|wrong| panic!("{wrong}: {set:?}"));
     set
@@ -76,6 +81,7 @@ fn stream(dice: &mut Dice, id: u32, streams: usize, top: bool) -> Stream {
         shape: if top && matches!(shape, Shape::Poisson { .. }) { Shape::Even } else { shape },
         count,
         next: dice.of(&[Next::Following, Next::Following, goto, Next::Stop]),
+        span: Span::ALWAYS,
         mark,
     }
 }
@@ -204,13 +210,14 @@ pub fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
     }
 }
 
-/// When frame `n` is due if its stream starts at 0.
+/// When frame `n` is due if its stream is there from 0 on.
 fn due(stream: &Stream, rate: Rate, n: u64) -> f64 {
+    let start = stream.span.start as f64;
     let length = |n| stream.variant(n).frame.len() as u64;
     match stream.shape {
-        Shape::Even => rate.exact_nanos(n, (0..n).map(length).sum()),
+        Shape::Even => start + rate.exact_nanos(n, (0..n).map(length).sum()),
         Shape::Bursts { frames, gap } => {
-            rate.exact_nanos(n, (0..n).map(length).sum()) + (n / frames) as f64 * gap as f64
+            start + rate.exact_nanos(n, (0..n).map(length).sum()) + (n / frames) as f64 * gap as f64
         }
         Shape::Poisson { seed } => (0..n)
             .map(|n| {
@@ -218,7 +225,7 @@ fn due(stream: &Stream, rate: Rate, n: u64) -> f64 {
                     ((Dice(seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).roll() >> 11) + 1) as f64;
                 -(uniform / 2f64.powi(53)).ln() * rate.exact_nanos(1, length(n))
             })
-            .sum(),
+            .fold(start, |sum, gap| sum + gap),
     }
 }
 
@@ -259,7 +266,10 @@ fn at_once(set: &StreamSet, most: usize) -> Vec<Slot> {
     let mut slots = Vec::new();
     for (index, stream) in set.streams.iter().enumerate() {
         for number in 0..stream.count.unwrap_or(u64::MAX).min(most as u64) {
-            slots.push(Slot { stream: index as u32, number, due: due(stream, stream.rate, number).round() as u64 });
+            let due = due(stream, stream.rate, number).round() as u64;
+            if stream.span.length.is_none_or(|length| due < stream.span.start + length) {
+                slots.push(Slot { stream: index as u32, number, due });
+            }
         }
     }
     slots.sort_by_key(|slot| (slot.due, slot.number, slot.stream));

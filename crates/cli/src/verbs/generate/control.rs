@@ -1,21 +1,21 @@
 //! The socket of `generate --control`, and what is said there: one JSON line each way, then it is closed.
 
-use crate::exit::usage;
 use crate::privileges::socket_folder;
-use anyhow::Context;
+use crate::verbs::socket::listen_at;
 use linerate_engine::streams::{Control, State, StreamState};
 use linerate_engine::{CheckWatch, StreamWatch};
 use linerate_generate::check::LiveRow;
 use linerate_generate::{Action, Rate};
+use linerate_share::SocketFile;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Result as Done, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 /// Bytes of a question, and of an answer, at most.
 pub const MOST_QUESTION: usize = 64 << 10;
@@ -23,8 +23,10 @@ pub const MOST_QUESTION: usize = 64 << 10;
 pub const MOST_ANSWER: u64 = 256 << 20;
 /// How long it takes at most until senders have done what they are told.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long whoever asks may take to say what.
+/// How long whoever asks may take to say what, and to read the answer.
 const SLOWEST: Duration = Duration::from_secs(1);
+/// So many may ask at one time.
+const MOST_CLIENTS: usize = 32;
 /// How often it is looked whether somebody asks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -77,40 +79,20 @@ pub struct Row {
 /// A socket that nobody is answered at yet.
 pub struct Socket {
     listener: UnixListener,
-    file: File,
+    file: SocketFile,
 }
-
-/// The name of a socket, which goes with it.
-struct File(PathBuf);
 
 /// Answers until it is dropped; then the socket is gone.
 pub struct Answering {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    _file: File,
+    _file: SocketFile,
 }
 
 impl Socket {
     /// Makes it, for `owner` alone where that is another than who makes it.
     pub fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
-        let told = || format!("--control {}", path.display());
-        let left = UnixStream::connect(path).err().is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-        if left {
-            // Of a run that was killed.
-            std::fs::remove_file(path).with_context(told)?;
-        }
-        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let listener = UnixListener::bind(path);
-        rustix::process::umask(mask);
-        let listener = listener.map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => usage(format!("{}: something is there already", told())),
-            _ => anyhow::Error::new(error).context(told()),
-        })?;
-        let file = File(path.to_owned());
-        listener.set_nonblocking(true)?;
-        if let Some((user, group)) = owner {
-            std::os::unix::fs::chown(path, Some(user), Some(group)).with_context(told)?;
-        }
+        let (listener, file) = listen_at(path, owner)?;
         Ok(Socket { listener, file })
     }
 
@@ -124,13 +106,21 @@ impl Socket {
         let ended = Arc::new(AtomicBool::new(false));
         let (is_over, listener) = (Arc::clone(&ended), self.listener);
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    // Who asks and goes, or is too slow, harms nobody.
-                    Ok((socket, _)) => drop(serve(socket, &control, &watch, check.as_ref())),
-                    Err(_) => std::thread::sleep(LOOK),
+            let (control, watch, check) = (&control, &watch, check.as_ref());
+            std::thread::scope(|scope| {
+                let mut clients = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let Ok((socket, _)) = listener.accept() else {
+                        std::thread::sleep(LOOK);
+                        continue;
+                    };
+                    clients.retain(|client: &ScopedJoinHandle<'_, ()>| !client.is_finished());
+                    if clients.len() < MOST_CLIENTS {
+                        // Who asks and goes, or is too slow, harms nobody.
+                        clients.push(scope.spawn(move || drop(serve(socket, control, watch, check))));
+                    }
                 }
-            }
+            });
         })?;
         Ok(Answering { ended, thread: Some(thread), _file: self.file })
     }
@@ -145,19 +135,10 @@ impl Drop for Answering {
     }
 }
 
-impl Drop for File {
-    /// Where the user that the run goes on as may not remove it, the next run with it does.
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A socket that was accepted waits, whatever the one does that it came by (accept(2)).
 fn serve(socket: UnixStream, control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> anyhow::Result<()> {
-    socket.set_read_timeout(Some(SLOWEST))?;
-    socket.set_write_timeout(Some(SLOWEST))?;
     let mut line = String::new();
-    BufReader::new((&socket).take(MOST_QUESTION as u64)).read_line(&mut line)?;
+    BufReader::new(Timed::new(&socket).take(MOST_QUESTION as u64)).read_line(&mut line)?;
     let answer = match tell(&line, control) {
         Ok(streams) => {
             Answer { schema: SCHEMA.to_owned(), error: None, streams: rows(&streams, control, watch, check) }
@@ -166,8 +147,43 @@ fn serve(socket: UnixStream, control: &Control, watch: &StreamWatch, check: Opti
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
-    (&socket).write_all(&text)?;
+    Timed::new(&socket).write_all(&text)?;
     Ok(())
+}
+
+/// The other end, which has so long for all that it says, or reads.
+struct Timed<'a> {
+    socket: &'a UnixStream,
+    until: Instant,
+}
+
+impl<'a> Timed<'a> {
+    fn new(socket: &'a UnixStream) -> Self {
+        Timed { socket, until: Instant::now() + SLOWEST }
+    }
+
+    fn left(&self) -> Done<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> Done<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Done<usize> {
+        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> Done<()> {
+        Ok(())
+    }
 }
 
 const SCHEMA: &str = "linerate/ctl/1";

@@ -6,15 +6,14 @@
 use super::report::ports_table;
 use super::{Names, line_of};
 use crate::exit::{Exit, usage};
+use crate::verbs::socket::listen_at;
 use crate::view::terminal::{fail, show};
 use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_engine::switching::{AtWork, Tasks};
-use linerate_share::{NoFile, SocketFile};
+use linerate_share::SocketFile;
 use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
 use linerate_switch::{Installed, Rule, is_within};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,9 +24,6 @@ use std::time::Duration;
 
 /// The longest request: some 300,000 rules.
 const MOST_BYTES: u64 = 32 << 20;
-
-/// Who may wait to be answered.
-const BACKLOG: i32 = 16;
 
 /// How long somebody may take to say what he wants, and the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,18 +57,8 @@ enum Request {
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
     pub fn listen(path: &str) -> anyhow::Result<Self> {
-        let failed = |error: Errno| anyhow::Error::new(error).context(format!("--control {path}"));
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
-        let file = SocketFile::bind(&socket, Path::new(path), false, None).map_err(|why| match why {
-            NoFile::System(error) => failed(error),
-            NoFile::NoSocket => {
-                usage(format!("--control {path}: this is there, and is no socket: choose another name"))
-            }
-            NoFile::Taken(_) => usage(format!("--control {path}: somebody listens there already: choose another name")),
-        })?;
-        listen(&socket, BACKLOG).map_err(failed)?;
-        Ok(Control { listener: UnixListener::from(socket), file })
+        let (listener, file) = listen_at(Path::new(path), None)?;
+        Ok(Control { listener, file })
     }
 
     /// The folder that the socket is in, which is removed from there in the end.

@@ -7,14 +7,13 @@ use super::{Interleave, Round, Total, first_turns};
 use crate::Rate;
 use crate::command::{Action, Command, Which};
 use crate::stream::StreamSet;
-use crate::timeline::Begun;
-use crate::timeline::Shares;
-use crate::timeline::clock::Clock;
+use crate::timeline::clock::{Clock, Kind};
+use crate::timeline::{Batch, News, Shares};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// What a stream would be started with, and who waits for it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Commanded {
     /// Each stream at its first frame, at the rate that it has by now.
     origins: Vec<Clock>,
@@ -37,13 +36,24 @@ impl Interleave {
         }
         let stopped = vec![false; origins.len()];
         interleave.commanded = Some(Box::new(Commanded { origins, stopped, shares }));
+        interleave.news = Some(Vec::new());
         interleave
     }
 
-    /// Does what streams are told, what was due before that having gone; says which of them begin anew.
-    pub fn obey(&mut self, command: &Command) -> Vec<Begun> {
-        let Some(mut commanded) = self.commanded.take() else { return Vec::new() };
-        let mut begun = Vec::new();
+    /// Of streams that are yet to begin.
+    pub fn coming() -> Self {
+        let (commanded, news) = (Some(Box::default()), Some(Vec::new()));
+        Interleave { heap: Default::default(), rounds: Vec::new(), counts: Vec::new(), total: None, commanded, news }
+    }
+
+    /// What became of streams since this was asked last.
+    pub fn news(&mut self) -> Vec<News> {
+        self.news.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Does what streams are told, what was due before that having gone.
+    pub fn obey(&mut self, command: &Command) {
+        let Some(mut commanded) = self.commanded.take() else { return };
         let at = command.at as f64;
         if let Some(total) = self.total.take() {
             self.separate(&total, &commanded.origins);
@@ -56,24 +66,34 @@ impl Interleave {
                 let new = |place: usize, _: Rate| shares.map_or(*rate, |shares| shares.rate(*rate, place));
                 self.change_rates(origins, &chosen, at, new);
             }
+            Action::Rates(rates) => {
+                let nth = |place: usize| command.which.nth(place).and_then(|nth| rates.get(nth).copied());
+                let new = |place: usize, rate: Rate| nth(place).unwrap_or(rate);
+                self.change_rates(&mut commanded.origins, &chosen, at, new);
+            }
             Action::Scale(factor) => {
                 self.change_rates(&mut commanded.origins, &chosen, at, |_, rate| rate.scaled(*factor));
             }
             Action::Pause => self.each_chosen(&chosen, |round| round.paused = round.paused.or(Some(at))),
             Action::Resume => self.each_chosen(&chosen, |round| {
                 if let Some(since) = round.paused.take() {
-                    round.clock.shift(at - since);
+                    round.shift(at - since);
                 }
             }),
-            Action::Stop => self.each_chosen(&chosen, |round| {
-                round.members.drain(..).for_each(|stream| commanded.stopped[stream as usize] = true);
-            }),
-            Action::Start(_) => begun = self.start(&mut commanded, command),
+            Action::Stop => self.stop(&mut commanded, &chosen),
+            Action::Start(_) => self.start(&mut commanded, command),
+            Action::Begin(batch) => {
+                self.stop(&mut commanded, &chosen);
+                self.receive(&mut commanded, &command.which, batch);
+                self.start(&mut commanded, command);
+            }
+        }
+        for round in self.rounds.iter_mut().filter(|round| round.is_late()) {
+            round.retire(&self.counts, self.news.as_mut());
         }
         self.rounds.retain(|round| !round.members.is_empty());
         self.heap = first_turns(&self.rounds);
         self.commanded = Some(commanded);
-        begun
     }
 
     /// Whether streams have times of their own once they run.
@@ -92,7 +112,7 @@ impl Interleave {
         if let Some(total) = &mut self.total {
             total.base += by;
         }
-        self.rounds.iter_mut().filter(|round| round.paused.is_none()).for_each(|round| round.clock.shift(by));
+        self.rounds.iter_mut().filter(|round| round.paused.is_none()).for_each(|round| round.shift(by));
         self.heap = first_turns(&self.rounds);
     }
 
@@ -131,14 +151,37 @@ impl Interleave {
         });
     }
 
+    /// Streams send nothing more.
+    fn stop(&mut self, commanded: &mut Commanded, chosen: &Chosen) {
+        let mut ended = Vec::new();
+        self.each_chosen(chosen, |round| ended.append(&mut round.members));
+        for stream in ended {
+            commanded.stopped[stream as usize] = true;
+            self.news.iter_mut().for_each(|news| news.push(News::Ended { stream }));
+        }
+    }
+
+    /// Streams come that are to begin.
+    fn receive(&mut self, commanded: &mut Commanded, which: &Which, batch: &Batch) {
+        for (place, (clock, count)) in which.places(batch.streams.len()).zip(&batch.streams) {
+            let places = self.counts.len().max(place + 1);
+            self.counts.resize(places, 0);
+            commanded.stopped.resize(places, false);
+            commanded.origins.resize(places, clock.clone());
+            (self.counts[place], commanded.origins[place]) = (*count, clock.clone());
+        }
+    }
+
     /// Streams that stand begin anew.
-    fn start(&mut self, commanded: &mut Commanded, command: &Command) -> Vec<Begun> {
-        let (mut runs, mut begun, mut kinds) = (vec![false; self.counts.len()], Vec::new(), HashMap::new());
+    fn start(&mut self, commanded: &mut Commanded, command: &Command) {
+        let (mut runs, mut kinds) = (vec![false; self.counts.len()], HashMap::new());
         self.rounds.iter().flat_map(|round| &round.members).for_each(|stream| runs[*stream as usize] = true);
         let named = command.which.places(self.counts.len()).enumerate();
-        for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false)) {
+        // Where nobody has come yet there is no frame.
+        for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false) && self.counts[*place] > 0) {
             commanded.stopped[place] = false;
-            begun.push(Begun { stream: place as u32, number: command.action.number(nth) });
+            let begun = News::Begun { stream: place as u32, number: command.action.number(nth) };
+            self.news.iter_mut().for_each(|news| news.push(begun));
             let mut clock = commanded.origins[place].clone();
             clock.restart(command.at as f64);
             let known = clock.kind().map(|kind| *kinds.entry(kind).or_insert(self.rounds.len()));
@@ -150,34 +193,37 @@ impl Interleave {
                 None => self.rounds.push(Round::new(clock, place as u32, self.counts[place])),
             }
         }
-        begun
     }
 
     /// Goes through the streams that are chosen, with those of a round together that are.
     fn each_chosen(&mut self, chosen: &Chosen, change: impl FnMut(&mut Round)) {
-        self.regroup(chosen, |_| Some([0; 5]));
+        self.regroup(chosen, |_| Some(Kind::default()));
         let is_chosen = |round: &&mut Round| round.members.first().is_some_and(|stream| chosen.has(*stream as usize));
         self.rounds.iter_mut().filter(is_chosen).for_each(change);
     }
 
     /// Splits rounds until the chosen ones of each are of one kind, and by themselves.
-    fn regroup(&mut self, chosen: &Chosen, kind: impl Fn(u32) -> Option<[u64; 5]>) {
+    fn regroup(&mut self, chosen: &Chosen, kind: impl Fn(u32) -> Option<Kind>) {
         for index in 0..self.rounds.len() {
+            if self.rounds[index].members.len() < 2 {
+                continue;
+            }
             let (mut kinds, mut groups, mut alone) = (HashMap::new(), Vec::new(), 0);
             for stream in &self.rounds[index].members {
                 let key = match chosen.has(*stream as usize).then(|| kind(*stream)) {
-                    None => (0, [0; 5]),
+                    None => (0, Kind::default()),
                     Some(Some(kind)) => (1, kind),
                     Some(None) => {
                         alone += 1;
-                        (1 + alone, [0; 5])
+                        (1 + alone, Kind::default())
                     }
                 };
                 let groups_before = kinds.len();
                 groups.push(*kinds.entry(key).or_insert(groups_before));
             }
             if kinds.len() > 1 {
-                let parts = (0..kinds.len()).map(|group| self.rounds[index].part(&groups, group, &self.counts));
+                let (round, news) = (&self.rounds[index], &mut self.news);
+                let parts = (0..kinds.len()).map(|group| round.part(&groups, group, &self.counts, news.as_mut()));
                 let mut parts: Vec<Round> = parts.collect();
                 self.rounds[index] = parts.swap_remove(0);
                 self.rounds.extend(parts);
@@ -187,16 +233,23 @@ impl Interleave {
 }
 
 impl Round {
+    /// Everything is due so much later.
+    fn shift(&mut self, by: f64) {
+        self.clock.shift(by);
+        self.end += by;
+    }
+
     /// The members that are of a group, each as far as it is.
-    fn part(&self, groups: &[usize], group: usize, counts: &[u64]) -> Round {
+    fn part(&self, groups: &[usize], group: usize, counts: &[u64], news: Option<&mut Vec<News>>) -> Round {
         let mine = || groups.iter().enumerate().filter(|(_, of)| **of == group).map(|(place, _)| place);
         let phases = if self.phases.is_empty() { Vec::new() } else { mine().map(|place| self.phases[place]).collect() };
         let members: Vec<u32> = mine().map(|place| self.members[place]).collect();
         let turn = mine().filter(|place| *place < self.turn).count();
-        let mut part = Round { clock: self.clock.clone(), members, turn, ends: 0, phases, paused: self.paused };
+        let (clock, end, paused) = (self.clock.clone(), self.end, self.paused);
+        let mut part = Round { clock, members, turn, ends: 0, phases, end, paused };
         part.find_end(counts);
         if part.turn == part.members.len() {
-            part.go_on(counts);
+            part.go_on(counts, news);
         }
         part
     }
@@ -214,6 +267,6 @@ impl Chosen {
     }
 
     fn has(&self, place: usize) -> bool {
-        self.0.as_ref().is_none_or(|chosen| chosen[place])
+        self.0.as_ref().is_none_or(|chosen| chosen.get(place).is_some_and(|is| *is))
     }
 }

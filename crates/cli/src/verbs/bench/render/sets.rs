@@ -57,6 +57,7 @@ pub(super) fn stream(id: u32, sizes: &[(usize, f64)], fields: &[Field]) -> Strea
         shape: Shape::Even,
         count: None,
         next: Next::Following,
+        span: Default::default(),
         mark: Mark::None,
     }
 }

@@ -1,0 +1,97 @@
+//! What was sent, whatever becomes of ports and of the server: ten thousand flows, a link that goes down, a signal.
+
+use super::stage::Server;
+use linerate_tests::support::wait_until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::Read;
+
+/// How many frames a row says.
+fn frames(row: &Value, name: &str) -> u64 {
+    row[name].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{row}"))
+}
+
+fn traffic(server: &Server, state: &str) {
+    server.post("/control/state", &json!({"traffic": {"flow_transmit": {"state": state}}}));
+}
+
+/// KiB of memory that the server had at most; rings that are shared with the kernel and its own file are not in this.
+fn most_memory(server: &Server) -> u64 {
+    let status = |name: &str| {
+        let line = server.running.as_ref().and_then(|running| running.proc_status(name)).unwrap_or_default();
+        line.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{name} {line}"))
+    };
+    status("VmHWM") - status("RssFile") - status("RssShmem")
+}
+
+#[test]
+fn ten_thousand_flows_take_little_memory_and_are_counted_exactly() {
+    let Some(server) = Server::start() else { return };
+    let flow = |number: u32| {
+        let packet = json!([
+            {"choice": "ethernet", "ethernet": {}},
+            {"choice": "ipv4", "ipv4": {"dst": {"choice": "increment", "increment": {"start": "10.1.0.1", "count": 10}}}},
+            {"choice": "udp", "udp": {"src_port": {"values": [5000, 5050, 5060]}, "dst_port": {"value": number}}}
+        ]);
+        json!({
+            "name": format!("flow {number}"), "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
+            "packet": packet, "size": {"choice": "fixed", "fixed": 128}, "rate": {"choice": "pps", "pps": "2"},
+            "duration": {"choice": "fixed_packets", "fixed_packets": {"packets": 2}}, "metrics": {"enable": true, "loss": true}
+        })
+    };
+    let flows: Vec<Value> = (0..10_000).map(flow).collect();
+    server.post("/config", &json!({"ports": [{"name": "p1"}, {"name": "p2"}], "flows": flows}));
+    for _ in 0..2 {
+        traffic(&server, "start");
+        let rows = || server.post("/monitor/metrics", &json!({"choice": "flow", "flow": {}}))["flow_metrics"].take();
+        wait_until("all is sent", || {
+            rows().as_array().is_some_and(|rows| rows.iter().all(|row| row["transmit"] == "stopped"))
+        });
+        traffic(&server, "stop");
+        let rows = rows();
+        let rows = rows.as_array().unwrap();
+        let wrong = rows.iter().find(|row| (frames(row, "frames_tx"), frames(row, "frames_rx")) != (2, 2));
+        assert_eq!((rows.len(), wrong), (10_000, None));
+    }
+    let most = most_memory(&server);
+    assert!(most < 200_000, "{most} KiB");
+}
+
+#[test]
+fn flows_end_while_their_port_is_down_and_begin_anew_when_it_is_back() {
+    let Some(server) = Server::start() else { return };
+    server.send();
+    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    server.wire.ip("a", &["link", "set", "eth0", "down"]);
+    traffic(&server, "pause");
+    assert_eq!(server.flow()["transmit"], "paused");
+    server.stop();
+    let row = server.flow();
+    assert_eq!(row["transmit"], "stopped", "{row}");
+    server.wire.ip("a", &["link", "set", "eth0", "up"]);
+    assert_eq!(server.flow()["frames_tx"], row["frames_tx"], "it was final");
+    traffic(&server, "start");
+    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    server.stop();
+    let row = server.flow();
+    assert_eq!((frames(&row, "frames_tx"), &row["loss"]), (frames(&row, "frames_rx"), &json!(0.0)), "{row}");
+    assert_eq!(server.end().status, 0);
+}
+
+#[test]
+fn whoever_ends_the_server_while_it_sends_is_told_of_every_frame() {
+    let Some(mut server) = Server::start() else { return };
+    server.send();
+    wait_until("frames come", || frames(&server.flow(), "frames_rx") > 20);
+    let mut output = server.output.take().unwrap();
+    server.running.as_ref().unwrap().signal(Signal::TERM);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let count = |name: &str, what: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{text}"));
+        let rest = line.split(what).nth(1).unwrap_or_else(|| panic!("{text}"));
+        rest.trim().split(", ").next().unwrap().replace(',', "").parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    assert!(count("p1: ", "sent ") > 20, "{text}");
+    assert_eq!(count("p1: ", "sent "), count("p2: ", "received "), "{text}");
+}
