@@ -2,6 +2,7 @@
 
 use crate::privileges::socket_folder;
 use crate::verbs::socket::listen_at;
+use anyhow::Context;
 use linerate_engine::streams::{Control, State, StreamState};
 use linerate_engine::{CheckWatch, StreamWatch};
 use linerate_generate::check::LiveRow;
