@@ -2,6 +2,7 @@
 
 pub mod ledger;
 pub mod live;
+pub(crate) mod picture;
 pub mod rates;
 pub mod reading;
 pub mod streams;

@@ -1,0 +1,410 @@
+//! Records put together by keys, in bounded memory.
+//!
+//! A group is its keys, a number each (of addresses and texts the place in a list of those there are), and what is kept of it. Beyond
+//! so many groups half of them, those of which there is least so far, become others: who has much of all is not among them.
+
+use crate::ask::{Key, Question, Slot};
+use crate::columns::{Batch, Kind, Values, Word, own};
+use crate::filter::{network, numbers, sums};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A key of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Value {
+    /// It is absent.
+    None,
+    /// Yes or no.
+    Flag(bool),
+    /// A number.
+    Number(u64),
+    /// A time, in ns since 1970.
+    Time(u64),
+    /// An address.
+    Address(IpAddr),
+    /// A text.
+    Text(Arc<str>),
+}
+
+/// Texts are told apart by so many bytes.
+const LONGEST_TEXT: usize = 512;
+/// No group, or not known.
+const NONE: u32 = u32::MAX;
+
+/// The groups so far.
+pub(crate) struct Groups {
+    keys: Vec<Column>,
+    slots: Vec<Slot>,
+    /// The slot that says how much there is of a group.
+    weight: usize,
+    most: usize,
+    /// Whether records count for both ends.
+    is_twofold: bool,
+    /// Of each group its keys, and a bit for each that is absent.
+    codes: Vec<u64>,
+    /// Of each group what is kept.
+    kept: Vec<u64>,
+    /// Groups by their hash, at most half full.
+    table: Vec<u32>,
+    seed: u64,
+    /// Of the last dictionary, if there is one key: which group each word is.
+    shortcut: Option<(Arc<Vec<Word>>, Vec<u32>)>,
+    /// What has become others, and how many groups that were.
+    pub others: Vec<u64>,
+    pub let_go: u64,
+}
+
+/// A key, and the words that it has.
+struct Column {
+    key: Key,
+    /// The length of a step, where it is time.
+    step: u64,
+    words: Vec<Word>,
+    places: HashMap<Word, u32>,
+    /// Of the last dictionary of each direction: which place of `words` each word has.
+    known: [Option<(Arc<Vec<Word>>, Vec<u32>)>; 2],
+}
+
+impl Column {
+    fn new(key: Key, step: u64) -> Self {
+        Column { key, step, words: Vec::new(), places: HashMap::new(), known: [None, None] }
+    }
+
+    fn place(&mut self, word: &Word) -> u32 {
+        let word = match (word, self.key.prefix) {
+            (Word::Address(address), Some([narrow, wide])) => {
+                let bits = if address.is_ipv6() { wide } else { narrow };
+                Word::Address(network(*address, bits))
+            }
+            (Word::Text(text), _) if text.len() > LONGEST_TEXT => {
+                let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+                Word::Text(text[..end].into())
+            }
+            (word, _) => word.clone(),
+        };
+        if let Some(place) = self.places.get(&word) {
+            return *place;
+        }
+        let place = self.words.len() as u32;
+        self.words.push(word.clone());
+        self.places.insert(word, place);
+        place
+    }
+
+    /// The number of each record; those that are absent are marked by `bit`.
+    fn codes(&mut self, batch: &Batch, side: usize, chosen: Option<&[bool]>, bit: u64, absent: &mut [u64]) -> Vec<u64> {
+        let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
+        match batch.get(self.key.id(side)) {
+            Some(Values::Numbers(numbers, are_absent)) => {
+                are_absent.iter().zip(absent).filter(|(is, _)| **is).for_each(|(_, mark)| *mark |= bit);
+                match self.step {
+                    0 => numbers.clone(),
+                    step => numbers.iter().map(|time| time / step * step).collect(),
+                }
+            }
+            Some(Values::Words(places, words)) => {
+                let mut known = match self.known[side].take() {
+                    Some((of, known)) if Arc::ptr_eq(&of, words) => known,
+                    _ => vec![NONE; words.len()],
+                };
+                let mut codes = vec![0; batch.rows];
+                for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
+                    let place = places[row] as usize;
+                    let Some(slot) = known.get_mut(place) else {
+                        absent[row] |= bit;
+                        continue;
+                    };
+                    if *slot == NONE {
+                        *slot = self.place(&words[place]);
+                    }
+                    codes[row] = (*slot).into();
+                }
+                self.known[side] = Some((Arc::clone(words), known));
+                codes
+            }
+            _ => {
+                absent.iter_mut().for_each(|mark| *mark |= bit);
+                vec![0; batch.rows]
+            }
+        }
+    }
+
+    fn value(&self, code: u64, is_absent: bool) -> Value {
+        match (is_absent, self.key.kind()) {
+            (true, _) => Value::None,
+            (_, Kind::Address | Kind::Text) => match &self.words[code as usize] {
+                Word::Address(address) => Value::Address(*address),
+                Word::Text(text) => Value::Text(Arc::clone(text)),
+            },
+            (_, Kind::Time) => Value::Time(code),
+            (_, Kind::Flag) => Value::Flag(code != 0),
+            _ => Value::Number(code),
+        }
+    }
+}
+
+impl Groups {
+    /// None yet; at most so many at a time.
+    pub fn new(question: &Question, most: usize) -> Self {
+        let slots = question.slots();
+        let time = (question.every > 0).then(|| {
+            let of = crate::names::Named::One(own("first_time"));
+            Column::new(Key { name: "time".to_owned(), of, prefix: None }, question.every)
+        });
+        let keys: Vec<Column> =
+            time.into_iter().chain(question.keys.iter().map(|key| Column::new(key.clone(), 0))).collect();
+        Groups {
+            is_twofold: keys.iter().any(|column| column.key.id(0) != column.key.id(1)),
+            keys,
+            weight: slots.iter().position(Slot::is_count).unwrap_or(0),
+            others: slots.iter().map(Slot::none).collect(),
+            slots,
+            most: most.max(2),
+            codes: Vec::new(),
+            kept: Vec::new(),
+            table: vec![NONE; 64],
+            seed: RandomState::new().hash_one(0),
+            shortcut: None,
+            let_go: 0,
+        }
+    }
+
+    fn stride(&self) -> usize {
+        self.keys.len() + 1
+    }
+
+    pub fn len(&self) -> usize {
+        self.codes.len() / self.stride()
+    }
+
+    /// Adds records, those that are chosen.
+    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>) {
+        let values: Vec<Cow<'_, [u64]>> = self.slots.iter().map(|slot| slot.of(batch)).collect();
+        let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
+        if let [column] = &self.keys[..]
+            && !self.is_twofold
+            && let Some(Values::Words(places, words)) = batch.get(column.key.id(0))
+        {
+            return self.take_words(batch, chosen, &values, places, words);
+        }
+        let sides = if self.is_twofold { 2 } else { 1 };
+        let views: Vec<Vec<u64>> = (0..sides).map(|side| self.view(batch, chosen, side)).collect();
+        let stride = self.stride();
+        for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
+            let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
+            let group = self.group(code(0));
+            self.add(group, row, &values);
+            if sides == 2 && code(0) != code(1) {
+                let group = self.group(code(1));
+                self.add(group, row, &values);
+            }
+        }
+        self.bound();
+    }
+
+    /// The keys of each record from one end, one behind the other.
+    fn view(&mut self, batch: &Batch, chosen: Option<&[bool]>, side: usize) -> Vec<u64> {
+        let mut absent = vec![0; batch.rows];
+        let columns: Vec<Vec<u64>> = self
+            .keys
+            .iter_mut()
+            .enumerate()
+            .map(|(place, column)| column.codes(batch, side, chosen, 1 << place, &mut absent))
+            .collect();
+        let stride = columns.len() + 1;
+        let mut view = vec![0; batch.rows * stride];
+        for (place, column) in columns.iter().chain([&absent]).enumerate() {
+            for (row, code) in column.iter().enumerate() {
+                let is_absent = place < stride - 1 && absent[row] & 1 << place != 0;
+                view[row * stride + place] = if is_absent { 0 } else { *code };
+            }
+        }
+        view
+    }
+
+    /// The same by one key of words: its group stands beside each word of the dictionary.
+    fn take_words(
+        &mut self,
+        batch: &Batch,
+        chosen: Option<&[bool]>,
+        values: &[Cow<'_, [u64]>],
+        places: &[u32],
+        words: &Arc<Vec<Word>>,
+    ) {
+        let mut known = match self.shortcut.take() {
+            Some((of, known)) if Arc::ptr_eq(&of, words) => known,
+            _ => vec![NONE; words.len() + 1],
+        };
+        for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
+            let place = (places[row] as usize).min(words.len());
+            if known[place] == NONE {
+                let code = match words.get(place) {
+                    Some(word) => [self.keys[0].place(word).into(), 0],
+                    None => [0, 1],
+                };
+                known[place] = self.group(&code) as u32;
+            }
+            self.add(known[place] as usize, row, values);
+        }
+        self.shortcut = Some((Arc::clone(words), known));
+        self.bound();
+    }
+
+    /// Lets groups go if there are too many, between one batch and the next.
+    fn bound(&mut self) {
+        if self.len() >= self.most {
+            self.let_go();
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, group: usize, row: usize, values: &[Cow<'_, [u64]>]) {
+        let kept = &mut self.kept[group * values.len()..(group + 1) * values.len()];
+        for ((kept, slot), values) in kept.iter_mut().zip(&self.slots).zip(values) {
+            *kept = slot.join(*kept, values[row]);
+        }
+    }
+
+    /// The group with these keys, made if there is none.
+    fn group(&mut self, code: &[u64]) -> usize {
+        let stride = self.stride();
+        let mask = self.table.len() - 1;
+        let mut at = self.hash(code) as usize & mask;
+        loop {
+            match self.table[at] {
+                NONE => break,
+                group if self.codes[group as usize * stride..][..stride] == *code => return group as usize,
+                _ => at = (at + 1) & mask,
+            }
+        }
+        let group = self.len();
+        self.table[at] = group as u32;
+        self.codes.extend_from_slice(code);
+        self.kept.extend(self.slots.iter().map(Slot::none));
+        if 2 * (group + 1) > self.table.len() {
+            self.index(2 * self.table.len());
+        }
+        group
+    }
+
+    fn hash(&self, code: &[u64]) -> u64 {
+        let mix = |hash: u64, word: &u64| {
+            let product = u128::from(hash ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+            (product >> 64) as u64 ^ product as u64
+        };
+        let hash = code.iter().fold(self.seed, mix);
+        hash ^ hash >> 32
+    }
+
+    /// Makes the table of groups anew.
+    fn index(&mut self, size: usize) {
+        let stride = self.stride();
+        let mut table = vec![NONE; size];
+        for group in 0..self.len() {
+            let mut at = self.hash(&self.codes[group * stride..][..stride]) as usize & (size - 1);
+            while table[at] != NONE {
+                at = (at + 1) & (size - 1);
+            }
+            table[at] = group as u32;
+        }
+        self.table = table;
+    }
+
+    /// Half of the groups, those of which there is least, become others.
+    fn let_go(&mut self) {
+        let (stride, width, count) = (self.stride(), self.slots.len(), self.len());
+        let mut order: Vec<(Reverse<u64>, u32)> =
+            (0..count).map(|group| (Reverse(self.kept[group * width + self.weight]), group as u32)).collect();
+        let stay = (self.most / 2).clamp(1, count);
+        if stay < count {
+            order.select_nth_unstable(stay);
+        }
+        for (_, group) in &order[stay..] {
+            let kept = &self.kept[*group as usize * width..][..width];
+            self.others
+                .iter_mut()
+                .zip(kept)
+                .zip(&self.slots)
+                .for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+        }
+        self.let_go += (count - stay) as u64;
+        let (codes, kept) = (std::mem::take(&mut self.codes), std::mem::take(&mut self.kept));
+        let words: Vec<Vec<Word>> = self
+            .keys
+            .iter_mut()
+            .map(|column| {
+                column.places.clear();
+                column.known = [None, None];
+                std::mem::take(&mut column.words)
+            })
+            .collect();
+        self.table = vec![NONE; 64];
+        self.shortcut = None;
+        order.truncate(stay);
+        order.sort_unstable_by_key(|(_, group)| *group);
+        for (_, group) in order {
+            let code = &codes[group as usize * stride..][..stride];
+            let kept = &kept[group as usize * width..][..width];
+            self.put(code, kept, &words);
+        }
+    }
+
+    /// Adds a group whose words stand in these lists.
+    fn put(&mut self, code: &[u64], kept: &[u64], words: &[Vec<Word>]) {
+        let (absent, mut code) = (code[self.keys.len()], code.to_vec());
+        for (place, column) in self.keys.iter_mut().enumerate() {
+            let is_word = matches!(column.key.kind(), Kind::Address | Kind::Text);
+            if is_word && absent & 1 << place == 0 {
+                code[place] = column.place(&words[place][code[place] as usize]).into();
+            }
+        }
+        let group = self.group(&code);
+        let width = self.slots.len();
+        let sums = &mut self.kept[group * width..][..width];
+        sums.iter_mut().zip(kept).zip(&self.slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+    }
+
+    /// Adds what another has of the same question.
+    pub fn join(&mut self, other: Groups) {
+        let (stride, width) = (self.stride(), self.slots.len());
+        let words: Vec<Vec<Word>> = other.keys.into_iter().map(|column| column.words).collect();
+        for (code, kept) in other.codes.chunks_exact(stride).zip(other.kept.chunks_exact(width)) {
+            self.put(code, kept, &words);
+            self.bound();
+        }
+        self.let_go += other.let_go;
+        for ((sum, one), slot) in self.others.iter_mut().zip(&other.others).zip(&self.slots) {
+            *sum = slot.join(*sum, *one);
+        }
+    }
+
+    /// Keys and what is kept, of each group.
+    pub fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
+        let (stride, width) = (self.stride(), self.slots.len());
+        self.codes.chunks_exact(stride).zip(self.kept.chunks_exact(width)).map(move |(code, kept)| {
+            let absent = code[stride - 1];
+            let value = |(place, column): (usize, &Column)| column.value(code[place], absent & 1 << place != 0);
+            (self.keys.iter().enumerate().map(value).collect(), kept)
+        })
+    }
+}
+
+impl Slot {
+    /// Its value of each record.
+    pub fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
+        match self {
+            Slot::Count => vec![1; batch.rows].into(),
+            Slot::Sum(ids) => match ids[..] {
+                [one] => numbers(batch, one),
+                [one, other] => sums(batch, one, other).into(),
+                _ => vec![0; batch.rows].into(),
+            },
+            Slot::First => numbers(batch, own("first_time")),
+            Slot::Last => numbers(batch, own("last_time")),
+        }
+    }
+}
