@@ -79,9 +79,8 @@ fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u6
 }
 
 fn told(answer: &Answer, question: &Question) -> BTreeMap<(u64, Vec<Value>), Vec<u64>> {
-    let value = |row, measure| answer.whole(row, measure).unwrap();
     let row = |row: &linerate_query::Row| {
-        let values = question.measures.iter().map(|measure| value(row, measure)).collect();
+        let values = question.measures.iter().map(|measure| answer.whole(row, measure).unwrap()).collect();
         ((row.time.unwrap_or(0), row.keys.clone()), values)
     };
     answer.rows.iter().map(row).collect()

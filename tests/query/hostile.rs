@@ -38,17 +38,15 @@ fn a_damaged_file_is_told_of_and_harms_nobody() {
     write(path, &some, 40);
     let whole = std::fs::read(path).unwrap();
     assert_eq!(ask(path), Vec::<String>::new());
-    let mut failed = 0;
-    let mut tried = |bytes: &[u8]| {
+    let tried = |bytes: &[u8]| {
         std::fs::write(path, bytes).unwrap();
         let failures = ask(path);
         assert!(failures.iter().all(|failure| failure.starts_with(path.to_str().unwrap())), "{failures:?}");
-        failed += usize::from(!failures.is_empty());
+        usize::from(!failures.is_empty())
     };
-    for cut in 0..40 {
-        tried(&whole[..whole.len() * cut / 40]);
-    }
-    assert!(failed >= 40, "a file that is cut is never whole");
+    let cut: usize = (0..40).map(|cut| tried(&whole[..whole.len() * cut / 40])).sum();
+    assert_eq!(cut, 40, "a file that is cut is never whole");
+    let mut failed = 0;
     let places = (0..whole.len(), 0..3usize, any::<u8>());
     for _ in 0..160 {
         // Most of the damage where sizes and types stand: at its end.
@@ -56,9 +54,9 @@ fn a_damaged_file_is_told_of_and_harms_nobody() {
         let place = if where_ == 0 { place } else { whole.len() - 1 - place % (whole.len() / 4) };
         let mut bytes = whole.clone();
         bytes[place] = byte;
-        tried(&bytes);
+        failed += tried(&bytes);
     }
-    assert!(failed > 60, "{failed}");
+    assert!(failed > 20, "{failed}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What came of a question.
+#![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only files are asked for"))]
 
 use crate::ask::{Measure, Question, Slot};
 use crate::columns::{Batch, Id};
-use crate::filter::{Memo, Quantity, numbers};
-use crate::group::{Groups, Value};
+use crate::filter::Memo;
+use crate::group::Groups;
+use crate::key::Value;
+use crate::quantity::{Quantity, numbers};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;

@@ -47,22 +47,26 @@ mod file;
 mod filter;
 mod folder;
 mod group;
+mod key;
 mod lex;
 mod names;
+mod networks;
 mod parse;
+mod quantity;
 #[cfg(feature = "parquet")]
 mod store;
-#[cfg(test)]
-mod tests;
+mod tested;
 mod values;
 
 pub use answer::{Answer, Asked, Row};
 pub use ask::{Key, MOST_GROUPS, Measure, Question};
-pub use filter::{Filter, Match, Memo, Networks, Number, Order, Outlook, Quantity, Range, Test};
+pub use filter::{Filter, Match, Memo, Outlook, Range, Test};
 pub use folder::{Stored, stored};
-pub use group::Value;
+pub use key::Value;
 pub use names::{Named, PROTOCOLS, named, protocol};
+pub use networks::{Network, Networks};
 pub use parse::Mistake;
+pub use quantity::{Number, Order, Quantity};
 #[cfg(feature = "parquet")]
 pub use store::{GoesOn, Scan, Store};
 pub use values::step;

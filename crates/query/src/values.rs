@@ -1,6 +1,7 @@
 //! Values in filter text, and in the names of keys.
 
-use crate::filter::{Network, Number, network as masked};
+use crate::networks::{Network, network as masked};
+use crate::quantity::Number;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A number, with a unit of thousands (`k`, `M`, `G`, `T`) or of 1,024 (`Ki`, ...).

@@ -1,6 +1,8 @@
 //! `linerate flows`: a record of every conversation.
 
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only stored records are asked for"))]
 mod answer;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only stored records are asked for"))]
 mod asking;
 mod collect;
 mod heaviest;
@@ -10,6 +12,13 @@ mod options;
 mod output;
 #[cfg(feature = "parquet")]
 mod stored;
+#[cfg(not(feature = "parquet"))]
+mod stored {
+    /// Nobody reads Parquet here.
+    pub(super) fn run(_: &super::Args, held: &super::super::inputs::Held) -> anyhow::Result<crate::exit::Exit> {
+        Err(crate::exit::usage(format!("{}: this program was built without Parquet", held.places.join(", "))))
+    }
+}
 mod text;
 mod timeouts;
 mod workers;
@@ -60,7 +69,7 @@ Examples:
   # who sends most, by network; how much of which port every 5 minutes
   linerate flows eth0 -t 60 --by orig_address/24 --top 20
   linerate flows -r trace.pcap --by resp_port --every 5m --plot ports.svg
-  # the same of stored records; records that a filter passes, and in another form
+  # the same of stored records; single ones; some of them in another form
   linerate flows --from flows/ 'src net 10.0.0.0/8 and bytes > 1M' --by port
   linerate flows --from flows/ --since -1h host 10.1.2.3
   linerate flows --from flows/ -w tcp.csv proto tcp and not flags A
@@ -98,7 +107,6 @@ pub struct Args {
 
 /// Meters.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    #[cfg(feature = "parquet")]
     if let Some(held) = args.input.held()? {
         return stored::run(args, &held);
     }

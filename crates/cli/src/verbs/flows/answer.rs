@@ -107,7 +107,7 @@ fn moment(time: u64, every: u64) -> String {
     if !every.is_multiple_of(60_000_000_000) {
         text += &format!(":{second:02}");
     }
-    if !every.is_multiple_of(1_000_000_000) {
+    if !every.is_multiple_of(1_000_000_000) && nanos > 0 {
         text += format!(".{nanos:09}").trim_end_matches('0');
     }
     text

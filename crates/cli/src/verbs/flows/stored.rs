@@ -225,7 +225,7 @@ impl Done {
         let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, .. } = &self.scan;
         let records = self.answer.as_ref().map_or(0, |answer| answer.records);
         let mut text = format!(
-            "{} records of {} that were read, in {:.3} s\n  {} files of {}; {} row groups of {}, of {} only what the filter asks for\n",
+            "{} records of {} that were read, in {:.3} s: {} of {} files, {} of {} row groups\n",
             grouped(records),
             grouped(*rows),
             self.seconds,
@@ -233,8 +233,10 @@ impl Done {
             grouped(files + files_passed),
             grouped(groups - groups_passed),
             grouped(*groups),
-            grouped(*groups_empty),
         );
+        if *groups_empty > 0 {
+            text += &format!("  of {} row groups only what the filter asks for was read\n", grouped(*groups_empty));
+        }
         if let Some(answer) = &self.answer {
             let told = self.question.measures.iter().filter_map(|measure| {
                 let whole = answer.whole(&answer.totals, measure).filter(|_| measure.has_parts())?;

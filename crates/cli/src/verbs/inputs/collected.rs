@@ -16,6 +16,7 @@ pub(in super::super) struct Collected {
 }
 
 /// Where records are stored, and which of them are meant.
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "it is refused"))]
 pub(in super::super) struct Held {
     /// Folders and files.
     pub places: Vec<String>,
