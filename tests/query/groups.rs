@@ -154,7 +154,8 @@ proptest! {
         let scratch = Scratch::new();
         let store = store(&scratch, &flows, group);
         let bytes = Measure::one("packets").unwrap();
-        let (asked, _) = store.ask(&question, Some(Some(&bytes)), threads, &|| true);
+        let (asked, scan) = store.ask(&question, Some(Some(&bytes)), threads, &|| true);
+        prop_assert_eq!(scan.failures, Vec::<String>::new());
         let found = store.records(asked).unwrap();
         let mut wanted = flows.clone();
         wanted.sort_by(|one, other| {

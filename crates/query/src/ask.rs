@@ -259,12 +259,12 @@ impl Measure {
 
     /// The same where it is a whole number.
     pub(crate) fn whole(&self, slots: &[Slot], kept: &[u64]) -> Option<u64> {
-        let slot = match self {
-            Measure::Records | Measure::Sum(..) => self.slots().remove(0),
-            Measure::Duration => return Some(self.value(slots, kept) as u64),
-            _ => return None,
-        };
-        slots.iter().position(|known| *known == slot).map(|place| kept[place])
+        let get = |slot: &Slot| slots.iter().position(|known| known == slot).map(|place| kept[place]);
+        match self {
+            Measure::Records | Measure::Sum(..) => get(&self.slots()[0]),
+            Measure::Duration => Some(get(&Slot::Last)?.saturating_sub(get(&Slot::First)?)),
+            Measure::Bps | Measure::Pps | Measure::Bpp => None,
+        }
     }
 }
 

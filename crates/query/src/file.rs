@@ -4,6 +4,7 @@
 
 use crate::columns::{Batch, Id, Kind, Values, Word, all, of_name, own};
 use crate::filter::{Filter, Memo, Range};
+use crate::piece::Pieces;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float64Type, Int32Type, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -28,7 +29,7 @@ const SPARSE: usize = 8;
 
 /// An open file.
 pub(crate) struct File {
-    file: std::fs::File,
+    file: Pieces,
     metadata: ArrowReaderMetadata,
     /// Of each column its place in the file: among all columns, and among those with statistics.
     places: Vec<Option<(usize, Option<usize>)>>,
@@ -47,7 +48,7 @@ pub(crate) enum Looked {
 
 impl File {
     pub fn open(path: &Path) -> Result<Self, String> {
-        let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+        let file = std::fs::File::open(path).and_then(Pieces::of).map_err(|error| error.to_string())?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain = ArrowReaderMetadata::load(&file, options.clone()).map_err(|error| error.to_string())?;
         let fields: Vec<Field> = plain.schema().fields().iter().map(|field| coded(field)).collect();
@@ -206,8 +207,7 @@ impl File {
         });
         let there: BTreeSet<(usize, Id)> = ids.iter().filter_map(|id| Some((self.places[*id]?.0, *id))).collect();
         let schema = self.metadata.metadata().file_metadata().schema_descr();
-        let file = self.file.try_clone().map_err(|error| error.to_string())?;
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
             .with_row_groups(vec![group])
             .with_batch_size(BATCH)
             .with_projection(ProjectionMask::roots(schema, there.iter().map(|(place, _)| *place)));

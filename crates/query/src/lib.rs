@@ -52,6 +52,8 @@ mod lex;
 mod names;
 mod networks;
 mod parse;
+#[cfg(feature = "parquet")]
+mod piece;
 mod quantity;
 #[cfg(feature = "parquet")]
 mod store;
