@@ -7,6 +7,7 @@ use crate::filter::Memo;
 use crate::group::Groups;
 use crate::key::Value;
 use crate::quantity::{Quantity, numbers};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -84,14 +85,17 @@ impl Asked {
 
     /// Adds records that have passed.
     pub(crate) fn add(&mut self, batch: &Batch, chosen: Option<&[bool]>) {
-        let is_chosen = |row: &usize| chosen.is_none_or(|chosen| chosen[*row]);
-        self.records += (0..batch.rows).filter(is_chosen).count() as u64;
-        for (total, slot) in self.totals.iter_mut().zip(&self.slots) {
-            let values = slot.of(batch);
-            *total = (0..batch.rows).filter(is_chosen).fold(*total, |total, row| slot.join(total, values[row]));
+        let count = chosen.map_or(batch.rows, |chosen| chosen.iter().filter(|one| **one).count());
+        if count == 0 {
+            return;
+        }
+        self.records += count as u64;
+        let values: Vec<Cow<'_, [u64]>> = self.slots.iter().map(|slot| slot.of(batch)).collect();
+        for ((total, slot), values) in self.totals.iter_mut().zip(&self.slots).zip(&values) {
+            *total = slot.total(*total, values, chosen);
         }
         if self.question.is_of_groups() {
-            self.groups.take(batch, chosen);
+            self.groups.take(batch, chosen, &values);
         }
     }
 

@@ -1,8 +1,10 @@
 //! What is asked: by which keys records are put together, and what is added up.
 
-use crate::columns::{Id, Kind, all, own};
+use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
 use crate::names::{Named, known, named, nearest};
+use crate::quantity::{numbers, sums};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A question about records.
@@ -215,6 +217,29 @@ impl Slot {
     /// What it is of nothing.
     pub fn none(&self) -> u64 {
         if *self == Slot::First { u64::MAX } else { 0 }
+    }
+
+    /// Its value of each record.
+    pub fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
+        match self {
+            Slot::Count => vec![1; batch.rows].into(),
+            Slot::Sum(ids) => match ids[..] {
+                [one] => numbers(batch, one),
+                [one, other] => sums(batch, one, other).into(),
+                _ => vec![0; batch.rows].into(),
+            },
+            Slot::First => numbers(batch, own("first_time")),
+            Slot::Last => numbers(batch, own("last_time")),
+        }
+    }
+
+    /// Those of all records that are chosen together.
+    pub fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
+        let join = |sum, value: &u64| self.join(sum, *value);
+        match chosen {
+            None => values.iter().fold(so_far, join),
+            Some(chosen) => values.iter().zip(chosen).filter(|(_, is)| **is).map(|(value, _)| value).fold(so_far, join),
+        }
     }
 
     /// Two of them together.

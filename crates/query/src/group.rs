@@ -6,7 +6,6 @@
 use crate::ask::{Key, Question, Slot};
 use crate::columns::{Batch, Kind, Values, Word, own};
 use crate::key::{Column, NONE, Value};
-use crate::quantity::{numbers, sums};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -69,27 +68,30 @@ impl Groups {
         self.codes.len() / self.stride()
     }
 
-    /// Adds records, those that are chosen.
-    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>) {
-        let values: Vec<Cow<'_, [u64]>> = self.slots.iter().map(|slot| slot.of(batch)).collect();
+    /// Adds records, those that are chosen; `values` are those of the slots.
+    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, values: &[Cow<'_, [u64]>]) {
         let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
         if let [column] = &self.keys[..]
             && !self.is_twofold
             && let Some(Values::Words(places, words)) = batch.get(column.key.id(0))
         {
-            return self.take_words(batch, chosen, &values, places, words);
+            let groups = self.groups_of_words(places, words, chosen);
+            self.add(&groups, values);
+            return self.bound();
         }
         let sides = if self.is_twofold { 2 } else { 1 };
         let views: Vec<Vec<u64>> = (0..sides).map(|side| self.view(batch, chosen, side)).collect();
         let stride = self.stride();
-        for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
-            let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
-            let group = self.group(code(0));
-            self.add(group, row, &values);
-            if sides == 2 && code(0) != code(1) {
-                let group = self.group(code(1));
-                self.add(group, row, &values);
+        for side in 0..sides {
+            let mut groups = vec![NONE; batch.rows];
+            for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
+                let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
+                // What is the same for both ends counts once.
+                if side == 0 || code(0) != code(1) {
+                    groups[row] = self.group(code(side)) as u32;
+                }
             }
+            self.add(&groups, values);
         }
         self.bound();
     }
@@ -114,21 +116,15 @@ impl Groups {
         view
     }
 
-    /// The same by one key of words: its group stands beside each word of the dictionary.
-    fn take_words(
-        &mut self,
-        batch: &Batch,
-        chosen: Option<&[bool]>,
-        values: &[Cow<'_, [u64]>],
-        places: &[u32],
-        words: &Arc<Vec<Word>>,
-    ) {
+    /// The group of each record by one key of words, which stands beside each word of the dictionary.
+    fn groups_of_words(&mut self, places: &[u32], words: &Arc<Vec<Word>>, chosen: Option<&[bool]>) -> Vec<u32> {
         let mut known = match self.shortcut.take() {
             Some((of, known)) if Arc::ptr_eq(&of, words) => known,
             _ => vec![NONE; words.len() + 1],
         };
-        for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
-            let place = (places[row] as usize).min(words.len());
+        let mut groups = vec![NONE; places.len()];
+        for (row, place) in places.iter().enumerate().filter(|(row, _)| chosen.is_none_or(|chosen| chosen[*row])) {
+            let place = (*place as usize).min(words.len());
             if known[place] == NONE {
                 let code = match words.get(place) {
                     Some(word) => [self.keys[0].place(word).into(), 0],
@@ -136,10 +132,10 @@ impl Groups {
                 };
                 known[place] = self.group(&code) as u32;
             }
-            self.add(known[place] as usize, row, values);
+            groups[row] = known[place];
         }
         self.shortcut = Some((Arc::clone(words), known));
-        self.bound();
+        groups
     }
 
     /// Lets groups go if there are too many, between one batch and the next.
@@ -149,11 +145,16 @@ impl Groups {
         }
     }
 
-    #[inline]
-    fn add(&mut self, group: usize, row: usize, values: &[Cow<'_, [u64]>]) {
-        let kept = &mut self.kept[group * values.len()..(group + 1) * values.len()];
-        for ((kept, slot), values) in kept.iter_mut().zip(&self.slots).zip(values) {
-            *kept = slot.join(*kept, values[row]);
+    /// Adds what records have to their groups, slot after slot.
+    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>]) {
+        let width = self.slots.len();
+        for (place, (slot, values)) in self.slots.iter().zip(values).enumerate() {
+            let kept = &mut self.kept[..];
+            match slot {
+                Slot::Count | Slot::Sum(_) => add_slot(kept, width, place, groups, values, u64::saturating_add),
+                Slot::First => add_slot(kept, width, place, groups, values, Ord::min),
+                Slot::Last => add_slot(kept, width, place, groups, values, Ord::max),
+            }
         }
     }
 
@@ -281,18 +282,17 @@ impl Groups {
     }
 }
 
-impl Slot {
-    /// Its value of each record.
-    pub fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
-        match self {
-            Slot::Count => vec![1; batch.rows].into(),
-            Slot::Sum(ids) => match ids[..] {
-                [one] => numbers(batch, one),
-                [one, other] => sums(batch, one, other).into(),
-                _ => vec![0; batch.rows].into(),
-            },
-            Slot::First => numbers(batch, own("first_time")),
-            Slot::Last => numbers(batch, own("last_time")),
-        }
+/// One of the numbers of each group, of records that have one.
+fn add_slot(
+    kept: &mut [u64],
+    width: usize,
+    place: usize,
+    groups: &[u32],
+    values: &[u64],
+    join: impl Fn(u64, u64) -> u64,
+) {
+    for (group, value) in groups.iter().zip(values).filter(|(group, _)| **group != NONE) {
+        let kept = &mut kept[*group as usize * width + place];
+        *kept = join(*kept, *value);
     }
 }

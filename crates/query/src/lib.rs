@@ -40,6 +40,8 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+#[cfg(feature = "parquet")]
+mod arrays;
 mod ask;
 pub mod columns;
 #[cfg(feature = "parquet")]
@@ -51,6 +53,8 @@ mod key;
 mod lex;
 mod names;
 mod networks;
+#[cfg(feature = "parquet")]
+mod pages;
 mod parse;
 #[cfg(feature = "parquet")]
 mod piece;
