@@ -218,6 +218,9 @@ impl Args {
         if targets.iter().any(|target| target == "null") {
             return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
         }
+        if self.ask.csv && targets.iter().any(|target| target == "-") {
+            return Err(usage("--csv and --write - are both for standard output: write records elsewhere"));
+        }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
         self.meter.check(targets, how, false)
     }
