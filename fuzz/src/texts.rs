@@ -12,6 +12,8 @@ use std::{fs, io};
 const PAGE: &str = include_str!("../../docs/streams.md");
 /// Where configurations of the Open Traffic Generator are.
 const OTG: &str = include_str!("../../docs/otg.md");
+/// Where filters of records are.
+const ASK: &str = include_str!("../../docs/guide/ask.md");
 /// Rules to rewrite with, sizes, rates, shifts.
 const OTHERS: [&str; 9] = [
     "ip=10.0.0.0/8:192.168.0.0/16",
@@ -36,6 +38,7 @@ pub fn write(folder: &Path, frames: &[Vec<u8>]) -> io::Result<()> {
     put(&folder.join("streams"), streams)?;
     let otg = OTG.split("```json\n").skip(1).filter_map(|part| part.split("```").next());
     put(&folder.join("otg"), otg)?;
+    put(&folder.join("queries"), ASK.split('`').skip(1).step_by(2).filter(|text| text.len() <= LONGEST))?;
     let fields = Kind::all().flat_map(|kind| kind.fields.iter().map(|field| field.name));
     let parts = Kind::all().flat_map(|kind| kind.parts.iter().map(|part| part.name));
     let keys = [SET, STREAM, BURST].into_iter().flatten().map(|key| key.name);

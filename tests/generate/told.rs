@@ -129,7 +129,7 @@ fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
     let file = folder.file("file");
     std::fs::write(&file, "mine").unwrap();
     let taken = ["generate", "--to", "null:x", "-k", "udp", "--control", &file];
-    run(&taken).with_status(2).says("something is there already");
+    run(&taken).with_status(2).says("this is there, and is no socket");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     run(&["generate", "--to", "pcap:-", "-k", "udp", "--control", &folder.file("x")]).with_status(2).says("--control");
 }

@@ -164,6 +164,41 @@ fn nfcapd_has_the_same_sums() {
     }
 }
 
+/// The same questions to nfdump and to stored records: what a filter passes, whatever the direction.
+#[test]
+fn nfdump_answers_as_stored_records_do() {
+    let Some(capture) = mix().filter(|_| has_tools(&["nfcapd", "nfdump"])) else { return };
+    let scratch = Scratch::new();
+    let nfcapd = Nfcapd::start(&scratch);
+    let (target, stored) = (format!("ipfix+udp://127.0.0.1:{}", nfcapd.port), scratch.file("flows.parquet"));
+    flows_of(&capture, &["-w", &target, "-w", &stored, "--ipfix", "mtu=1400,rate=20000"]);
+    let file = nfcapd.end();
+    for filter in [
+        "any",
+        "proto udp",
+        "port 53",
+        "net 10.0.0.0/8 and proto tcp",
+        "proto tcp and port in [ 80 443 22 ]",
+        "not (proto tcp or proto udp)",
+        "(net 192.168.0.0/16 or port 443) and not port 53",
+    ] {
+        let arguments = ["-r", &file, "-q", "-N", "-o", "fmt:%ipkt,%ibyt", filter];
+        let output = Command::new("nfdump").args(arguments).output().unwrap();
+        let mut theirs = [0; 2];
+        for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(',')) {
+            let numbers = line.split(',').map(|number| number.trim().parse::<u64>().unwrap());
+            theirs.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+        }
+        let asked =
+            ["flows", "--from", &stored, "--json", "--by", "protocol", "--sum", "packets,packet_bytes", "-f", filter];
+        let ended = run(&asked).good();
+        let summary: Value = serde_json::from_str(ended.output.lines().last().unwrap()).unwrap();
+        let ours = ["packets", "packet_bytes"].map(|name| summary["asked"]["all"][name].as_u64().unwrap());
+        assert_eq!(ours, theirs, "{filter}");
+        assert!(ours[0] > 0 || filter.starts_with("net") || filter.starts_with("not"), "{filter}: nothing is compared");
+    }
+}
+
 /// Flows of one packet to the program, which hears of their ends at once.
 struct Feeder {
     running: linerate_tests::support::program::Running,

@@ -40,6 +40,8 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "flows -r FILE",
         "flows -r FILE --json",
         "flows -r FILE --write -",
+        "flows -r FILE --by port",
+        "flows -r FILE --by port --csv",
         "generate --to pcap:/dev/null --udp --rate top --json",
         "generate --to pcap:/dev/null --udp --rate top --json --interval 1",
         "generate --to pcap:/dev/null --replay FILE --rate top --json",

@@ -40,6 +40,8 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     let from = format!("pcap:{copy}");
     let mem = format!("mem:terminals-{}", std::process::id());
     let flows = scratch.file("flows.jsonl");
+    let stored = scratch.file("flows.parquet");
+    assert!(linerate(&["flows", "-q", "-r", &input, "-w", &stored]).status().unwrap().success());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sink = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -58,6 +60,22 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
         (&["count", "-r", &input, "--protocols"], &["frames", "lost", "peak L1", "1519-", "unknown"]),
         (&["count", "-r", &checked, "--check"], &["lost", "reordered", "corrupted", "p99.9", "ipdv"]),
         (&["flows", "-r", &input, "-w", &flows], &["packets", "bytes back", "seconds", "written to"]),
+        (
+            &[
+                "flows",
+                "-r",
+                &input,
+                "--by",
+                "orig_address,resp_address,port",
+                "--every",
+                "20ms",
+                "--sum",
+                "records,bytes,bps",
+            ],
+            &["records", "bytes", "bps", "part", "others", "both of its ends"],
+        ),
+        (&["flows", "--from", &stored, "--by", "port", "--sort", "pps"], &["row groups", "packets", "pps", "all"]),
+        (&["flows", "--from", &stored], &["row groups", "bytes back", "seconds"]),
         (
             &["generate", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "1200"],
             &["received", "lost", "p99.9", "ipdv"],
@@ -112,6 +130,7 @@ fn demonstration_and_benchmarks_fit_too() {
         "merge",
         "flows",
         "flow-files",
+        "query",
         "hand-over",
         "check",
         "memif",

@@ -4,6 +4,7 @@ pub mod ledger;
 pub mod live;
 #[cfg(feature = "serve")]
 pub mod metrics;
+pub(crate) mod picture;
 pub mod rates;
 pub mod reading;
 pub mod streams;

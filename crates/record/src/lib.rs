@@ -72,6 +72,7 @@ mod pcapng;
 pub mod reader;
 pub mod recording;
 mod statistics;
+pub mod when;
 pub mod writer;
 
 pub use aligned::{ALIGNMENT, Aligned};

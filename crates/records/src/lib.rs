@@ -10,6 +10,7 @@
 //! ```
 //!
 //! - [`fields`](mod@fields): every field, declared once, with its names elsewhere;
+//! - [`back`](mod@back): the same the other way round, from values to a flow;
 //! - [`encode`](mod@encode): what records are written as where bytes are written, a row each ([`Format`]);
 //! - [`export`]: where they go, a row each ([`PLACES`]), and who takes them there ([`Exporter`]): to a `stream` (a file has its
 //!   name once it is complete: `part`) or a folder of `hours` (`directory`: folders are on the disk before what is in them);
@@ -64,6 +65,7 @@
 //! builds without.
 #![forbid(unsafe_code)]
 
+pub mod back;
 pub mod encode;
 pub mod export;
 mod exports;

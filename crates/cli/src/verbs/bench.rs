@@ -14,6 +14,8 @@ mod measure;
 mod memif;
 mod merge;
 mod pcap;
+#[cfg(feature = "parquet")]
+mod query;
 mod receive;
 mod render;
 mod replay;
@@ -118,6 +120,9 @@ enum Bench {
     Flows,
     /// Capture files into flow records, beside nfpcapd, softflowd and argus
     FlowFiles,
+    /// Stored flow records by keys and filters, over threads
+    #[cfg(feature = "parquet")]
+    Query,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing and counting from a veth pair by every path, beside tcpdump and dumpcap
@@ -203,13 +208,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         level: args.level.map(Into::into),
     };
     let mut rows = Vec::new();
-    let tables: [(Bench, Measure); 17] = [
+    let tables: &[(Bench, Measure)] = &[
         (Bench::Dissect, dissect::run),
         (Bench::Pcap, pcap::run),
         (Bench::Merge, merge::run),
         (Bench::Burst, burst::run),
         (Bench::Flows, flows::run),
         (Bench::FlowFiles, flows::files),
+        #[cfg(feature = "parquet")]
+        (Bench::Query, query::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),
@@ -222,7 +229,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Wire, wire::run),
         (Bench::Inline, inline::run),
     ];
-    for (bench, measure) in tables {
+    for (bench, measure) in tables.iter().copied() {
         if args.wants(bench) {
             args.begin(bench);
             let new = measure(effort)?;

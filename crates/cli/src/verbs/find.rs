@@ -3,7 +3,6 @@
 mod files;
 mod index;
 mod report;
-mod when;
 
 use self::files::{Found, files};
 use self::report::FindJson;
@@ -167,8 +166,9 @@ impl Args {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: &Option<String>| {
-            let parse =
-                |text: &String| when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")));
+            let parse = |text: &String| {
+                linerate_record::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
+            };
             text.as_ref().map(parse).transpose()
         };
         let from = time("--from", &self.from)?.unwrap_or(Nanos::ZERO);

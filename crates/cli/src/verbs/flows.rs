@@ -1,11 +1,24 @@
 //! `linerate flows`: a record of every conversation.
 
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only stored records are asked for"))]
+mod answer;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only stored records are asked for"))]
+mod asking;
 mod collect;
 mod heaviest;
 mod json;
 mod memory;
 mod options;
 mod output;
+#[cfg(feature = "parquet")]
+mod stored;
+#[cfg(not(feature = "parquet"))]
+mod stored {
+    /// Nobody reads Parquet here.
+    pub(super) fn run(_: &super::Args, held: &super::super::inputs::Held) -> anyhow::Result<crate::exit::Exit> {
+        Err(crate::exit::usage(format!("{}: this program was built without Parquet", held.places.join(", "))))
+    }
+}
 mod text;
 mod timeouts;
 mod workers;
@@ -17,6 +30,7 @@ pub(super) use self::options::{MeterArgs, Written};
 pub(super) use self::output::{Tee, Totals};
 pub(super) use self::text::{so_far, summary};
 
+use self::asking::AskArgs;
 use self::json::SummaryJson;
 use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output};
 use super::show::ShowArgs;
@@ -52,12 +66,19 @@ Examples:
   linerate flows eth0 -w ipfix+udp://192.0.2.9:4739 -w flows.csv.gz
   # what routers and others send, in a folder
   linerate flows --from ipfix://:4739 -w flows/
+  # who sends most, by network; how much of which port every 5 minutes
+  linerate flows eth0 -t 60 --by orig_address/24 --top 20
+  linerate flows -r trace.pcap --by resp_port --every 5m --plot ports.svg
+  # the same of stored records; single ones; some of them in another form
+  linerate flows --from flows/ 'src net 10.0.0.0/8 and bytes > 1M' --by port
+  linerate flows --from flows/ --since -1h host 10.1.2.3
+  linerate flows --from flows/ -w tcp.csv proto tcp and not flags A
   # how fast it is
   linerate flows eth0 -w null -t 10
   # four threads share the flows; those of UDP end after 10 s
   linerate flows eth0 --workers 4 --idle udp=10
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
-docs/flows.md says what each field means, docs/queries.md how to ask for it.")]
+docs/flows.md says what each field means, docs/guide/ask.md how to ask for it.")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
@@ -73,6 +94,8 @@ pub struct Args {
     compress: Option<String>,
     #[command(flatten)]
     meter: MeterArgs,
+    #[command(flatten)]
+    ask: AskArgs,
     /// Print the summary as one JSON document (schema linerate/flows/1)
     #[arg(long)]
     json: bool,
@@ -84,6 +107,9 @@ pub struct Args {
 
 /// Meters.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(held) = args.input.held()? {
+        return stored::run(args, &held);
+    }
     if let Some(from) = args.input.collected()? {
         return collect::run(args, &from);
     }
@@ -94,11 +120,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.receive.identity(&inputs)?;
     let how = Written { format, compression: args.compression() };
     args.check_places(&inputs.specs, how)?;
+    let about = args.ask.shown(args.is_shown())?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
     identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let mut drawing = args.ask.drawing()?;
     let folders = made_in(&exporters)?;
     notes.extend(identity.note().into_iter().chain(confine(&folders)));
     let stop = Stop::new();
@@ -117,7 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
     let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
-    let records = Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?;
+    let records = Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?;
     let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
     let reopening = if folders.is_empty() {
         stop_on_signals(&stop).map(|()| None)?
@@ -130,12 +158,24 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);
     drop((live, answers, reopening, news));
     let (metered, records) = metering.done();
-    let (totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
-    let is_asked = !args.show.quiet || args.targets().is_empty();
+    let (mut totals, written) = records.finish(run.failure.is_some(), &mut run.ledger);
+    args.order(&mut totals);
+    let found = about.question.as_deref().zip(totals.answer.as_ref());
+    if let (Some(out), Some((question, found))) = (&mut drawing, found) {
+        answer::draw(&args.ask.title(), question, found, out)?;
+    }
+    let is_asked = args.is_shown();
     if args.json {
-        result_line(&SummaryJson::new(&inputs, &metered, &totals, &run), is_mixed)?;
+        let asked = found.map(|(question, found)| answer::asked(question, found));
+        result_line(&SummaryJson::new(&inputs, &metered, &totals, &run, asked), is_mixed)?;
+    } else if let Some((question, found)) = found.filter(|_| args.ask.csv) {
+        answer::csv(question, found);
     } else if is_asked && !is_void(&run.ledger, run.failure.as_ref()) {
-        result(ledger::run(&run, &summary(&metered, &totals, &run.ledger), args.show.ledger), is_mixed);
+        let text = match found {
+            Some((question, found)) => answer::text(question, found),
+            None => text::talkers(&totals.top),
+        };
+        result(ledger::run(&run, &text::summary_of(&metered, &totals, &run.ledger, &text), args.show.ledger), is_mixed);
     }
     let exit = args.receive.conclude(&run);
     written?;
@@ -147,6 +187,18 @@ impl Args {
     /// Where records are written: nowhere for `null` alone.
     fn targets(&self) -> &[String] {
         if self.write == ["null"] { &[] } else { &self.write }
+    }
+
+    /// Whether the summary is shown.
+    fn is_shown(&self) -> bool {
+        !self.show.quiet || self.json || self.targets().is_empty()
+    }
+
+    /// Puts the flows that are shown in the order that was asked for.
+    fn order(&self, totals: &mut Totals) {
+        if self.ask.sort() == Some("packets") && totals.answer.is_none() {
+            totals.top = totals.top_packets.clone();
+        }
     }
 
     fn compression(&self) -> Option<Compression> {
@@ -165,6 +217,9 @@ impl Args {
         }
         if targets.iter().any(|target| target == "null") {
             return Err(usage("--write null: writes nothing, and something else is to be written: leave one out"));
+        }
+        if self.ask.csv && targets.iter().any(|target| target == "-") {
+            return Err(usage("--csv and --write - are both for standard output: write records elsewhere"));
         }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
         self.meter.check(targets, how, false)

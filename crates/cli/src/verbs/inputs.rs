@@ -2,7 +2,7 @@
 
 mod collected;
 
-pub(super) use self::collected::Collected;
+pub(super) use self::collected::{Collected, Held};
 
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;

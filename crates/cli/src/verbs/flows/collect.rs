@@ -1,6 +1,7 @@
 //! Flows that others have metered: IPFIX and NetFlow v9 from a port or from files, to wherever own flows go.
 
 use super::super::inputs::Collected;
+use super::answer;
 use super::output::{Tee, Totals};
 use super::text::{talkers, written};
 use super::{Args, Written, locked, made_in};
@@ -15,6 +16,7 @@ use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
+use linerate_query::Question;
 use linerate_records::Format;
 use linerate_records::encode::json;
 use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
@@ -40,11 +42,13 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let how = Written { format, compression: args.compression() };
     let specs: Vec<Spec> = from.files.iter().map(|path| Spec::file(path)).collect();
     args.check_places(&specs, how)?;
+    let about = args.ask.shown(args.is_shown())?;
     let mut collector = Collector::new(Limits::default(), args.meter.enterprise()?);
     let identity = args.receive.identity_of(from.listen.is_some())?;
     let mut listener = from.listen.as_deref().map(Listener::bind).transpose()?;
     identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let mut drawing = args.ask.drawing()?;
     let folders = made_in(&exporters)?;
     let notes: Vec<String> = identity.note().into_iter().chain(confine(&folders)).collect();
     let is_mixed = args.write.iter().any(|target| target == "-");
@@ -58,7 +62,8 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let stop = Stop::new();
-    let records = Arc::new(Mutex::new(Tee::start(exporters, stop.clone()).map_err(|error| identity.explain(error))?));
+    let records =
+        Arc::new(Mutex::new(Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?));
     let reopening = if folders.is_empty() {
         stop_on_signals(&stop).map(|()| None)?
     } else {
@@ -80,16 +85,23 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let exporters = listener.as_ref().map_or(0, Listener::exporters) + from.files.len() as u64;
     let mut ledger = account(&names.join(", "), found);
     let records = std::mem::replace(&mut *locked(&records), Tee::start(Vec::new(), stop.clone())?);
-    let (totals, written) = records.finish(failure.is_some(), &mut ledger);
+    let (mut totals, written) = records.finish(failure.is_some(), &mut ledger);
+    args.order(&mut totals);
+    let question = about.question.as_deref();
+    if let (Some(out), Some((question, found))) = (&mut drawing, question.zip(totals.answer.as_ref())) {
+        answer::draw(&args.ask.title(), question, found, out)?;
+    }
     let seconds = begun.elapsed().as_secs_f64();
     let done = Done { from: names, found, exporters, seconds, totals, ledger };
     if let Some(failure) = &failure {
         fail(failure);
     }
     if args.json {
-        result_line(&done.json(), is_mixed)?;
+        result_line(&done.json(question), is_mixed)?;
+    } else if let Some((question, found)) = question.zip(done.totals.answer.as_ref()).filter(|_| args.ask.csv) {
+        answer::csv(question, found);
     } else if !args.show.quiet || args.targets().is_empty() {
-        result(done.text(), is_mixed);
+        result(done.text(question), is_mixed);
     }
     written?;
     let has_lost =
@@ -103,7 +115,7 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
 
 /// Refuses what would change nothing.
 fn refuse(args: &Args) -> anyhow::Result<()> {
-    let option = args.meter.of_frames().or(args.receive.of_ports());
+    let option = args.meter.of_frames().next().or(args.receive.of_ports());
     let option = option.or(args.show.has_interval().then_some("--interval")).or(args.show.ledger.then_some("--ledger"));
     match option {
         Some(option) => {
@@ -154,12 +166,14 @@ struct Json<'a> {
     records_written: u64,
     records_lost: u64,
     top: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<serde_json::Value>,
     #[serde(flatten)]
     ledger: LedgerJson,
 }
 
 impl Done {
-    fn json(&self) -> Json<'_> {
+    fn json(&self, question: Option<&Question>) -> Json<'_> {
         let Done { from, found, exporters, seconds, totals, ledger } = self;
         Json {
             schema: "linerate/flows-collected/1",
@@ -178,11 +192,12 @@ impl Done {
             records_written: ledger.total(Count::Exported),
             records_lost: ledger.sum(Stage::Export, Kind::Lost),
             top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
+            asked: question.zip(totals.answer.as_ref()).map(|(question, found)| answer::asked(question, found)),
             ledger: LedgerJson::new(ledger),
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, question: Option<&Question>) -> String {
         let Done { found, exporters, seconds, totals, ledger, .. } = self;
         let plural = if *exporters == 1 { "" } else { "s" };
         let mut text = format!(
@@ -198,6 +213,10 @@ impl Done {
             text += &format!("  an exporter looked at one packet of {sampling}; figures are as it sent them\n");
         }
         let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
-        exports.fold(text, |text, account| text + &written(account)) + &talkers(&totals.top)
+        let text = exports.fold(text, |text, account| text + &written(account));
+        text + &match question.zip(totals.answer.as_ref()) {
+            Some((question, found)) => answer::text(question, found),
+            None => talkers(&totals.top),
+        }
     }
 }

@@ -9,8 +9,8 @@ use linerate_meter::{EndReason, Flow, Quality};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// How many flows are shown.
-const TOP: usize = 10;
+/// How many flows are shown, unless another number is asked for.
+pub(super) const TOP: usize = 10;
 /// Flows that are kept of those that go on, each time that there are twice as many.
 const MOST: usize = 512;
 
@@ -18,6 +18,8 @@ const MOST: usize = 512;
 #[derive(Clone)]
 pub(super) struct Heaviest {
     size: fn(&Flow) -> u64,
+    /// How many are shown.
+    most: usize,
     /// Flows that have ended, or were let go; the greatest first.
     top: Vec<Flow>,
     /// Flows that go on, by their id.
@@ -35,8 +37,8 @@ struct Sum {
 }
 
 impl Heaviest {
-    pub fn by(size: fn(&Flow) -> u64) -> Self {
-        Heaviest { size, top: Vec::new(), open: HashMap::new(), floor: 0 }
+    pub fn by(size: fn(&Flow) -> u64, most: usize) -> Self {
+        Heaviest { size, most, top: Vec::new(), open: HashMap::new(), floor: 0 }
     }
 
     pub fn add(&mut self, record: &Flow) {
@@ -85,10 +87,10 @@ impl Heaviest {
     /// Keeps a flow if it is among those of which there is most.
     fn keep(&mut self, flow: &Flow) {
         let (size, own) = (self.size, (self.size)(flow));
-        if self.top.len() < TOP || self.top.last().is_some_and(|least| size(least) < own) {
+        if self.top.len() < self.most || self.top.last().is_some_and(|least| size(least) < own) {
             let place = self.top.partition_point(|other| size(other) >= own);
             self.top.insert(place, flow.clone());
-            self.top.truncate(TOP);
+            self.top.truncate(self.most);
         }
     }
 }
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn records_of_a_flow_count_together_and_those_of_another_apart() {
-        let mut heaviest = Heaviest::by(Flow::packets);
+        let mut heaviest = Heaviest::by(Flow::packets, TOP);
         let (active, idle) = (EndReason::Active, EndReason::Idle);
         for (id, packets, is_continued, end) in
             [(1, 4, false, active), (2, 9, false, idle), (1, 5, true, active), (1, 6, true, idle), (1, 7, false, idle)]
@@ -122,7 +124,7 @@ mod tests {
     /// Its parts are less than what others have, and much else comes between them.
     #[test]
     fn a_flow_of_many_small_parts_is_found_among_many_that_go_on() {
-        let mut heaviest = Heaviest::by(Flow::packets);
+        let mut heaviest = Heaviest::by(Flow::packets, TOP);
         let (active, crowd) = (EndReason::Active, 2 * MOST as u64);
         (0..crowd).for_each(|id| heaviest.add(&part(1000 + id, 100, false, active)));
         for round in 1..=50 {

@@ -22,6 +22,8 @@ pub(super) struct SummaryJson<'a> {
     received: u64,
     #[serde(flatten)]
     flows: FlowsJson<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<serde_json::Value>,
     #[serde(flatten)]
     run: RunJson,
 }
@@ -68,8 +70,15 @@ pub struct FlowsJson<'a> {
 }
 
 impl<'a> SummaryJson<'a> {
-    pub fn new(inputs: &Inputs, metered: &'a Metered, totals: &'a Totals, run: &Received) -> Self {
+    pub fn new(
+        inputs: &Inputs,
+        metered: &'a Metered,
+        totals: &'a Totals,
+        run: &Received,
+        asked: Option<serde_json::Value>,
+    ) -> Self {
         SummaryJson {
+            asked,
             schema: "linerate/flows/1",
             ports: inputs.names(),
             filter: inputs.filter.clone(),

@@ -163,8 +163,8 @@ impl MeterArgs {
         Ok(exporters)
     }
 
-    /// An option that was given and says how frames are metered.
-    pub fn of_frames(&self) -> Option<&'static str> {
+    /// Options that were given and say how frames are metered.
+    pub fn of_frames(&self) -> impl Iterator<Item = &'static str> {
         [
             ("--level", self.level.is_some()),
             ("--first-packets", self.first_packets.is_some()),
@@ -179,7 +179,15 @@ impl MeterArgs {
             ("--checksums", self.checksums),
         ]
         .into_iter()
-        .find_map(|(option, is_given)| is_given.then_some(option))
+        .filter_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// How many threads share the work.
+    pub fn workers(&self) -> anyhow::Result<usize> {
+        match self.workers {
+            1..=Spread::MOST => Ok(self.workers),
+            _ => Err(usage(format!("--workers: from 1 to {}", Spread::MOST))),
+        }
     }
 
     /// The enterprise whose elements are ours.
@@ -228,9 +236,7 @@ impl MeterArgs {
 
     /// How the meters work; as much is recorded as is `usual`, unless asked for otherwise.
     pub fn config(&self, usual: Level) -> anyhow::Result<Config> {
-        if self.workers == 0 || self.workers > Spread::MOST {
-            return Err(usage(format!("--workers: from 1 to {}", Spread::MOST)));
-        }
+        self.workers()?;
         let most = Config::MOST_FLOWS * self.workers;
         let max_flows = self.max_flows.unwrap_or(Config::default().max_flows);
         if max_flows == 0 || max_flows > most {

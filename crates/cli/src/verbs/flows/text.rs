@@ -13,8 +13,13 @@ use linerate_wire::registry;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// What was metered, and what became of the records by the ledger.
+/// What was metered, what became of the records by the ledger, and the flows with the most bytes.
 pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
+    summary_of(metered, totals, ledger, &talkers(&totals.top))
+}
+
+/// The same with something else of the records.
+pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, records: &str) -> String {
     let counts = &metered.counts;
     let seconds = metered.elapsed.as_secs_f64();
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
@@ -54,7 +59,7 @@ pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
     }
     let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
     let text = exports.fold(text, |text, account| text + &written(account));
-    text + &talkers(&totals.top) + &workers::text(metered, totals)
+    text + records + &workers::text(metered, totals)
 }
 
 /// The flows that have ended so far.

@@ -4,6 +4,7 @@ use super::{InputArgs, ReceiveArgs, span};
 use crate::exit::usage;
 use crate::privileges::Identity;
 use linerate_record::Compression;
+use std::path::Path;
 use std::time::Duration;
 
 /// Where records come from that others have metered.
@@ -14,7 +15,45 @@ pub(in super::super) struct Collected {
     pub duration: Option<Duration>,
 }
 
+/// Where records are stored, and which of them are meant.
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "it is refused"))]
+pub(in super::super) struct Held {
+    /// Folders and files.
+    pub places: Vec<String>,
+    pub filter: String,
+}
+
 impl InputArgs {
+    /// Where stored records are (folders, files of Parquet), if that is what is read.
+    pub fn held(&self) -> anyhow::Result<Option<Held>> {
+        let is_file = |path: &str| path.to_ascii_lowercase().ends_with(".parquet");
+        let is_stored = |path: &&String| {
+            !path.contains("://") && (is_file(path) || path.ends_with('/') || Path::new(path).is_dir())
+        };
+        let places: Vec<String> = self.ports.iter().chain(&self.read).filter(is_stored).cloned().collect();
+        if places.is_empty() {
+            return Ok(None);
+        }
+        if places.len() < self.ports.len() + self.read.len() {
+            return Err(usage("stored records (folders, .parquet) and frames cannot be read in one run"));
+        }
+        for (option, is_given) in [("--frames", self.frames.is_some()), ("--duration", self.duration.is_some())] {
+            if is_given {
+                return Err(usage(format!(
+                    "{option} means nothing here: records are stored, and no frame is received"
+                )));
+            }
+        }
+        let filter = match (&self.filter, &self.words[..]) {
+            (Some(_), [word, ..]) => {
+                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+            }
+            (Some(text), []) => text.clone(),
+            (None, words) => words.join(" "),
+        };
+        Ok(Some(Held { places, filter }))
+    }
+
     /// Where records of others come from (`ipfix://HOST:PORT`, files of IPFIX), if that is what is read.
     pub fn collected(&self) -> anyhow::Result<Option<Collected>> {
         let listen = |name: &String| name.strip_prefix("ipfix://").map(str::to_owned);

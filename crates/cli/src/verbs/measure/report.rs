@@ -4,7 +4,6 @@ mod environment;
 mod files;
 mod html;
 mod long;
-mod picture;
 mod sections;
 mod tests;
 

@@ -171,8 +171,8 @@ fn markdown(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::html::plain_html;
     use super::*;
+    use crate::view::picture::plain_html;
 
     #[test]
     fn names_are_text_in_every_form() {

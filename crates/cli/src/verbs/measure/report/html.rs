@@ -1,9 +1,9 @@
 //! A report as one file that needs nothing else.
 
 use super::files::facts;
-use super::picture::{Axis, Draw, Series, picture};
 use super::sections::sections;
 use super::{Report, Row, SizeReport};
+use crate::view::picture::{Axis, Draw, Series, picture, plain_html};
 use linerate_generate::check::Delay;
 use std::fmt::Write as _;
 
@@ -251,9 +251,4 @@ fn by_second(size: &SizeReport) -> String {
     let across = Axis::linear("minute", all().map(|point| point.0));
     text += &picture("latency, minute by minute", across, Axis::logarithmic("us", all().map(|point| point.1)), &series);
     text
-}
-
-/// Names are text, whoever chose them.
-pub fn plain_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -9,8 +9,11 @@ const SECOND: u64 = 1_000_000_000;
 const UNITS: [(&str, u64); 7] =
     [("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
 
-/// A time, `now` being one.
-pub(super) fn parse(text: &str, now: Nanos) -> Result<Nanos, String> {
+/// A time as people write it (`2026-11-22T10:00:00`, seconds since 1970, `-10m`); `now` is what `now` means, and what a time ago is before.
+///
+/// # Errors
+/// It is no time; the text says what is.
+pub fn parse(text: &str, now: Nanos) -> Result<Nanos, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("now") {
         return Ok(now);

@@ -1,6 +1,5 @@
-//! Pictures of a report: SVG, no script.
+//! Pictures of a report, or alone: SVG, no script.
 
-use super::html::plain_html;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
@@ -80,13 +79,60 @@ impl Axis {
     }
 }
 
-/// A picture of series over two axes, with a legend below.
+/// A picture of series over two axes, with a legend below, within a page that has its colours.
 pub fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
+    let begin = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", plain_html(title));
+    let mut text = format!("<figure>{begin}{}</svg><figcaption>", drawing(across, up, series));
+    let _ = write!(text, "<strong>{}</strong>", plain_html(title));
+    for one in series.iter().filter(|one| !one.name.is_empty()) {
+        let sign = match one.draw {
+            Draw::Line => "\u{2501}",
+            Draw::Dashes => "\u{2505}",
+            Draw::Dots => "\u{25cf}",
+            Draw::Crosses => "\u{00d7}",
+        };
+        let _ = write!(text, " <span class=\"c{}\">{sign}</span> {}", one.colour % 6, plain_html(&one.name));
+    }
+    text + "</figcaption></figure>\n"
+}
+
+/// The same as a file of its own, with the names of series beside their colours.
+pub fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
+    const COLOURS: [&str; 6] = ["#1f5fa8", "#b3541e", "#2e7d4f", "#7b4fa3", "#a8324a", "#5f6b76"];
+    const LINE: f64 = 18.0;
+    let named: Vec<&Series> = series.iter().filter(|one| !one.name.is_empty()).collect();
+    let height = HEIGHT + LINE * (named.len() + 1) as f64;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n<style>\
+         svg{{background:#fff;font:12px sans-serif}}.grid{{stroke:#ddd;fill:none}}.tick{{fill:#555;font-size:11px}}\
+         .line{{fill:none;stroke-width:1.8}}.dash{{stroke-dasharray:6 4}}"
+    );
+    for (number, colour) in COLOURS.iter().enumerate() {
+        let _ = write!(text, ".c{number}{{stroke:{colour};fill:{colour}}}");
+    }
+    text += "path.line{fill:none}text{stroke:none}</style>\n";
+    text += &drawing(across, up, series);
+    let _ = write!(text, "\n<text x=\"12\" y=\"{:.1}\">{}</text>", HEIGHT + 12.0, plain_html(title));
+    for (place, one) in named.iter().enumerate() {
+        let y = HEIGHT + 12.0 + LINE * (place + 1) as f64;
+        let (colour, name) = (one.colour % 6, plain_html(&one.name));
+        let _ = write!(text, "\n<path class=\"line c{colour}\" d=\"M12 {:.1}h24\"/>", y - 4.0);
+        let _ = write!(text, "<text x=\"42\" y=\"{y:.1}\">{name}</text>");
+    }
+    text + "\n</svg>\n"
+}
+
+/// Text as it stands in HTML and SVG.
+pub fn plain_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Axes and series.
+fn drawing(across: Axis, up: Axis, series: &[Series]) -> String {
     let (left, right, top, bottom) = MARGIN;
     let x = |value: f64| left + across.place(value) * (WIDTH - left - right);
     let y = |value: f64| HEIGHT - bottom - up.place(value) * (HEIGHT - top - bottom);
-    let mut text =
-        format!("<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", plain_html(title));
+    let mut text = String::new();
     for tick in up.ticks() {
         let at = y(tick);
         let _ = write!(
@@ -123,18 +169,7 @@ pub fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String
     for one in series {
         draw(&mut text, one, x, y);
     }
-    text += "</svg><figcaption>";
-    let _ = write!(text, "<strong>{}</strong>", plain_html(title));
-    for one in series.iter().filter(|one| !one.name.is_empty()) {
-        let sign = match one.draw {
-            Draw::Line => "\u{2501}",
-            Draw::Dashes => "\u{2505}",
-            Draw::Dots => "\u{25cf}",
-            Draw::Crosses => "\u{00d7}",
-        };
-        let _ = write!(text, " <span class=\"c{}\">{sign}</span> {}", one.colour % 6, plain_html(&one.name));
-    }
-    text + "</figcaption></figure>\n"
+    text
 }
 
 fn draw(text: &mut String, series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) {

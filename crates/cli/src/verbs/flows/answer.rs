@@ -1,0 +1,251 @@
+//! What came of a question: as a table, JSON, CSV, a picture.
+
+use super::text::protocol;
+use crate::view::picture::{Axis, Draw, Series, svg};
+use crate::view::rates::grouped;
+use crate::view::table::table;
+use crate::view::terminal::{show, show_line};
+use linerate_query::columns::all;
+use linerate_query::{Answer, Key, Measure, Question, Row, Value};
+use linerate_record::date;
+use serde_json::{Map, Value as Json, json};
+use std::io::Write;
+
+/// Characters of the longest bar.
+const BAR: usize = 16;
+/// Series of a picture.
+const SERIES: usize = 6;
+
+/// A table of the groups, with the part that each has of all.
+pub(super) fn text(question: &Question, answer: &Answer) -> String {
+    let Question { keys, measures, .. } = question;
+    let sort = &measures[question.sort];
+    let has_time = question.every > 0;
+    let mut heads: Vec<&str> = if has_time { vec!["time"] } else { Vec::new() };
+    heads.extend(keys.iter().map(|key| key.name.as_str()));
+    let numbers = heads.len();
+    heads.extend(measures.iter().map(Measure::name));
+    if sort.has_parts() {
+        heads.push("part");
+    }
+    heads.push("");
+    let mut rows = table(&heads, numbers);
+    rows.set_left(heads.len() - 1);
+    let most = answer.rows.iter().map(|row| answer.value(row, sort)).fold(0.0, f64::max);
+    let cells = |row: &Row, mut cells: Vec<String>, has_bar: bool| {
+        cells.extend(measures.iter().map(|measure| shown(answer, row, measure)));
+        if sort.has_parts() {
+            let part = answer.part(row, sort);
+            cells.push(part.map_or(String::new(), |part| format!("{:.1} %", part * 100.0)));
+        }
+        cells.push(if has_bar { bar(answer.value(row, sort), most) } else { String::new() });
+        cells
+    };
+    for row in &answer.rows {
+        let time = row.time.map(|time| moment(time, question.every));
+        let names = row.keys.iter().zip(keys).map(|(value, key)| name(value, key));
+        rows.add_row(cells(row, time.into_iter().chain(names).collect(), true));
+    }
+    let filled = |word: &str| -> Vec<String> {
+        let blank = std::iter::repeat_n(String::new(), numbers.saturating_sub(1));
+        std::iter::once(word.to_owned()).chain(blank).collect()
+    };
+    if let Some(others) = &answer.others {
+        rows.add_row(cells(others, filled("others"), false));
+    }
+    if numbers > 0 {
+        rows.add_row(cells(&answer.totals, filled("all"), false));
+    }
+    let mut text = format!("{rows}\n");
+    if answer.let_go > 0 {
+        text += &format!(
+            "  {} groups more than there is room for: those of which there was least are among the others\n",
+            grouped(answer.let_go)
+        );
+    }
+    if keys.iter().any(|key| key.id(0) != key.id(1)) {
+        text += "  a record counts for both of its ends: the parts are more than all\n";
+    }
+    text
+}
+
+fn bar(value: f64, most: f64) -> String {
+    let eighths = if most > 0.0 { (value / most * (BAR * 8) as f64).round() as usize } else { 0 };
+    let eighths = eighths.min(BAR * 8);
+    let rest = ["", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}"][eighths % 8];
+    "\u{2588}".repeat(eighths / 8) + rest
+}
+
+fn shown(answer: &Answer, row: &Row, measure: &Measure) -> String {
+    let value = answer.value(row, measure);
+    match measure {
+        Measure::Duration => format!("{:.3} s", value / 1e9),
+        Measure::Bps | Measure::Pps => scaled(value),
+        Measure::Bpp => format!("{value:.1}"),
+        _ => grouped(answer.whole(row, measure).unwrap_or(0)),
+    }
+}
+
+/// With a letter for thousands, as short as it can be read.
+fn scaled(value: f64) -> String {
+    let units = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    match units.into_iter().find(|(scale, _)| value >= *scale) {
+        Some((scale, unit)) => format!("{:.2}{unit}", value / scale),
+        None => format!("{value:.1}"),
+    }
+}
+
+/// As short as steps of that length can be told apart.
+fn moment(time: u64, every: u64) -> String {
+    let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
+    let [year, month, day] = date(seconds);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let mut text = format!("{year:04}-{month:02}-{day:02}");
+    if !every.is_multiple_of(86_400_000_000_000) {
+        text += &format!(" {hour:02}:{minute:02}");
+    }
+    if !every.is_multiple_of(60_000_000_000) {
+        text += &format!(":{second:02}");
+    }
+    if !every.is_multiple_of(1_000_000_000) && nanos > 0 {
+        text += format!(".{nanos:09}").trim_end_matches('0');
+    }
+    text
+}
+
+fn name(value: &Value, key: &Key) -> String {
+    match value {
+        Value::None => "-".to_owned(),
+        Value::Flag(flag) => flag.to_string(),
+        Value::Number(number) if is_protocol(key) => protocol(u8::try_from(*number).unwrap_or(0)),
+        Value::Number(number) if all()[key.id(0)].is_id() => format!("{number:016x}"),
+        Value::Number(number) => number.to_string(),
+        Value::Time(time) => moment(*time, 1),
+        Value::Address(address) => match key.prefix {
+            Some([narrow, wide]) => format!("{address}/{}", if address.is_ipv6() { wide } else { narrow }),
+            None => address.to_string(),
+        },
+        Value::Text(text) => text.to_string(),
+    }
+}
+
+fn is_protocol(key: &Key) -> bool {
+    all()[key.id(0)].name == "protocol"
+}
+
+/// A group as a document.
+fn document(question: &Question, answer: &Answer, row: &Row) -> Map<String, Json> {
+    let mut map = Map::new();
+    if let Some(time) = row.time {
+        map.insert("time_ns".to_owned(), time.into());
+    }
+    for (value, key) in row.keys.iter().zip(&question.keys) {
+        let value = match value {
+            Value::None => Json::Null,
+            Value::Flag(flag) => (*flag).into(),
+            Value::Number(number) if !all()[key.id(0)].is_id() => (*number).into(),
+            Value::Time(time) => (*time).into(),
+            value => name(value, key).into(),
+        };
+        map.insert(key.name.clone(), value);
+    }
+    for measure in &question.measures {
+        let value = answer.whole(row, measure).map_or_else(|| json!(answer.value(row, measure)), Json::from);
+        let unit = if *measure == Measure::Duration { "_ns" } else { "" };
+        map.insert(format!("{}{unit}", measure.name()), value);
+    }
+    if let Some(part) = answer.part(row, &question.measures[question.sort]) {
+        map.insert("part".to_owned(), json!(part));
+    }
+    map
+}
+
+/// All groups as a document, within that of a run.
+pub(super) fn asked(question: &Question, answer: &Answer) -> Json {
+    json!({
+        "rows": answer.rows.iter().map(|row| document(question, answer, row)).collect::<Vec<_>>(),
+        "records": answer.records,
+        "groups": answer.groups,
+        "let_go": answer.let_go,
+        "others": answer.others.as_ref().map(|row| document(question, answer, row)),
+        "all": document(question, answer, &answer.totals),
+    })
+}
+
+/// Groups as lines of JSON.
+pub(super) fn lines(question: &Question, answer: &Answer) -> anyhow::Result<()> {
+    for row in &answer.rows {
+        let mut line = Map::from_iter([("schema".to_owned(), "linerate/flows-group/1".into())]);
+        line.extend(document(question, answer, row));
+        if !show_line(&line)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Groups as CSV: texts in quotes (RFC 4180), empty for what is absent.
+pub(super) fn csv(question: &Question, answer: &Answer) {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut heads: Vec<String> = if question.every > 0 { vec!["time".to_owned()] } else { Vec::new() };
+    heads.extend(question.keys.iter().map(|key| key.name.clone()));
+    heads.extend(question.measures.iter().map(|measure| measure.name().to_owned()));
+    if !show(heads.join(",") + "\n") {
+        return;
+    }
+    for row in &answer.rows {
+        let mut cells: Vec<String> =
+            row.time.map(|time| moment(time, 1).replacen(' ', "T", 1) + "Z").into_iter().collect();
+        cells.extend(row.keys.iter().zip(&question.keys).map(|(value, key)| match value {
+            Value::None => String::new(),
+            Value::Text(text) => quoted(text),
+            Value::Number(number) if is_protocol(key) => number.to_string(),
+            value => name(value, key),
+        }));
+        let number = |measure: &Measure| {
+            answer.whole(row, measure).map_or_else(|| answer.value(row, measure).to_string(), |whole| whole.to_string())
+        };
+        cells.extend(question.measures.iter().map(number));
+        if !show(cells.join(",") + "\n") {
+            return;
+        }
+    }
+}
+
+/// What was over time, a line for each of the first groups.
+pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut impl Write) -> std::io::Result<()> {
+    let sort = &question.measures[question.sort];
+    let times: Vec<u64> = answer.rows.iter().filter_map(|row| row.time).collect();
+    let (first, last) = (times.iter().min().copied().unwrap_or(0), times.iter().max().copied().unwrap_or(0));
+    // Hours and days are easier to read than seconds.
+    let scales = [("days", 86_400e9), ("hours", 3_600e9), ("minutes", 60e9), ("seconds", 1e9)];
+    let span = (last - first) as f64;
+    let (unit, scale) = scales.into_iter().find(|(_, scale)| span >= 3.0 * scale).unwrap_or(("seconds", 1e9));
+    let mut series: Vec<Series> = Vec::new();
+    let mut known: Vec<&[Value]> = Vec::new();
+    for row in &answer.rows {
+        if !known.contains(&row.keys.as_slice()) && known.len() < SERIES {
+            let names: Vec<String> = row.keys.iter().zip(&question.keys).map(|(value, key)| name(value, key)).collect();
+            known.push(&row.keys);
+            series.push(Series { name: names.join(", "), draw: Draw::Line, colour: series.len(), points: Vec::new() });
+        }
+    }
+    for row in &answer.rows {
+        let Some(place) = known.iter().position(|keys| *keys == row.keys) else { continue };
+        let (time, every) = (row.time.unwrap_or(0), question.every);
+        let at = |time: u64| time.saturating_sub(first) as f64 / scale;
+        let points = &mut series[place].points;
+        // Where no record was, there is nothing.
+        if let Some((before, _)) = points.last().copied()
+            && at(time) - before > 1.5 * every as f64 / scale
+        {
+            points.push((before + every as f64 / scale, 0.0));
+            points.push((at(time.saturating_sub(every)), 0.0));
+        }
+        points.push((at(time), answer.value(row, sort)));
+    }
+    let across = Axis::linear(unit, series.iter().flat_map(|one| one.points.iter().map(|point| point.0)));
+    let up = Axis::linear("", series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
+    let title = format!("{} {title}, from {}", sort.name(), moment(first, question.every));
+    out.write_all(svg(&title, across, up, &series).as_bytes())
+}

@@ -1,0 +1,251 @@
+//! What came of a question.
+#![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only files are asked for"))]
+
+use crate::ask::{Measure, Question, Slot};
+use crate::columns::{Batch, Id};
+use crate::filter::Memo;
+use crate::group::Groups;
+use crate::key::Value;
+use crate::quantity::{Quantity, numbers};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+/// What has been counted of a question so far, by one thread.
+pub struct Asked {
+    question: Arc<Question>,
+    slots: Vec<Slot>,
+    columns: Vec<Id>,
+    totals: Vec<u64>,
+    groups: Groups,
+    memo: Memo,
+    /// Records that passed, and the best of them where records are told themselves.
+    pub(crate) records: u64,
+    pub(crate) best: Best,
+}
+
+/// The groups and sums of a question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    slots: Vec<Slot>,
+    /// Records that passed the filter.
+    pub records: u64,
+    /// What all of them have together.
+    pub totals: Row,
+    /// The groups of which there is most; with steps of time, each of them at each time, in the order of time.
+    pub rows: Vec<Row>,
+    /// How many groups there are, as far as they were kept apart.
+    pub groups: u64,
+    /// What groups have together that are not among the rows, and how many of them had to be let go for want of room.
+    pub others: Option<Row>,
+    /// Groups that were let go: some may have come again and are counted again.
+    pub let_go: u64,
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The begin of its step of time, in ns since 1970.
+    pub time: Option<u64>,
+    /// Its keys.
+    pub keys: Vec<Value>,
+    kept: Vec<u64>,
+}
+
+impl Asked {
+    /// Nothing yet; of several threads each has its part of the groups.
+    pub fn new(question: &Arc<Question>, threads: usize) -> Self {
+        let slots = question.slots();
+        Asked {
+            question: Arc::clone(question),
+            columns: question.columns(),
+            totals: slots.iter().map(Slot::none).collect(),
+            groups: Groups::new(
+                question,
+                (question.most_groups / threads.max(1)).max(LEAST_GROUPS.min(question.most_groups)),
+            ),
+            slots,
+            memo: Memo::default(),
+            records: 0,
+            best: Best::new(question),
+        }
+    }
+
+    /// The columns that it looks at.
+    pub fn columns(&self) -> &[Id] {
+        &self.columns
+    }
+
+    /// Adds records as they are: those that the filter passes.
+    pub fn take(&mut self, batch: &Batch) {
+        let chosen = self.question.filter.choose(batch, &mut self.memo);
+        self.add(batch, Some(&chosen));
+    }
+
+    /// Adds records that have passed.
+    pub(crate) fn add(&mut self, batch: &Batch, chosen: Option<&[bool]>) {
+        let count = chosen.map_or(batch.rows, |chosen| chosen.iter().filter(|one| **one).count());
+        if count == 0 {
+            return;
+        }
+        self.records += count as u64;
+        let values: Vec<Cow<'_, [u64]>> = self.slots.iter().map(|slot| slot.of(batch)).collect();
+        for ((total, slot), values) in self.totals.iter_mut().zip(&self.slots).zip(&values) {
+            *total = slot.total(*total, values, chosen);
+        }
+        if self.question.is_of_groups() {
+            self.groups.take(batch, chosen, &values);
+        }
+    }
+
+    /// Adds what another thread has.
+    pub fn join(&mut self, other: Asked) {
+        self.records += other.records;
+        for ((total, one), slot) in self.totals.iter_mut().zip(&other.totals).zip(&self.slots) {
+            *total = slot.join(*total, *one);
+        }
+        self.groups.join(other.groups);
+        other.best.heap.into_iter().for_each(|one| self.best.put(one.0));
+    }
+
+    /// What came of it so far.
+    pub fn answer(&self) -> Answer {
+        let Asked { question, slots, groups, .. } = self;
+        let has_time = question.every > 0;
+        // By their keys alone, whatever the time.
+        let mut whole: HashMap<Vec<Value>, Vec<u64>> = HashMap::new();
+        let (mut rows, mut count) = (Vec::new(), 0);
+        for (mut keys, kept) in groups.each() {
+            let time = has_time.then(|| match keys.remove(0) {
+                Value::Time(time) => time,
+                _ => 0,
+            });
+            if has_time && !question.keys.is_empty() {
+                let sums = whole.entry(keys.clone()).or_insert_with(|| slots.iter().map(Slot::none).collect());
+                sums.iter_mut().zip(kept).zip(slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+            }
+            count += 1;
+            rows.push(Row { time, keys, kept: kept.to_vec() });
+        }
+        let size = |kept: &[u64]| question.measures[question.sort].value(slots, kept);
+        let mut left: Vec<Row> = Vec::new();
+        if !has_time {
+            rows.sort_by(|one, other| {
+                size(&other.kept).total_cmp(&size(&one.kept)).then_with(|| one.keys.cmp(&other.keys))
+            });
+            left = rows.split_off(question.top.min(rows.len()));
+        } else if !question.keys.is_empty() {
+            let mut order: Vec<(Vec<Value>, f64)> = whole.into_iter().map(|(keys, kept)| (keys, size(&kept))).collect();
+            order.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+            count = order.len() as u64;
+            let place: HashMap<Vec<Value>, usize> =
+                order.into_iter().take(question.top).enumerate().map(|(place, (keys, _))| (keys, place)).collect();
+            (rows, left) = rows.into_iter().partition(|row| place.contains_key(&row.keys));
+            rows.sort_by_key(|row| (row.time, place[&row.keys]));
+        } else {
+            rows.sort_by_key(|row| row.time);
+        }
+        let mut others: Vec<u64> = groups.others.clone();
+        for row in &left {
+            others.iter_mut().zip(&row.kept).zip(slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+        }
+        let has_others = !left.is_empty() || groups.let_go > 0;
+        Answer {
+            slots: slots.clone(),
+            records: self.records,
+            totals: Row { time: None, keys: Vec::new(), kept: self.totals.clone() },
+            rows,
+            groups: count,
+            others: has_others.then_some(Row { time: None, keys: Vec::new(), kept: others }),
+            let_go: groups.let_go,
+        }
+    }
+}
+
+/// Fewer groups than this make no sense for a thread.
+const LEAST_GROUPS: usize = 1 << 16;
+
+impl Answer {
+    /// The value of a measure of a row.
+    pub fn value(&self, row: &Row, measure: &Measure) -> f64 {
+        measure.value(&self.slots, &row.kept)
+    }
+
+    /// The same where it is a whole number.
+    pub fn whole(&self, row: &Row, measure: &Measure) -> Option<u64> {
+        measure.whole(&self.slots, &row.kept)
+    }
+
+    /// The part of all that a row has, from 0 to 1; of rates and times there is none.
+    pub fn part(&self, row: &Row, measure: &Measure) -> Option<f64> {
+        let (own, all) = (self.value(row, measure), self.value(&self.totals, measure));
+        (measure.has_parts() && all > 0.0).then_some(own / all)
+    }
+}
+
+/// Where a record is: in which file, row group of it, row of that.
+pub(crate) type Place = (usize, usize, usize);
+
+/// The records that are told themselves: those of which there is most, or that came first.
+pub(crate) struct Best {
+    most: usize,
+    quantity: Option<Quantity>,
+    pub heap: BinaryHeap<Reverse<(u64, Reverse<u64>, Reverse<Place>)>>,
+}
+
+type Ranked = (u64, Reverse<u64>, Reverse<Place>);
+
+impl Best {
+    fn new(question: &Question) -> Self {
+        Best { most: question.top, quantity: None, heap: BinaryHeap::new() }
+    }
+
+    /// By a measure of each record, not by time.
+    pub fn by(&mut self, measure: &Measure) {
+        self.quantity = match measure {
+            Measure::Records => None,
+            Measure::Sum(_, ids) => match ids[..] {
+                [one, other] => Some(Quantity::Sum(one, other)),
+                [one] => Some(Quantity::Column(one)),
+                _ => None,
+            },
+            Measure::Duration => Some(Quantity::Column(crate::columns::own("duration_ns"))),
+            Measure::Bps => Some(Quantity::Bps),
+            Measure::Pps => Some(Quantity::Pps),
+            Measure::Bpp => Some(Quantity::Bpp),
+        };
+    }
+
+    pub fn columns(&self) -> Vec<Id> {
+        let quantity = self.quantity.map(Quantity::columns).unwrap_or_default();
+        quantity.into_iter().chain([crate::columns::own("first_time")]).collect()
+    }
+
+    /// Looks at records that passed.
+    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): Place) {
+        let times = numbers(batch, crate::columns::own("first_time"));
+        // What is not negative has the order of its bits.
+        let sizes = self.quantity.map(|quantity| quantity.reals(batch));
+        for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
+            let size = sizes.as_ref().map_or(0, |sizes| sizes[row].max(0.0).to_bits());
+            self.put((size, Reverse(times[row]), Reverse((file, group, first + row))));
+        }
+    }
+
+    fn put(&mut self, one: Ranked) {
+        if self.heap.len() < self.most {
+            self.heap.push(Reverse(one));
+        } else if self.heap.peek().is_some_and(|least| one > least.0) {
+            self.heap.pop();
+            self.heap.push(Reverse(one));
+        }
+    }
+
+    /// In their order.
+    pub fn places(self) -> Vec<Place> {
+        let mut all: Vec<Ranked> = self.heap.into_iter().map(|one| one.0).collect();
+        all.sort_unstable_by_key(|one| Reverse(*one));
+        all.into_iter().map(|(_, _, Reverse(place))| place).collect()
+    }
+}

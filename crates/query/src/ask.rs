@@ -1,0 +1,359 @@
+//! What is asked: by which keys records are put together, and what is added up.
+
+use crate::columns::{Batch, Id, Kind, all, own};
+use crate::filter::Filter;
+use crate::names::{Named, known, named, nearest};
+use crate::quantity::{numbers, sums};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// A question about records.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Which records.
+    pub filter: Filter,
+    /// By which keys they are put together; none: all of them.
+    pub keys: Vec<Key>,
+    /// The length of a step of time in ns, by the first packet of a record; 0: none.
+    pub every: u64,
+    /// What is told of each group, in this order.
+    pub measures: Vec<Measure>,
+    /// By which of them groups are put in order, the greatest first: its place.
+    pub sort: usize,
+    /// How many groups, or records, are told.
+    pub top: usize,
+    /// How many groups are kept at a time. Beyond, half of them, those of which there is least so far, become others.
+    pub most_groups: usize,
+}
+
+/// How many groups are kept at a time usually: some 200 bytes each.
+pub const MOST_GROUPS: usize = 1 << 20;
+
+/// What records are put together by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// As the user wrote it.
+    pub name: String,
+    /// Its column, or of both ends one.
+    pub of: Named,
+    /// Bits that are kept of an address of IPv4, and of IPv6.
+    pub prefix: Option<[u8; 2]>,
+}
+
+/// What is told of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measure {
+    /// How many records there are.
+    Records,
+    /// The sum of columns, by this name.
+    Sum(String, Vec<Id>),
+    /// From the first packet to the last one, in ns.
+    Duration,
+    /// Bits per second over that time.
+    Bps,
+    /// Packets per second over that time.
+    Pps,
+    /// Bytes per packet.
+    Bpp,
+}
+
+impl Key {
+    /// Keys as in `orig_address/24,port`.
+    ///
+    /// # Errors
+    /// One is no field, or none that records are put together by.
+    pub fn parse(text: &str) -> Result<Vec<Key>, String> {
+        let keys: Vec<Key> = text.split(',').map(|one| Key::one(one.trim())).collect::<Result<_, _>>()?;
+        match keys.iter().enumerate().find(|(place, key)| keys[..*place].contains(key)) {
+            Some((_, key)) => Err(format!("{} stands twice", key.name)),
+            None if keys.len() > MOST_KEYS => Err(format!("more than {MOST_KEYS} keys")),
+            None => Ok(keys),
+        }
+    }
+
+    fn one(text: &str) -> Result<Key, String> {
+        let mut parts = text.split('/');
+        let name = parts.next().unwrap_or_default();
+        let lengths: Vec<&str> = parts.collect();
+        let of = named(name).ok_or_else(|| {
+            let near = nearest(name, known()).map_or(String::new(), |near| format!("; {near} is"));
+            format!("{name} is no field{near}; as in address, orig_address/24, resp_port, protocol")
+        })?;
+        let id = match of {
+            Named::One(id) | Named::Both([id, _]) => id,
+        };
+        let kind = all()[id].kind();
+        if matches!(kind, Kind::List | Kind::Real) {
+            return Err(format!("{name}: records are not put together by lists, nor by numbers with a fraction"));
+        }
+        let bits = |text: &str| {
+            let bits = text.parse::<u8>().ok().filter(|bits| *bits <= 128);
+            bits.ok_or_else(|| format!("{name}/{text}: a prefix has 0 to 128 bits, as in /24 (IPv4) and /48 (IPv6)"))
+        };
+        let prefix = match lengths[..] {
+            [] => None,
+            _ if kind != Kind::Address => return Err(format!("{name} is no address, and has no prefix")),
+            [one] => {
+                let bits = bits(one)?;
+                Some(if bits <= 32 { [bits, WIDE_PREFIX] } else { [32, bits] })
+            }
+            [narrow, wide] => {
+                let narrow = bits(narrow)?;
+                if narrow > 32 {
+                    return Err(format!("{text}: addresses of IPv4 have 32 bits"));
+                }
+                Some([narrow, bits(wide)?])
+            }
+            _ => return Err(format!("{text}: a prefix is one number, or one for IPv4 and one for IPv6")),
+        };
+        Ok(Key { name: text.to_ascii_lowercase(), of, prefix })
+    }
+
+    /// Its column of a direction.
+    pub fn id(&self, side: usize) -> Id {
+        match self.of {
+            Named::One(id) => id,
+            Named::Both(ids) => ids[side],
+        }
+    }
+
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        all()[self.id(0)].kind()
+    }
+}
+
+/// Keys of a question at the most.
+const MOST_KEYS: usize = 8;
+/// Of addresses of IPv6 where a prefix of IPv4 alone is asked for: what a site has.
+const WIDE_PREFIX: u8 = 48;
+
+impl Measure {
+    /// Measures as in `flows,packets,bytes,bps` and any field that can be added up.
+    ///
+    /// # Errors
+    /// One is none.
+    pub fn parse(text: &str) -> Result<Vec<Measure>, String> {
+        text.split(',').map(|one| Measure::one(one.trim())).collect()
+    }
+
+    /// The measure of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn one(name: &str) -> Result<Measure, String> {
+        let lower = name.to_ascii_lowercase();
+        Ok(match lower.as_str() {
+            "records" => Measure::Records,
+            "duration" => Measure::Duration,
+            "bps" => Measure::Bps,
+            "pps" => Measure::Pps,
+            "bpp" => Measure::Bpp,
+            _ => {
+                let ids = match named(name) {
+                    Some(Named::One(id)) => vec![id],
+                    Some(Named::Both(ids)) => ids.to_vec(),
+                    None => {
+                        let words = ["records", "flows", "packets", "bytes", "bps", "pps", "bpp", "duration"];
+                        let near = nearest(name, words.map(str::to_owned).into_iter().chain(known()));
+                        let near = near.map_or(String::new(), |near| format!("; {near} is"));
+                        return Err(format!("{name} is no measure{near}; as in {}", words.join(", ")));
+                    }
+                };
+                if !all()[ids[0]].is_countable() {
+                    return Err(format!("{name} counts nothing that could be added up"));
+                }
+                Measure::Sum(lower, ids)
+            }
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Measure::Records => "records",
+            Measure::Sum(name, _) => name,
+            Measure::Duration => "duration",
+            Measure::Bps => "bps",
+            Measure::Pps => "pps",
+            Measure::Bpp => "bpp",
+        }
+    }
+
+    /// Whether groups have parts of the sum of all of it.
+    pub fn has_parts(&self) -> bool {
+        matches!(self, Measure::Records | Measure::Sum(..))
+    }
+}
+
+/// What is kept of a group: a number each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Slot {
+    /// How many records.
+    Count,
+    /// The sum of columns.
+    Sum(Vec<Id>),
+    /// The time of the first packet.
+    First,
+    /// That of the last one.
+    Last,
+}
+
+impl Slot {
+    pub fn columns(&self) -> Vec<Id> {
+        match self {
+            Slot::Count => Vec::new(),
+            Slot::Sum(ids) => ids.clone(),
+            Slot::First => vec![own("first_time")],
+            Slot::Last => vec![own("last_time")],
+        }
+    }
+
+    /// Whether it is a sum of anything.
+    pub fn is_count(&self) -> bool {
+        matches!(self, Slot::Count | Slot::Sum(_))
+    }
+
+    /// What it is of nothing.
+    pub fn none(&self) -> u64 {
+        if *self == Slot::First { u64::MAX } else { 0 }
+    }
+
+    /// Its value of each record.
+    pub fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
+        match self {
+            Slot::Count => vec![1; batch.rows].into(),
+            Slot::Sum(ids) => match ids[..] {
+                [one] => numbers(batch, one),
+                [one, other] => sums(batch, one, other).into(),
+                _ => vec![0; batch.rows].into(),
+            },
+            Slot::First => numbers(batch, own("first_time")),
+            Slot::Last => numbers(batch, own("last_time")),
+        }
+    }
+
+    /// Those of all records that are chosen together.
+    pub fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
+        let join = |sum, value: &u64| self.join(sum, *value);
+        match chosen {
+            None => values.iter().fold(so_far, join),
+            Some(chosen) => values.iter().zip(chosen).filter(|(_, is)| **is).map(|(value, _)| value).fold(so_far, join),
+        }
+    }
+
+    /// Two of them together.
+    #[inline]
+    pub fn join(&self, one: u64, other: u64) -> u64 {
+        match self {
+            Slot::Count | Slot::Sum(_) => one.saturating_add(other),
+            Slot::First => one.min(other),
+            Slot::Last => one.max(other),
+        }
+    }
+}
+
+impl Measure {
+    fn slots(&self) -> Vec<Slot> {
+        let both = |name: &str| Slot::Sum(["orig_", "resp_"].map(|side| own(&format!("{side}{name}"))).to_vec());
+        match self {
+            Measure::Records => vec![Slot::Count],
+            Measure::Sum(_, ids) => vec![Slot::Sum(ids.clone())],
+            Measure::Duration => vec![Slot::First, Slot::Last],
+            Measure::Bps => vec![both("frame_bytes"), Slot::First, Slot::Last],
+            Measure::Pps => vec![both("packets"), Slot::First, Slot::Last],
+            Measure::Bpp => vec![both("frame_bytes"), both("packets")],
+        }
+    }
+
+    /// Its value, of what was kept.
+    pub(crate) fn value(&self, slots: &[Slot], kept: &[u64]) -> f64 {
+        let get = |place: usize| {
+            let slot = &self.slots()[place];
+            slots.iter().position(|known| known == slot).map_or(0, |place| kept[place])
+        };
+        let per = |count: u64, by: u64, scale: f64| if by == 0 { 0.0 } else { count as f64 * scale / by as f64 };
+        match self {
+            Measure::Records | Measure::Sum(..) => get(0) as f64,
+            Measure::Duration => get(1).saturating_sub(get(0)) as f64,
+            Measure::Bps => per(get(0), get(2).saturating_sub(get(1)), 8e9),
+            Measure::Pps => per(get(0), get(2).saturating_sub(get(1)), 1e9),
+            Measure::Bpp => per(get(0), get(1), 1.0),
+        }
+    }
+
+    /// The same where it is a whole number.
+    pub(crate) fn whole(&self, slots: &[Slot], kept: &[u64]) -> Option<u64> {
+        let get = |slot: &Slot| slots.iter().position(|known| known == slot).map(|place| kept[place]);
+        match self {
+            Measure::Records | Measure::Sum(..) => get(&self.slots()[0]),
+            Measure::Duration => Some(get(&Slot::Last)?.saturating_sub(get(&Slot::First)?)),
+            Measure::Bps | Measure::Pps | Measure::Bpp => None,
+        }
+    }
+}
+
+impl Question {
+    /// All records, put together by nothing.
+    pub fn new(filter: Filter) -> Self {
+        let measures =
+            ["flows", "packets", "bytes"].map(|name| Measure::one(name).unwrap_or(Measure::Records)).to_vec();
+        Question { filter, keys: Vec::new(), every: 0, measures, sort: 2, top: 10, most_groups: MOST_GROUPS }
+    }
+
+    /// What is told, and by what it is put in order, which is told too.
+    ///
+    /// # Errors
+    /// One is no measure.
+    pub fn measure(&mut self, sums: Option<&str>, sort: Option<&str>) -> Result<(), String> {
+        if let Some(sums) = sums {
+            self.measures = Measure::parse(sums)?;
+            self.sort = 0;
+        }
+        if let Some(sort) = sort {
+            let sort = Measure::one(sort)?;
+            self.sort = match self.measures.iter().position(|known| *known == sort) {
+                Some(place) => place,
+                None => {
+                    self.measures.push(sort);
+                    self.measures.len() - 1
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether records are put together at all.
+    pub fn is_of_groups(&self) -> bool {
+        !self.keys.is_empty() || self.every > 0
+    }
+
+    /// What is kept of each group; some count is among it, by which groups that are too many are told apart.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        let sort = self.measures.get(self.sort);
+        for slot in sort.into_iter().chain(&self.measures).flat_map(Measure::slots) {
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        if !slots.iter().any(Slot::is_count) {
+            slots.push(Slot::Count);
+        }
+        slots
+    }
+
+    /// The columns that groups are made of.
+    pub(crate) fn group_columns(&self) -> BTreeSet<Id> {
+        let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
+        let time = (self.every > 0).then(|| own("first_time"));
+        keys.chain(time).chain(self.slots().iter().flat_map(Slot::columns)).collect()
+    }
+
+    /// All columns that are looked at, of records that come as they are.
+    pub fn columns(&self) -> Vec<Id> {
+        let mut ids = self.group_columns();
+        ids.extend(self.filter.columns());
+        ids.into_iter().collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! Columns of records, whoever has them: the table of fields as numbers, and values of many records at a time.
+
+use linerate_meter::{Flow, Level, Quality};
+use linerate_records::fields::{self, Absence, Field, Get};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+/// A column: its place in [`all`].
+pub type Id = usize;
+
+/// One column of a record: a field of one direction, or a bit of its quality.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name in files.
+    pub name: String,
+    /// What it is one of.
+    pub field: &'static Field,
+    /// Of which direction; 0 the originator's, and of what has none.
+    pub side: usize,
+    /// Of bits with names: which.
+    pub bit: Quality,
+    /// Whether it may be absent.
+    pub is_nullable: bool,
+}
+
+/// What its values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers.
+    Number,
+    /// Nanoseconds since 1970.
+    Time,
+    /// Yes or no, as 1 and 0.
+    Flag,
+    /// Numbers with a fraction.
+    Real,
+    /// Addresses of IP.
+    Address,
+    /// Words and texts.
+    Text,
+    /// Lists of numbers.
+    List,
+}
+
+static ALL: LazyLock<Vec<Column>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    for (field, side) in fields::columns() {
+        let name = field.column_of(side);
+        let is_nullable = field.absence != Absence::Never || field.part.level() > Level::Counters;
+        let mut add = |name: String, bit| all.push(Column { name, field, side, bit, is_nullable });
+        match field.get {
+            Get::Quality(_) => Quality::NAMES.iter().for_each(|(bit, word)| add(format!("{name}_{word}"), *bit)),
+            _ => add(name, Quality::default()),
+        }
+    }
+    all
+});
+
+static NAMES: LazyLock<HashMap<String, Id>> =
+    LazyLock::new(|| ALL.iter().enumerate().map(|(id, column)| (column.name.clone(), id)).collect());
+
+/// All columns there are, in the order of files.
+pub fn all() -> &'static [Column] {
+    &ALL
+}
+
+/// The column of this name in files.
+pub fn of_name(name: &str) -> Option<Id> {
+    NAMES.get(name).copied()
+}
+
+/// A column that there is; its name is one of the program's own.
+pub(crate) fn own(name: &str) -> Id {
+    NAMES[name]
+}
+
+impl Column {
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        match self.field.get {
+            Get::U8(_) | Get::U16(_) | Get::U32(_) | Get::U64(_) | Get::Id(_) => Kind::Number,
+            Get::F64(_) => Kind::Real,
+            Get::Bool(_) | Get::Quality(_) => Kind::Flag,
+            Get::Time(_) => Kind::Time,
+            Get::Address(_) => Kind::Address,
+            Get::Name(_) | Get::Text(_) | Get::Mac(_) => Kind::Text,
+            Get::List(_) => Kind::List,
+        }
+    }
+
+    /// Whether numbers only name something, as an id does.
+    pub fn is_id(&self) -> bool {
+        matches!(self.field.get, Get::Id(_))
+    }
+
+    /// Whether its numbers of several records can be added up.
+    pub fn is_countable(&self) -> bool {
+        self.kind() == Kind::Number && !self.field.unit.is_empty()
+    }
+}
+
+/// What a word of a dictionary is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Word {
+    /// An address.
+    Address(IpAddr),
+    /// Any text.
+    Text(Arc<str>),
+}
+
+/// Values of one column, of many records.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// Numbers, times, flags; what is absent stands in the list beside, or none is.
+    Numbers(Vec<u64>, Vec<bool>),
+    /// Numbers with a fraction, likewise.
+    Reals(Vec<f64>, Vec<bool>),
+    /// Places in a list of words; the place behind its end stands for what is absent.
+    Words(Vec<u32>, Arc<Vec<Word>>),
+    /// Lists; an empty one is absent.
+    Lists(Vec<Vec<u64>>),
+}
+
+impl Values {
+    /// Whether there is none of a record.
+    #[inline]
+    pub fn is_absent(&self, row: usize) -> bool {
+        match self {
+            Values::Numbers(_, absent) | Values::Reals(_, absent) => absent.get(row).is_some_and(|is| *is),
+            Values::Words(places, words) => places[row] as usize >= words.len(),
+            Values::Lists(lists) => lists[row].is_empty(),
+        }
+    }
+
+    /// So many records that have none of it.
+    pub fn none(kind: Kind, rows: usize) -> Values {
+        match kind {
+            Kind::Real => Values::Reals(vec![0.0; rows], vec![true; rows]),
+            Kind::Address | Kind::Text => Values::Words(vec![0; rows], Arc::default()),
+            Kind::List => Values::Lists(vec![Vec::new(); rows]),
+            Kind::Number | Kind::Time | Kind::Flag => Values::Numbers(vec![0; rows], vec![true; rows]),
+        }
+    }
+}
+
+/// Many records, as columns; those that nobody asked for are not there.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// How many records.
+    pub rows: usize,
+    columns: Vec<Option<Values>>,
+}
+
+impl Batch {
+    /// Of so many records, of which nothing is known yet.
+    pub fn new(rows: usize) -> Self {
+        Batch { rows, columns: vec![None; ALL.len()] }
+    }
+
+    /// Puts the values of a column in.
+    pub fn put(&mut self, id: Id, values: Values) {
+        self.columns[id] = Some(values);
+    }
+
+    /// The values of a column, if it was asked for.
+    pub fn get(&self, id: Id) -> Option<&Values> {
+        self.columns.get(id)?.as_ref()
+    }
+
+    /// These columns of records that come from the meter or a collector.
+    pub fn of_flows(flows: &[Flow], ids: &[Id]) -> Self {
+        let mut batch = Batch::new(flows.len());
+        ids.iter().for_each(|id| batch.put(*id, of_flows(&ALL[*id], flows)));
+        batch
+    }
+}
+
+fn of_flows(column: &Column, flows: &[Flow]) -> Values {
+    let side = column.side;
+    match column.field.get {
+        Get::U8(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Get::U16(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Get::U32(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Get::U64(get) | Get::Id(get) => numbers(flows, |flow| get(flow, side)),
+        Get::Bool(get) => numbers(flows, |flow| get(flow, side).map(u64::from)),
+        Get::Time(get) => numbers(flows, |flow| get(flow, side).map(|time| time.0)),
+        Get::Quality(get) => numbers(flows, |flow| Some(get(flow).contains(column.bit).into())),
+        Get::F64(get) => {
+            let values = flows.iter().map(|flow| get(flow, side));
+            let (reals, absent): (Vec<f64>, Vec<bool>) =
+                values.map(|value| (value.unwrap_or_default(), value.is_none())).unzip();
+            Values::Reals(reals, absent)
+        }
+        Get::Name(get) => words(flows, |flow| get(flow, side).map(|name| Word::Text(name.into()))),
+        Get::Text(get) => words(flows, |flow| get(flow, side).map(|text: Cow<'_, str>| Word::Text((*text).into()))),
+        Get::Address(get) => words(flows, |flow| get(flow, side).map(Word::Address)),
+        Get::Mac(get) => words(flows, |flow| get(flow, side).map(|mac| Word::Text(mac.to_string().into()))),
+        Get::List(get) => {
+            let list = |flow| {
+                let mut list = Vec::new();
+                get(flow, side, &mut list);
+                list
+            };
+            Values::Lists(flows.iter().map(list).collect())
+        }
+    }
+}
+
+fn numbers(flows: &[Flow], get: impl Fn(&Flow) -> Option<u64>) -> Values {
+    let (numbers, absent): (Vec<u64>, Vec<bool>) =
+        flows.iter().map(|flow| get(flow).map_or((0, true), |number| (number, false))).unzip();
+    let absent = if absent.contains(&true) { absent } else { Vec::new() };
+    Values::Numbers(numbers, absent)
+}
+
+/// Those that repeat the one before have its place.
+fn words(flows: &[Flow], get: impl Fn(&Flow) -> Option<Word>) -> Values {
+    let mut words: Vec<Word> = Vec::new();
+    let found: Vec<Option<u32>> = flows
+        .iter()
+        .map(|flow| {
+            let word = get(flow)?;
+            if words.last() != Some(&word) {
+                words.push(word);
+            }
+            Some(words.len() as u32 - 1)
+        })
+        .collect();
+    let none = words.len() as u32;
+    Values::Words(found.into_iter().map(|place| place.unwrap_or(none)).collect(), Arc::new(words))
+}

@@ -1,0 +1,79 @@
+//! Which files there are: of one name, or all below a folder, which may say of which hour they are.
+
+use std::io::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+/// A file of records.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stored {
+    /// When the hour of its folders begins, in seconds since 1970: the first packets of its records are of that hour.
+    pub hour: Option<u64>,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// Folders within folders.
+const DEEPEST: usize = 8;
+/// How such files end.
+const ENDING: &str = "parquet";
+/// A record lasts as long as the active timeout, 30 minutes usually; by folders alone none is passed over that began less than this before.
+const LONGEST_RECORD: u64 = 86_400;
+
+/// All files of records at a place, those of earlier hours first.
+///
+/// # Errors
+/// It is not there, cannot be read, or has none.
+pub fn stored(place: &Path) -> Result<Vec<Stored>> {
+    let mut found = Vec::new();
+    if place.is_dir() {
+        walk(place, [None; 2], DEEPEST, &mut found)?;
+        if found.is_empty() {
+            let text = format!("{}: there are no records below: no file ends in .{ENDING}", place.display());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+    } else {
+        std::fs::metadata(place).map_err(|error| at(place, &error))?;
+        found.push(Stored { hour: None, path: place.to_owned() });
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn walk(folder: &Path, [date, hour]: [Option<u64>; 2], depth: usize, found: &mut Vec<Stored>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).map_err(|error| at(folder, &error))? {
+        let path = entry.map_err(|error| at(folder, &error))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_dir() {
+            if depth > 0 {
+                let date = name.strip_prefix("date=").map_or(date, days);
+                let hour = name.strip_prefix("hour=").map_or(hour, |hour| hour.parse().ok().filter(|hour| *hour < 24));
+                walk(&path, [date, hour], depth - 1, found)?;
+            }
+        } else if name.rsplit_once('.').is_some_and(|(_, ending)| ending == ENDING) && !name.starts_with('.') {
+            let hour = date.zip(hour).map(|(date, hour)| date + 3600 * hour);
+            found.push(Stored { hour, path });
+        }
+    }
+    Ok(())
+}
+
+/// The begin of a day, in seconds since 1970.
+fn days(name: &str) -> Option<u64> {
+    let is_date = name.len() == 10 && name.as_bytes()[4] == b'-';
+    let time = is_date.then(|| linerate_record::when::parse(name, linerate_burst::Nanos::ZERO).ok()).flatten();
+    time.map(|time| time.seconds())
+}
+
+fn at(path: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl Stored {
+    /// Whether there may be a record that some packet was seen of from `since` on and before `until`, both in ns since 1970.
+    pub fn may_have(&self, since: u64, until: u64) -> bool {
+        self.hour.is_none_or(|hour| {
+            let begins = hour.saturating_mul(1_000_000_000) < until;
+            begins && hour + 3600 + LONGEST_RECORD > since / 1_000_000_000
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! Records put together by keys, in bounded memory.
+//!
+//! A group is its keys, a number each (of addresses and texts the place in a list of those there are), and what is kept of it. Beyond
+//! so many groups half of them, those of which there is least so far, become others: who has much of all is not among them.
+
+use crate::ask::{Key, Question, Slot};
+use crate::columns::{Batch, Kind, Values, Word, own};
+use crate::key::{Column, NONE, Value};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// The groups so far.
+pub(crate) struct Groups {
+    keys: Vec<Column>,
+    slots: Vec<Slot>,
+    /// The slot that says how much there is of a group.
+    weight: usize,
+    most: usize,
+    /// Whether records count for both ends.
+    is_twofold: bool,
+    /// Of each group its keys, and a bit for each that is absent.
+    codes: Vec<u64>,
+    /// Of each group what is kept.
+    kept: Vec<u64>,
+    /// Groups by their hash, at most half full.
+    table: Vec<u32>,
+    seed: u64,
+    /// Of the last dictionary, if there is one key: which group each word is.
+    shortcut: Option<(Arc<Vec<Word>>, Vec<u32>)>,
+    /// What has become others, and how many groups that were.
+    pub others: Vec<u64>,
+    pub let_go: u64,
+}
+
+impl Groups {
+    /// None yet; at most so many at a time.
+    pub fn new(question: &Question, most: usize) -> Self {
+        let slots = question.slots();
+        let time = (question.every > 0).then(|| {
+            let of = crate::names::Named::One(own("first_time"));
+            Column::new(Key { name: "time".to_owned(), of, prefix: None }, question.every)
+        });
+        let keys: Vec<Column> =
+            time.into_iter().chain(question.keys.iter().map(|key| Column::new(key.clone(), 0))).collect();
+        Groups {
+            is_twofold: keys.iter().any(|column| column.key.id(0) != column.key.id(1)),
+            keys,
+            weight: slots.iter().position(Slot::is_count).unwrap_or(0),
+            others: slots.iter().map(Slot::none).collect(),
+            slots,
+            most: most.max(2),
+            codes: Vec::new(),
+            kept: Vec::new(),
+            table: vec![NONE; 64],
+            seed: RandomState::new().hash_one(0),
+            shortcut: None,
+            let_go: 0,
+        }
+    }
+
+    fn stride(&self) -> usize {
+        self.keys.len() + 1
+    }
+
+    pub fn len(&self) -> usize {
+        self.codes.len() / self.stride()
+    }
+
+    /// Adds records, those that are chosen; `values` are those of the slots.
+    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, values: &[Cow<'_, [u64]>]) {
+        let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
+        if let [column] = &self.keys[..]
+            && !self.is_twofold
+            && let Some(Values::Words(places, words)) = batch.get(column.key.id(0))
+        {
+            let groups = self.groups_of_words(places, words, chosen);
+            self.add(&groups, values);
+            return self.bound();
+        }
+        let sides = if self.is_twofold { 2 } else { 1 };
+        let views: Vec<Vec<u64>> = (0..sides).map(|side| self.view(batch, chosen, side)).collect();
+        let stride = self.stride();
+        for side in 0..sides {
+            let mut groups = vec![NONE; batch.rows];
+            for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
+                let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
+                // What is the same for both ends counts once.
+                if side == 0 || code(0) != code(1) {
+                    groups[row] = self.group(code(side)) as u32;
+                }
+            }
+            self.add(&groups, values);
+        }
+        self.bound();
+    }
+
+    /// The keys of each record from one end, one behind the other.
+    fn view(&mut self, batch: &Batch, chosen: Option<&[bool]>, side: usize) -> Vec<u64> {
+        let mut absent = vec![0; batch.rows];
+        let columns: Vec<Vec<u64>> = self
+            .keys
+            .iter_mut()
+            .enumerate()
+            .map(|(place, column)| column.codes(batch, side, chosen, 1 << place, &mut absent))
+            .collect();
+        let stride = columns.len() + 1;
+        let mut view = vec![0; batch.rows * stride];
+        for (place, column) in columns.iter().chain([&absent]).enumerate() {
+            for (row, code) in column.iter().enumerate() {
+                let is_absent = place < stride - 1 && absent[row] & 1 << place != 0;
+                view[row * stride + place] = if is_absent { 0 } else { *code };
+            }
+        }
+        view
+    }
+
+    /// The group of each record by one key of words, which stands beside each word of the dictionary.
+    fn groups_of_words(&mut self, places: &[u32], words: &Arc<Vec<Word>>, chosen: Option<&[bool]>) -> Vec<u32> {
+        let mut known = match self.shortcut.take() {
+            Some((of, known)) if Arc::ptr_eq(&of, words) => known,
+            _ => vec![NONE; words.len() + 1],
+        };
+        let mut groups = vec![NONE; places.len()];
+        for (row, place) in places.iter().enumerate().filter(|(row, _)| chosen.is_none_or(|chosen| chosen[*row])) {
+            let place = (*place as usize).min(words.len());
+            if known[place] == NONE {
+                let code = match words.get(place) {
+                    Some(word) => [self.keys[0].place(word).into(), 0],
+                    None => [0, 1],
+                };
+                known[place] = self.group(&code) as u32;
+            }
+            groups[row] = known[place];
+        }
+        self.shortcut = Some((Arc::clone(words), known));
+        groups
+    }
+
+    /// Lets groups go if there are too many, between one batch and the next.
+    fn bound(&mut self) {
+        if self.len() >= self.most {
+            self.let_go();
+        }
+    }
+
+    /// Adds what records have to their groups, slot after slot.
+    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>]) {
+        let width = self.slots.len();
+        for (place, (slot, values)) in self.slots.iter().zip(values).enumerate() {
+            let kept = &mut self.kept[..];
+            match slot {
+                Slot::Count | Slot::Sum(_) => add_slot(kept, width, place, groups, values, u64::saturating_add),
+                Slot::First => add_slot(kept, width, place, groups, values, Ord::min),
+                Slot::Last => add_slot(kept, width, place, groups, values, Ord::max),
+            }
+        }
+    }
+
+    /// The group with these keys, made if there is none.
+    fn group(&mut self, code: &[u64]) -> usize {
+        let stride = self.stride();
+        let mask = self.table.len() - 1;
+        let mut at = self.hash(code) as usize & mask;
+        loop {
+            match self.table[at] {
+                NONE => break,
+                group if self.codes[group as usize * stride..][..stride] == *code => return group as usize,
+                _ => at = (at + 1) & mask,
+            }
+        }
+        let group = self.len();
+        self.table[at] = group as u32;
+        self.codes.extend_from_slice(code);
+        self.kept.extend(self.slots.iter().map(Slot::none));
+        if 2 * (group + 1) > self.table.len() {
+            self.index(2 * self.table.len());
+        }
+        group
+    }
+
+    fn hash(&self, code: &[u64]) -> u64 {
+        let mix = |hash: u64, word: &u64| {
+            let product = u128::from(hash ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+            (product >> 64) as u64 ^ product as u64
+        };
+        let hash = code.iter().fold(self.seed, mix);
+        hash ^ hash >> 32
+    }
+
+    /// Makes the table of groups anew.
+    fn index(&mut self, size: usize) {
+        let stride = self.stride();
+        let mut table = vec![NONE; size];
+        for group in 0..self.len() {
+            let mut at = self.hash(&self.codes[group * stride..][..stride]) as usize & (size - 1);
+            while table[at] != NONE {
+                at = (at + 1) & (size - 1);
+            }
+            table[at] = group as u32;
+        }
+        self.table = table;
+    }
+
+    /// Half of the groups, those of which there is least, become others.
+    fn let_go(&mut self) {
+        let (stride, width, count) = (self.stride(), self.slots.len(), self.len());
+        let mut order: Vec<(Reverse<u64>, u32)> =
+            (0..count).map(|group| (Reverse(self.kept[group * width + self.weight]), group as u32)).collect();
+        let stay = (self.most / 2).clamp(1, count);
+        if stay < count {
+            order.select_nth_unstable(stay);
+        }
+        for (_, group) in &order[stay..] {
+            let kept = &self.kept[*group as usize * width..][..width];
+            self.others
+                .iter_mut()
+                .zip(kept)
+                .zip(&self.slots)
+                .for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+        }
+        self.let_go += (count - stay) as u64;
+        let (codes, kept) = (std::mem::take(&mut self.codes), std::mem::take(&mut self.kept));
+        let words: Vec<Vec<Word>> = self
+            .keys
+            .iter_mut()
+            .map(|column| {
+                column.places.clear();
+                column.known = [None, None];
+                std::mem::take(&mut column.words)
+            })
+            .collect();
+        self.table = vec![NONE; 64];
+        self.shortcut = None;
+        order.truncate(stay);
+        order.sort_unstable_by_key(|(_, group)| *group);
+        for (_, group) in order {
+            let code = &codes[group as usize * stride..][..stride];
+            let kept = &kept[group as usize * width..][..width];
+            self.put(code, kept, &words);
+        }
+    }
+
+    /// Adds a group whose words stand in these lists.
+    fn put(&mut self, code: &[u64], kept: &[u64], words: &[Vec<Word>]) {
+        let (absent, mut code) = (code[self.keys.len()], code.to_vec());
+        for (place, column) in self.keys.iter_mut().enumerate() {
+            let is_word = matches!(column.key.kind(), Kind::Address | Kind::Text);
+            if is_word && absent & 1 << place == 0 {
+                code[place] = column.place(&words[place][code[place] as usize]).into();
+            }
+        }
+        let group = self.group(&code);
+        let width = self.slots.len();
+        let sums = &mut self.kept[group * width..][..width];
+        sums.iter_mut().zip(kept).zip(&self.slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
+    }
+
+    /// Adds what another has of the same question.
+    pub fn join(&mut self, other: Groups) {
+        let (stride, width) = (self.stride(), self.slots.len());
+        let words: Vec<Vec<Word>> = other.keys.into_iter().map(|column| column.words).collect();
+        for (code, kept) in other.codes.chunks_exact(stride).zip(other.kept.chunks_exact(width)) {
+            self.put(code, kept, &words);
+            self.bound();
+        }
+        self.let_go += other.let_go;
+        for ((sum, one), slot) in self.others.iter_mut().zip(&other.others).zip(&self.slots) {
+            *sum = slot.join(*sum, *one);
+        }
+    }
+
+    /// Keys and what is kept, of each group.
+    pub fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
+        let (stride, width) = (self.stride(), self.slots.len());
+        self.codes.chunks_exact(stride).zip(self.kept.chunks_exact(width)).map(move |(code, kept)| {
+            let absent = code[stride - 1];
+            let value = |(place, column): (usize, &Column)| column.value(code[place], absent & 1 << place != 0);
+            (self.keys.iter().enumerate().map(value).collect(), kept)
+        })
+    }
+}
+
+/// One of the numbers of each group, of records that have one.
+fn add_slot(
+    kept: &mut [u64],
+    width: usize,
+    place: usize,
+    groups: &[u32],
+    values: &[u64],
+    join: impl Fn(u64, u64) -> u64,
+) {
+    for (group, value) in groups.iter().zip(values).filter(|(group, _)| **group != NONE) {
+        let kept = &mut kept[*group as usize * width + place];
+        *kept = join(*kept, *value);
+    }
+}

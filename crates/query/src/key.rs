@@ -1,0 +1,126 @@
+//! Keys of groups: values, and columns of them as numbers.
+
+use crate::ask::Key;
+use crate::columns::{Batch, Kind, Values, Word};
+use crate::networks::network;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A key of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Value {
+    /// It is absent.
+    None,
+    /// Yes or no.
+    Flag(bool),
+    /// A number.
+    Number(u64),
+    /// A time, in ns since 1970.
+    Time(u64),
+    /// An address.
+    Address(IpAddr),
+    /// A text.
+    Text(Arc<str>),
+}
+
+/// Texts are told apart by so many bytes.
+const LONGEST_TEXT: usize = 512;
+/// No group, or not known.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A key, and the words that it has.
+pub(crate) struct Column {
+    pub key: Key,
+    /// The length of a step, where it is time.
+    step: u64,
+    pub words: Vec<Word>,
+    pub places: HashMap<Word, u32>,
+    /// Of the last dictionary of each direction: which place of `words` each word has.
+    pub known: [Option<(Arc<Vec<Word>>, Vec<u32>)>; 2],
+}
+
+impl Column {
+    pub fn new(key: Key, step: u64) -> Self {
+        Column { key, step, words: Vec::new(), places: HashMap::new(), known: [None, None] }
+    }
+
+    pub fn place(&mut self, word: &Word) -> u32 {
+        let word = match (word, self.key.prefix) {
+            (Word::Address(address), Some([narrow, wide])) => {
+                let bits = if address.is_ipv6() { wide } else { narrow };
+                Word::Address(network(*address, bits))
+            }
+            (Word::Text(text), _) if text.len() > LONGEST_TEXT => {
+                let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+                Word::Text(text[..end].into())
+            }
+            (word, _) => word.clone(),
+        };
+        if let Some(place) = self.places.get(&word) {
+            return *place;
+        }
+        let place = self.words.len() as u32;
+        self.words.push(word.clone());
+        self.places.insert(word, place);
+        place
+    }
+
+    /// The number of each record; those that are absent are marked by `bit`.
+    pub fn codes(
+        &mut self,
+        batch: &Batch,
+        side: usize,
+        chosen: Option<&[bool]>,
+        bit: u64,
+        absent: &mut [u64],
+    ) -> Vec<u64> {
+        let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
+        match batch.get(self.key.id(side)) {
+            Some(Values::Numbers(numbers, are_absent)) => {
+                are_absent.iter().zip(absent).filter(|(is, _)| **is).for_each(|(_, mark)| *mark |= bit);
+                match self.step {
+                    0 => numbers.clone(),
+                    step => numbers.iter().map(|time| time / step * step).collect(),
+                }
+            }
+            Some(Values::Words(places, words)) => {
+                let mut known = match self.known[side].take() {
+                    Some((of, known)) if Arc::ptr_eq(&of, words) => known,
+                    _ => vec![NONE; words.len()],
+                };
+                let mut codes = vec![0; batch.rows];
+                for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
+                    let place = places[row] as usize;
+                    let Some(slot) = known.get_mut(place) else {
+                        absent[row] |= bit;
+                        continue;
+                    };
+                    if *slot == NONE {
+                        *slot = self.place(&words[place]);
+                    }
+                    codes[row] = (*slot).into();
+                }
+                self.known[side] = Some((Arc::clone(words), known));
+                codes
+            }
+            _ => {
+                absent.iter_mut().for_each(|mark| *mark |= bit);
+                vec![0; batch.rows]
+            }
+        }
+    }
+
+    pub fn value(&self, code: u64, is_absent: bool) -> Value {
+        match (is_absent, self.key.kind()) {
+            (true, _) => Value::None,
+            (_, Kind::Address | Kind::Text) => match &self.words[code as usize] {
+                Word::Address(address) => Value::Address(*address),
+                Word::Text(text) => Value::Text(Arc::clone(text)),
+            },
+            (_, Kind::Time) => Value::Time(code),
+            (_, Kind::Flag) => Value::Flag(code != 0),
+            _ => Value::Number(code),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Filter text as words, each with its place.
+
+use super::parse::Mistake;
+
+/// A piece of filter text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token {
+    /// A word, number, address.
+    Word(String),
+    /// A text in quotes.
+    Quoted(String),
+    /// `=`, `<`, `(`, ...
+    Sign(&'static str),
+}
+
+/// The longest first.
+const SIGNS: [&str; 17] = ["==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "~", "!", "(", ")", "[", "]", ",", ";"];
+
+/// All pieces, and where each begins, in bytes.
+pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if c.is_whitespace() {
+            at += c.len_utf8();
+        } else if c == '"' || c == '\'' {
+            let end =
+                rest[1..].find(c).ok_or_else(|| Mistake::new(at, format!("a text begins with {c} and has no end")))?;
+            tokens.push((at, Token::Quoted(rest[1..=end].to_owned())));
+            at += end + 2;
+        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            tokens.push((at, Token::Sign(sign)));
+            at += sign.len();
+        } else if is_of_word(c) {
+            let end = rest.find(|c: char| !is_of_word(c)).unwrap_or(rest.len());
+            tokens.push((at, Token::Word(rest[..end].to_owned())));
+            at += end;
+        } else {
+            return Err(Mistake::new(at, format!("{c:?} has no meaning here; texts stand in quotes")));
+        }
+    }
+    Ok(tokens)
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || "_.:/-+%*^".contains(c)
+}

@@ -1,0 +1,133 @@
+//! What users call columns.
+
+use crate::columns::{Id, all, of_name};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// One column.
+    One(Id),
+    /// That of the originator and that of the responder.
+    Both([Id; 2]),
+}
+
+/// Other names of nfdump's and our own.
+const OTHERS: [(&str, &str); 16] = [
+    ("ip", "address"),
+    ("host", "address"),
+    ("srcip", "orig_address"),
+    ("dstip", "resp_address"),
+    ("srcaddr", "orig_address"),
+    ("dstaddr", "resp_address"),
+    ("src", "orig_address"),
+    ("dst", "resp_address"),
+    ("srcport", "orig_port"),
+    ("dstport", "resp_port"),
+    ("proto", "protocol"),
+    ("bytes", "frame_bytes"),
+    ("flags", "tcp_flags"),
+    ("duration", "duration_ns"),
+    ("first", "first_time"),
+    ("last", "last_time"),
+];
+
+/// What a name stands for: that of a column, a path of JSON, either without its direction or with `src_` and `dst_` as one.
+pub fn named(name: &str) -> Option<Named> {
+    let name = name.to_ascii_lowercase().replace('.', "_");
+    let name = OTHERS.iter().find(|(other, _)| *other == name).map_or(name.as_str(), |(_, own)| own);
+    let sided = [("src_", "orig_"), ("dst_", "resp_")].into_iter();
+    let sided = sided.filter_map(|(from, to)| Some(format!("{to}{}", name.strip_prefix(from)?))).next();
+    let name = sided.as_deref().unwrap_or(name);
+    let find = |name: &str| {
+        of_name(name)
+            .or_else(|| of_name(&format!("{name}_ns")))
+            .or_else(|| of_name(name.strip_suffix("_ns").filter(|name| name.ends_with("_time"))?))
+    };
+    // The bytes that a direction is usually asked for.
+    let name = match name {
+        "orig_bytes" => "orig_frame_bytes",
+        "resp_bytes" => "resp_frame_bytes",
+        name => name,
+    };
+    let both = || {
+        let [one, other] = ["orig_", "resp_"].map(|side| find(&format!("{side}{name}")));
+        Some(Named::Both([one?, other?]))
+    };
+    find(name).map(Named::One).or_else(both)
+}
+
+/// The name that is nearest to what somebody wrote, if one is near.
+pub(crate) fn nearest(wrong: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    let wrong: Vec<char> = wrong.chars().take(64).collect();
+    let (distance, name) = known.map(|name| (distance(&wrong, &name), name)).min()?;
+    (distance <= 1 + wrong.len() / 4).then_some(name)
+}
+
+/// All names that fields are asked by.
+pub(crate) fn known() -> impl Iterator<Item = String> {
+    let short = |name: &str| name.strip_prefix("orig_").map(str::to_owned);
+    let columns = all().iter().flat_map(move |column| [Some(column.name.clone()), short(&column.name)]);
+    columns.flatten().chain(OTHERS.iter().map(|(other, _)| (*other).to_owned()))
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(one: &[char], other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=one.len()).collect();
+    for (at, letter) in other.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for place in 0..one.len() {
+            let change = before + usize::from(one[place] != letter);
+            before = row[place + 1];
+            row[place + 1] = change.min(before + 1).min(row[place] + 1);
+        }
+    }
+    row[one.len()]
+}
+
+/// Numbers of protocols of IP that have names in filters, as pcap-filter has them.
+pub const PROTOCOLS: [(&str, u8); 16] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("rsvp", 46),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmp6", 58),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("sctp", 132),
+];
+
+/// The name of a protocol, or its number.
+pub fn protocol(number: u64) -> String {
+    let known = PROTOCOLS.iter().find(|(_, known)| u64::from(*known) == number);
+    known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+}
+
+/// Ports that have names in filters.
+pub(crate) const SERVICES: [(&str, u16); 18] = [
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("domain", 53),
+    ("dns", 53),
+    ("bootps", 67),
+    ("bootpc", 68),
+    ("http", 80),
+    ("pop3", 110),
+    ("ntp", 123),
+    ("imap", 143),
+    ("snmp", 161),
+    ("bgp", 179),
+    ("ldap", 389),
+    ("https", 443),
+    ("syslog", 514),
+    ("imaps", 993),
+];

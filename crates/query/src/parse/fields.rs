@@ -1,0 +1,165 @@
+//! Any field, and what it is compared with.
+
+use super::words::{network, protocol};
+use super::{Direction, Mistake, Parsed, Parser, Type, among, compare, directed, negated};
+use crate::columns::{Id, Kind, all, own};
+use crate::filter::{Filter, Match, Test};
+use crate::names::{Named, PROTOCOLS, known, named, nearest};
+use crate::networks::Networks;
+use crate::quantity::{Number, Quantity};
+use crate::values;
+use std::collections::BTreeSet;
+
+impl Parser {
+    /// A field, or one of the quantities made of several.
+    pub(super) fn field(&mut self, direction: Direction) -> Parsed {
+        let Some(word) = self.word(0) else { return Err(self.wrong("a field is missing")) };
+        let quantity = match (word.as_str(), direction) {
+            ("bps", Direction::Either) => Some(Quantity::Bps),
+            ("pps", Direction::Either) => Some(Quantity::Pps),
+            ("bpp", Direction::Either) => Some(Quantity::Bpp),
+            ("packets" | "bytes" | "frame_bytes" | "packet_bytes" | "payload_bytes", Direction::Either) => {
+                let name = if word == "bytes" { "frame_bytes" } else { word.as_str() };
+                let [one, other] = ["orig_", "resp_"].map(|side| own(&format!("{side}{name}")));
+                Some(Quantity::Sum(one, other))
+            }
+            _ => None,
+        };
+        if let Some(quantity) = quantity {
+            self.at += 1;
+            let (is_not, filter) = self.compared(quantity, &word, Kind::Number, "")?;
+            return Ok(negated(is_not, filter));
+        }
+        let Some(found) = named(&word) else {
+            let words =
+                ["host", "net", "port", "portrange", "proto", "flags", "packets", "bps", "pps", "bpp", "and", "not"];
+            let words = words.map(str::to_owned).into_iter().chain(known());
+            let words = words.chain(PROTOCOLS.iter().map(|(name, _)| (*name).to_owned()));
+            let near = nearest(&word, words).map_or(String::new(), |near| format!("; {near} is"));
+            return Err(self.wrong(format!("{word} is no word of filters, and no field{near}")));
+        };
+        let name_at = self.place();
+        self.at += 1;
+        match (found, direction) {
+            (Named::One(id), Direction::Either) => {
+                let (is_not, filter) = self.tested(id, &word, name_at)?;
+                Ok(negated(is_not, filter))
+            }
+            (Named::One(_), _) => {
+                Err(Mistake::new(name_at, format!("{word} is not of one direction: leave src or dst out")))
+            }
+            (Named::Both(ids), direction) => {
+                let begin = self.at;
+                let [(is_not, one), (_, other)] = {
+                    let one = self.tested(ids[0], &word, name_at)?;
+                    self.at = begin;
+                    [one, self.tested(ids[1], &word, name_at)?]
+                };
+                // Of either one `!=` says that none is so.
+                Ok(negated(is_not, directed(direction, |side| [&one, &other][side].clone())))
+            }
+        }
+    }
+
+    /// A column and what it is compared with; and whether it is not to be so.
+    pub(super) fn tested(&mut self, id: Id, word: &str, name_at: usize) -> Result<(bool, Filter), Mistake> {
+        let column = &all()[id];
+        let is_compared = self.is_sign(&["=", "==", "!=", "<", "<=", ">", ">=", "~"])
+            || self.is_word(&["in", "eq", "ne", "lt", "le", "gt", "ge"]);
+        if column.kind() == Kind::List {
+            return Err(Mistake::new(name_at, format!("{word} is a list, which is asked for nothing here")));
+        }
+        if !is_compared {
+            return if column.kind() == Kind::Flag || column.is_nullable {
+                Ok((false, Filter::Is(Test::Is(id))))
+            } else {
+                Err(self.wrong(format!("{word} is compared with something, as in {word} = {}", example(column.kind()))))
+            };
+        }
+        match column.kind() {
+            Kind::Address => {
+                let is_not = self.equals()?;
+                let mut networks = Networks::default();
+                for (at, text) in self.values()? {
+                    let kind = if text.contains('/') { Type::Net } else { Type::Host };
+                    networks.add(network(kind, at, &text, None)?);
+                }
+                Ok((is_not, Filter::Is(Test::Within(id, networks))))
+            }
+            Kind::Text => {
+                let by = if self.take(&[], &["~"]) { Match::Part } else { Match::Whole };
+                let is_not = by == Match::Whole && self.equals()?;
+                let texts = self.values()?.into_iter().map(|(_, text)| text).collect();
+                Ok((is_not, Filter::Is(Test::Text(id, by, texts))))
+            }
+            Kind::Flag => {
+                let is_not = self.equals()?;
+                let (at, text) = self.value()?;
+                let is = match text.as_str() {
+                    "true" | "yes" | "1" => true,
+                    "false" | "no" | "0" => false,
+                    _ => return Err(Mistake::new(at, "it is true or false")),
+                };
+                Ok((is_not == is, Filter::Is(Test::Is(id))))
+            }
+            kind => self.compared(Quantity::Column(id), word, kind, column.field.unit),
+        }
+    }
+
+    /// A quantity, a sign, a number; or `in` and numbers.
+    pub(super) fn compared(
+        &mut self,
+        quantity: Quantity,
+        word: &str,
+        kind: Kind,
+        unit: &str,
+    ) -> Result<(bool, Filter), Mistake> {
+        let Some(sign) = self.order(&["=", "==", "!=", "<", "<=", ">", ">="]) else {
+            if !self.is_word(&["in"]) {
+                return Err(self.wrong(format!("{word} is compared with a number, as in {word} > 10")));
+            }
+            let Quantity::Column(id) = quantity else {
+                return Err(self.wrong(format!("{word} is compared with one number, as in {word} > 10")));
+            };
+            let is_protocol = all()[id].name == "protocol";
+            let mut numbers = BTreeSet::new();
+            for (at, text) in self.values()? {
+                match if is_protocol {
+                    Number::Whole(protocol(at, &text)?)
+                } else {
+                    self.number(at, &text, word, kind, unit)?
+                } {
+                    Number::Whole(number) => drop(numbers.insert(number)),
+                    Number::Real(_) => return Err(Mistake::new(at, "of a list numbers are whole")),
+                }
+            }
+            return Ok((false, among(id, numbers)));
+        };
+        let (at, text) = self.value()?;
+        let is_protocol = matches!(quantity, Quantity::Column(id) if all()[id].name == "protocol");
+        let number = match is_protocol {
+            true => Number::Whole(protocol(at, &text)?),
+            false => self.number(at, &text, word, kind, unit)?,
+        };
+        Ok((sign == "!=", compare(quantity, sign, number)))
+    }
+
+    pub(super) fn number(&self, at: usize, text: &str, word: &str, kind: Kind, unit: &str) -> Result<Number, Mistake> {
+        let found = match kind {
+            Kind::Time => linerate_record::when::parse(text, self.now).map(|time| Number::Whole(time.0)),
+            _ if unit == "ns" => values::span(text, word == "duration"),
+            _ if word == "id" || word.ends_with("_parent") || word.ends_with(".parent") => values::id(text),
+            _ => values::scaled(text),
+        };
+        found.map_err(|what| Mistake::new(at, what))
+    }
+}
+
+fn example(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Address => "10.0.0.1",
+        Kind::Text => "text",
+        Kind::Time => "2026-11-22T10:00",
+        _ => "10",
+    }
+}

@@ -1,0 +1,328 @@
+//! Questions to files of Parquet: several threads, a row group each.
+
+use crate::answer::{Asked, Place};
+use crate::ask::{Measure, Question};
+use crate::columns::{Batch, Id, Values, Word, all};
+use crate::file::{File, Looked};
+use crate::filter::{Filter, Memo};
+use crate::folder::Stored;
+use linerate_meter::Flow;
+use linerate_records::back::{self, Value};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What was read to answer, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Files that were opened, and those that their folders say are of another time.
+    pub files: u64,
+    /// Files that were not opened for that.
+    pub files_passed: u64,
+    /// Row groups of the files that were opened.
+    pub groups: u64,
+    /// Row groups of which nothing was read, as their statistics say that they have nothing.
+    pub groups_passed: u64,
+    /// Row groups of which only columns of the filter were read.
+    pub groups_empty: u64,
+    /// Records in row groups that were read.
+    pub rows: u64,
+    /// Why files were not read to their ends: the first of them.
+    pub failures: Vec<String>,
+    /// How many such files there are.
+    pub failed: u64,
+}
+
+/// Failures that are told.
+const TOLD: usize = 5;
+/// Whether a run goes on.
+pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Files, and which time is meant.
+#[derive(Clone, Debug)]
+pub struct Store {
+    files: Vec<Stored>,
+    passed: u64,
+}
+
+impl Scan {
+    fn join(&mut self, other: Scan) {
+        self.files += other.files;
+        self.groups += other.groups;
+        self.groups_passed += other.groups_passed;
+        self.groups_empty += other.groups_empty;
+        self.rows += other.rows;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.failures.sort();
+        self.failures.truncate(TOLD);
+    }
+
+    fn fail(&mut self, file: &Stored, error: &str) {
+        self.failed += 1;
+        if self.failures.len() < TOLD {
+            self.failures.push(format!("{}: {error}", file.path.display()));
+        }
+    }
+
+    fn count(&mut self, looked: Looked, rows: usize) {
+        self.groups += 1;
+        match looked {
+            Looked::Passed => self.groups_passed += 1,
+            Looked::Nothing => self.groups_empty += 1,
+            Looked::Taken => {}
+        }
+        self.rows += if looked == Looked::Passed { 0 } else { rows as u64 };
+    }
+}
+
+/// Work that waits for a thread.
+struct Waiting {
+    next_file: usize,
+    /// Threads that open files, and may bring more.
+    opening: usize,
+    groups: VecDeque<(usize, Arc<File>, usize)>,
+}
+
+impl Store {
+    /// Of these files those that may have records of a time, in ns since 1970.
+    pub fn new(files: Vec<Stored>, since: u64, until: u64) -> Self {
+        let all = files.len();
+        let files: Vec<Stored> = files.into_iter().filter(|file| file.may_have(since, until)).collect();
+        Store { passed: (all - files.len()) as u64, files }
+    }
+
+    /// Asks all of them, by so many threads. A file that cannot be read is told of, and what was read of it counts. Where no keys are asked
+    /// for, `list` says by which measure the records stand in order that [`Store::records`] then tells; the first ones otherwise.
+    pub fn ask(
+        &self,
+        question: &Arc<Question>,
+        list: Option<Option<&Measure>>,
+        threads: usize,
+        goes_on: GoesOn<'_>,
+    ) -> (Asked, Scan) {
+        let waiting = Mutex::new(Waiting { next_file: 0, opening: 0, groups: VecDeque::new() });
+        let (changed, parts) = (Condvar::new(), ordered(&question.filter));
+        let new = || {
+            let mut asked = Asked::new(question, threads);
+            if let Some(measure) = list.flatten() {
+                asked.best.by(measure);
+            }
+            asked
+        };
+        let work = || {
+            let (mut asked, mut scan, mut memo) = (new(), Scan::default(), Memo::default());
+            let mut wanted = question.group_columns();
+            wanted.extend(list.iter().flat_map(|_| asked.best.columns()));
+            let wanted: Vec<Id> = wanted.into_iter().collect();
+            while let Some((number, file, group)) = self.next(&waiting, &changed, &mut scan, &question.filter, goes_on)
+            {
+                let mut show = |batch: &Batch, chosen: Option<&[bool]>, at: usize| {
+                    asked.add(batch, chosen);
+                    if list.is_some() {
+                        asked.best.take(batch, chosen, (number, group, at));
+                    }
+                    goes_on()
+                };
+                let looked = survive(|| file.look(group, &parts, &wanted, list.is_some(), &mut memo, &mut show));
+                match looked {
+                    Ok(looked) => scan.count(looked, file.rows(group).unwrap_or(0)),
+                    Err(error) => scan.fail(&self.files[number], &error),
+                }
+            }
+            (asked, scan)
+        };
+        let mut sum = (new(), Scan { files_passed: self.passed, ..Scan::default() });
+        let done: Vec<(Asked, Scan)> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let others = others.into_iter().filter_map(|thread| thread.join().ok());
+            std::iter::once(own).chain(others).collect()
+        });
+        for (asked, scan) in done {
+            sum.0.join(asked);
+            sum.1.join(scan);
+        }
+        sum
+    }
+
+    /// A row group to look at, of a file that is open or is opened for that.
+    fn next(
+        &self,
+        waiting: &Mutex<Waiting>,
+        changed: &Condvar,
+        scan: &mut Scan,
+        filter: &Filter,
+        goes_on: GoesOn<'_>,
+    ) -> Option<(usize, Arc<File>, usize)> {
+        let mut state = locked(waiting);
+        loop {
+            if !goes_on() {
+                return None;
+            }
+            if let Some(found) = state.groups.pop_front() {
+                return Some(found);
+            }
+            let number = state.next_file;
+            let Some(stored) = self.files.get(number) else {
+                if state.opening == 0 {
+                    changed.notify_all();
+                    return None;
+                }
+                state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.next_file += 1;
+            state.opening += 1;
+            drop(state);
+            let opened = survive(|| File::open(&stored.path));
+            let mut found = Vec::new();
+            match opened {
+                Ok(file) => {
+                    let file = Arc::new(file);
+                    for group in 0..file.groups() {
+                        let may_have = survive(|| Ok(file.may_have(group, filter))).unwrap_or(true);
+                        if may_have {
+                            found.push((number, Arc::clone(&file), group));
+                        } else {
+                            scan.count(Looked::Passed, 0);
+                        }
+                    }
+                    scan.files += 1;
+                }
+                Err(error) => scan.fail(stored, &error),
+            }
+            state = locked(waiting);
+            state.opening -= 1;
+            state.groups.extend(found);
+            changed.notify_all();
+        }
+    }
+
+    /// The records that were found to be those that are told, in their order.
+    ///
+    /// # Errors
+    /// One cannot be read any more.
+    pub fn records(&self, asked: Asked) -> Result<Vec<Flow>, String> {
+        let places = asked.best.places();
+        let mut flows: Vec<Option<Flow>> = vec![None; places.len()];
+        let mut order: Vec<(Place, usize)> =
+            places.into_iter().enumerate().map(|(rank, place)| (place, rank)).collect();
+        order.sort_unstable();
+        for of_group in order.chunk_by(|one, other| (one.0.0, one.0.1) == (other.0.0, other.0.1)) {
+            let (number, group, _) = of_group[0].0;
+            let told = |error| format!("{}: {error}", self.files[number].path.display());
+            let rows: Vec<usize> = of_group.iter().map(|((_, _, row), _)| *row).collect();
+            let file = survive(|| File::open(&self.files[number].path)).map_err(told)?;
+            let mut ranks = of_group.iter().map(|(_, rank)| *rank);
+            let columns = every_column();
+            let mut show = |batch: &Batch, chosen: Option<&[bool]>, _: usize| {
+                flows_of(batch, chosen, &mut |flow| {
+                    if let Some(rank) = ranks.next() {
+                        flows[rank] = Some(flow);
+                    }
+                });
+            };
+            survive(|| file.rows_of(group, &rows, &columns, &mut show)).map_err(told)?;
+        }
+        Ok(flows.into_iter().flatten().collect())
+    }
+
+    /// All records that pass, one after the other as they are stored, in one thread.
+    pub fn each(&self, filter: &Filter, goes_on: GoesOn<'_>, out: &mut dyn FnMut(Flow)) -> Scan {
+        let mut scan = Scan { files_passed: self.passed, ..Scan::default() };
+        let (parts, columns, mut memo) = (ordered(filter), every_column(), Memo::default());
+        for stored in &self.files {
+            let file = match survive(|| File::open(&stored.path)) {
+                Ok(file) => file,
+                Err(error) => {
+                    scan.fail(stored, &error);
+                    continue;
+                }
+            };
+            scan.files += 1;
+            for group in 0..file.groups() {
+                if !goes_on() {
+                    return scan;
+                }
+                let mut show = |batch: &Batch, chosen: Option<&[bool]>, _: usize| {
+                    flows_of(batch, chosen, out);
+                    goes_on()
+                };
+                match survive(|| file.look(group, &parts, &columns, false, &mut memo, &mut show)) {
+                    Ok(looked) => scan.count(looked, file.rows(group).unwrap_or(0)),
+                    Err(error) => {
+                        scan.fail(stored, &error);
+                        break;
+                    }
+                }
+            }
+        }
+        scan
+    }
+}
+
+/// What has to hold, each by itself: first what is told by words, as a dictionary says at once that none of them is there; the rest together,
+/// which is read in one go.
+fn ordered(filter: &Filter) -> Vec<Filter> {
+    let is_of_words = |part: &Filter| {
+        let columns = part.columns();
+        let is_word = |id: &Id| matches!(all()[*id].kind(), crate::columns::Kind::Address | crate::columns::Kind::Text);
+        !columns.is_empty() && columns.iter().all(is_word)
+    };
+    let (mut words, rest): (Vec<Filter>, Vec<Filter>) = filter.clone().parts().into_iter().partition(is_of_words);
+    if !rest.is_empty() {
+        words.push(Filter::All(rest));
+    }
+    words
+}
+
+fn every_column() -> Vec<Id> {
+    // What is made of others need not be read.
+    let is_put_back = |id: &Id| back::set(all()[*id].field.path).is_some();
+    (0..all().len()).filter(is_put_back).collect()
+}
+
+/// The records of a batch as flows.
+fn flows_of(batch: &Batch, chosen: Option<&[bool]>, out: &mut dyn FnMut(Flow)) {
+    let setters: Vec<_> = all()
+        .iter()
+        .enumerate()
+        .filter_map(|(id, column)| Some((column, back::set(column.field.path)?, batch.get(id)?)))
+        .collect();
+    for row in (0..batch.rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row])) {
+        let mut flow = back::nothing();
+        for (column, set, values) in &setters {
+            if values.is_absent(row) {
+                continue;
+            }
+            let is_bit = column.bit.0 != 0;
+            let value = match values {
+                Values::Numbers(numbers, _) if is_bit => {
+                    if numbers[row] == 0 {
+                        continue;
+                    }
+                    Value::Quality(column.bit)
+                }
+                Values::Numbers(numbers, _) => Value::Number(numbers[row]),
+                Values::Reals(reals, _) => Value::Real(reals[row]),
+                Values::Words(places, words) => match &words[places[row] as usize] {
+                    Word::Address(address) => Value::Address(*address),
+                    Word::Text(text) => Value::Text(text),
+                },
+                Values::Lists(lists) => Value::List(&lists[row]),
+            };
+            set(&mut flow, column.side, value);
+        }
+        out(flow);
+    }
+}
+
+fn locked(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A damaged file may break an assumption of its reader; then the file is what is wrong.
+fn survive<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("damaged: its reader gave up".to_owned()))
+}

@@ -1,0 +1,242 @@
+//! Groups and their sums, beside plain ones; and how many there may be.
+
+use super::some::{flows, store};
+use linerate_burst::Nanos;
+use linerate_meter::Flow;
+use linerate_query::columns::Batch;
+use linerate_query::{Answer, Asked, Filter, Key, Measure, Question, Value};
+use linerate_tests::support::Scratch;
+use linerate_tests::support::flows::full_flow;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Keys as text, and of a flow, of either end.
+type Keys = (&'static str, fn(&Flow, usize) -> Vec<Value>, bool);
+
+fn cut(address: IpAddr, narrow: u32, wide: u32) -> Value {
+    Value::Address(match address {
+        IpAddr::V4(address) => IpAddr::V4((address.to_bits() & u32::MAX << (32 - narrow)).into()),
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & u128::MAX << (128 - wide)).into()),
+    })
+}
+
+const KEYS: [Keys; 9] = [
+    ("protocol", |flow, _| vec![Value::Number(flow.protocol.into())], false),
+    ("orig_address", |flow, _| vec![Value::Address(flow.ends[0].address)], false),
+    ("address", |flow, side| vec![Value::Address(flow.ends[side].address)], true),
+    ("resp_address/24", |flow, _| vec![cut(flow.ends[1].address, 24, 48)], false),
+    (
+        "address/16/32,port",
+        |flow, side| vec![cut(flow.ends[side].address, 16, 32), Value::Number(flow.ends[side].port.into())],
+        true,
+    ),
+    (
+        "vlan,end_reason",
+        |flow, _| {
+            let vlan = Some(flow.vlans[0]).filter(|vlan| *vlan != 0);
+            vec![vlan.map_or(Value::None, |vlan| Value::Number(vlan.into())), Value::Text(flow.end.name().into())]
+        },
+        false,
+    ),
+    (
+        "tcp_state",
+        |flow, _| vec![flow.tcp.as_ref().map_or(Value::None, |tcp| Value::Text(tcp.state.name().into()))],
+        false,
+    ),
+    (
+        "quality_midstream,dstport",
+        |flow, _| {
+            let midstream = flow.quality.contains(linerate_meter::Quality::MIDSTREAM);
+            vec![Value::Flag(midstream), Value::Number(flow.ends[1].port.into())]
+        },
+        false,
+    ),
+    ("first_time", |flow, _| vec![Value::Time(flow.first().0)], false),
+];
+
+const MEASURES: &str = "records,flows,packets,bytes,payload_bytes,duration";
+
+/// Of each group its records: number, flows, packets, bytes, bytes of payload, first, last.
+fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u64, Vec<Value>), [u64; 7]> {
+    let mut groups: BTreeMap<(u64, Vec<Value>), [u64; 7]> = BTreeMap::new();
+    for flow in flows {
+        let time = flow.first().0.checked_div(every).map_or(0, |step| step * every);
+        let mut keys = vec![key(flow, 0)];
+        if is_twofold && key(flow, 1) != keys[0] {
+            keys.push(key(flow, 1));
+        }
+        for key in keys {
+            let sums = groups.entry((time, key)).or_insert([0, 0, 0, 0, 0, u64::MAX, 0]);
+            let payload = flow.sides[0].payload_bytes.saturating_add(flow.sides[1].payload_bytes);
+            let own = [1, flow.flows, flow.packets(), flow.frame_bytes(), payload];
+            sums.iter_mut().zip(own).for_each(|(sum, one)| *sum = sum.saturating_add(one));
+            (sums[5], sums[6]) = (sums[5].min(flow.first().0), sums[6].max(flow.last().0));
+        }
+    }
+    groups
+}
+
+fn told(answer: &Answer, question: &Question) -> BTreeMap<(u64, Vec<Value>), Vec<u64>> {
+    let row = |row: &linerate_query::Row| {
+        let values = question.measures.iter().map(|measure| answer.whole(row, measure).unwrap()).collect();
+        ((row.time.unwrap_or(0), row.keys.clone()), values)
+    };
+    answer.rows.iter().map(row).collect()
+}
+
+fn question(keys: &str, every: u64, top: usize) -> Arc<Question> {
+    let mut question = Question { keys: Key::parse(keys).unwrap(), every, top, ..Question::new(Filter::every()) };
+    question.measure(Some(MEASURES), Some("bytes")).unwrap();
+    Arc::new(question)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_have_the_sums_of_their_records(
+        flows in flows(), keys in 0..KEYS.len(), every in prop::sample::select(vec![0u64, 3_600_000_000_000, 7_000_000]),
+        threads in 1..4usize, group in 1..25usize,
+    ) {
+        let keys = KEYS[keys];
+        let question = question(keys.0, every, 1000);
+        let wanted: BTreeMap<(u64, Vec<Value>), Vec<u64>> = plain(&flows, keys, every)
+            .into_iter()
+            .map(|(key, sums)| (key, [&sums[..5], &[sums[6].saturating_sub(sums[5])]].concat()))
+            .collect();
+        // As they come, in pieces.
+        let mut asked = Asked::new(&question, 1);
+        let columns = asked.columns().to_vec();
+        flows.chunks(group).for_each(|some| asked.take(&Batch::of_flows(some, &columns)));
+        let answer = asked.answer();
+        prop_assert_eq!(&told(&answer, &question), &wanted);
+        prop_assert_eq!((answer.records, answer.others.is_none(), answer.let_go), (flows.len() as u64, true, 0));
+        // From a file, by several threads.
+        let scratch = Scratch::new();
+        let (asked, scan) = store(&scratch, &flows, group).ask(&question, None, threads, &|| true);
+        prop_assert_eq!(scan.failures, Vec::<String>::new());
+        let stored = asked.answer();
+        prop_assert_eq!(&told(&stored, &question), &wanted);
+        for measure in &question.measures {
+            prop_assert_eq!(stored.whole(&stored.totals, measure), answer.whole(&answer.totals, measure));
+        }
+    }
+
+    /// The first of them, and the rest together.
+    #[test]
+    fn the_top_is_in_order_and_others_have_the_rest(flows in flows(), top in 1..6usize) {
+        let question = question("orig_address,dstport", 0, top);
+        let mut asked = Asked::new(&question, 1);
+        asked.take(&Batch::of_flows(&flows, asked.columns()));
+        let answer = asked.answer();
+        let keys: Keys = ("", |flow, _| vec![Value::Address(flow.ends[0].address), Value::Number(flow.ends[1].port.into())], false);
+        let mut sizes: Vec<u64> = plain(&flows, keys, 0).into_values().map(|sums| sums[3]).collect();
+        sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+        let bytes = Measure::one("bytes").unwrap();
+        let of = |row: &linerate_query::Row| answer.whole(row, &bytes).unwrap();
+        let shown: Vec<u64> = answer.rows.iter().map(of).collect();
+        // As numbers with a fraction, in which they are compared, some are equal.
+        let real = |sizes: &[u64]| sizes.iter().map(|size| *size as f64).collect::<Vec<_>>();
+        prop_assert_eq!(real(&shown), real(&sizes[..top.min(sizes.len())]));
+        prop_assert_eq!(answer.groups, sizes.len() as u64);
+        prop_assert_eq!(answer.others.is_some(), sizes.len() > top);
+        let rest = answer.others.as_ref().map_or(0, of);
+        let all = shown.iter().fold(rest, |sum, one| sum.saturating_add(*one));
+        prop_assert_eq!(all, of(&answer.totals));
+    }
+
+    /// Those of which there is most, whole.
+    #[test]
+    fn records_themselves_are_the_greatest_in_order(flows in flows(), top in 1..9usize, threads in 1..4usize, group in 1..25usize) {
+        let question = Arc::new(Question { top, ..Question::new(Filter::every()) });
+        let scratch = Scratch::new();
+        let store = store(&scratch, &flows, group);
+        let bytes = Measure::one("packets").unwrap();
+        let (asked, scan) = store.ask(&question, Some(Some(&bytes)), threads, &|| true);
+        prop_assert_eq!(scan.failures, Vec::<String>::new());
+        let found = store.records(asked).unwrap();
+        let mut wanted = flows.clone();
+        wanted.sort_by(|one, other| {
+            let packets = |flow: &Flow| flow.packets() as f64;
+            packets(other).total_cmp(&packets(one)).then(one.first().cmp(&other.first()))
+        });
+        wanted.truncate(top);
+        let rank = |flows: &[Flow]| flows.iter().map(|flow| (flow.packets(), flow.first())).collect::<Vec<_>>();
+        prop_assert_eq!(rank(&found), rank(&wanted));
+        prop_assert!(found.iter().all(|flow| flows.contains(flow)));
+        // The first ones by time where nothing is said.
+        let (asked, _) = store.ask(&question, Some(None), threads, &|| true);
+        let times: Vec<Nanos> = store.records(asked).unwrap().iter().map(Flow::first).collect();
+        let mut all: Vec<Nanos> = flows.iter().map(Flow::first).collect();
+        all.sort_unstable();
+        prop_assert_eq!(times, all[..top.min(all.len())].to_vec());
+    }
+}
+
+/// Who has much of all is told, whatever else comes between, and no record is lost from the sums.
+#[test]
+fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
+    const ROOM: usize = 500;
+    let mut question = Question {
+        keys: Key::parse("orig_address").unwrap(),
+        most_groups: ROOM,
+        top: 5,
+        ..Question::new(Filter::every())
+    };
+    question.measure(Some("records,bytes"), Some("bytes")).unwrap();
+    let question = Arc::new(question);
+    let flow = |number: u32, bytes: u64| {
+        let mut flow = full_flow();
+        flow.ends[0].address = IpAddr::from(number.to_be_bytes());
+        (flow.sides[0].frame_bytes, flow.sides[1].frame_bytes) = (bytes, 0);
+        flow
+    };
+    let (mut asked, mut other) = (Asked::new(&question, 1), Asked::new(&question, 1));
+    let columns = asked.columns().to_vec();
+    let (mut records, mut bytes) = (0, 0);
+    for round in 0..200u32 {
+        let strangers = (0..200).map(|number| flow(0x0a00_0000 | round << 8 | number, 100));
+        let heavy = (0..5).map(|number| flow(number, 1000 + u64::from(number)));
+        let some: Vec<Flow> = strangers.chain(heavy).collect();
+        records += some.len() as u64;
+        bytes += some.iter().map(Flow::frame_bytes).sum::<u64>();
+        let part = if round % 2 == 0 { &mut asked } else { &mut other };
+        part.take(&Batch::of_flows(&some, &columns));
+    }
+    asked.join(other);
+    let answer = asked.answer();
+    let of = |row: &linerate_query::Row, name: &str| answer.whole(row, &Measure::one(name).unwrap()).unwrap();
+    let heaviest: Vec<(Vec<Value>, u64)> = answer.rows.iter().map(|row| (row.keys.clone(), of(row, "bytes"))).collect();
+    let wanted: Vec<(Vec<Value>, u64)> = (0..5u32)
+        .rev()
+        .map(|number| (vec![Value::Address(IpAddr::from(number.to_be_bytes()))], 200 * (1000 + u64::from(number))))
+        .collect();
+    assert_eq!(heaviest, wanted);
+    assert!(answer.let_go > 30_000 && answer.groups <= ROOM as u64 + 205, "{} {}", answer.let_go, answer.groups);
+    let others = answer.others.as_ref().unwrap();
+    for (name, all) in [("records", records), ("bytes", bytes)] {
+        assert_eq!(answer.rows.iter().chain([others]).map(|row| of(row, name)).sum::<u64>(), all, "{name}");
+        assert_eq!(of(&answer.totals, name), all);
+    }
+}
+
+#[test]
+fn keys_and_measures_that_are_none_are_told() {
+    for (text, says) in [
+        ("adress", "adress is no field; address is"),
+        ("port/24", "is no address, and has no prefix"),
+        ("address/129", "0 to 128 bits"),
+        ("address/40/40", "32 bits"),
+        ("stats_packet_times_ns", "not put together by lists"),
+        ("port,port", "stands twice"),
+    ] {
+        let error = Key::parse(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    for (text, says) in [("byte", "bytes is"), ("protocol", "counts nothing"), ("first_time", "counts nothing")] {
+        let error = Measure::parse(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}

@@ -1,0 +1,343 @@
+//! The program: answers of stored records beside DuckDB's, of captures beside stored ones, in every form.
+
+use linerate_tests::support::program::run;
+use linerate_tests::support::{Scratch, corpus, files, frames, records, skip};
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Real traffic of many protocols.
+const MIX: &str = "real-mix.pcap";
+
+/// What DuckDB answers, of a view `flows` of the folder `flows/`.
+fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
+    if !python.exists() {
+        skip("no DuckDB to ask: scripts/setup test installs it in target/python");
+        return None;
+    }
+    let view = "CREATE VIEW flows AS SELECT * FROM read_parquet('flows/**/*.parquet', hive_partitioning = true)";
+    let statements: Vec<&str> = std::iter::once(view).chain(queries.iter().copied()).collect();
+    let mut child = Command::new(python)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("columns/ask.py"))
+        .arg("duckdb")
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&serde_json::to_vec(&statements).unwrap()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let answers: Vec<Vec<Value>> = serde_json::from_slice(&output.stdout).unwrap();
+    Some(answers.into_iter().skip(1).collect())
+}
+
+/// Groups as rows of their members, and the document behind them.
+fn groups(arguments: &[&str], members: &[&str]) -> (Vec<Value>, Value) {
+    let ended = run(&[&["flows", "--json"], arguments].concat()).good();
+    let mut lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summary = lines.pop().unwrap();
+    let row = |line: &Value| -> Value {
+        assert_eq!(line["schema"], "linerate/flows-group/1");
+        members.iter().map(|member| line[*member].clone()).collect::<Vec<_>>().into()
+    };
+    (lines.iter().map(row).collect(), summary)
+}
+
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        _ => match (one.as_f64(), other.as_f64()) {
+            (Some(one), Some(other)) => (one - other).abs() <= 1e-9 * one.abs(),
+            _ => one == other,
+        },
+    }
+}
+
+#[test]
+fn answers_are_those_of_duckdb() {
+    let Some(capture) = corpus(MIX) else { return };
+    let scratch = Scratch::new();
+    let folder = scratch.file("flows/");
+    run(&["flows", "-q", "-r", capture.to_str().unwrap(), "--level", "tcp", "-w", &folder]).good();
+    const SUMS: &str = "sum(flows), sum(orig_packets + resp_packets), sum(orig_frame_bytes + resp_frame_bytes)";
+    const MEMBERS: [&str; 3] = ["flows", "packets", "bytes"];
+    // What is asked here: filter, keys, further options; and there: what is selected, where, and order.
+    let questions: [(&str, &str, &[&str], &str, &str); 7] = [
+        ("", "resp_port,protocol", &[], "resp_port, protocol", "true"),
+        ("not tunnel_kind", "orig_address", &[], "orig_address", "tunnel_kind IS NULL"),
+        (
+            "tcp and bytes > 1k",
+            "orig_address,resp_address",
+            &[],
+            "orig_address, resp_address",
+            "protocol = 6 AND orig_frame_bytes + resp_frame_bytes > 1000",
+        ),
+        (
+            "src net 10.0.0.0/8 or dst port 53",
+            "end_reason",
+            &[],
+            "end_reason",
+            "orig_address LIKE '10.%' OR (resp_port = 53 AND protocol IN (6, 17, 132))",
+        ),
+        (
+            "quality_one_way and duration > 1s",
+            "direction",
+            &[],
+            "direction",
+            "quality_one_way AND duration_ns > 1000000000",
+        ),
+        (
+            "flags S and not flags A",
+            "tcp_state",
+            &[],
+            "tcp_state",
+            "((orig_tcp_flags | resp_tcp_flags) & 2) = 2 AND ((orig_tcp_flags | resp_tcp_flags) & 16) = 0",
+        ),
+        (
+            "orig_tcp_retransmitted_fast > 0 or resp_tcp_rtt_mean_ns > 1ms",
+            "protocol",
+            &[],
+            "protocol",
+            "orig_tcp_retransmitted_fast > 0 OR resp_tcp_rtt_mean_ns > 1000000",
+        ),
+    ];
+    let queries: Vec<String> = questions
+        .iter()
+        .map(|(_, _, _, keys, condition)| format!("SELECT {keys}, {SUMS} FROM flows WHERE {condition} GROUP BY ALL"))
+        .chain(["SELECT count(*) FROM flows".to_owned()])
+        .collect();
+    let Some(theirs) = duckdb(&scratch.file(""), &queries.iter().map(String::as_str).collect::<Vec<_>>()) else {
+        return;
+    };
+    let sorted = |mut rows: Vec<Value>| {
+        rows.sort_by_cached_key(|row| {
+            // Numbers of sums are floats there.
+            let cells: Vec<String> = row
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|cell| cell.as_f64().map_or(cell.to_string(), |n| n.to_string()))
+                .collect();
+            cells
+        });
+        rows
+    };
+    let mut records = 0.0;
+    for ((filter, keys, more, ..), theirs) in questions.iter().zip(&theirs) {
+        let members: Vec<&str> = keys.split(',').chain(MEMBERS).collect();
+        for workers in ["1", "3"] {
+            let base = ["--from", &folder, "--by", keys, "--top", "1000000", "--workers", workers, "-f", filter];
+            let (ours, summary) = groups(&[&base[..], more].concat(), &members);
+            let (ours, theirs) = (sorted(ours), sorted(theirs.clone()));
+            assert!(same(&ours.clone().into(), &theirs.clone().into()), "{filter} by {keys}: {ours:?}\n{theirs:?}");
+            assert!(!ours.is_empty() || filter.contains("retransmitted"), "{filter} by {keys}: nothing is compared");
+            if filter.is_empty() {
+                records = summary["asked"]["records"].as_f64().unwrap();
+            }
+        }
+    }
+    assert_eq!(theirs.last().unwrap()[0][0].as_f64(), Some(records));
+    by_time(&folder, &scratch.file(""));
+}
+
+/// Steps of time, and the records that a window of time has something of.
+fn by_time(folder: &str, here: &str) {
+    let queries = [
+        "SELECT epoch_ns(first_time) // 60000000000 * 60000000000 AS step, sum(orig_frame_bytes + resp_frame_bytes)
+         FROM flows GROUP BY step ORDER BY step",
+        "SELECT epoch_ns(min(first_time)), epoch_ns(max(last_time)), epoch_ns(quantile_disc(first_time, 0.5)) FROM flows",
+    ];
+    let Some(theirs) = duckdb(here, &queries) else { return };
+    let (ours, _) = groups(&["--from", folder, "--every", "1m"], &["time_ns", "bytes"]);
+    assert!(same(&ours.into(), &theirs[0].clone().into()));
+    let middle = theirs[1][0][2].as_f64().unwrap() as u64 / 1_000_000_000;
+    let [since, until] = [middle, middle + 2].map(|time| time.to_string());
+    let count = format!(
+        "SELECT count(*) FROM flows WHERE epoch_ns(last_time) >= {since}000000000 AND epoch_ns(first_time) < {until}000000000"
+    );
+    let Some(theirs) = duckdb(here, &[&count]) else { return };
+    let (_, summary) = groups(&["--from", folder, "--every", "1m", "--since", &since, "--until", &until], &[]);
+    assert_eq!(summary["asked"]["records"].as_f64(), theirs[0][0][0].as_f64());
+}
+
+/// The same of records that come and of those that are stored.
+#[test]
+fn captures_answer_as_stored_records_do() {
+    let scratch = Scratch::new();
+    let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
+    records::write(&capture, &frames::sample());
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    for keys in [
+        &["--by", "address/24,protocol"][..],
+        &["--by", "dstport", "--every", "10ms"],
+        &["--every", "20ms", "--sum", "bps,records"],
+    ] {
+        let stored = run(&[&["flows", "--from", &folder, "--json"], keys].concat()).good();
+        let stored: Vec<Value> = stored.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (summary, rows) = stored.split_last().unwrap();
+        let live = run(&[&["flows", "-r", &capture, "--json"], keys].concat()).good().json();
+        let mut all = live["asked"]["rows"].as_array().unwrap().clone();
+        all.iter_mut().for_each(|row| row["schema"] = "linerate/flows-group/1".into());
+        assert!(!rows.is_empty());
+        assert_eq!(all, rows, "{keys:?}");
+        assert_eq!(live["asked"]["all"], summary["asked"]["all"]);
+        // And of what came by IPFIX.
+        let ipfix = scratch.file("flows.ipfix");
+        run(&["flows", "-q", "-r", &capture, "-w", &ipfix, "--ipfix", "biflow,full"]).good();
+        let collected = run(&[&["flows", "-r", &ipfix, "--json"], keys].concat()).good().json();
+        assert_eq!(collected["asked"]["all"]["bytes"], summary["asked"]["all"]["bytes"]);
+    }
+    let text = run(&["flows", "-r", &capture, "--by", "protocol", "--top", "1"]).good().output;
+    assert!(text.contains("others") && text.contains(" %") && !text.contains("top flows"), "{text}");
+    let csv = run(&["flows", "-r", &capture, "--by", "protocol", "--csv"]).good().output;
+    assert!(csv.starts_with("protocol,flows,packets,bytes\n") && csv.lines().count() > 2, "{csv}");
+    let picture = scratch.file("a.svg");
+    run(&["flows", "--from", &folder, "--by", "protocol", "--every", "10ms", "--plot", &picture]).good();
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg.starts_with("<svg xmlns") && svg.contains("UDP") && !svg.contains("NaN"), "{svg}");
+}
+
+/// Rows of a folder that are not asked for are not read: by the names of folders, by statistics, by columns of the filter.
+#[test]
+fn what_cannot_be_meant_is_not_read() {
+    let scratch = Scratch::new();
+    let (capture, folder) = (scratch.file("hours.pcap"), scratch.file("flows/"));
+    std::fs::write(&capture, hours(40)).unwrap();
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    assert_eq!(files(folder.as_ref()).len(), 40);
+    let read = |more: &[&str]| {
+        let (_, summary) = groups(&[&["--from", &folder, "--every", "1h"], more].concat(), &[]);
+        ["records", "files", "files_passed_over", "row_groups_passed_over", "row_groups_empty", "rows_read"]
+            .map(|name| if name == "records" { &summary["asked"][name] } else { &summary[name] }.as_u64().unwrap())
+    };
+    assert_eq!(read(&[]), [40, 40, 0, 0, 0, 40]);
+    let until = (FIRST_HOUR + 10) * 3600;
+    assert_eq!(read(&["--until", &until.to_string()]), [10, 10, 30, 0, 0, 10], "by the names of folders");
+    let since = (FIRST_HOUR + 30) * 3600;
+    // A day before that may have records that last so long.
+    assert_eq!(read(&["--since", &since.to_string()]), [10, 34, 6, 24, 0, 10], "by statistics of the last packets");
+    assert_eq!(read(&["src host 10.0.0.7"]), [1, 40, 0, 39, 0, 1], "by the least and the greatest address");
+    assert_eq!(read(&["src net 10.0.0.8/29"]), [8, 40, 0, 0, 32, 40], "by the column of addresses");
+    assert_eq!(read(&["bytes > 1M"]), [0, 40, 0, 40, 0, 0], "by statistics");
+    assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
+    let text = run(&["flows", "--from", &folder, "src", "host", "10.0.0.7"]).good().output;
+    assert!(
+        text.contains("1 records of 1 that were read") && text.contains("40 of 40 files, 1 of 40 row groups"),
+        "{text}"
+    );
+}
+
+const FIRST_HOUR: u64 = 460_000;
+
+/// A capture with a packet each hour, from host after host.
+fn hours(count: u32) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()).collect();
+    for number in 0..count {
+        let ends = [10u32 << 24 | number, 11 << 24].map(u32::to_be_bytes).concat();
+        let headers = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+        let packet = [&headers[..], &ends, &[0, 1, 0, 2, 0, 8, 0, 0]].concat();
+        let length = packet.len() as u32;
+        for word in [(FIRST_HOUR as u32 + number) * 3600 + 5, 0, length, length] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(packet);
+    }
+    bytes
+}
+
+/// Stored records in another form are what they would have been.
+#[test]
+fn stored_records_are_written_in_every_form() {
+    let Some(capture) = corpus(MIX) else { return };
+    let capture = capture.to_str().unwrap();
+    let scratch = Scratch::new();
+    let sorted = |path: &Path| {
+        let mut lines: Vec<String> = std::fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect();
+        lines.retain(|line| !line.starts_with("#open") && !line.starts_with("#close"));
+        lines.sort_unstable();
+        lines
+    };
+    let parquet = scratch.file("all.parquet");
+    let level = ["--level", "stats", "--id-seed", "t"];
+    run(&[&["flows", "-q", "-r", capture, "-w", &parquet], &level[..]].concat()).good();
+    for name in ["flows.jsonl", "flows.csv", "conn.log", "conn.tsv"] {
+        let [own, other] = ["own-", "other-"].map(|kind| PathBuf::from(scratch.file(&format!("{kind}{name}"))));
+        run(&[&["flows", "-q", "-r", capture, "-w", own.to_str().unwrap()], &level[..]].concat()).good();
+        run(&["flows", "-q", "-r", &parquet, "-w", other.to_str().unwrap()]).good();
+        assert!(sorted(&own) == sorted(&other), "{name}");
+    }
+    let [tcp, folder] = ["tcp.jsonl", "tcp/"].map(|name| scratch.file(name));
+    let told =
+        run(&["flows", "--from", &parquet, "-w", &tcp, "-w", &folder, "tcp", "and", "bytes > 500"]).good().output;
+    let lines = std::fs::read_to_string(&tcp).unwrap();
+    let own: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(own.len() > 10 && own.iter().all(|flow| flow["protocol"] == 6), "{told}");
+    let (_, summary) = groups(&["--from", &folder, "--by", "protocol"], &[]);
+    assert_eq!(summary["asked"]["records"], own.len());
+    run(&["flows", "--from", &folder, "-w", &folder, "--append"])
+        .with_status(2)
+        .says("which is read: write to another place");
+}
+
+/// The first records, in the order of time, or the greatest; as text, lines, CSV.
+#[test]
+fn records_are_listed() {
+    let scratch = Scratch::new();
+    let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
+    records::write(&capture, &frames::sample());
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    let list = |more: &[&str]| -> Vec<Value> {
+        let ended = run(&[&["flows", "--from", &folder, "--json"], more].concat()).good();
+        let mut lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.pop().unwrap()["schema"], "linerate/flows-asked/1");
+        assert!(lines.iter().all(|line| line["schema"] == "linerate/flow/1"));
+        lines
+    };
+    let times: Vec<u64> = list(&[]).iter().map(|line| line["first_time_ns"].as_u64().unwrap()).collect();
+    assert!(times.len() > 2 && times.is_sorted(), "{times:?}");
+    let bytes =
+        |line: &Value| line["orig"]["frame_bytes"].as_u64().unwrap() + line["resp"]["frame_bytes"].as_u64().unwrap();
+    let sizes: Vec<u64> = list(&["--sort", "bytes", "--top", "3"]).iter().map(bytes).collect();
+    assert!(sizes.len() == 3 && sizes.is_sorted_by(|one, other| one >= other), "{sizes:?}");
+    assert_eq!(list(&["host", "203.0.113.99"]), Vec::<Value>::new());
+    let csv = run(&["flows", "--from", &folder, "--csv", "--top", "2"]).good().output;
+    assert!(csv.starts_with("id,community_id,first_time,") && csv.lines().count() == 3, "{csv}");
+    let text = run(&["flows", "--from", &folder]).good().output;
+    assert!(text.contains("records ") && text.contains("UDP"), "{text}");
+}
+
+#[test]
+fn what_means_nothing_is_refused() {
+    let scratch = Scratch::new();
+    let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
+    records::write(&capture, &frames::sample());
+    run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
+    let wrong: [(&[&str], &str); 17] = [
+        (&["-r", &capture, "--by", "port", "--csv", "-w", "-"], "--csv and --write - are both for standard output"),
+        (&["--from", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers means nothing beside --write"),
+        (&["--from", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by means nothing beside --quiet"),
+        (&["-r", &capture, "--since", "-1h"], "--since means nothing here: it is of stored records"),
+        (&["-r", &capture, "--csv"], "--csv means nothing without --by or --every"),
+        (&["-r", &capture, "--sum", "bytes"], "--sum means nothing without --by or --every"),
+        (&["-r", &capture, "--sort", "bps"], "flows stand by bytes or packets"),
+        (&["-r", &capture, "--by", "port", "--plot", "a.svg"], "--plot means nothing without --every"),
+        (&["-r", &capture, "-w", "null", "--top", "0"], "--top: from 1 to"),
+        (&["--from", &folder, "--level", "tcp"], "--level means nothing here: records are stored"),
+        (&["--from", &folder, "-c", "5"], "--frames means nothing here: records are stored"),
+        (&["--from", &folder, "byts > 5"], "filter, at character 1, \"byts > 5\": byts is no word"),
+        (&["--from", &folder, "--since", "2026-01-02", "--until", "2026-01-01"], "--until is not behind --since"),
+        (&["--from", &folder, "--every", "5"], "--every: say which unit: 5s"),
+        (&["--from", &folder, "--by", "adress"], "--by: adress is no field; address is"),
+        (&["--from", &folder, "--every", "1m", "--top", "3"], "--top means nothing beside --every without --by"),
+        (&["--from", &folder, "-r", &capture], "cannot be read in one run"),
+    ];
+    for (arguments, says) in wrong {
+        run(&[&["flows"], arguments].concat()).with_status(2).says(says);
+    }
+}
