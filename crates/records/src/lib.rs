@@ -104,6 +104,7 @@ pub(crate) mod tests {
             teids: [None; 2],
             tcp: None,
             stats: None,
+            names: None,
         }
     }
 

@@ -55,6 +55,7 @@ impl Record {
             teids: [None; 2],
             tcp: None,
             stats: None,
+            names: None,
         };
         Record {
             clock,
