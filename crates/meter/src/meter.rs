@@ -22,7 +22,6 @@ use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
-use crate::time::PacketTime;
 use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
 use linerate_wire::Link;
 

@@ -61,6 +61,11 @@ impl Protocols {
         self.0 == 0
     }
 
+    /// All but this one.
+    pub fn without(self, protocol: Protocol) -> Protocols {
+        Protocols(self.0 & !(protocol as u8))
+    }
+
     /// This one and those.
     pub fn with(self, protocol: Protocol) -> Protocols {
         Protocols(self.0 | protocol as u8)

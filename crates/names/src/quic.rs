@@ -1,7 +1,7 @@
 //! Initial packets of QUIC (RFC 9000, 17.2.2; RFC 9001, 5): opened as anybody can who sees the first one, whose connection id the keys
 //! follow from.
 //!
-//! Versions 1, 2 (RFC 9369) and the drafts 29 to 32. What is opened is what the client sends; its hello is in CRYPTO frames, of any order
+//! Versions 1, 2 (RFC 9369) and the drafts 23 to 32. What is opened is what the client sends; its hello is in CRYPTO frames, of any order
 //! and over several packets.
 
 use crate::cursor::Cursor;
@@ -40,10 +40,12 @@ const VERSION_2: u32 = 0x6b33_43cf;
 /// Packets of one datagram that are looked at.
 const MOST_COALESCED: usize = 8;
 
-/// RFC 9001, 5.2; RFC 9369, 3.3.1; draft-ietf-quic-tls-29, 5.2.
+/// RFC 9001, 5.2; RFC 9369, 3.3.1; draft-ietf-quic-tls-29 and -23, 5.2.
 const SALT_1: [u8; 20] = *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
 const SALT_2: [u8; 20] = *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9";
 const SALT_DRAFT: [u8; 20] = *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99";
+
+const SALT_OLD_DRAFT: [u8; 20] = *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02";
 
 /// The header of an Initial, as far as it is not protected.
 #[derive(Clone, Copy)]
@@ -84,12 +86,20 @@ pub fn version_name(version: u32) -> Cow<'static, str> {
     }
 }
 
+/// The version of a name.
+pub fn version_named(name: &str) -> Option<u32> {
+    let drafts = 0xff00_0000..=0xff00_00ff;
+    let known = [1, VERSION_2].into_iter().chain(drafts).find(|version| version_name(*version) == name);
+    known.or_else(|| u32::from_str_radix(name.strip_prefix("0x")?, 16).ok())
+}
+
 impl Keys {
     /// Those of the client, of a connection whose first Initial had this destination; `None` of versions that are not known.
     pub fn new(version: u32, id: &ConnectionId) -> Option<Keys> {
         let salt = match version {
             1 => SALT_1,
             VERSION_2 => SALT_2,
+            0xff00_0017..=0xff00_001c => SALT_OLD_DRAFT,
             _ if is_known(version) => SALT_DRAFT,
             _ => return None,
         };
@@ -145,7 +155,7 @@ impl ConnectionId {
 }
 
 fn is_known(version: u32) -> bool {
-    matches!(version, 1 | VERSION_2 | 0xff00_001d..=0xff00_0020)
+    matches!(version, 1 | VERSION_2 | 0xff00_0017..=0xff00_0020)
 }
 
 /// HKDF-Expand-Label (RFC 8446, 7.1) without context.
@@ -258,12 +268,15 @@ mod tests {
             keys.header.encrypt_block(&mut sample);
             assert_eq!(sample[..5], hex(mask.1), "version {version}");
         }
-        assert!(Keys::new(0xff00_001c, &id).is_none() && Keys::new(0xff00_001d, &id).is_some());
+        assert!(Keys::new(0xff00_0016, &id).is_none() && Keys::new(0xff00_001d, &id).is_some());
         assert!(ConnectionId::new(&[0; 21]).is_none() && ConnectionId::new(&[0; 20]).is_some());
     }
 
     #[test]
     fn versions_have_names() {
-        assert_eq!([1, VERSION_2, 0xff00_001d, 5].map(version_name), ["1", "2", "draft-29", "0x00000005"]);
+        let (versions, names) = ([1, VERSION_2, 0xff00_001d, 5], ["1", "2", "draft-29", "0x00000005"]);
+        assert_eq!(versions.map(version_name), names);
+        assert_eq!(names.map(version_named), versions.map(Some));
+        assert_eq!(version_named("x"), None);
     }
 }

@@ -87,6 +87,12 @@ pub fn version_name(version: u16) -> Cow<'static, str> {
     })
 }
 
+/// The version of a name; 0 of what is none.
+pub fn version_named(name: &str) -> u16 {
+    let known = (0x0300..=0x0304).find(|version| version_name(*version) == name);
+    known.or_else(|| u16::from_str_radix(name.strip_prefix("0x")?, 16).ok()).unwrap_or(0)
+}
+
 fn hello<T>(stream: &[u8], kind: u8, parse: impl FnOnce(&[u8]) -> Option<T>) -> Read<T> {
     let whole = match fragment(stream) {
         Read::Done((content, rest)) => match message(content, kind) {

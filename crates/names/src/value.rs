@@ -3,6 +3,7 @@
 use crate::dns::{Message, type_name};
 use crate::first::{Found, Protocol};
 use crate::http::Request;
+use crate::text::visible;
 use crate::tls::{ClientHello, ServerHello};
 use std::borrow::Cow;
 
@@ -122,6 +123,15 @@ impl Names {
 
 /// What the allocator adds to a piece of memory, at the most.
 const ALLOCATED: usize = 16;
+
+/// A text that somebody told: as it is where it is visible ASCII, else escaped as our own are; at most 1,024 bytes of it.
+pub fn told(bytes: &[u8]) -> Box<str> {
+    let bytes = &bytes[..bytes.len().min(4 * (MOST_TEXT + 1))];
+    match std::str::from_utf8(bytes) {
+        Ok(text) if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => text.into(),
+        _ => visible(bytes, bytes.len()),
+    }
+}
 
 impl Dns {
     /// The name of the type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).

@@ -189,7 +189,9 @@ pub(super) fn made_in(exporters: &[Box<dyn Exporter>]) -> std::io::Result<Vec<Ow
 fn tell_what_is_not_written(exporter: &dyn Exporter, config: &Config) {
     let ((format, most), level) = (exporter.format(), config.level);
     if !config.names.is_empty() && most < linerate_meter::Level::Stats {
-        fail(format_args!("--names: {format} has no place for names; --write flows.jsonl has, and Parquet, CSV, --ipfix full"));
+        fail(format_args!(
+            "--names: {format} has no place for names; --write flows.jsonl has, and Parquet, CSV, --ipfix full"
+        ));
     }
     if level > most {
         let name = |level| format!("{level:?}").to_lowercase();

@@ -84,8 +84,7 @@ pub(super) fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
     }
-    let mut heads =
-        vec!["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let mut heads = vec!["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
     let has_names = top.iter().any(|flow| site(flow).is_some());
     if has_names {
         heads.push("name");
