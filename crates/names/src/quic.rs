@@ -64,6 +64,13 @@ pub fn initial(datagram: &[u8]) -> Option<(u32, ConnectionId)> {
     packets(datagram).next().map(|header| (header.version, header.id))
 }
 
+/// The packet of RFC 9001, A.2: to try this with, and to measure it.
+pub fn example() -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let digits: Vec<u8> = include_str!("quic/rfc9001-a2.hex").bytes().filter_map(digit).collect();
+    digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect()
+}
+
 /// Opens the Initials of a datagram and puts what their CRYPTO frames have where it belongs. Whether one could be opened.
 pub fn open(datagram: &[u8], keys: &Keys, stream: &mut Stream) -> bool {
     let mut is_open = false;
