@@ -44,10 +44,8 @@ fn names_are_those_that_tshark_reads() {
     if !has_tools(&["tshark"]) {
         return;
     }
-    let captures: Vec<PathBuf> = tshark::CAPTURES
-        .iter()
-        .flat_map(|(name, files)| files.iter().map(|file| folder.join(name).join(file)))
-        .collect();
+    let all = tshark::CAPTURES.iter().flat_map(|(name, files)| files.iter().map(move |file| (name, file)));
+    let captures: Vec<PathBuf> = all.map(|(name, file)| folder.join(name).join(file)).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new((0, BTreeSet::new())));
     std::thread::scope(|scope| {
         for _ in 0..PROCESSES {
