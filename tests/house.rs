@@ -74,8 +74,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
     (
         "linerate",
         &[
-            "backends", "burst", "engine", "filter", "generate", "index", "measure", "merge", "meter", "port", "print",
-            "receive", "record", "records", "share", "switch", "wire",
+            "backends", "burst", "engine", "filter", "generate", "index", "measure", "merge", "meter", "names", "port",
+            "print", "receive", "record", "records", "share", "switch", "wire",
         ],
     ),
     (
