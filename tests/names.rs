@@ -33,7 +33,7 @@ const FIELDS: [(&str, &str, &str); 8] = [
 ];
 
 /// Captures compared, and values in them, at least.
-const AT_LEAST: (usize, usize) = (80, 1500);
+const AT_LEAST: (usize, usize) = (100, 1400);
 
 /// tshark processes at a time.
 const PROCESSES: usize = 2;

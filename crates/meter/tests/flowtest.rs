@@ -44,6 +44,18 @@ const OF_APPLICATIONS: [&str; 22] = [
 /// 204 and 238 packets, between whose packets no more than 8.02 s pass.
 const PARTED_BY_APPLICATION: [&str; 1] = ["wireguard"];
 
+/// What we tell otherwise: the file, the field, and what is told. The status of an upgrade is 101, and that behind it is of HTTP/2; a version
+/// in a record of alerts is no server's choice; 0xeaea is GREASE; hellos of SSL 2 are not read.
+const OTHERWISE: [(&str, &str, &str); 7] = [
+    ("http2_switch", "http_status_code", "101"),
+    ("tls_cipher_error", "tls_server_version", ""),
+    ("tls_invalid_cert", "tls_client_version", "772"),
+    ("tls_ssl20", "tls_cipher_suite", ""),
+    ("tls_ssl20", "tls_client_version", ""),
+    ("tls_ssl20", "tls_server_version", ""),
+    ("tls_version_error", "tls_server_version", ""),
+];
+
 /// A field of an annotation with all values that will do; numbers are decimal.
 struct Expected {
     name: String,
@@ -183,7 +195,7 @@ fn said(flow: &Flow, field: &str) -> Option<String> {
         "http_method" => request.method.into(),
         "http_status_code" => number(http.status),
         "http_url" => request.target.into(),
-        "tls_alpn" => text(client.and_then(|hello| hello.alpn)),
+        "tls_alpn" => text(server.and_then(|hello| hello.alpn).or(client.and_then(|hello| hello.alpn))),
         "tls_cipher_suite" => number(server.map(|hello| hello.cipher)),
         "tls_client_version" => number(client.map(|hello| hello.version)),
         "tls_server_version" => number(server.map(|hello| hello.version)),
@@ -263,10 +275,13 @@ fn compare(annotation: &Annotation) -> BTreeSet<(usize, String, String)> {
 fn annotations_of_flowtest_are_met() {
     let any = metered(&[Sent::udp(1)], &Config::default(), &[1]);
     let is_foreign = |field: &&Expected| told(&any[0], &any, 0, &field.name).is_none();
-    let (mut foreign, mut partly) = (BTreeSet::new(), 0);
+    let (mut foreign, mut partly, mut otherwise) = (BTreeSet::new(), 0, 0);
     let annotations = annotations();
     for annotation in &annotations {
-        let differences = compare(annotation);
+        let is_known = |field: &str, told: &str| OTHERWISE.contains(&(&*annotation.file, field, told));
+        let (known, differences): (Vec<_>, Vec<_>) =
+            compare(annotation).into_iter().partition(|(_, field, told)| is_known(field, told));
+        otherwise += known.len();
         assert!(differences.is_empty(), "{}: flow, field, what is told instead: {differences:?}", annotation.file);
         let fields = annotation.flows.iter().flatten();
         let others: BTreeSet<String> = fields.filter(is_foreign).map(|field| field.name.clone()).collect();
@@ -276,7 +291,7 @@ fn annotations_of_flowtest_are_met() {
     }
     println!("{} met, {partly} of them but for fields of applications", annotations.len());
     if !annotations.is_empty() {
-        assert_eq!((annotations.len(), partly), (56, 35));
+        assert_eq!((annotations.len(), partly, otherwise), (56, 35, OTHERWISE.len()));
         assert_eq!(foreign, OF_APPLICATIONS.into_iter().map(str::to_owned).collect());
     }
 }

@@ -70,7 +70,7 @@ fn streams() -> Vec<(Vec<u8>, Option<Protocol>, Found)> {
         (&b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"[..], None),
         (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n\0\0", None),
         (b"welcome\r\nSSH-2.0-x\r\n", Some(Protocol::Ssh)),
-        (b"\0\x1d\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01", Some(Protocol::Dns)),
+        (b"\0\x21\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01", Some(Protocol::Dns)),
     ] {
         let Read::Done(found) = first::read(bytes, known, Protocols::ALL) else { panic!("{bytes:?}") };
         all.push((bytes.to_vec(), known, found));
