@@ -3,7 +3,7 @@
 use linerate::burst::{Count, Kind};
 use linerate::meter::Level;
 use linerate::port::BACKENDS;
-use linerate::records::fields::{Ipfix, Responder, Zeek, fields};
+use linerate::records::fields::{Ipfix, Part, Responder, Zeek, fields};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("wire", &[]),
     ("burst", &[]),
     ("filter", &[]),
@@ -59,7 +59,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("otg", &["burst", "generate", "wire"]),
     ("serve", &["burst", "engine", "generate", "otg", "port", "wire"]),
     ("measure", &[]),
-    ("meter", &["burst", "wire"]),
+    ("names", &[]),
+    ("meter", &["burst", "names", "wire"]),
     ("receive", &["burst", "wire"]),
     ("switch", &["burst", "wire"]),
     ("records", &["burst", "meter", "record", "wire"]),
@@ -74,8 +75,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
     (
         "linerate",
         &[
-            "backends", "burst", "engine", "filter", "generate", "index", "measure", "merge", "meter", "port", "print",
-            "query", "receive", "record", "records", "share", "switch", "wire",
+            "backends", "burst", "engine", "filter", "generate", "index", "measure", "merge", "meter", "names", "port",
+            "print", "query", "receive", "record", "records", "share", "switch", "wire",
         ],
     ),
     (
@@ -137,8 +138,8 @@ fn pure_crates_read_no_clock_start_no_thread_and_print_nothing() {
     let forbidden = ["Instant::now", "SystemTime::now", "clock_gettime", "thread::spawn", "println!", "eprintln!"];
     for (path, text) in sources() {
         let pure = [
-            "wire", "burst", "port", "print", "merge", "generate", "otg", "measure", "meter", "receive", "record",
-            "records", "query", "share", "index", "switch",
+            "wire", "burst", "port", "print", "merge", "generate", "otg", "measure", "meter", "names", "receive",
+            "record", "records", "query", "share", "index", "switch",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("crates/{name}/src")) && !HAS_A_THREAD.contains(&path.as_str()));
@@ -217,7 +218,9 @@ fn the_page_of_counters_is_true() {
 fn the_tables_of_fields_are_true() {
     let path = root().join("docs/flows.md");
     let mut page = read(&path);
-    for (level, name) in [(Level::Counters, "counters"), (Level::Tcp, "tcp"), (Level::Stats, "stats")] {
+    for (level, name) in
+        [(Some(Level::Counters), "counters"), (Some(Level::Tcp), "tcp"), (Some(Level::Stats), "stats"), (None, "names")]
+    {
         let begin = format!("<!-- made from crates/records/src/fields/: level {name} -->\n");
         let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
         let (_, after) = rest.split_once("<!-- end -->").expect("the end of a table");
@@ -293,10 +296,12 @@ fn counters_page() -> String {
     page
 }
 
-fn fields_table(level: Level) -> String {
+/// Of a level; without one, of names.
+fn fields_table(level: Option<Level>) -> String {
     let mut table =
         String::from("| field | type | what it is | IPFIX | Argus | Zeek | tstat |\n|---|---|---|---|---|---|---|\n");
-    for field in fields().filter(|field| field.part.level() == level) {
+    let level_of = |part: Part| (part != Part::Names).then(|| part.level());
+    for field in fields().filter(|field| level_of(field.part) == level) {
         let name = match field.path.strip_prefix("*.") {
             Some(name) => format!("..`{name}`"),
             None if field.is_of_sides() => format!("`{}`, `{}`", field.path_of(0), field.path_of(1)),

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Block, Desc, Nanos};
-use linerate_meter::{Config, Flow, Level, Meter, Timeouts, Tunnels};
+use linerate_meter::{Config, Flow, Level, Meter, Protocols, Timeouts, Tunnels};
 use linerate_wire::Link;
 
 fuzz_target!(|frame: &[u8]| {
@@ -19,6 +19,7 @@ fuzz_target!(|frame: &[u8]| {
         macs: choice & 64 != 0,
         vlans: choice & 128 != 0,
         checksums: choice & 32 != 0,
+        names: if choice & 16 != 0 { Protocols::ALL } else { Protocols::NONE },
         packets: choice.into(),
         ..Config::default().with_timeouts(timeouts.idle, timeouts.active)
     };

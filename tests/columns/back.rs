@@ -3,8 +3,11 @@
 pub use super::rows::flat;
 use super::rows::{Row, read};
 use linerate_burst::Nanos;
+use linerate_meter::names::http::Request;
+use linerate_meter::names::tls::{ClientHello, ServerHello};
+use linerate_meter::names::value::{Dns, Http, Tls};
 use linerate_meter::{
-    ConnState, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
+    ConnState, End, EndReason, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
     Summary, Tcp, TcpSide, Tunnel,
 };
 use linerate_records::encode;
@@ -105,12 +108,58 @@ fn flow(row: &Row) -> Flow {
         teids: both.map(|side| side.maybe("teid").map(|teid| teid as u32)),
         tcp: all.text("tcp_state").map(|_| tcp(row)),
         stats: row.get("orig_stats_ip_flags").map(|_| stats(row)),
+        names: all.text("service").map(|_| names(row).into()),
     };
     assert_eq!(all.number::<u64>("first_time"), flow.first().0);
     assert_eq!(all.number::<u64>("last_time"), flow.last().0);
     assert_eq!(all.text("community_id"), Some(flow.community_id(0).as_str()));
     assert_eq!(all.number::<u64>("duration_ns"), flow.last().0.saturating_sub(flow.first().0));
     flow
+}
+
+fn names(row: &Row) -> Names {
+    let (all, text) = (Part(row, ""), |name: &str| Part(row, "").text(name).map(Box::from));
+    let version = |name: &str| {
+        let known = ["SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
+        let text = all.text(name).unwrap();
+        let number = known.iter().position(|known| *known == text).map(|place| 0x0300 + place as u16);
+        number.unwrap_or_else(|| u16::from_str_radix(text.trim_start_matches("0x"), 16).unwrap())
+    };
+    let client = text("tls_ja4").map(|ja4| ClientHello {
+        server_name: text("tls_server_name"),
+        alpn: text("tls_alpn"),
+        version: version("tls_client_version"),
+        ja4,
+        ech: all.flag("tls_ech"),
+    });
+    let server = all.maybe("tls_cipher").map(|cipher| ServerHello {
+        version: version("tls_version"),
+        cipher: cipher as u16,
+        alpn: text("tls_server_alpn"),
+    });
+    let request = text("http_method").map(|method| Request {
+        method,
+        target: text("http_target").unwrap(),
+        host: text("http_host"),
+        user_agent: text("http_user_agent"),
+    });
+    let is = |service: &str| all.text("service") == Some(service);
+    Names {
+        tls: (is("tls") || is("quic")).then_some(Tls { client, server }),
+        quic: all.text("quic_version").map(|version| match version.strip_prefix("draft-") {
+            Some(draft) => 0xff00_0000 + draft.parse::<u32>().unwrap(),
+            None if version == "2" => 0x6b33_43cf,
+            None => 1,
+        }),
+        dns: all.maybe("dns_qtype").map(|kind| Dns {
+            name: text("dns_query"),
+            kind: kind as u16,
+            rcode: all.maybe("dns_rcode").map(|rcode| rcode as u8),
+            answers: all.maybe("dns_answers").map(|answers| answers as u16),
+        }),
+        http: is("http").then(|| Http { request, status: all.maybe("http_status").map(|status| status as u16) }),
+        ssh: is("ssh").then(|| [text("ssh_client"), text("ssh_server")]),
+    }
 }
 
 fn side(part: Part<'_>) -> Side {

@@ -63,7 +63,7 @@ fn zeek_reads_its_own_names() {
         line,
         &json!({
             "ts": 1_700_000_000.0, "uid": "C0000000000000001", "id.orig_h": "192.0.2.1", "id.orig_p": 1,
-            "id.resp_h": "192.0.2.2", "id.resp_p": 2, "proto": "tcp", "orig_bytes": 77, "resp_bytes": 0,
+            "id.resp_h": "192.0.2.2", "id.resp_p": 2, "proto": "tcp", "service": "quic,ssl", "orig_bytes": 77, "resp_bytes": 0,
             "conn_state": "SF", "missed_bytes": 7, "history": "ShAD", "orig_pkts": 2, "orig_ip_bytes": 0, "resp_pkts": 2,
             "resp_ip_bytes": 0, "tunnel_parents": ["C0000000000000004"], "ip_proto": 6, "community_id": flow.community_id(0), "orig_l2_addr": "ff:ff:ff:ff:ff:ff",
             "resp_l2_addr": "ff:ff:ff:ff:ff:ff", "vlan": 1, "inner_vlan": 2,

@@ -69,7 +69,7 @@ fn zeek_cut_reads_the_same_connections_from_tsv_as_from_json() {
     }
     let text = std::fs::read_to_string(&tsv).unwrap();
     let count = |head: &str| text.lines().find(|line| line.starts_with(head)).unwrap().split('\t').count();
-    assert!(text.starts_with("#separator \\x09\n") && count("#fields") == 25 && count("#types") == 25);
+    assert!(text.starts_with("#separator \\x09\n") && count("#fields") == 26 && count("#types") == 26);
 }
 
 /// The option compresses what no name does: folders, standard output, names that say nothing.

@@ -40,6 +40,9 @@ impl Names {
     }
 }
 
+/// What a payload begins with.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
+
 #[test]
 fn every_two_options_of_a_verb_change_something_or_are_refused() {
     let scratch = Scratch::new();
@@ -47,6 +50,11 @@ fn every_two_options_of_a_verb_change_something_or_are_refused() {
     let mut sample: Vec<Record> = frames::sample();
     // Of several hosts, and some come twice.
     sample.iter_mut().enumerate().for_each(|(place, record)| record.bytes[11] = place as u8 % 16);
+    // And some say what they are.
+    for record in sample.iter_mut().filter(|record| (540..640).contains(&record.bytes.len())) {
+        let begin = record.bytes.len() - 500;
+        record.bytes[begin..begin + REQUEST.len()].copy_from_slice(REQUEST);
+    }
     let doubled = sample.chunks(5).flat_map(|some| [&some[..1], some].concat());
     records::write(&input, &doubled.collect::<Vec<_>>());
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();

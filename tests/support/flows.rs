@@ -1,5 +1,7 @@
 //! Any flow, and one that has everything.
 
+mod names;
+
 use linerate_burst::Nanos;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted, Rtt, Side,
@@ -18,9 +20,17 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
     let tags = (any::<u8>(), [0..4096u16, 0..4096u16], option::of(tunnel()), any::<u8>(), any::<u64>());
     let words = (0..EndReason::ALL.len(), 0..4usize, 0..1u16 << Quality::NAMES.len());
     let wide = (option::of([mac(), mac()]), [labels(), labels()], [option::of(any::<u32>()), option::of(any::<u32>())]);
-    let levels = (option::of(tcp()), option::of(stats()));
+    let levels = (option::of(tcp()), option::of(stats()), option::of(names::names()));
     (any::<u64>(), ends, tags, [side(), side()], words, wide, levels).prop_map(
-        |(id, ends, (protocol, vlans, tunnel, extensions, flows), sides, words, (macs, mpls, teids), (tcp, stats))| {
+        |(
+            id,
+            ends,
+            (protocol, vlans, tunnel, extensions, flows),
+            sides,
+            words,
+            (macs, mpls, teids),
+            (tcp, stats, names),
+        )| {
             Flow {
                 id,
                 ends,
@@ -38,6 +48,7 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
                 teids,
                 tcp,
                 stats,
+                names,
             }
         },
     )
@@ -93,6 +104,7 @@ pub fn full_flow() -> Flow {
             sides: [tcp; 2],
         }),
         stats: Some(Stats { sides: [stats; 2], packets: vec![packet] }),
+        names: Some(names::full()),
     }
 }
 

@@ -25,6 +25,7 @@ pub use linerate_index as index;
 pub use linerate_measure as measure;
 pub use linerate_merge as merge;
 pub use linerate_meter as meter;
+pub use linerate_names as names;
 pub use linerate_print as print;
 pub use linerate_query as query;
 pub use linerate_receive as receive;

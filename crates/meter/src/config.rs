@@ -1,6 +1,7 @@
 //! What can be chosen.
 
 use linerate_burst::Nanos;
+use linerate_names::Protocols;
 use linerate_wire::registry;
 
 /// What a meter is to do.
@@ -12,6 +13,8 @@ pub struct Config {
     pub level: Level,
     /// Whether MAC addresses are recorded, in [`Config::MAC_BYTES`] more.
     pub macs: bool,
+    /// Whose names are read, in [`Config::NAME_BYTES`] more.
+    pub names: Protocols,
     /// How many of a flow's first packets level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
     pub packets: usize,
     /// Timeouts of TCP, UDP, ICMP and all others.
@@ -94,6 +97,7 @@ impl Default for Config {
             max_flows: 1 << 20,
             level: Level::default(),
             macs: false,
+            names: Protocols::NONE,
             packets: 30,
             timeouts: [timeouts(300), timeouts(120), timeouts(30), timeouts(120)],
             linger: Nanos(5 * SECOND),
@@ -122,6 +126,9 @@ impl Config {
     /// Bytes more of each flow where MAC addresses are recorded.
     pub const MAC_BYTES: usize = crate::encapsulation::MAC_BYTES;
 
+    /// Bytes more of each flow where names are read.
+    pub const NAME_BYTES: usize = crate::flow_names::FLOW_BYTES;
+
     /// Bytes of memory for each flow of the table, its part of the buckets included: of plain IPv4, and of IPv6 or
     /// in a tunnel. Flows that saw trouble have [`Config::TROUBLE_BYTES`] more.
     pub fn bytes_per_flow(&self) -> [usize; 2] {
@@ -130,6 +137,7 @@ impl Config {
         let narrow: usize = [
             (true, counters),
             (self.macs, Config::MAC_BYTES),
+            (!self.names.is_empty(), Config::NAME_BYTES),
             (self.level >= Level::Tcp, crate::tcp::BYTES),
             (self.level >= Level::Stats, crate::stats::records::bytes(packets)),
         ]
@@ -150,8 +158,9 @@ impl Config {
         .iter()
         .filter_map(|(is_there, bytes)| is_there.then_some(bytes))
         .sum();
+        let names = if self.names.is_empty() { 0 } else { crate::flow_names::BYTES };
         // What there is in pages and chunks is there for so many flows at least.
-        each * self.max_flows.max(1).next_multiple_of(1024) + crate::fragments::BYTES + crate::flood::BYTES
+        each * self.max_flows.max(1).next_multiple_of(1024) + crate::fragments::BYTES + crate::flood::BYTES + names
     }
 
     /// A seed of ids that is the same wherever the text is.

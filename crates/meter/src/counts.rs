@@ -37,6 +37,10 @@ pub struct Counts {
     pub fragments_orphaned: u64,
     /// Later fragments that were not held, or not for long, because too many were: they are among those without their first one.
     pub fragments_no_room: u64,
+    /// Flows whose names, or a part of them, had no room.
+    pub names_full: u64,
+    /// Beginnings of conversations that gave way to others before they were whole.
+    pub name_buffer_full: u64,
 }
 
 impl Counts {
@@ -71,6 +75,8 @@ impl Counts {
         self.fragments_joined += other.fragments_joined;
         self.fragments_orphaned += other.fragments_orphaned;
         self.fragments_no_room += other.fragments_no_room;
+        self.names_full += other.names_full;
+        self.name_buffer_full += other.name_buffer_full;
         self
     }
 }

@@ -43,6 +43,7 @@ impl Flood {
             teids: [None; 2],
             tcp: None,
             stats: None,
+            names: None,
             ..flow.clone()
         };
         let sum = self.0.entry((target, flow.protocol)).or_insert_with(begin);

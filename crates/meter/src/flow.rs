@@ -5,7 +5,9 @@ use crate::record::SYN;
 use crate::stats::Stats;
 use crate::tcp::Tcp;
 use linerate_burst::Nanos;
+use linerate_names::Names;
 use linerate_wire::MacAddr;
+use std::sync::Arc;
 
 /// Takes finished flows.
 pub trait Records {
@@ -58,6 +60,8 @@ pub struct Flow {
     pub tcp: Option<Tcp>,
     /// At level `stats`.
     pub stats: Option<Stats>,
+    /// What it said of itself, if that was asked for.
+    pub names: Option<Arc<Names>>,
 }
 
 /// Labels that are kept of an MPLS stack.
@@ -111,6 +115,8 @@ impl Flow {
         (self.ends, self.direction, self.end) = (next.ends, next.direction, next.end);
         self.extensions |= next.extensions;
         (self.tcp, self.stats) = (None, None);
+        // A record that goes on has what was known before.
+        self.names = next.names.clone().or(self.names.take());
     }
 }
 

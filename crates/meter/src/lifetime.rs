@@ -8,19 +8,22 @@ use crate::meter::Meter;
 use crate::record::{CONTINUED, Cold, Hot, SYN, WideRecord, state_of};
 use crate::table::NONE;
 use crate::tcp;
+use linerate_names::Names;
 use linerate_wire::registry;
+use std::sync::Arc;
 
 /// Records looked at for one that gives way.
 const CANDIDATES: usize = 32;
 
 /// What goes on from the record that the active timeout ended.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Before {
     originator: usize,
     direction: u8,
     /// FIN and RST, as bits of the state: what closed the connection then has closed it still.
     ends: u8,
     tcp: Option<tcp::Record>,
+    names: Option<Arc<Names>>,
 }
 
 impl Meter {
@@ -29,7 +32,8 @@ impl Meter {
         let hot = &self.hot[record as usize];
         let originator = hot.originator();
         let (direction, ends) = (hot.direction(), hot.ends_seen());
-        Before { originator, direction, ends, tcp: self.tcp.carried(record, originator) }
+        let names = self.names.as_ref().and_then(|names| names.of(record));
+        Before { originator, direction, ends, tcp: self.tcp.carried(record, originator), names }
     }
 
     /// A record for the flow of this packet, which is not counted in it yet.
@@ -40,8 +44,8 @@ impl Meter {
         before: Option<Before>,
         records: &mut dyn Records,
     ) -> u32 {
-        let state = match before {
-            Some(Before { originator, direction, ends, .. }) => state_of(originator, direction) | CONTINUED | ends,
+        let state = match &before {
+            Some(Before { originator, direction, ends, .. }) => state_of(*originator, *direction) | CONTINUED | ends,
             None => state_of(facts.sides()[0], 0),
         };
         if self.free == NONE && self.hot.len() == self.max_flows {
@@ -70,7 +74,12 @@ impl Meter {
         if let Some(stats) = &mut self.stats {
             stats.begin(record);
         }
-        self.tcp.begin(record, before.and_then(|before| before.tcp));
+        let (tcp, known) = before.map_or((None, None), |before| (before.tcp, before.names));
+        self.tcp.begin(record, tcp);
+        if let Some(names) = &mut self.names {
+            let is_wanted = names.begin(record, facts.words.protocol(), known);
+            self.hot[record as usize].want_name(is_wanted);
+        }
         self.table.insert(facts.hash, record);
         self.flows += 1;
         self.crowd[record as usize / STRETCH] += 1;
@@ -133,6 +142,12 @@ impl Meter {
         let mut sides = [0, 1].map(|side| cold.side(hot, side, &self.spills, record));
         let stats = self.stats.as_mut().map(|stats| stats.end(record, hot, &sides, cold.began()));
         sides.rotate_left(originator);
+        let mut names = self.names.as_mut().and_then(|names| names.end(record));
+        if originator != 0
+            && let Some(names) = names.as_mut().filter(|names| names.ssh.is_some())
+        {
+            Arc::make_mut(names).turn();
+        }
         let is_continued = hot.state() & CONTINUED != 0;
         let flags = sides[0].tcp_flags | sides[1].tcp_flags;
         let mut quality = Quality(cold.qualities());
@@ -161,6 +176,7 @@ impl Meter {
             teids: rare.teids,
             tcp,
             stats,
+            names,
         }
     }
 }

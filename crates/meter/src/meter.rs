@@ -3,6 +3,7 @@
 //! Each packet takes four steps, and others take theirs between them (`pipeline`), so that the processor fetches what many
 //! packets need at the same time instead of waiting for each.
 
+mod told;
 mod unusual;
 
 use crate::config::{CLASSES, Config, Level, Timeouts, class_of};
@@ -12,6 +13,7 @@ use crate::expire::{AT_TICK, Clock, Limit, STRETCH, WHEN_TOLD};
 use crate::facts::{self, Facts, General, Packet};
 use crate::flood::Flood;
 use crate::flow::{EndReason, Records};
+use crate::flow_names::{FlowNames, Place};
 use crate::fragments::Fragments;
 use crate::hash::Keyed;
 use crate::key::{KEY_BITS, VLAN_BITS, Wide, Words};
@@ -20,7 +22,6 @@ use crate::record::{Cold, Hot, SYN, Spills, WideRecord, age};
 use crate::stats::records::StatsRecords;
 use crate::table::{NONE, Table};
 use crate::tcp::Connections;
-use crate::time::PacketTime;
 use linerate_burst::{Burst, Desc, Nanos, prefetch_many, resident};
 use linerate_wire::Link;
 
@@ -48,6 +49,8 @@ pub struct Meter {
     pub(crate) clock: Clock,
     pub(crate) general: General,
     pub(crate) encapsulations: Encapsulations,
+    /// If they are asked for.
+    pub(crate) names: Option<FlowNames>,
     outer: bool,
     plain: bool,
     pub(crate) fragments: Fragments,
@@ -100,6 +103,7 @@ impl Meter {
             clock,
             general: General::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
+            names: FlowNames::new(config.names, max_flows),
             outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
@@ -115,7 +119,8 @@ impl Meter {
     /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         let mut pipeline = self.pipeline.take().unwrap_or_default();
-        let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
+        let has_beside = self.encapsulations.has_macs() || self.names.is_some();
+        let has_detail = !self.tcp.is_off() || self.stats.is_some() || has_beside;
         let mut next = 0;
         while next < burst.len() {
             let to_tick = self.clock.frames_to_tick();
@@ -126,17 +131,17 @@ impl Meter {
             } else {
                 self.take_frames::<false>(&mut pipeline, frames, links, records);
             }
-            if end - next == to_tick {
-                // What a sweep finds may not depend on where a burst ends, and packets count by the time before it.
-                self.drain(&mut pipeline, records);
-            }
+            // What a sweep finds may not depend on where a burst ends, and packets count by the time before it.
+            self.drain(&mut pipeline, frames, records);
             if self.clock.tick(end - next) {
                 self.sweep(AT_TICK, records);
             }
             next = end;
         }
-        self.drain(&mut pipeline, records);
         self.pipeline = Some(pipeline);
+        if let Some(names) = &self.names {
+            [self.counts.names_full, self.counts.name_buffer_full] = names.full();
+        }
     }
 
     /// It is `now`, as somebody knows who sees more than the frames of this meter, or a clock: ends flows that have been quiet
@@ -150,16 +155,6 @@ impl Meter {
     /// From now on time is what [`Meter::expire`] says, whatever the frames of this meter have.
     pub fn follow(&mut self) {
         self.clock.follows = true;
-    }
-
-    /// What time it is.
-    pub fn time(&self) -> &PacketTime {
-        &self.clock.time
-    }
-
-    /// How many records were looked at so far for those that have ended.
-    pub fn looked_at(&self) -> u64 {
-        self.clock.looked
     }
 
     /// Ends all flows: `now` is the time of the last frame there is, of all meters of a run.
@@ -185,21 +180,6 @@ impl Meter {
         }
     }
 
-    /// What was counted so far.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Flows there are.
-    pub fn flows(&self) -> u64 {
-        self.flows
-    }
-
-    /// The greatest time of a frame so far.
-    pub fn latest(&self) -> Nanos {
-        self.clock.time.latest()
-    }
-
     /// The first step of each frame's packets, and the others of those before them.
     fn take_frames<const DETAIL: bool>(
         &mut self,
@@ -221,11 +201,12 @@ impl Meter {
         }
         let mut frames = burst.iter();
         loop {
-            let unusual = self.fill::<DETAIL>(pipeline.newest(), &mut frames, links);
+            let unusual = self.fill::<DETAIL>(pipeline.newest(), (&mut frames, burst.len()), links);
             if pipeline.newest().is_full() {
-                self.turn::<DETAIL>(pipeline, records);
-            } else if let Some((desc, frame)) = unusual {
-                self.look(pipeline, link_of(links, desc), (desc, frame), records);
+                self.turn::<DETAIL>(pipeline, burst, records);
+            } else if let Some(desc) = unusual {
+                let number = burst.len() - frames.len() - 1;
+                self.look(pipeline, link_of(links, desc), (burst, number), records);
             } else {
                 break;
             }
@@ -240,13 +221,13 @@ impl Meter {
     fn fill<'a, const DETAIL: bool>(
         &self,
         group: &mut Group,
-        frames: &mut impl Iterator<Item = (&'a Desc, &'a [u8])>,
+        (frames, count): (&mut impl ExactSizeIterator<Item = (&'a Desc, &'a [u8])>, usize),
         links: &[Option<Link>],
-    ) -> Option<(&'a Desc, &'a [u8])> {
+    ) -> Option<&'a Desc> {
         let ethernet = Some(Link::Ethernet);
         let is_first = links.first() == Some(&ethernet);
         let (mut packets, mut unusual) = (0, None);
-        for (facts, Extra { wide, encapsulation }) in group.room() {
+        for (facts, Extra { wide, encapsulation, place }) in group.room() {
             let Some((desc, frame)) = frames.next() else { break };
             let is_ethernet = if desc.interface == 0 { is_first } else { link_of(links, desc) == ethernet };
             let is_usual = self.plain
@@ -255,12 +236,15 @@ impl Meter {
                 // The options of a SYN are read there.
                 && (!DETAIL || self.tcp.is_off() || facts.flags & SYN == 0);
             if !is_usual {
-                unusual = Some((desc, frame));
+                unusual = Some(desc);
                 break;
             }
             if DETAIL && self.encapsulations.has_macs() {
                 *encapsulation = Encapsulation::of_ethernet(frame);
                 facts.is_encapsulated = true;
+            }
+            if DETAIL && self.names.is_some() {
+                *place = Place::of_ethernet(count - frames.len() - 1, frame);
             }
             if DETAIL && self.stats.is_some() && facts.has_segment {
                 facts.kinds = facts::usual_kinds(frame);
@@ -280,22 +264,27 @@ impl Meter {
 
     /// Every packet takes its next step.
     #[inline(never)]
-    pub(crate) fn turn<const DETAIL: bool>(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
+    pub(crate) fn turn<const DETAIL: bool>(
+        &mut self,
+        pipeline: &mut Pipeline,
+        burst: Burst<'_>,
+        records: &mut dyn Records,
+    ) {
         for slot in &*pipeline.stage(0).0 {
             self.table.prefetch(slot.facts.hash);
         }
         self.guess(pipeline.stage(1).0);
         self.prefetch_beside::<DETAIL>(pipeline.stage(2).0);
         let (slots, extras) = pipeline.stage(3);
-        self.count_all::<DETAIL>(slots, extras, records);
+        self.count_all::<DETAIL>(slots, extras, burst, records);
         pipeline.turn();
     }
 
     /// All steps of all packets.
     #[inline(never)]
-    fn drain(&mut self, pipeline: &mut Pipeline, records: &mut dyn Records) {
+    fn drain(&mut self, pipeline: &mut Pipeline, burst: Burst<'_>, records: &mut dyn Records) {
         while !pipeline.is_empty() {
-            self.turn::<true>(pipeline, records);
+            self.turn::<true>(pipeline, burst, records);
         }
     }
 
@@ -339,14 +328,26 @@ impl Meter {
 
     /// Counts packets whose memory has come.
     #[inline(never)]
-    fn count_all<const DETAIL: bool>(&mut self, slots: &[Slot], extras: &[Extra], records: &mut dyn Records) {
-        for (Slot { facts, guess }, Extra { wide, encapsulation }) in slots.iter().zip(extras) {
-            let record = match self.count::<DETAIL>(*guess, facts, wide) {
-                Counted::Done => continue,
+    fn count_all<const DETAIL: bool>(
+        &mut self,
+        slots: &[Slot],
+        extras: &[Extra],
+        burst: Burst<'_>,
+        records: &mut dyn Records,
+    ) {
+        for (Slot { facts, guess }, Extra { wide, encapsulation, place }) in slots.iter().zip(extras) {
+            let counted = self.count::<DETAIL>(*guess, facts, wide);
+            let record = match counted {
+                Counted::Done => *guess,
                 Counted::Rare => self.account(Some(*guess), facts, wide, records),
                 Counted::OtherFlow => self.search(facts, wide, records),
             };
-            self.note_encapsulation(record, facts, encapsulation);
+            if counted != Counted::Done {
+                self.note_encapsulation(record, facts, encapsulation);
+            }
+            if DETAIL {
+                self.read_names(record, facts, *place, burst);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 
 use crate::encapsulation::Encapsulation;
 use crate::facts::Facts;
+use crate::flow_names::Place;
 use crate::key::Wide;
 use crate::table::NONE;
 
@@ -29,6 +30,8 @@ pub(crate) struct Extra {
     pub wide: Wide,
     /// What is in front of it; anything unless the facts say that there is something.
     pub encapsulation: Encapsulation,
+    /// Where it is, if names are read.
+    pub place: Place,
 }
 
 /// Packets that go on together.

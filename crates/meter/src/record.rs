@@ -3,6 +3,11 @@
 //! Counters are narrow; what does not fit any more is carried to [`Spills`], once in 4 GiB or so. Times are the lower 48
 //! bits of nanoseconds, 78 hours: a flow lasts at most for two timeouts of twelve hours.
 
+mod state;
+
+pub(crate) use state::{CONTINUED, state_of};
+
+use self::state::STATE;
 use crate::facts::Facts;
 use crate::flow::{Quality, Side};
 use crate::key::{KEY_BITS, Words};
@@ -62,16 +67,6 @@ pub(crate) struct Cold {
     marks: u16,
 }
 
-/// In `Hot::state`: which end is the originator, how that is known (2 bits), whether this goes on from a record before, and
-/// which ends of TCP there were: a FIN of each end, a RST.
-const ORIGINATOR: u8 = 1;
-const DIRECTION: u32 = 1;
-pub(crate) const CONTINUED: u8 = 1 << 3;
-const HAD_FIN: u8 = 1 << 4;
-const HAD_FINS: u8 = HAD_FIN | HAD_FIN << 1;
-const HAD_RST: u8 = 1 << 6;
-const STATE: u32 = 56;
-
 /// In `Cold::marks`, shifted by the way: bits that are not qualities.
 const DOUBTFUL_END: u16 = 1 << 7;
 const DSCP_CHANGED: u16 = 1 << 10;
@@ -113,49 +108,6 @@ impl Hot {
     #[inline(always)]
     pub fn has(&self, words: Words, mask: u64) -> bool {
         (self.ends ^ words.ends) | ((self.rest ^ words.rest) & mask) == 0
-    }
-
-    pub fn state(&self) -> u8 {
-        (self.rest >> STATE) as u8
-    }
-
-    /// Which end is the originator: 0 the lower, 1 the higher.
-    pub fn originator(&self) -> usize {
-        usize::from(self.state() & ORIGINATOR)
-    }
-
-    /// The bits of [`Direction`](crate::Direction).
-    pub fn direction(&self) -> u8 {
-        self.state() >> DIRECTION & 3
-    }
-
-    pub fn set_direction(&mut self, originator: usize, direction: u8) {
-        let state = self.state() & CONTINUED | self.ends_seen() | state_of(originator, direction);
-        self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
-    }
-
-    /// Whether TCP has ended: FIN in both directions, or RST.
-    #[inline(always)]
-    pub fn has_ended(&self) -> bool {
-        let state = self.state();
-        state & HAD_RST != 0 || state & HAD_FINS == HAD_FINS
-    }
-
-    /// Which ends of TCP there were, as bits of the state.
-    pub fn ends_seen(&self) -> u8 {
-        self.state() & (HAD_FINS | HAD_RST)
-    }
-
-    /// Notes a FIN or RST that ends something.
-    pub fn note_end(&mut self, side: usize, flags: u8) {
-        let fin = if flags & FIN != 0 { HAD_FIN << (side & 1) } else { 0 };
-        let rst = if flags & RST != 0 { HAD_RST } else { 0 };
-        self.rest |= u64::from(fin | rst) << STATE;
-    }
-
-    /// Whether a SYN now is of another connection.
-    pub fn is_closing(&self) -> bool {
-        self.ends_seen() != 0
     }
 
     /// Whether no packet has gone this way.
@@ -220,11 +172,6 @@ impl Hot {
         }
         is_usual
     }
-}
-
-/// The state of a record that begins.
-pub(crate) fn state_of(originator: usize, direction: u8) -> u8 {
-    originator as u8 & ORIGINATOR | direction << DIRECTION
 }
 
 pub(crate) const FIN: u8 = 1;

@@ -200,6 +200,7 @@ fn record(packets: &[&Sent], end: EndReason, before: &Option<Before>) -> (Flow, 
         teids: [None; 2],
         tcp: None,
         stats: None,
+        names: None,
     };
     (flow, direction)
 }

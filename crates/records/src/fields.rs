@@ -4,6 +4,7 @@
 //! JSON; [`columns`] gives that of columns.
 
 mod flow;
+mod names;
 mod stats;
 mod tcp;
 
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 
 /// All there are.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
-    [flow::FIELDS, tcp::FIELDS, stats::FIELDS].into_iter().flatten()
+    [flow::FIELDS, tcp::FIELDS, stats::FIELDS, names::FIELDS].into_iter().flatten()
 }
 
 /// A field, and names for what says the same elsewhere.
@@ -64,6 +65,8 @@ pub enum Part {
     Stats,
     /// Lengths and gaps of each direction.
     StatsSide,
+    /// What the conversation said of itself.
+    Names,
 }
 
 /// A value of a flow; the number says of which direction, 0 the originator's. `None`: it is absent.
@@ -285,11 +288,11 @@ const fn null(part: Part, path: &'static str, get: Get, meaning: &'static str) -
 }
 
 /// All fields in the order of columns, each with its direction: what is of the flow, of the originator, of the responder; then
-/// the same of each level.
+/// the same of each level; then names.
 pub fn columns() -> impl Iterator<Item = (&'static Field, usize)> {
     use Part::*;
-    let groups: [&[Part]; 8] =
-        [&[Flow], &[Headers], &[End, Side], &[Quality], &[Tcp], &[TcpSide], &[Stats], &[StatsSide]];
+    let groups: [&[Part]; 9] =
+        [&[Flow], &[Headers], &[End, Side], &[Quality], &[Tcp], &[TcpSide], &[Stats], &[StatsSide], &[Names]];
     groups.into_iter().flat_map(|group| {
         let of = |part: Part| fields().filter(move |field| field.part == part);
         let sides = if group.iter().any(|part| of(*part).any(Field::is_of_sides)) { 2 } else { 1 };

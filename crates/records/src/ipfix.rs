@@ -2,6 +2,7 @@
 //!
 //! - `column`: which elements a record has, in which order, made from the table of fields;
 //! - `own`: numbers of the elements that no registry has;
+//! - `said`: names back from elements;
 //! - `pack`: templates and messages, no longer than a datagram may be;
 //! - [`Collector`]: messages back to flows, whoever made them; [`Listener`] takes them from sockets, [`read_file`] from files.
 //!
@@ -13,6 +14,7 @@ mod column;
 mod listen;
 mod own;
 mod pack;
+mod said;
 
 pub use self::collect::{Collector, Found, Limits};
 pub use self::listen::{Listener, read_file};

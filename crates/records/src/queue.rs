@@ -235,5 +235,6 @@ fn now() -> Nanos {
 fn weight(flow: &Flow) -> usize {
     let packets = flow.stats.as_ref().map_or(0, |stats| size_of_val(stats.packets.as_slice()));
     let history = flow.tcp.as_ref().map_or(0, |tcp| tcp.history.0.len());
-    size_of::<Flow>() + packets + history
+    let names = flow.names.as_ref().map_or(0, |names| names.memory());
+    size_of::<Flow>() + packets + history + names
 }

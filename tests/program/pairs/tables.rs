@@ -69,6 +69,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("id-seed", &["--id-seed", "x"]),
     ("vlans", &["--vlans"]),
     ("macs", &["--macs"]),
+    ("names", &["--names", "all"]),
     ("tunnels", &["--tunnels", "outer"]),
     ("checksums", &["--checksums"]),
     ("json", &["--json"]),
@@ -275,6 +276,7 @@ pub const IMPLIED: &[(&str, &str)] = &[
     // What IPFIX says without `full` has none of these.
     ("ipfix", "level"),
     ("ipfix", "macs"),
+    ("ipfix", "names"),
     ("ipfix", "checksums"),
 ];
 

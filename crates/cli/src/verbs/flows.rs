@@ -43,6 +43,7 @@ use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use clap::builder::PossibleValuesParser;
 use linerate_burst::{Kind, Stage};
 use linerate_engine::{Metering, Progress, Stop};
+use linerate_meter::Config;
 use linerate_port::Spec;
 use linerate_record::Compression;
 use linerate_records::{Exporter, Format};
@@ -75,6 +76,8 @@ Examples:
   linerate flows --from flows/ -w tcp.csv proto tcp and not flags A
   # how fast it is
   linerate flows eth0 -w null -t 10
+  # the sites behind the addresses
+  linerate flows eth0 --names all -w flows/
   # four threads share the flows; those of UDP end after 10 s
   linerate flows eth0 --workers 4 --idle udp=10
 A record holds both directions. Times are those of the frames, so that a file gives the same records as the wire did.
@@ -132,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
 
     for exporter in exporters.iter().filter(|_| !args.show.quiet) {
-        tell_what_is_not_written(&**exporter, config.level);
+        tell_what_is_not_written(&**exporter, &config);
     }
     // Records on standard output are not to be mixed with a summary.
     let is_mixed = args.write.iter().any(|target| target == "-");
@@ -238,8 +241,13 @@ pub(super) fn made_in(exporters: &[Box<dyn Exporter>]) -> std::io::Result<Vec<Ow
 }
 
 /// Says so if more is asked for than is written.
-fn tell_what_is_not_written(exporter: &dyn Exporter, level: linerate_meter::Level) {
-    let (format, most) = exporter.format();
+fn tell_what_is_not_written(exporter: &dyn Exporter, config: &Config) {
+    let ((format, most), level) = (exporter.format(), config.level);
+    if !config.names.is_empty() && most < linerate_meter::Level::Stats {
+        fail(format_args!(
+            "--names: {format} has no place for names; --write flows.jsonl has, and Parquet, CSV, --ipfix full"
+        ));
+    }
     if level > most {
         let name = |level| format!("{level:?}").to_lowercase();
         let (asked, enough) = (name(level), name(most));

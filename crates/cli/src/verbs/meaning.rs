@@ -42,6 +42,7 @@ const METER: &[&str] = &[
     "id_seed",
     "vlans",
     "macs",
+    "names",
     "tunnels",
     "checksums",
 ];

@@ -95,7 +95,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             frames: 0,
             bytes: 0,
             links: Arc::new([]),
-            whole: config.checksums,
+            whole: config.checksums || !config.names.is_empty(),
         })
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Packet {
     pub fragment: Option<Fragment>,
     /// What is in front of it.
     pub encapsulation: Encapsulation,
+    /// Where its IP header is in the frame.
+    pub network: u32,
     /// All but the key.
     pub facts: Facts,
 }
@@ -136,6 +138,7 @@ impl General {
         let behind = message.bytes;
         let mut packet = ip.packet(desc, length, message);
         let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
+        packet.network = header.offset;
         packet.vlan = front.vlans[0];
         packet.wide.inner_vlan = if self.vlans { front.vlans[1] } else { 0 };
         packet.encapsulation = Encapsulation {
@@ -278,6 +281,7 @@ impl Ip {
             vlan: 0,
             fragment: self.fragment,
             encapsulation: Encapsulation::default(),
+            network: 0,
             facts,
         }
     }

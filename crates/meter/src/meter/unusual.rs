@@ -4,9 +4,10 @@ use super::Meter;
 use crate::encapsulation::Encapsulation;
 use crate::facts::{Facts, Found, Packet};
 use crate::flow::{Quality, Records};
+use crate::flow_names::Place;
 use crate::fragments::is_orphan;
 use crate::pipeline::{Extra, Pipeline};
-use linerate_burst::Desc;
+use linerate_burst::Burst;
 use linerate_wire::Link;
 
 impl Meter {
@@ -16,9 +17,10 @@ impl Meter {
         &mut self,
         pipeline: &mut Pipeline,
         link: Option<Link>,
-        (desc, frame): (&Desc, &[u8]),
+        (burst, number): (Burst<'_>, usize),
         records: &mut dyn Records,
     ) {
+        let (desc, frame) = (&burst.descs()[number], burst.frame(number));
         let Some(link) = link else {
             self.counts.unknown_link += 1;
             self.counts.unknown_link_bytes += u64::from(desc.wire);
@@ -28,9 +30,10 @@ impl Meter {
             Found::Packets(outer, inner) => {
                 for packet in std::iter::once(outer).chain(inner) {
                     if packet.fragment.is_some() {
-                        self.take_fragment(pipeline, packet, records);
+                        self.take_fragment(pipeline, packet, burst, records);
                     } else {
-                        self.push_packet(pipeline, &packet, records);
+                        let place = Place { frame: number as u32, packet: packet.network };
+                        self.push_packet(pipeline, &packet, (burst, place), records);
                     }
                 }
             }
@@ -45,13 +48,13 @@ impl Meter {
         }
     }
 
-    fn take_fragment(&mut self, pipeline: &mut Pipeline, packet: Packet, records: &mut dyn Records) {
+    fn take_fragment(&mut self, pipeline: &mut Pipeline, packet: Packet, burst: Burst<'_>, records: &mut dyn Records) {
         let mut ready = std::mem::take(&mut self.ready);
         self.counts.fragments_held += u64::from(self.fragments.take(packet, &mut ready));
         self.counts.fragments_no_room = self.fragments.no_room;
         for mut packet in ready.drain(..) {
             self.note_fragment(&mut packet);
-            self.push_packet(pipeline, &packet, records);
+            self.push_packet(pipeline, &packet, (burst, Place::default()), records);
         }
         self.ready = ready;
     }
@@ -65,18 +68,24 @@ impl Meter {
         }
     }
 
-    fn push_packet(&mut self, pipeline: &mut Pipeline, packet: &Packet, records: &mut dyn Records) {
+    fn push_packet(
+        &mut self,
+        pipeline: &mut Pipeline,
+        packet: &Packet,
+        (burst, place): (Burst<'_>, Place),
+        records: &mut dyn Records,
+    ) {
         let (words, wide, side) = packet.key();
         let hash = self.hash(words, &wide);
         let is_encapsulated = packet.encapsulation != Encapsulation::default();
         let group = pipeline.newest();
         if let Some((facts, extra)) = group.room().next() {
             *facts = Facts { words, hash, is_encapsulated, side, ..packet.facts };
-            *extra = Extra { wide, encapsulation: packet.encapsulation };
+            *extra = Extra { wide, encapsulation: packet.encapsulation, place };
         }
         group.grow(1);
         if group.is_full() {
-            self.turn::<true>(pipeline, records);
+            self.turn::<true>(pipeline, burst, records);
         }
     }
 

@@ -4,7 +4,7 @@ use super::json::{Document, Source};
 use super::lines::Lines;
 use super::{Encoder, Settings};
 use crate::fields::{Absence, Get, Zeek, fields};
-use linerate_meter::{ConnState, EndReason, Flow, Quality};
+use linerate_meter::{ConnState, EndReason, Flow, Protocol, Quality};
 use linerate_wire::registry;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ fn same() -> impl Iterator<Item = (&'static str, Source)> {
 }
 
 /// All names, in their order.
-fn conn() -> [Conn; 24] {
+fn conn() -> [Conn; 25] {
     use Conn::{Own, Same};
     let own = |name, get| Own(name, Source::Value { get, side: 0, absence: Absence::LeftOut });
     let of = |name, get, side| Own(name, Source::Value { get, side, absence: Absence::LeftOut });
@@ -60,6 +60,7 @@ fn conn() -> [Conn; 24] {
         Same("id.resp_h"),
         Same("id.resp_p"),
         own("proto", Get::Name(|flow, _| Some(proto(flow.protocol)))),
+        own("service", Get::Name(|flow, _| service(flow))),
         own("duration", Get::F64(|flow, _| duration(flow))),
         of("orig_bytes", Get::U64(|flow, side| Some(sequence_bytes(flow, side))), 0),
         of("resp_bytes", Get::U64(|flow, side| Some(sequence_bytes(flow, side))), 1),
@@ -82,6 +83,15 @@ fn conn() -> [Conn; 24] {
 
 fn duration(flow: &Flow) -> Option<f64> {
     Some(seconds(flow.last().0.saturating_sub(flow.first().0))).filter(|span| *span > 0.0)
+}
+
+/// TLS has an older name there, and QUIC both.
+fn service(flow: &Flow) -> Option<&'static str> {
+    Some(match flow.names.as_ref()?.protocol()? {
+        Protocol::Tls => "ssl",
+        Protocol::Quic => "quic,ssl",
+        other => other.name(),
+    })
 }
 
 fn missed_bytes(flow: &Flow) -> Option<u64> {

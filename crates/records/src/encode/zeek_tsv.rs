@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 
 /// Names that have another type than `count`; of the others `string` are those named like it.
-const TYPES: [(&str, &str); 16] = [
+const TYPES: [(&str, &str); 17] = [
     ("ts", "time"),
     ("uid", "string"),
     ("id.orig_h", "addr"),
@@ -20,6 +20,7 @@ const TYPES: [(&str, &str); 16] = [
     ("id.resp_h", "addr"),
     ("id.resp_p", "port"),
     ("proto", "enum"),
+    ("service", "string"),
     ("duration", "interval"),
     ("conn_state", "string"),
     ("history", "string"),

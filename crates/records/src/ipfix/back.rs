@@ -3,14 +3,16 @@
 use super::collect::{Clock, NO_TIME, Spec};
 use super::column::{SINCE_1900, icmp_request};
 use super::own::{OWN, RESPONDER};
+use super::said;
 use crate::fields::REVERSE;
 use linerate_burst::Nanos;
 use linerate_burst::random::draw;
 use linerate_meter::{
-    ConnState, Direction, End, EndReason, Flow, History, Quality, Side, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, End, EndReason, Flow, History, Names, Quality, Side, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::{MacAddr, registry};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// A record of which not all is known yet.
 pub(super) struct Record {
@@ -23,6 +25,8 @@ pub(super) struct Record {
     has_quality: bool,
     /// The source is the responder.
     is_reversed: bool,
+    /// What it said of itself.
+    names: Names,
     /// Type and code.
     icmp: Option<[u8; 2]>,
     totals: [[u64; 2]; 2],
@@ -44,6 +48,7 @@ impl Record {
             addresses: [false; 2],
             has_quality: false,
             is_reversed: false,
+            names: Names::default(),
             icmp: None,
             totals: [[0; 2]; 2],
             tunnel: Tunnel { kind: TunnelKind::Other, id: 0, parent: 0 },
@@ -57,6 +62,7 @@ impl Record {
     /// Takes a value; elements that say nothing of a flow are passed over.
     pub fn set(&mut self, Spec { enterprise, element, .. }: Spec, value: &[u8]) {
         match enterprise {
+            0 if (457..=468).contains(&element) => self.set_name(enterprise, element, value),
             0 => self.set_iana(element, value, 0),
             REVERSE => self.set_iana(element, value, 1),
             own if own == self.enterprise => {
@@ -66,7 +72,13 @@ impl Record {
                     self.set_own(path, value, side);
                 }
             }
-            _ => {}
+            _ => self.set_name(enterprise, element, value),
+        }
+    }
+
+    fn set_name(&mut self, enterprise: u32, element: u16, value: &[u8]) {
+        if let Some(path) = said::field_of(enterprise, element) {
+            said::set(&mut self.names, path, value);
         }
     }
 
@@ -181,10 +193,10 @@ impl Record {
             "*.ect" => of.ect = number == 1,
             "*.ce" => of.ce = number == 1,
             "*.teid" => self.flow.teids[side] = some(number as u32),
-            path => {
-                let Some(name) = path.trim_start_matches("*.").strip_prefix("tcp.") else { return };
-                self.set_tcp(name, number, value, side);
-            }
+            path => match path.trim_start_matches("*.").strip_prefix("tcp.") {
+                Some(name) => self.set_tcp(name, number, value, side),
+                None => said::set(&mut self.names, path, value),
+            },
         }
     }
 
@@ -254,6 +266,8 @@ impl Record {
             }
             side.last = side.last.max(side.first);
         }
+        self.flow.names =
+            Some(std::mem::take(&mut self.names)).filter(|names| names.protocol().is_some()).map(Arc::new);
         self.flow.tunnel = self.has_tunnel.then_some(self.tunnel);
         self.flow.macs = Some(self.macs).filter(|macs| macs.iter().any(|mac| mac.0 != [0; 6]));
         self.set_icmp();
@@ -318,6 +332,7 @@ pub(crate) fn empty() -> Flow {
         teids: [None; 2],
         tcp: None,
         stats: None,
+        names: None,
     }
 }
 

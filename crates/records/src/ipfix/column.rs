@@ -6,14 +6,16 @@
 
 use super::own::{RESPONDER, number};
 use super::{Profile, Version};
-use crate::fields::{Field, Get, REVERSE, fields};
+use crate::fields::{Field, Get, Part, REVERSE, fields};
 use linerate_burst::Nanos;
-use linerate_meter::{Direction, Flow, Level};
+use linerate_meter::{Direction, Flow, Level, Protocol};
 use linerate_wire::registry;
 use std::net::IpAddr;
 
 /// Variable length (RFC 7011, 7).
 pub(super) const VARIABLE: u16 = u16::MAX;
+/// Bytes of a text, at most: as long as one byte tells. And where its record would be too long for any message otherwise.
+pub(super) const MOST_TEXTS: [usize; 3] = [254, 48, 8];
 
 /// An element of a record.
 pub(super) struct Column {
@@ -45,6 +47,8 @@ pub(super) struct Kind {
     pub icmp: bool,
     pub tcp: bool,
     pub stats: bool,
+    /// Whose names it has.
+    pub service: Option<Protocol>,
 }
 
 impl Kind {
@@ -57,13 +61,16 @@ impl Kind {
             icmp: matches!(flow.protocol, registry::ICMP | registry::ICMPV6),
             tcp: profile.full && flow.tcp.is_some(),
             stats: profile.full && flow.stats.is_some(),
+            service: flow.names.as_ref().filter(|_| profile.full).and_then(|names| names.protocol()),
         }
     }
 
     /// The number of its template: the same layout has the same one in each run.
     pub fn template(self, profile: &Profile) -> u16 {
         let bits = [self.ipv6, self.biflow, self.flood, self.icmp, self.tcp, self.stats, profile.full];
-        256 + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
+        // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
+        let service = self.service.map_or(0, |service| 1024 * service as u16);
+        256 + service + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
     }
 
     /// Its columns, in their order.
@@ -133,6 +140,7 @@ impl Kind {
         }
         for field in fields() {
             let is_in = match field.part.level() {
+                Level::Counters if field.part == Part::Names => self.has_names(field.path),
                 Level::Counters => true,
                 Level::Tcp => self.tcp,
                 Level::Stats => self.stats,
@@ -142,6 +150,14 @@ impl Kind {
             }
         }
         columns
+    }
+
+    /// Whether a field is one of the service's; QUIC has those of TLS too.
+    fn has_names(self, path: &str) -> bool {
+        let group = path.split('.').next().unwrap_or(path);
+        self.service.is_some_and(|service| {
+            group == "service" || group == service.name() || service == Protocol::Quic && group == Protocol::Tls.name()
+        })
     }
 
     /// The columns of one field, if it has any beyond those that every record has.
@@ -214,13 +230,13 @@ fn fixed(element: u16, length: u16, put: fn(&Flow, usize, &mut Vec<u8>)) -> Colu
 }
 
 impl Column {
-    /// Appends the value that a flow has of it, in a record of this direction.
+    /// Appends the value that a flow has of it, in a record of this direction; of a text so many bytes at most.
     #[inline]
-    pub fn put(&self, flow: &Flow, side: usize, to: &mut Vec<u8>) {
+    pub fn put(&self, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
         let side = side ^ self.other;
         match self.value {
             Source::Fixed(put) => put(flow, side, to),
-            Source::Field(field) => put_field(field, flow, side, to),
+            Source::Field(field) => put_field(field, flow, side, most, to),
         }
     }
 }
@@ -239,7 +255,7 @@ fn length(get: Get) -> u16 {
 }
 
 /// What is absent is 0, or empty.
-fn put_field(field: &Field, flow: &Flow, side: usize, to: &mut Vec<u8>) {
+fn put_field(field: &Field, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
     match field.get {
         Get::U8(get) => to.push(get(flow, side).unwrap_or_default()),
         Get::U16(get) => to.extend(get(flow, side).unwrap_or_default().to_be_bytes()),
@@ -249,18 +265,18 @@ fn put_field(field: &Field, flow: &Flow, side: usize, to: &mut Vec<u8>) {
         // RFC 7011, 6.1.5.
         Get::Bool(get) => to.push(if get(flow, side) == Some(true) { 1 } else { 2 }),
         Get::Time(get) => to.extend(ntp(get(flow, side).unwrap_or_default()).to_be_bytes()),
-        Get::Name(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), to),
-        Get::Text(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), to),
+        Get::Name(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), most, to),
+        Get::Text(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), most, to),
         Get::Mac(get) => to.extend(get(flow, side).map_or([0; 6], |mac| mac.0)),
         Get::Address(get) => to.extend(get(flow, side).map_or([0; 16], wide)),
         Get::Quality(get) => to.extend(get(flow).0.to_be_bytes()),
-        Get::List(_) => put_text(&[], to),
+        Get::List(_) => put_text(&[], most, to),
     }
 }
 
-/// A variable length and what has it (RFC 7011, 7), at most 255 bytes of it.
-fn put_text(text: &[u8], to: &mut Vec<u8>) {
-    let text = &text[..text.len().min(254)];
+/// A variable length and what has it (RFC 7011, 7), at most so many bytes of it.
+fn put_text(text: &[u8], most: usize, to: &mut Vec<u8>) {
+    let text = &text[..text.len().min(most)];
     to.push(text.len() as u8);
     to.extend_from_slice(text);
 }

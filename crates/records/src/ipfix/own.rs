@@ -47,6 +47,15 @@ pub const OWN: &[&str] = &[
     "*.stats.gaps.mean_ns",
     "*.stats.gaps.deviation_ns",
     "*.stats.syn_bytes",
+    "service",
+    "tls.client_version",
+    "tls.ech",
+    "tls.version",
+    "tls.cipher",
+    "tls.server_alpn",
+    "quic.version",
+    "ssh.client",
+    "ssh.server",
 ];
 
 /// In the numbers of the responder's elements, where one record has both directions.

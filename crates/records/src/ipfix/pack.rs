@@ -1,6 +1,6 @@
 //! Records into messages no longer than they may be, and the templates that tell how to read them.
 
-use super::column::{Column, Kind, millis};
+use super::column::{Column, Kind, MOST_TEXTS, millis};
 use super::{Profile, Version};
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
@@ -146,12 +146,19 @@ impl Packer {
             self.set = Some((template, begin_set(&mut self.message.bytes, template)));
         }
         let (is_v9, boot) = (self.profile.version == Version::V9, self.boot.unwrap_or(0));
-        let bytes = &mut self.message.bytes;
-        for column in self.layouts.get(&template).into_iter().flatten() {
-            match column.element {
-                22 if is_v9 => bytes.extend(uptime(flow.sides[side].first, boot)),
-                21 if is_v9 => bytes.extend(uptime(flow.sides[side].last, boot)),
-                _ => column.put(flow, side, bytes),
+        let (bytes, is_alone) = (&mut self.message.bytes, self.message.records == 0);
+        let begin = bytes.len();
+        for text in MOST_TEXTS {
+            bytes.truncate(begin);
+            for column in self.layouts.get(&template).into_iter().flatten() {
+                match column.element {
+                    22 if is_v9 => bytes.extend(uptime(flow.sides[side].first, boot)),
+                    21 if is_v9 => bytes.extend(uptime(flow.sides[side].last, boot)),
+                    _ => column.put(flow, side, text, bytes),
+                }
+            }
+            if bytes.len() <= most || !is_alone {
+                break;
             }
         }
         // A set of NetFlow v9 is padded.

@@ -2,7 +2,10 @@ use super::*;
 use crate::tests::flow;
 use linerate_burst::Nanos;
 use linerate_burst::random::draw;
-use linerate_meter::Flow;
+use linerate_meter::names::http::Request;
+use linerate_meter::names::tls::{ClientHello, ServerHello};
+use linerate_meter::names::value::{Dns, Http, Tls};
+use linerate_meter::{Flow, Names};
 use std::net::IpAddr;
 
 const NOW: Nanos = Nanos(1_700_000_100_000_000_000);
@@ -29,7 +32,55 @@ fn flows() -> Vec<Flow> {
     let mut wide = flow();
     ipv6(&mut wide);
     flows.push(wide);
+    flows.extend(said().map(|names| Flow { names: Some(names.into()), ..flow() }));
     flows
+}
+
+/// What flows say of themselves, each in templates of its own.
+fn said() -> [Names; 5] {
+    let text = |text: &str| Some(text.into());
+    let client =
+        ClientHello { server_name: text("a.example"), ja4: "t13".into(), version: 0x0304, ech: true, alpn: text("h2") };
+    let server = ServerHello { version: 0x7f1c, cipher: 0x1301, alpn: None };
+    let tls = Tls { client: Some(client.clone()), server: Some(server) };
+    let request =
+        Request { method: "GET".into(), target: "/\\x5c".into(), host: text("b"), user_agent: text(&"x".repeat(254)) };
+    [
+        Names { tls: Some(tls), ..Names::default() },
+        Names { tls: Some(Tls { client: Some(client), server: None }), quic: Some(0xff00_001d), ..Names::default() },
+        Names { dns: Some(Dns { name: text("."), kind: 28, rcode: Some(3), answers: Some(1) }), ..Names::default() },
+        Names { http: Some(Http { request: Some(request), status: Some(404) }), ..Names::default() },
+        Names { ssh: Some([None, text("SSH-2.0-x")]), ..Names::default() },
+    ]
+}
+
+#[test]
+fn names_are_in_templates_of_their_own_and_fit() {
+    let profile = Profile { full: true, ..Profile::default() };
+    let mut templates: Vec<u16> =
+        flows().iter().map(|flow| column::Kind::of(flow, &profile).template(&profile)).collect();
+    templates.sort_unstable();
+    templates.dedup();
+    assert_eq!(templates.len(), 9, "four kinds of flows, and five of names: {templates:?}");
+    let plain = Profile::default();
+    assert!(
+        flows().iter().all(|flow| column::Kind::of(flow, &plain).template(&plain) < 384),
+        "plain records have none"
+    );
+    let mut long = said();
+    long[3].http.as_mut().unwrap().request = Some(Request {
+        method: "M".repeat(24).into(),
+        target: "t".repeat(1020).into(),
+        host: Some("h".repeat(1020).into()),
+        user_agent: Some("u".repeat(1020).into()),
+    });
+    let flows = vec![Flow { names: Some(long[3].clone().into()), ..flow() }; 9];
+    let small = Profile { most: 600, biflow: true, ..profile };
+    let messages = packed(small, &flows);
+    assert!(messages.iter().all(|message| message.bytes.len() <= 600), "texts are cut where they would not fit");
+    let (back, found) = collected(&messages);
+    assert_eq!((back.len(), found.malformed), (9, 0));
+    assert_eq!(back[0].names.as_ref().unwrap().site(), Some(&*"h".repeat(48)));
 }
 
 fn packed(profile: Profile, flows: &[Flow]) -> Vec<Message> {
@@ -164,7 +215,8 @@ fn no_bytes_harm_a_collector() {
 #[test]
 fn every_field_is_told_or_left_out_for_a_reason() {
     // What follows from others, or is a list.
-    let left_out = ["community_id", "duration_ns", "*.stats.length_histogram", "*.stats.gap_histogram"];
+    let follows = ["community_id", "duration_ns", "dns.qtype_name", "dns.rcode_name"];
+    let left_out = [&follows[..], &["*.stats.length_histogram", "*.stats.gap_histogram"]].concat();
     for field in crate::fields::fields() {
         let is_packets = field.path.starts_with("stats.packet_");
         let has_element = field.elements(0).count() > 0 || number(field.path).is_some();

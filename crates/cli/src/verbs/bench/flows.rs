@@ -3,6 +3,7 @@
 
 mod cores;
 mod limit;
+mod names;
 pub(super) mod peers;
 mod traffic;
 
@@ -11,7 +12,7 @@ use self::traffic::{Pattern, Traffic};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use linerate_burst::Block;
-use linerate_meter::{Config, Flow, Level, Meter, Spread};
+use linerate_meter::{Config, Flow, Level, Meter, Protocols, Spread};
 use linerate_wire::Link;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
@@ -35,7 +36,14 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > OTHER_FLOWS);
     for flows in FLOWS.into_iter().filter(|flows| wants(*flows)) {
         let limit = two_lines(flows, effort);
-        let case = Case { flows, limit: &limit, level: Level::Counters, pattern: Pattern::Random, size: 64 };
+        let case = Case {
+            flows,
+            limit: &limit,
+            level: Level::Counters,
+            pattern: Pattern::Random,
+            size: 64,
+            names: Protocols::NONE,
+        };
         let first = rows.len();
         for level in effort.levels() {
             rows.extend(Case { level, ..case }.measure(effort));
@@ -54,6 +62,9 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             for size in [750, 1500] {
                 rows.extend(Case { size, ..case }.measure(effort).into_iter().take(1));
             }
+            // Payload that says nothing: what it costs to look.
+            rows.extend(Case { size: 750, names: Protocols::ALL, ..case }.measure(effort).into_iter().take(1));
+            rows.extend(names::parsers(effort));
         }
     }
     for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
@@ -89,6 +100,7 @@ struct Case<'a> {
     pattern: Pattern,
     /// With FCS.
     size: usize,
+    names: Protocols,
     limit: &'a Rounds,
 }
 
@@ -96,7 +108,7 @@ impl Case<'_> {
     /// Packets of flows that there are, and of flows that begin.
     fn measure(self, effort: Effort) -> [Row; 2] {
         let (mut known, mut new) = (Rounds::default(), Rounds::default());
-        let config = config(self.level, self.flows);
+        let config = Config { names: self.names, ..config(self.level, self.flows) };
         let mut meter = Meter::new(&config);
         let mut traffic = Traffic::new(self.pattern, self.flows, self.size);
         let chunk = (CHUNK / (self.size + 64)).max(1);
@@ -118,7 +130,9 @@ impl Case<'_> {
             let row = row.limited("two random lines", self.limit);
             Row { flows: Some(self.flows), remark: format!("{} bytes a flow", config.bytes_per_flow()[0]), ..row }
         };
-        let (level, flows, pattern) = (name(self.level), self.flows, self.pattern.name());
+        let named = if self.names.is_empty() { "" } else { " and names" };
+        let level = format!("{}{named}", name(self.level));
+        let (flows, pattern) = (self.flows, self.pattern.name());
         [
             row(&known, format!("{level}, {flows} flows, {pattern}")),
             row(&new, format!("{level}, new flows, to {flows}, {pattern}")),

@@ -8,7 +8,7 @@ use crate::signals::opening;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
-use linerate_meter::{Config, Spread, Tunnels};
+use linerate_meter::{Config, Protocols, Spread, Tunnels};
 use linerate_record::Compression;
 use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
@@ -61,6 +61,10 @@ pub struct MeterArgs {
     /// Record MAC addresses, of a flow's first frame
     #[arg(long)]
     macs: bool,
+    /// Record what conversations say of themselves in the clear, such as the site of a TLS hello: of all protocols, or of those
+    /// named, of tls, quic, dns, http, ssh
+    #[arg(long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
+    names: Protocols,
     /// Which packet of a tunnel is recorded
     #[arg(long, value_enum, default_value_t = Which::Both)]
     tunnels: Which,
@@ -175,6 +179,7 @@ impl MeterArgs {
             ("--id-seed", self.id_seed.is_some()),
             ("--vlans", self.vlans),
             ("--macs", self.macs),
+            ("--names", !self.names.is_empty()),
             ("--tunnels", self.tunnels != Which::Both),
             ("--checksums", self.checksums),
         ]
@@ -202,7 +207,7 @@ impl MeterArgs {
 
     /// Bytes of a frame that are wanted; 0 for all.
     pub fn snap(&self) -> u32 {
-        if self.checksums { 0 } else { Spread::HEADERS as u32 }
+        if self.checksums || !self.names.is_empty() { 0 } else { Spread::HEADERS as u32 }
     }
 
     /// The meters, where this machine has room for them; made before ports open, as it may take seconds.
@@ -252,6 +257,7 @@ impl MeterArgs {
             packets: self.first_packets.unwrap_or(FIRST_PACKETS).into(),
             vlans: self.vlans,
             macs: self.macs,
+            names: self.names,
             checksums: self.checksums,
             tunnels: match self.tunnels {
                 Which::Outer => Tunnels::Outer,

@@ -50,6 +50,8 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
         (counts.fragments_joined, "later fragments joined the flow of their first"),
         (counts.fragments_orphaned, "later fragments have no first, and no ports"),
         (counts.fragments_no_room, "of them for want of room: too many were held"),
+        (counts.names_full, "names had no room, and are in no record (64 MiB a worker)"),
+        (counts.name_buffer_full, "beginnings of conversations gave way to others before they were whole"),
         (metered.far_frames, "frames were 16 hours and more from the time of all others"),
         (metered.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
     ] {
@@ -87,12 +89,17 @@ pub(super) fn talkers(top: &[Flow]) -> String {
     if top.is_empty() {
         return String::new();
     }
-    let heads = ["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let mut heads = vec!["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let has_names = top.iter().any(|flow| site(flow).is_some());
+    if has_names {
+        heads.push("name");
+    }
     // Two addresses of IPv6 are wider than many a terminal.
     let mut rows = table(&heads, 4).known_by_first();
+    rows.set_left(9);
     for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;
-        rows.add_row([
+        let mut row = vec![
             (place + 1).to_string(),
             end(flow.ends[0]),
             end(flow.ends[1]),
@@ -102,9 +109,18 @@ pub(super) fn talkers(top: &[Flow]) -> String {
             grouped(resp.packets),
             grouped(resp.frame_bytes),
             format!("{:.3}", flow.last().since(flow.first()).as_secs_f64()),
-        ]);
+        ];
+        if has_names {
+            row.push(site(flow).unwrap_or_default().to_owned());
+        }
+        rows.add_row(row);
     }
     format!("{rows}\n")
+}
+
+/// The site behind the address, if it was asked for and said.
+fn site(flow: &Flow) -> Option<&str> {
+    flow.names.as_ref()?.site()
 }
 
 pub(super) fn end(end: End) -> String {

@@ -156,6 +156,7 @@ pub(super) mod tests {
             teids: [None; 2],
             tcp: None,
             stats: None,
+            names: None,
         }
     }
 

@@ -1,0 +1,335 @@
+//! What flows say of themselves: first bytes on their way to the parsers, and what these found.
+//!
+//! Only packets with payload are looked at, and only while a bit in the flow's own line says that something is still wanted: until both
+//! directions have said what they are, or after [`MOST_SEGMENTS`] or [`MOST_DATAGRAMS`]. What is whole in one packet is read where it
+//! lies. Of what is not, a buffer is kept (`pool`); what was found is kept once for all flows that say the same (`book`). 16 bytes a
+//! flow beside say where.
+
+mod book;
+mod pool;
+
+use self::book::Book;
+use self::pool::Pool;
+use crate::facts::Facts;
+use crate::meter::Meter;
+use crate::record::SYN;
+use linerate_burst::{Burst, resident};
+use linerate_names::dns::Message;
+use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
+use linerate_names::tls::quic_client_hello;
+use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
+use linerate_wire::registry::{TCP, UDP};
+use linerate_wire::{ethernet, vlan};
+use std::sync::Arc;
+
+/// Packets with payload that are looked at of a flow at the most: of TCP, and of UDP.
+const MOST_SEGMENTS: u8 = 40;
+const MOST_DATAGRAMS: u8 = 8;
+/// Ports by which a protocol is known.
+const DNS: u16 = 53;
+const SSH: u16 = 22;
+
+/// Bytes more of each flow where names are asked for.
+pub(crate) const FLOW_BYTES: usize = size_of::<Beside>();
+const _: () = assert!(FLOW_BYTES == 16);
+/// The most memory for buffers, and for what was found.
+pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES;
+
+/// Of all flows.
+pub(crate) struct FlowNames {
+    wanted: Protocols,
+    beside: Vec<Beside>,
+    book: Book,
+    pool: Pool,
+}
+
+/// Of one flow.
+#[derive(Clone, Copy, Default)]
+struct Beside {
+    /// Where in the book; 0: nothing was found.
+    names: u32,
+    /// Of TCP the sequence numbers of the first bytes, from the lower end and from the higher one. Of DNS over UDP the question's id,
+    /// once there is one.
+    begins: [u32; 2],
+    /// What it is, once that is known.
+    protocol: Option<Protocol>,
+    /// Packets looked at.
+    looked: u8,
+    /// `BEGUN`, `DONE`, `HELD`, shifted by the direction.
+    state: u8,
+}
+
+/// It is known where the stream begins; nothing more is wanted of it; there is a buffer of it.
+const BEGUN: u8 = 1;
+const DONE: u8 = 1 << 2;
+const HELD: u8 = 1 << 4;
+
+/// Where a packet is while it is on its way: which frame of the burst, and where in it its IP header is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub frame: u32,
+    pub packet: u32,
+}
+
+impl Default for Place {
+    /// Nowhere: its frame is gone, or it is one of several fragments.
+    fn default() -> Self {
+        Place { frame: u32::MAX, packet: 0 }
+    }
+}
+
+impl Place {
+    /// Of a frame behind Ethernet and at most one tag.
+    #[inline(always)]
+    pub fn of_ethernet(frame: usize, bytes: &[u8]) -> Place {
+        let is_tagged = bytes.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
+        let packet = if is_tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
+        Place { frame: frame as u32, packet: packet as u32 }
+    }
+
+    /// The payload, as far as it is there.
+    fn payload<'a>(self, burst: Burst<'a>, facts: &Facts) -> Option<&'a [u8]> {
+        let frame = self.frame as usize;
+        let bytes = if frame < burst.len() { burst.frame(frame) } else { return None };
+        let begin = self.packet as usize + facts.packet.saturating_sub(facts.payload) as usize;
+        let bytes = bytes.get(begin..)?;
+        Some(&bytes[..bytes.len().min(facts.payload as usize)])
+    }
+}
+
+impl FlowNames {
+    /// With memory for so many flows; `None` if nothing is wanted.
+    pub fn new(wanted: Protocols, max_flows: usize) -> Option<Self> {
+        let names = || FlowNames { wanted, beside: resident(max_flows), book: Book::default(), pool: Pool::default() };
+        (!wanted.is_empty()).then(names)
+    }
+
+    /// How often what was found had no room, and buffers gave way to others.
+    pub fn full(&self) -> [u64; 2] {
+        [self.book.full, self.pool.full]
+    }
+
+    /// A flow begins; `before` is what the record before found. Whether something is wanted of it.
+    pub fn begin(&mut self, record: u32, protocol: u8, before: Option<Arc<Names>>) -> bool {
+        let place = record as usize;
+        if place >= self.beside.len() {
+            self.beside.resize(place + 1, Beside::default());
+        }
+        let is_known = before.is_some();
+        let names = before.map_or(0, |names| self.book.insert(names));
+        self.beside[place] = Beside { names, ..Beside::default() };
+        let has = |protocol| self.wanted.has(protocol);
+        !is_known
+            && match protocol {
+                TCP => [Protocol::Tls, Protocol::Dns, Protocol::Http, Protocol::Ssh].into_iter().any(has),
+                UDP => has(Protocol::Quic) || has(Protocol::Dns),
+                _ => false,
+            }
+    }
+
+    /// What was found of a flow so far.
+    pub fn of(&self, record: u32) -> Option<Arc<Names>> {
+        self.book.get(self.beside.get(record as usize)?.names)
+    }
+
+    /// A flow ends: nothing is kept of it.
+    pub fn end(&mut self, record: u32) -> Option<Arc<Names>> {
+        let beside = std::mem::take(self.beside.get_mut(record as usize)?);
+        for side in 0..2 {
+            if beside.state & HELD << side != 0 {
+                self.pool.drop(record, side);
+            }
+        }
+        let names = self.book.get(beside.names);
+        self.book.release(beside.names);
+        names
+    }
+
+    /// Looks at a packet of a flow of which something is wanted; whether more is.
+    #[inline(never)]
+    pub fn take(&mut self, record: u32, facts: &Facts, place: Place, burst: Burst<'_>) -> bool {
+        let is_tcp = facts.words.protocol() == TCP;
+        if is_tcp && !facts.has_segment {
+            // Its header is cut off.
+            return true;
+        }
+        let bytes = place.payload(burst, facts).unwrap_or_default();
+        let Some(beside) = self.beside.get_mut(record as usize) else { return false };
+        if facts.payload > 0 {
+            beside.looked = beside.looked.saturating_add(1);
+        }
+        let ports = [facts.words.rest as u16, (facts.words.rest >> 16) as u16];
+        let is_wanted = if is_tcp {
+            let is_over = beside.looked >= MOST_SEGMENTS;
+            self.take_segment(record, facts, ports, bytes) && !is_over
+        } else {
+            let is_over = beside.looked >= MOST_DATAGRAMS;
+            let is_wanted = if ports.contains(&DNS) {
+                self.take_dns(record, bytes)
+            } else {
+                self.take_quic(record, facts.sides()[0], bytes)
+            };
+            is_wanted && !is_over
+        };
+        if !is_wanted {
+            [0, 1].into_iter().for_each(|side| self.let_go(record, side));
+        }
+        is_wanted
+    }
+
+    fn take_segment(&mut self, record: u32, facts: &Facts, ports: [u16; 2], bytes: &[u8]) -> bool {
+        let [side, other] = facts.sides();
+        let beside = &mut self.beside[record as usize];
+        let mut sequence = facts.segment.sequence;
+        if facts.flags & SYN != 0 {
+            sequence = sequence.wrapping_add(1);
+            // Another number is another attempt; nothing of the first one was taken.
+            if beside.state & (HELD | DONE) << side == 0 {
+                beside.begins[side] = sequence;
+                beside.state |= BEGUN << side;
+            }
+        }
+        if bytes.is_empty() || beside.state & DONE << side != 0 {
+            return true;
+        }
+        if beside.state & BEGUN << side == 0 {
+            beside.begins[side] = sequence;
+            beside.state |= BEGUN << side;
+        }
+        let offset = sequence.wrapping_sub(beside.begins[side]) as i32;
+        // What is in front of the first byte is a probe, or sent again.
+        let Some(bytes) = bytes.get(offset.min(0).unsigned_abs() as usize..) else { return true };
+        let (offset, known) = (offset.max(0) as usize, beside.protocol);
+        let read = if offset >= Stream::MOST {
+            Read::Never
+        } else if beside.state & HELD << side != 0 {
+            let stream = self.pool.put(record, side, offset, bytes);
+            read(stream, known, ports, self.wanted)
+        } else if offset == 0 {
+            read(bytes, known, ports, self.wanted)
+        } else {
+            Read::More
+        };
+        let is_more = matches!(read, Read::More | Read::Part(_));
+        if let Read::Done(found) | Read::Part(found) = read {
+            self.beside[record as usize].protocol = Some(found.protocol());
+            self.add(record, |names| names.add(found, side));
+        }
+        if is_more {
+            self.hold(record, side, offset, bytes);
+        } else {
+            self.let_go(record, side);
+            self.beside[record as usize].state |= DONE << side;
+        }
+        self.beside[record as usize].state & DONE << side == 0
+            || self.beside[record as usize].state & DONE << other == 0
+    }
+
+    /// The first question and its answer, by its id.
+    fn take_dns(&mut self, record: u32, bytes: &[u8]) -> bool {
+        if !self.wanted.has(Protocol::Dns) {
+            return false;
+        }
+        let Some(message) = Message::parse(bytes) else { return true };
+        let [question, is_known] = self.beside[record as usize].begins;
+        let (id, is_answer) = (u32::from(message.id), message.is_answer);
+        if is_known != 0 && (!is_answer || question != id) {
+            return true;
+        }
+        self.beside[record as usize].begins = [id, 1];
+        self.add(record, |names| names.add(Found::Dns(message), 0));
+        !is_answer
+    }
+
+    /// Initials of a client, as far as one can be opened.
+    fn take_quic(&mut self, record: u32, side: usize, bytes: &[u8]) -> bool {
+        if !self.wanted.has(Protocol::Quic) {
+            return false;
+        }
+        let Some((version, own)) = quic::initial(bytes).filter(|_| bytes.len() >= LEAST_DATAGRAM) else { return true };
+        // The keys stay those of the first one, but after a Retry.
+        let is_held = self.beside[record as usize].state & HELD << side != 0;
+        let first = if is_held { self.pool.id(record, side) } else { None };
+        let mut stream = Stream::default();
+        let opened = [first, Some(own)].into_iter().flatten().find(|id| {
+            Keys::new(version, id).is_some_and(|keys| match self.pool.stream(record, side).filter(|_| is_held) {
+                Some(stream) => quic::open(bytes, &keys, stream),
+                None => quic::open(bytes, &keys, &mut stream),
+            })
+        });
+        let Some(id) = opened else { return true };
+        self.pool.settle(record, side);
+        let held = self.pool.stream(record, side).filter(|_| is_held);
+        let read = quic_client_hello(held.map_or(stream.ready(), |stream| stream.ready()));
+        let is_more = read == Read::More;
+        if let Read::Done(hello) = read {
+            self.add(record, |names| {
+                names.quic = Some(version);
+                names.add(Found::ClientHello(hello), side);
+            });
+        }
+        if is_more && !is_held {
+            self.pool.keep(record, side, stream, id);
+            self.beside[record as usize].state |= HELD << side;
+            self.give_way();
+        }
+        is_more
+    }
+
+    /// Keeps what is known of a flow.
+    fn add(&mut self, record: u32, add: impl FnOnce(&mut Names)) {
+        let place = self.beside[record as usize].names;
+        let mut names = self.book.get(place).map_or_else(Names::default, |names| (*names).clone());
+        add(&mut names);
+        self.beside[record as usize].names = self.book.replace(place, names);
+    }
+
+    /// Keeps bytes until there are more.
+    fn hold(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) {
+        if self.beside[record as usize].state & HELD << side == 0 {
+            let mut stream = Stream::default();
+            stream.put(offset, bytes);
+            self.pool.keep(record, side, stream, Default::default());
+            self.beside[record as usize].state |= HELD << side;
+        }
+        self.give_way();
+    }
+
+    /// Buffers that were held for longest, until there is room.
+    fn give_way(&mut self) {
+        while let Some((record, side)) = self.pool.give_way() {
+            let state = &mut self.beside[record as usize].state;
+            *state = *state & !(HELD << side) | DONE << side;
+        }
+    }
+
+    fn let_go(&mut self, record: u32, side: usize) {
+        let state = &mut self.beside[record as usize].state;
+        if *state & HELD << side != 0 {
+            *state &= !(HELD << side);
+            self.pool.drop(record, side);
+        }
+    }
+}
+
+impl Meter {
+    /// Looks for names in a packet that was counted, while they are wanted.
+    #[inline(always)]
+    pub(crate) fn read_names(&mut self, record: u32, facts: &Facts, place: Place, burst: Burst<'_>) {
+        let Some(names) = &mut self.names else { return };
+        let hot = &mut self.hot[record as usize];
+        if hot.wants_name() && (facts.payload > 0 || facts.flags & SYN != 0) && !names.take(record, facts, place, burst)
+        {
+            hot.want_name(false);
+        }
+    }
+}
+
+/// What the beginning of a direction says; servers of SSH may greet first, at its port.
+fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> Read<Found> {
+    let known = known.or(ports.contains(&DNS).then_some(Protocol::Dns));
+    match first::read(stream, known, wanted) {
+        Read::Never if known.is_none() && ports.contains(&SSH) => first::read(stream, Some(Protocol::Ssh), wanted),
+        read => read,
+    }
+}

@@ -1,0 +1,118 @@
+//! What was found, once for all flows that say the same.
+
+use linerate_names::Names;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most memory: what is found beyond it is not kept, and counted.
+pub(super) const MOST_BYTES: usize = 64 << 20;
+/// Of each, beside itself: its place here and in the map, which has up to four times as much room while it grows.
+const EACH: usize = 128;
+
+/// All that is known of flows that go on.
+#[derive(Default)]
+pub(super) struct Book {
+    /// From place 1 on.
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    places: HashMap<Arc<Names>, u32>,
+    bytes: usize,
+    /// How often there was no room.
+    pub full: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    names: Option<Arc<Names>>,
+    flows: u32,
+}
+
+impl Book {
+    /// What is at a place; 0 is none.
+    pub fn get(&self, place: u32) -> Option<Arc<Names>> {
+        self.entries.get((place as usize).checked_sub(1)?)?.names.clone()
+    }
+
+    /// The place of what says this; 0 where there is no room.
+    pub fn insert(&mut self, names: Arc<Names>) -> u32 {
+        if let Some(place) = self.places.get(&names) {
+            self.entries[*place as usize - 1].flows += 1;
+            return *place;
+        }
+        let bytes = names.memory() + EACH;
+        if self.bytes + bytes > MOST_BYTES {
+            self.full += 1;
+            return 0;
+        }
+        self.bytes += bytes;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            self.entries.len() as u32
+        });
+        self.entries[place as usize - 1] = Entry { names: Some(Arc::clone(&names)), flows: 1 };
+        self.places.insert(names, place);
+        place
+    }
+
+    /// A flow says this instead of what is at a place; where there is no room for it, that stays.
+    pub fn replace(&mut self, place: u32, names: Names) -> u32 {
+        match self.insert(Arc::new(names)) {
+            0 => place,
+            new => {
+                self.release(place);
+                new
+            }
+        }
+    }
+
+    /// A flow says it no more.
+    pub fn release(&mut self, place: u32) {
+        let Some(entry) = (place as usize).checked_sub(1).and_then(|place| self.entries.get_mut(place)) else { return };
+        entry.flows = entry.flows.saturating_sub(1);
+        if entry.flows == 0
+            && let Some(names) = entry.names.take()
+        {
+            self.bytes -= names.memory() + EACH;
+            self.places.remove(&names);
+            self.free.push(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Names {
+        Names { ssh: Some([Some(name.into()), None]), ..Names::default() }
+    }
+
+    #[test]
+    fn the_same_is_kept_once_and_as_long_as_a_flow_says_it() {
+        let mut book = Book::default();
+        let (one, two) = (book.replace(0, named("a")), book.replace(0, named("a")));
+        assert_eq!((one, two, book.entries.len()), (1, 1, 1));
+        let other = book.replace(one, named("b"));
+        assert_eq!((other, book.get(two).as_deref(), book.get(0)), (2, Some(&named("a")), None));
+        book.release(two);
+        assert_eq!((book.get(1), book.places.len()), (None, 1));
+        assert_eq!(book.replace(other, named("c")), 1, "its place is free again");
+        book.release(1);
+        book.release(0);
+        assert_eq!((book.bytes, book.places.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted_and_what_was_there_stays() {
+        let mut book = Book::default();
+        let long = "x".repeat(1 << 20);
+        let place = book.replace(0, named("first"));
+        let mut kept = 0;
+        for number in 0..70 {
+            kept += usize::from(book.replace(0, named(&format!("{number}{long}"))) != 0);
+        }
+        assert!((60..64).contains(&kept) && book.full == 70 - kept as u64, "{kept} of 70");
+        assert_eq!(book.replace(place, named(&format!("more{long}"))), place);
+        assert_eq!(book.get(place).as_deref(), Some(&named("first")));
+    }
+}

@@ -1,0 +1,108 @@
+//! Buffers of what is not whole yet. The one that is held for longest gives way.
+
+use linerate_names::Stream;
+use linerate_names::quic::ConnectionId;
+use std::collections::BTreeMap;
+
+/// The most memory of all buffers: 4 KiB and a bit for each byte, up to four times as much for a hello that is as long.
+pub(super) const MOST_BYTES: usize = 16 << 20;
+/// Of each beside its bytes: itself, and its places in both trees, whose nodes are half full at least.
+const EACH: usize = 2 * (size_of::<Held>() + size_of::<u64>() + 2 * size_of::<(u32, usize)>());
+
+/// All buffers.
+#[derive(Default)]
+pub(super) struct Pool {
+    /// In the order in which they were taken.
+    held: BTreeMap<u64, Held>,
+    numbers: BTreeMap<(u32, usize), u64>,
+    next: u64,
+    bytes: usize,
+    /// How many gave way.
+    pub full: u64,
+}
+
+struct Held {
+    flow: (u32, usize),
+    stream: Stream,
+    /// Of QUIC, what its keys follow from.
+    id: ConnectionId,
+    /// Memory that it is known to take.
+    bytes: usize,
+}
+
+impl Pool {
+    /// Keeps a stream of a flow's direction, which has none.
+    pub fn keep(&mut self, record: u32, side: usize, stream: Stream, id: ConnectionId) {
+        let flow = (record, side);
+        self.held.insert(self.next, Held { flow, stream, id, bytes: EACH });
+        self.numbers.insert(flow, self.next);
+        self.bytes += EACH;
+        self.next += 1;
+        self.settle(record, side);
+    }
+
+    /// Puts more into a stream; what is ready of it.
+    pub fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> &[u8] {
+        if let Some(stream) = self.stream(record, side) {
+            stream.put(offset, bytes);
+        }
+        self.settle(record, side);
+        self.stream(record, side).map(|stream| stream.ready()).unwrap_or_default()
+    }
+
+    /// The stream of a direction.
+    pub fn stream(&mut self, record: u32, side: usize) -> Option<&mut Stream> {
+        self.held.get_mut(self.numbers.get(&(record, side))?).map(|held| &mut held.stream)
+    }
+
+    /// What its keys follow from.
+    pub fn id(&self, record: u32, side: usize) -> Option<ConnectionId> {
+        self.held.get(self.numbers.get(&(record, side))?).map(|held| held.id)
+    }
+
+    /// A stream may have grown.
+    pub fn settle(&mut self, record: u32, side: usize) {
+        let Some(held) = self.numbers.get(&(record, side)).and_then(|number| self.held.get_mut(number)) else { return };
+        let bytes = held.stream.memory() + EACH;
+        self.bytes = self.bytes + bytes - held.bytes;
+        held.bytes = bytes;
+    }
+
+    /// Nothing more is wanted of a direction.
+    pub fn drop(&mut self, record: u32, side: usize) {
+        if let Some(held) = self.numbers.remove(&(record, side)).and_then(|number| self.held.remove(&number)) {
+            self.bytes -= held.bytes;
+        }
+    }
+
+    /// Takes away the oldest buffer if there is no room for all; whose it was.
+    pub fn give_way(&mut self) -> Option<(u32, usize)> {
+        let flow = self.held.first_key_value().filter(|_| self.bytes > MOST_BYTES)?.1.flow;
+        self.full += 1;
+        self.drop(flow.0, flow.1);
+        Some(flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_gives_way_and_memory_is_bounded() {
+        let (mut pool, mut gone) = (Pool::default(), Vec::new());
+        for record in 0..9000 {
+            let mut stream = Stream::default();
+            stream.put(0, b"x");
+            pool.keep(record, record as usize % 2, stream, ConnectionId::default());
+            gone.extend(std::iter::from_fn(|| pool.give_way()).map(|(record, _)| record));
+            assert!(pool.bytes <= MOST_BYTES);
+        }
+        assert_eq!((gone.len() as u64, &gone[..3]), (pool.full, &[0, 1, 2][..]));
+        assert!((3000..4000).contains(&pool.held.len()), "{} are held", pool.held.len());
+        assert_eq!(pool.put(8999, 1, 1, b"yz"), b"xyz");
+        assert_eq!(pool.put(0, 0, 1, b"yz"), b"", "it has gone");
+        (0..9000).for_each(|record| pool.drop(record, record as usize % 2));
+        assert_eq!((pool.bytes, pool.held.len(), pool.numbers.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbers and lengths out of bytes; `None` where there are not enough.
+
+/// What is left to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    /// A length of one byte, and what has it.
+    pub fn vector8(&mut self) -> Option<Cursor<'a>> {
+        let length = self.u8()?;
+        self.take(length.into()).map(Cursor)
+    }
+
+    /// A length of two bytes, and what has it.
+    pub fn vector16(&mut self) -> Option<Cursor<'a>> {
+        let length = self.u16()?;
+        self.take(length.into()).map(Cursor)
+    }
+
+    /// A number of QUIC's: its first two bits say how long it is (RFC 9000, 16).
+    pub fn varint(&mut self) -> Option<u64> {
+        let first = self.0.first()?;
+        let bytes = self.take(1 << (first >> 6))?;
+        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) & (u64::MAX >> (66 - 8 * bytes.len())))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9000, A.1.
+    #[test]
+    fn numbers_of_quic() {
+        for (bytes, number) in [
+            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c][..], 151_288_809_941_952_652),
+            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
+            (&[0x7b, 0xbd], 15_293),
+            (&[0x25], 37),
+            (&[0x40, 0x25], 37),
+        ] {
+            assert_eq!(Cursor(bytes).varint(), Some(number));
+            assert_eq!(Cursor(&bytes[..bytes.len() - 1]).varint(), None);
+        }
+    }
+}

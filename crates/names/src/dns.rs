@@ -1,0 +1,244 @@
+//! Messages of DNS (RFC 1035, 4).
+
+use crate::cursor::Cursor;
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What a message says of its first question, and how many answers it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Joins a question and its answer.
+    pub id: u16,
+    /// Whether it is an answer.
+    pub is_answer: bool,
+    /// The first question's name, as [`Dns::name`](crate::value::Dns::name) has it; `None` of a message without questions.
+    pub name: Option<Box<str>>,
+    /// Its type.
+    pub kind: u16,
+    /// The response code, four bits.
+    pub rcode: u8,
+    /// How many answers the header says there are.
+    pub answers: u16,
+}
+
+/// Bytes of a message's header.
+const HEADER: usize = 12;
+/// The most bytes of a name, and labels of it (RFC 1035, 2.3.4).
+const MOST_NAME: usize = 255;
+const MOST_LABELS: usize = 127;
+
+impl Message {
+    /// Of a datagram, or of a message in a stream; `None` where it contradicts itself, or is of no kind that is known.
+    pub fn parse(bytes: &[u8]) -> Option<Message> {
+        let mut rest = Cursor(bytes);
+        let (id, flags, questions, answers) = (rest.u16()?, rest.u16()?, rest.u16()?, rest.u16()?);
+        let operation = flags >> 11 & 15;
+        // Query, inverse query, status, notify, update, stateful operations.
+        if !matches!(operation, 0..=2 | 4..=6) || bytes.len() < HEADER {
+            return None;
+        }
+        let mut message =
+            Message { id, is_answer: flags >> 15 == 1, name: None, kind: 0, rcode: (flags & 15) as u8, answers };
+        if questions > 0 {
+            let (name, end) = name(bytes, HEADER)?;
+            let mut rest = Cursor(bytes.get(end..)?);
+            message.name = Some(name);
+            message.kind = rest.u16()?;
+            // The class.
+            rest.u16()?;
+        }
+        Some(message)
+    }
+
+    /// What is said in the stream of a TCP connection: a length, and a message (RFC 1035, 4.2.2).
+    pub(crate) fn in_stream(stream: &[u8]) -> crate::Read<Message> {
+        let mut rest = Cursor(stream);
+        let Some(length) = rest.u16() else { return crate::Read::More };
+        if usize::from(length) < HEADER {
+            return crate::Read::Never;
+        }
+        // Its first question is enough; the header and the longest name fit into any buffer.
+        let message = rest.0.get(..rest.0.len().min(length.into())).and_then(Message::parse);
+        match message {
+            Some(message) => crate::Read::Done(message),
+            None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => crate::Read::More,
+            None => crate::Read::Never,
+        }
+    }
+}
+
+/// A name, and where it ends. A pointer leads to what stands before the name, each next one before the last: so there is no loop.
+fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
+    let (mut text, mut place, mut end, mut before) = (String::new(), begin, None, begin);
+    let (mut labels, mut bytes) = (0, 1);
+    loop {
+        let length = *message.get(place)?;
+        match length {
+            0 => break,
+            1..=63 => {
+                let label = message.get(place + 1..place + 1 + usize::from(length))?;
+                (labels, bytes) = (labels + 1, bytes + 1 + label.len());
+                if labels > MOST_LABELS || bytes > MOST_NAME {
+                    return None;
+                }
+                if labels > 1 {
+                    text.push('.');
+                }
+                label.iter().for_each(|byte| push(&mut text, *byte));
+                place += 1 + label.len();
+            }
+            0xc0.. => {
+                let target = usize::from(length & 0x3f) << 8 | usize::from(*message.get(place + 1)?);
+                end.get_or_insert(place + 2);
+                if target < HEADER || target >= before {
+                    return None;
+                }
+                (place, before) = (target, target);
+            }
+            _ => return None,
+        }
+    }
+    if labels == 0 {
+        text.push('.');
+    }
+    Some((text.into_boxed_str(), end.unwrap_or(place + 1)))
+}
+
+/// As RFC 1035, 5.1 writes them.
+fn push(text: &mut String, byte: u8) {
+    match byte {
+        b'.' | b'\\' => text.extend(['\\', char::from(byte)]),
+        b'!'..=b'~' => text.push(char::from(byte)),
+        _ => {
+            // Memory takes whatever is written.
+            let _ = write!(text, "\\{byte:03}");
+        }
+    }
+}
+
+/// The name of a type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
+pub fn type_name(kind: u16) -> Cow<'static, str> {
+    let known = TYPES.iter().find(|(number, _)| *number == kind);
+    known.map_or_else(|| Cow::Owned(format!("TYPE{kind}")), |(_, name)| Cow::Borrowed(*name))
+}
+
+/// The name of a response code, such as `NXDOMAIN`, or `RCODE12`.
+pub fn rcode_name(rcode: u8) -> Cow<'static, str> {
+    let known = RCODES.get(usize::from(rcode));
+    known.map_or_else(|| Cow::Owned(format!("RCODE{rcode}")), |name| Cow::Borrowed(*name))
+}
+
+/// IANA, "DNS RCODEs".
+const RCODES: [&str; 12] = [
+    "NOERROR",
+    "FORMERR",
+    "SERVFAIL",
+    "NXDOMAIN",
+    "NOTIMP",
+    "REFUSED",
+    "YXDOMAIN",
+    "YXRRSET",
+    "NXRRSET",
+    "NOTAUTH",
+    "NOTZONE",
+    "DSOTYPENI",
+];
+
+/// IANA, "Resource Record (RR) TYPEs": those that are seen.
+const TYPES: [(u16, &str); 40] = [
+    (1, "A"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (10, "NULL"),
+    (12, "PTR"),
+    (13, "HINFO"),
+    (15, "MX"),
+    (16, "TXT"),
+    (17, "RP"),
+    (18, "AFSDB"),
+    (24, "SIG"),
+    (25, "KEY"),
+    (28, "AAAA"),
+    (29, "LOC"),
+    (33, "SRV"),
+    (35, "NAPTR"),
+    (37, "CERT"),
+    (39, "DNAME"),
+    (41, "OPT"),
+    (43, "DS"),
+    (44, "SSHFP"),
+    (45, "IPSECKEY"),
+    (46, "RRSIG"),
+    (47, "NSEC"),
+    (48, "DNSKEY"),
+    (50, "NSEC3"),
+    (51, "NSEC3PARAM"),
+    (52, "TLSA"),
+    (53, "SMIMEA"),
+    (59, "CDS"),
+    (60, "CDNSKEY"),
+    (61, "OPENPGPKEY"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (99, "SPF"),
+    (249, "TKEY"),
+    (252, "AXFR"),
+    (255, "ANY"),
+    (257, "CAA"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header with a question, then bytes.
+    fn message(question: &[u8]) -> Vec<u8> {
+        [&[0x12, 0x34, 0x81, 0x83, 0, 1, 0, 2, 0, 0, 0, 0][..], question].concat()
+    }
+
+    #[test]
+    fn the_first_question_and_the_header_are_told() {
+        let bytes = message(b"\x03www\x07exa.ple\x00\x00\x1c\x00\x01");
+        let found = Message::parse(&bytes).unwrap();
+        assert_eq!((found.id, found.is_answer, found.rcode, found.answers, found.kind), (0x1234, true, 3, 2, 28));
+        assert_eq!(found.name.as_deref(), Some("www.exa\\.ple"));
+        (0..bytes.len()).for_each(|length| assert_eq!(Message::parse(&bytes[..length]), None, "{length}"));
+        let root = Message::parse(&message(b"\x00\x00\x02\x00\x01")).unwrap();
+        assert_eq!(root.name.as_deref(), Some("."));
+        let bytes = Message::parse(&message(b"\x04a \xff\\\x00\x00\x02\x00\x01")).unwrap();
+        assert_eq!(bytes.name.as_deref(), Some("a\\032\\255\\\\"));
+    }
+
+    #[test]
+    fn pointers_lead_back_and_never_round() {
+        // The name is in the header's own bytes, or before itself.
+        for question in
+            [&b"\xc0\x0c\x00\x01\x00\x01"[..], b"\xc0\x00\x00\x01\x00\x01", b"\x01a\xc0\x0c\x00\x01\x00\x01"]
+        {
+            assert_eq!(Message::parse(&message(question)), None, "{question:x?}");
+        }
+        // From behind: to a name, to a pointer to itself, to one behind it.
+        let bytes = message(b"\x01a\x01b\x00\x01c\xc0\x0e\xc0\x13\xc0\x17");
+        assert_eq!(name(&bytes, 17), Some(("c.b".into(), 21)));
+        assert_eq!(name(&bytes, 21), Some(("b".into(), 23)), "by two pointers");
+        assert_eq!(name(&bytes, 23), None, "to itself");
+    }
+
+    #[test]
+    fn names_end_where_they_have_to() {
+        let labels = |count: usize, length: u8| {
+            let label = [&[length][..], &vec![b'x'; length.into()]].concat();
+            message(&[label.repeat(count), vec![0, 0, 1, 0, 1]].concat())
+        };
+        assert!(Message::parse(&labels(127, 1)).is_some() && Message::parse(&labels(128, 1)).is_none());
+        assert!(Message::parse(&labels(3, 63)).is_some() && Message::parse(&labels(4, 63)).is_none());
+        assert!(Message::parse(&labels(1, 64)).is_none(), "a label of a form that is not used");
+    }
+
+    #[test]
+    fn types_are_in_order_and_named() {
+        assert!(TYPES.is_sorted() && type_name(28) == "AAAA" && type_name(65280) == "TYPE65280");
+        assert_eq!((rcode_name(3), rcode_name(15)), ("NXDOMAIN".into(), "RCODE15".into()));
+    }
+}

@@ -1,0 +1,189 @@
+//! Which protocol the first bytes of a direction are of.
+
+use crate::dns::Message;
+use crate::http::{self, Request};
+use crate::tls::{self, ClientHello, ServerHello};
+use crate::{Read, ssh};
+use std::fmt;
+use std::str::FromStr;
+
+/// Protocols whose names are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Protocol {
+    /// TLS and SSL 3 over TCP.
+    Tls = 1,
+    /// QUIC.
+    Quic = 2,
+    /// DNS over UDP and TCP.
+    Dns = 4,
+    /// HTTP/1 over TCP.
+    Http = 8,
+    /// SSH.
+    Ssh = 16,
+}
+
+impl Protocol {
+    /// All there are.
+    pub const ALL: [Protocol; 5] = [Protocol::Tls, Protocol::Quic, Protocol::Dns, Protocol::Http, Protocol::Ssh];
+
+    /// The name used in text and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tls => "tls",
+            Protocol::Quic => "quic",
+            Protocol::Dns => "dns",
+            Protocol::Http => "http",
+            Protocol::Ssh => "ssh",
+        }
+    }
+}
+
+/// A set of protocols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Protocols(u8);
+
+impl Protocols {
+    /// No protocol.
+    pub const NONE: Protocols = Protocols(0);
+    /// Every protocol.
+    pub const ALL: Protocols = Protocols(31);
+
+    /// Whether this one is among them.
+    #[inline]
+    pub fn has(self, protocol: Protocol) -> bool {
+        self.0 & protocol as u8 != 0
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All but this one.
+    pub fn without(self, protocol: Protocol) -> Protocols {
+        Protocols(self.0 & !(protocol as u8))
+    }
+
+    /// This one and those.
+    pub fn with(self, protocol: Protocol) -> Protocols {
+        Protocols(self.0 | protocol as u8)
+    }
+}
+
+/// `none`, `all`, or names with commas between.
+impl FromStr for Protocols {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => return Ok(Protocols::NONE),
+            "all" => return Ok(Protocols::ALL),
+            _ => {}
+        }
+        text.split(',').try_fold(Protocols::NONE, |set, name| {
+            let known = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
+            let known = known.ok_or_else(|| format!("{name:?} is none of none, all, tls, quic, dns, http, ssh"))?;
+            Ok(set.with(known))
+        })
+    }
+}
+
+impl fmt::Display for Protocols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Protocol::ALL.into_iter().filter(|one| self.has(*one)).map(Protocol::name).collect();
+        f.write_str(if names.is_empty() { "none" } else { "" })?;
+        f.write_str(&names.join(","))
+    }
+}
+
+/// What one direction said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// TLS: the client.
+    ClientHello(ClientHello),
+    /// TLS: the server.
+    ServerHello(ServerHello),
+    /// DNS, either side.
+    Dns(Message),
+    /// HTTP: the client.
+    Request(Request),
+    /// HTTP: the server.
+    Status(u16),
+    /// SSH, either side.
+    Line(Box<str>),
+}
+
+impl Found {
+    /// Which protocol it is of.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Found::ClientHello(_) | Found::ServerHello(_) => Protocol::Tls,
+            Found::Dns(_) => Protocol::Dns,
+            Found::Request(_) | Found::Status(_) => Protocol::Http,
+            Found::Line(_) => Protocol::Ssh,
+        }
+    }
+}
+
+/// Reads the beginning of a direction of a TCP connection. `known` is what the ports or the other direction say it is; `Never` if
+/// it is none of the `wanted`.
+pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> Read<Found> {
+    let Some(first) = stream.first() else { return Read::More };
+    let may_be = |protocol| wanted.has(protocol) && known.is_none_or(|known| known == protocol);
+    match (known, first) {
+        (Some(Protocol::Dns), _) if may_be(Protocol::Dns) => Message::in_stream(stream).map(Found::Dns),
+        // A server may greet with lines of its own.
+        (Some(Protocol::Ssh), _) if may_be(Protocol::Ssh) => ssh::line(stream, true).map(Found::Line),
+        (_, 22) if may_be(Protocol::Tls) => match stream.get(5) {
+            Some(&tls::CLIENT_HELLO) => tls::client_hello(stream).map(Found::ClientHello),
+            Some(&tls::SERVER_HELLO) => tls::server_hello(stream).map(Found::ServerHello),
+            Some(_) => Read::Never,
+            // Either kind says whether it may still be one.
+            None => tls::client_hello(stream).map(Found::ClientHello),
+        },
+        (_, b'S') if may_be(Protocol::Ssh) && is_begin(stream, b"SSH-") => ssh::line(stream, false).map(Found::Line),
+        (_, b'H') if may_be(Protocol::Http) && is_begin(stream, b"HTTP/") => http::status(stream).map(Found::Status),
+        _ if may_be(Protocol::Http) => http::request(stream).map(Found::Request),
+        _ => Read::Never,
+    }
+}
+
+/// Whether these are the first bytes of a stream, as far as there are any.
+fn is_begin(stream: &[u8], begin: &[u8]) -> bool {
+    stream.iter().zip(begin).all(|(one, other)| one == other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_read_and_written() {
+        for text in ["none", "tls,quic,dns,http,ssh", "dns", "tls,ssh"] {
+            assert_eq!(text.parse::<Protocols>().unwrap().to_string(), text);
+        }
+        assert_eq!("all".parse(), Ok(Protocols::ALL));
+        assert!("tls,".parse::<Protocols>().is_err() && "TLS".parse::<Protocols>().unwrap_err().contains("TLS"));
+    }
+
+    #[test]
+    fn a_direction_is_what_its_first_bytes_say() {
+        let read = |bytes: &[u8]| read(bytes, None, Protocols::ALL);
+        for begin in [&b"S"[..], b"SSH", b"HE", b"HTTP/1", b"G", b"\x16", b"\x16\x03\x01\x00\x10", b""] {
+            assert_eq!(read(begin), Read::More, "{begin:?}");
+        }
+        for none in
+            [&b"\x16\x02"[..], b"\x17\x03\x03", b"220 mail", b"\x16\x03\x01\x00\x10\x03", b"Sx", b"\0\x10\x12\x34"]
+        {
+            assert_eq!(read(none), Read::Never, "{none:?}");
+        }
+        assert!(matches!(read(b"SEARCH / HTTP/1.1\r\n\r\n"), Read::Done(Found::Request(_))));
+        assert!(matches!(read(b"HEAD / HTTP/1.1\r\n\r\n"), Read::Done(Found::Request(_))));
+        assert_eq!(super::read(b"GET / HTTP/1.1\r\n\r\n", None, Protocols::NONE.with(Protocol::Tls)), Read::Never);
+        assert_eq!(super::read(b"GET / HTTP/1.1\r\n\r\n", Some(Protocol::Tls), Protocols::ALL), Read::Never);
+        let greeted = super::read(b"hi\nSSH-2.0-x\n", Some(Protocol::Ssh), Protocols::ALL);
+        assert_eq!(greeted, Read::Done(Found::Line("SSH-2.0-x".into())));
+    }
+}

@@ -1,0 +1,103 @@
+//! The first bytes of one direction of a conversation, put together by offset: a buffer, and a bit for each byte that came.
+//!
+//! Segments come in any order, overlap and come twice; what came first stays. There is no list of them, so that neither their number nor
+//! their order costs more than their bytes.
+
+/// The beginning of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    bytes: Vec<u8>,
+    /// Which bytes came, 64 a word.
+    came: Vec<u64>,
+    /// So many from the first one on are there.
+    ready: usize,
+}
+
+/// Memory grows by so many bytes.
+const STEP: usize = 4096;
+
+impl Stream {
+    /// Bytes that are kept of a stream at most.
+    pub const MOST: usize = 16 << 10;
+
+    /// Puts bytes where they belong, as far as that is within [`Stream::MOST`].
+    pub fn put(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset.saturating_add(bytes.len()).min(Stream::MOST);
+        if offset >= end {
+            return;
+        }
+        if end > self.bytes.len() {
+            let room = end.next_multiple_of(STEP);
+            self.bytes.reserve_exact(room - self.bytes.len());
+            self.came.reserve_exact(room / 64 - self.came.len());
+            self.bytes.resize(end, 0);
+            self.came.resize(end.div_ceil(64), 0);
+        }
+        if self.ready == offset && self.bytes.len() == end {
+            // In order: nothing of it can have come.
+            self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
+            (offset..end).for_each(|place| self.came[place / 64] |= 1 << (place % 64));
+        } else {
+            for place in offset.max(self.ready)..end {
+                let (word, bit) = (&mut self.came[place / 64], 1 << (place % 64));
+                if *word & bit == 0 {
+                    *word |= bit;
+                    self.bytes[place] = bytes[place - offset];
+                }
+            }
+        }
+        while self.ready < self.bytes.len() && self.came[self.ready / 64] >> (self.ready % 64) & 1 == 1 {
+            self.ready += 1;
+        }
+    }
+
+    /// The bytes from the first one on, up to the first one that has not come.
+    pub fn ready(&self) -> &[u8] {
+        &self.bytes[..self.ready]
+    }
+
+    /// Bytes of memory that it takes, beside itself.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.came.capacity() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a byte at a time.
+        #[test]
+        fn what_came_first_stays_and_what_is_ready_has_no_hole(
+            pieces in vec((0..300usize, vec(any::<u8>(), 0..200)), 0..12), far in prop::bool::ANY
+        ) {
+            let start = if far { Stream::MOST - 250 } else { 0 };
+            let (mut stream, mut naive) = (Stream::default(), vec![None; Stream::MOST]);
+            let all = std::iter::once((0, vec![7; start])).chain(pieces.into_iter().map(|(at, bytes)| (at + start, bytes)));
+            for (at, bytes) in all {
+                stream.put(at, &bytes);
+                for (place, byte) in (at..).zip(bytes) {
+                    if let Some(known) = naive.get_mut(place) {
+                        known.get_or_insert(byte);
+                    }
+                }
+                let ready: Vec<u8> = naive.iter().map_while(|byte| *byte).collect();
+                prop_assert_eq!(stream.ready(), &ready[..]);
+                prop_assert!(stream.memory() <= Stream::MOST + Stream::MOST / 8);
+            }
+        }
+    }
+
+    #[test]
+    fn offsets_that_lie_take_no_memory() {
+        let mut stream = Stream::default();
+        stream.put(usize::MAX, b"x");
+        stream.put(Stream::MOST, b"x");
+        assert_eq!((stream.memory(), stream.ready()), (0, &[][..]));
+    }
+}

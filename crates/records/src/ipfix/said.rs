@@ -1,0 +1,75 @@
+//! What a conversation said of itself, back from the elements that tell it. 0 and an empty text stand for what is absent.
+
+use crate::fields::{Part, fields};
+use linerate_meter::Names;
+use linerate_meter::names::http::Request;
+use linerate_meter::names::quic;
+use linerate_meter::names::tls::{self, ClientHello, ServerHello};
+use linerate_meter::names::value::{Dns, Http, Tls, told};
+
+/// The field that an element of somebody else tells, if it is one of these.
+pub(super) fn field_of(enterprise: u32, element: u16) -> Option<&'static str> {
+    let mut names = fields().filter(|field| field.part == Part::Names);
+    names.find(|field| field.elements(0).any(|told| told == (enterprise, element))).map(|field| field.path)
+}
+
+/// Takes the value of a field.
+pub(super) fn set(names: &mut Names, path: &str, value: &[u8]) {
+    let number = value.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let text = || Some(told(value)).filter(|text| !text.is_empty());
+    if value.iter().all(|byte| *byte == 0) {
+        return;
+    }
+    match path {
+        "tls.server_name" => client(names).server_name = text(),
+        "tls.alpn" => client(names).alpn = text(),
+        "tls.client_version" => client(names).version = tls::version_named(&told(value)),
+        "tls.ja4" => client(names).ja4 = told(value),
+        // RFC 7011, 6.1.5: 1 is true.
+        "tls.ech" if number == 1 => client(names).ech = true,
+        "tls.version" => server(names).version = tls::version_named(&told(value)),
+        "tls.cipher" => server(names).cipher = number as u16,
+        "tls.server_alpn" => server(names).alpn = text(),
+        "quic.version" => names.quic = quic::version_named(&told(value)),
+        "dns.query" => dns(names).name = text(),
+        "dns.qtype" => dns(names).kind = number as u16,
+        "dns.rcode" => dns(names).rcode = Some(number as u8),
+        "dns.answers" => {
+            let dns = dns(names);
+            (dns.rcode, dns.answers) = (dns.rcode.or(Some(0)), Some(number as u16));
+        }
+        "http.method" => request(names).method = told(value),
+        "http.host" => request(names).host = text(),
+        "http.target" => request(names).target = told(value),
+        "http.user_agent" => request(names).user_agent = text(),
+        "http.status" => http(names).status = Some(number as u16),
+        "ssh.client" | "ssh.server" => {
+            names.ssh.get_or_insert_default()[usize::from(path == "ssh.server")] = text();
+        }
+        _ => {}
+    }
+}
+
+fn tls(names: &mut Names) -> &mut Tls {
+    names.tls.get_or_insert_default()
+}
+
+fn client(names: &mut Names) -> &mut ClientHello {
+    tls(names).client.get_or_insert_default()
+}
+
+fn server(names: &mut Names) -> &mut ServerHello {
+    tls(names).server.get_or_insert_default()
+}
+
+fn dns(names: &mut Names) -> &mut Dns {
+    names.dns.get_or_insert_default()
+}
+
+fn http(names: &mut Names) -> &mut Http {
+    names.http.get_or_insert_default()
+}
+
+fn request(names: &mut Names) -> &mut Request {
+    http(names).request.get_or_insert_default()
+}

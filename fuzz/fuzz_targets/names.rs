@@ -1,0 +1,51 @@
+//! Any bytes as the beginnings of streams and as datagrams: no parser panics, what is found is short and visible, a stream that came in
+//! two pieces says what the whole one says, and more bytes never unsay what was there.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use linerate_meter::names::quic::{self, ConnectionId, Keys};
+use linerate_meter::names::tls::quic_client_hello;
+use linerate_meter::names::{Found, Names, Protocol, Protocols, Read, Stream, dns, first};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((bytes, &[choice, cut])) = bytes.split_last_chunk::<2>() else { return };
+    let known = [None, Some(Protocol::Dns), Some(Protocol::Ssh), Some(Protocol::Tls)][usize::from(choice % 4)];
+    let whole = first::read(bytes, known, Protocols::ALL);
+    check(&whole);
+    let cut = usize::from(cut).min(bytes.len());
+    match first::read(&bytes[..cut], known, Protocols::ALL) {
+        Read::Never => assert_eq!(whole, Read::Never),
+        early @ Read::Done(_) if bytes.len() <= Stream::MOST => assert_eq!(early, whole),
+        _ => {}
+    }
+    let mut stream = Stream::default();
+    stream.put(cut, &bytes[cut..]);
+    stream.put(0, &bytes[..cut]);
+    assert_eq!(stream.ready(), &bytes[..bytes.len().min(Stream::MOST)]);
+    if let Some(message) = dns::Message::parse(bytes) {
+        check(&Read::Done(Found::Dns(message)));
+    }
+    check(&quic_client_hello(bytes).map(Found::ClientHello));
+    datagram(bytes, choice);
+});
+
+fn check(read: &Read<Found>) {
+    if let Read::Done(found) | Read::Part(found) = read {
+        let mut names = Names::default();
+        names.add(found.clone(), 0);
+        assert!(names.memory() < 8192);
+        assert!(names.site().is_none_or(|site| site.bytes().all(|byte| (b' '..=b'~').contains(&byte))));
+    }
+}
+
+/// Headers of QUIC, and bytes behind one.
+fn datagram(bytes: &[u8], choice: u8) {
+    let version = [1, 0x6b33_43cf, 0xff00_001d, 0xff00_0017][usize::from(choice / 4 % 4)];
+    let head = [&[0xc0 | choice & 0x3f][..], &u32::to_be_bytes(version), bytes].concat();
+    for datagram in [bytes, &head] {
+        let id = quic::initial(datagram).map_or(ConnectionId::default(), |(_, id)| id);
+        if let Some(keys) = Keys::new(version, &id) {
+            quic::open(datagram, &keys, &mut Stream::default());
+        }
+    }
+}
