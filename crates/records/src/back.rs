@@ -1,5 +1,8 @@
 //! A record back to a flow, value by value: what the table of fields says the other way round.
 
+mod names;
+
+use self::names::of_names;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats,
     StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
@@ -47,6 +50,7 @@ pub fn nothing() -> Flow {
         teids: [None; 2],
         tcp: None,
         stats: None,
+        names: None,
     }
 }
 
@@ -90,7 +94,8 @@ impl Value<'_> {
 }
 
 /// What is made of others, and needs nothing.
-const MADE: [&str; 4] = ["community_id", "first_time_ns", "last_time_ns", "duration_ns"];
+const MADE: [&str; 7] =
+    ["community_id", "first_time_ns", "last_time_ns", "duration_ns", "service", "dns.qtype_name", "dns.rcode_name"];
 
 /// How a field is put back, by its [path](crate::Field::path); `None` for what is made of others, or of no record.
 pub fn set(path: &str) -> Option<Set> {
@@ -101,7 +106,7 @@ pub fn set(path: &str) -> Option<Set> {
     match (name.strip_prefix("tcp."), name.strip_prefix("stats.")) {
         (Some(name), _) => of_tcp(name),
         (_, Some(name)) => of_stats(name),
-        _ => of_flow(path),
+        _ => of_names(path).or_else(|| of_flow(path)),
     }
 }
 

@@ -8,13 +8,13 @@
 //!
 //! None of these reads a clock.
 
-pub(crate) mod back;
+mod back;
 mod collect;
 mod column;
 mod listen;
 mod own;
 mod pack;
-mod said;
+pub(crate) mod said;
 
 pub use self::collect::{Collector, Found, Limits};
 pub use self::listen::{Listener, read_file};

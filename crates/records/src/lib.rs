@@ -80,7 +80,7 @@ pub use fields::{Field, fields};
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use crate::ipfix::back::empty;
+    use crate::back::nothing;
     use linerate_burst::Nanos;
     use linerate_meter::{End, Flow, Side};
     use std::net::IpAddr;
@@ -95,7 +95,7 @@ pub(crate) mod tests {
             ends: [1, 2].map(|port| End { address: IpAddr::from([192, 0, 2, port as u8]), port }),
             protocol: 17,
             sides: [side; 2],
-            ..empty()
+            ..nothing()
         }
     }
 

@@ -4,11 +4,12 @@ use super::collect::{Clock, NO_TIME, Spec};
 use super::column::{SINCE_1900, icmp_request};
 use super::own::{OWN, RESPONDER};
 use super::said;
+use crate::back::nothing;
 use crate::fields::REVERSE;
 use linerate_burst::Nanos;
 use linerate_burst::random::draw;
 use linerate_meter::{
-    ConnState, Direction, End, EndReason, Flow, History, Names, Quality, Side, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, EndReason, Flow, History, Names, Quality, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::{MacAddr, registry};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,7 +45,7 @@ impl Record {
         Record {
             clock,
             enterprise,
-            flow: empty(),
+            flow: nothing(),
             addresses: [false; 2],
             has_quality: false,
             is_reversed: false,
@@ -309,30 +310,6 @@ impl Record {
         if let Some(tcp) = &mut self.flow.tcp {
             tcp.sides.swap(0, 1);
         }
-    }
-}
-
-/// A flow of which nothing is known.
-pub(crate) fn empty() -> Flow {
-    let end = End { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
-    Flow {
-        id: 0,
-        ends: [end; 2],
-        protocol: 0,
-        vlans: [0; 2],
-        tunnel: None,
-        sides: [Side::default(); 2],
-        end: EndReason::Idle,
-        direction: Direction::FirstPacket,
-        quality: Quality::default(),
-        extensions: 0,
-        flows: 1,
-        macs: None,
-        mpls: Default::default(),
-        teids: [None; 2],
-        tcp: None,
-        stats: None,
-        names: None,
     }
 }
 

@@ -54,22 +54,22 @@ fn tls(names: &mut Names) -> &mut Tls {
     names.tls.get_or_insert_default()
 }
 
-fn client(names: &mut Names) -> &mut ClientHello {
+pub(crate) fn client(names: &mut Names) -> &mut ClientHello {
     tls(names).client.get_or_insert_default()
 }
 
-fn server(names: &mut Names) -> &mut ServerHello {
+pub(crate) fn server(names: &mut Names) -> &mut ServerHello {
     tls(names).server.get_or_insert_default()
 }
 
-fn dns(names: &mut Names) -> &mut Dns {
+pub(crate) fn dns(names: &mut Names) -> &mut Dns {
     names.dns.get_or_insert_default()
 }
 
-fn http(names: &mut Names) -> &mut Http {
+pub(crate) fn http(names: &mut Names) -> &mut Http {
     names.http.get_or_insert_default()
 }
 
-fn request(names: &mut Names) -> &mut Request {
+pub(crate) fn request(names: &mut Names) -> &mut Request {
     http(names).request.get_or_insert_default()
 }
