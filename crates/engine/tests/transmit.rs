@@ -235,8 +235,14 @@ fn streams_do_what_they_are_told_while_their_port_takes_nothing() {
         closed.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(30));
         let began = Instant::now();
+        for _ in 0..20 {
+            // Time stands still, and each is done all the same when it returns.
+            transmitter.hold([&sending[0]]);
+            transmitter.go_on([&sending[0]]);
+        }
+        transmitter.hold([&sending[0], &sending[1]]);
         transmitter.end([&sending[0], &sending[2]]);
-        transmitter.hold([&sending[1]]);
+        assert_eq!(sending[0].doing(), Doing::Stopped);
         let late = begin(&transmitter, stream(4, 50_000.0, Some(10)));
         assert!(began.elapsed() < Duration::from_secs(5), "it waits for its port");
         let doing: Vec<Doing> = sending.iter().map(|sending| sending.doing()).collect();

@@ -47,6 +47,8 @@ pub struct Control(Arc<Shared>);
 pub struct Told {
     /// From when on, in nanoseconds from the start of the run.
     pub at: u64,
+    /// How many commands there were by then, this one included.
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,8 @@ struct Inner {
     commands: VecDeque<Command>,
     read: u64,
     senders: Vec<Sending>,
+    /// The time of the last command that was to be done as soon as may be.
+    latest: u64,
     is_over: bool,
     /// Of a set of streams.
     book: Option<Book>,
@@ -81,6 +85,8 @@ struct Sending {
     /// Commands read, and up to which time they were obeyed.
     read: u64,
     obeyed: Option<u64>,
+    /// And how many.
+    done: u64,
     /// Streams that it has sent to their end.
     ended: HashSet<u32>,
 }
@@ -109,7 +115,7 @@ impl Control {
     }
 
     fn of(names: Box<[String]>, book: Option<Book>, places: Option<Arc<Places>>) -> Self {
-        let inner = Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), is_over: false, book };
+        let inner = Inner { commands: VecDeque::new(), read: 0, senders: Vec::new(), latest: 0, is_over: false, book };
         Control(Arc::new(Shared {
             names,
             told: AtomicU64::new(0),
@@ -210,9 +216,11 @@ impl Control {
             None => action,
         };
         // First that there will be something, then how far senders are: whoever goes farther sees that there is, and waits for the lock.
-        self.0.told.fetch_add(1, Ordering::SeqCst);
+        let number = self.0.told.fetch_add(1, Ordering::SeqCst) + 1;
         let taken = inner.senders.iter().map(|sender| sender.taken.load(Ordering::SeqCst)).max();
-        let soonest = taken.filter(|_| senders > 0).map_or(0, |taken| taken.saturating_add(LEAD));
+        // Each is behind the one before, though the schedule may stand still: so it shows whether it was done.
+        let soonest = taken.filter(|_| senders > 0).map_or(0, |taken| taken.saturating_add(LEAD).max(inner.latest + 1));
+        inner.latest = if at.is_none() { soonest } else { inner.latest };
         let command = match at {
             Some(at) if at < soonest && senders > 0 => {
                 self.0.told.fetch_sub(1, Ordering::SeqCst);
@@ -221,7 +229,7 @@ impl Control {
             at => Command { at: at.unwrap_or(soonest), which: which.clone(), action },
         };
         inner.book.iter_mut().for_each(|book| book.told(&command));
-        let told = Told { at: command.at };
+        let told = Told { at: command.at, number };
         inner.commands.push_back(command);
         // A sender may have nothing else to do.
         self.0.changed.notify_all();
@@ -234,7 +242,13 @@ impl Control {
         let first = inner.senders.len();
         let listeners = (first..first + senders).map(|sender| {
             let taken = Arc::new(AtomicU64::new(0));
-            inner.senders.push(Sending { taken: Arc::clone(&taken), read: 0, obeyed: None, ended: HashSet::new() });
+            inner.senders.push(Sending {
+                taken: Arc::clone(&taken),
+                read: 0,
+                obeyed: None,
+                done: 0,
+                ended: HashSet::new(),
+            });
             Listener { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
         });
         let listeners = listeners.collect();
@@ -249,7 +263,12 @@ impl Control {
 
 impl Inner {
     fn is_done(&self, told: Told) -> bool {
-        self.is_over || !self.senders.is_empty() && self.senders.iter().all(|sender| sender.obeyed >= Some(told.at))
+        // Whoever comes and goes is told everything as soon as may be: one after the other.
+        let is_done = |sender: &Sending| match self.book {
+            Some(_) => sender.obeyed >= Some(told.at),
+            None => sender.done >= told.number,
+        };
+        self.is_over || !self.senders.is_empty() && self.senders.iter().all(is_done)
     }
 
     /// Commands that all have read are gone.
@@ -310,7 +329,8 @@ impl Listener {
         if self.control.0.told.load(Ordering::SeqCst) != self.read {
             self.read(traffic, self.taken.load(Ordering::SeqCst));
         }
-        traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD), now);
+        let latest = self.control.lock().latest;
+        traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD).max(latest), now);
     }
 
     /// Whether something was done that whoever told it does not know of.
@@ -324,7 +344,8 @@ impl Listener {
     pub fn tell(&mut self, traffic: &Traffic) {
         self.obeyed = traffic.obeyed();
         let mut inner = self.control.lock();
-        inner.senders[self.sender].obeyed = traffic.obeyed_until();
+        let sender = &mut inner.senders[self.sender];
+        (sender.obeyed, sender.done) = (traffic.obeyed_until(), self.obeyed);
         inner.book.iter_mut().for_each(|book| book.done(traffic.obeyed_until().unwrap_or(0)));
         drop(inner);
         self.control.0.changed.notify_all();
@@ -353,7 +374,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];
-        (sender.read, sender.obeyed) = (u64::MAX, Some(u64::MAX));
+        (sender.read, sender.obeyed, sender.done) = (u64::MAX, Some(u64::MAX), u64::MAX);
         self.taken.store(0, Ordering::SeqCst);
         inner.is_over |= inner.senders.iter().all(|sender| sender.obeyed == Some(u64::MAX));
         inner.forget();
