@@ -35,7 +35,8 @@ fuzz_target!(|bytes: &[u8]| {
         rate: Rate::Top,
         shape: Shape::Even,
         count: None,
-        next: Next::Following, span: Default::default(),
+        next: Next::Following,
+        span: Default::default(),
         mark,
     };
     for number in [0, 1, u64::MAX] {
