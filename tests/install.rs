@@ -129,7 +129,9 @@ fn each_verb_has_a_page_that_can_be_read() {
     for verb in &verbs {
         let text = shown(&page(verb));
         let help = run(&[verb, "--help"]).good().output;
-        let options = help.lines().filter_map(|line| line.trim_start().strip_prefix('-'));
+        // Sentences stand further to the right, and may begin with an option too.
+        let is_option = |line: &&str| line.len() - line.trim_start().len() <= 6;
+        let options = help.lines().filter(is_option).filter_map(|line| line.trim_start().strip_prefix('-'));
         for option in options.filter_map(|line| line.split(&[' ', ',', '=', '[', '\n']).next()) {
             assert!(text.contains(&format!("-{option}")), "{verb}: -{option} is not in its page");
         }

@@ -118,7 +118,10 @@ fn sink() -> String {
 /// The long names of its options, as its help has them.
 fn options(verb: &str) -> Vec<String> {
     let help = run(&[verb, "--help"]).good().output;
-    let lines = help.split("\nExamples:").next().unwrap_or_default().lines().map(str::trim_start);
+    // Sentences stand further to the right, and may begin with an option too.
+    let is_option = |line: &&str| line.len() - line.trim_start().len() <= 6;
+    let options = help.split("\nExamples:").next().unwrap_or_default().lines().filter(is_option);
+    let lines = options.map(str::trim_start);
     let names = lines.filter_map(|line| {
         // `-x, --name`
         let line = if line.starts_with('-') && line.get(2..4) == Some(", ") { &line[4..] } else { line };

@@ -166,7 +166,7 @@ impl Answers {
     /// Everything accounted for.
     pub fn done(mut self) -> AnsweringReport {
         let mut ledger = Ledger::new();
-        self.counters(&mut ledger);
+        self.account(&mut ledger);
         let failure = self.to.take_failure().map(ReceiveError::Port);
         AnsweringReport { ledger: of_answers(&ledger), events: Vec::new(), failure }
     }
@@ -178,11 +178,11 @@ impl Answers {
         }
     }
 
-    fn counters(&mut self, ledger: &mut Ledger) {
+    /// Whatever is still to be sent is not any more.
+    fn account(&mut self, ledger: &mut Ledger) {
         let unsent = self.done.give_up(self.answerer.frames());
         self.answerer.clear(unsent);
-        self.to.counters(ledger);
-        self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
+        self.counters(ledger);
     }
 
     /// Hands on what is to be sent; true if nothing is left in hand.
@@ -222,12 +222,17 @@ impl Consumer for Answers {
         Ok(())
     }
 
+    fn counters(&self, ledger: &mut Ledger) {
+        self.to.counters(ledger);
+        self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
+    }
+
     fn demand(&self) -> Demand {
         if self.to.has_failed() { Demand::Failed } else { Demand::More }
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
-        self.counters(end.ledger);
+        self.account(end.ledger);
         if let Some(failure) = self.to.take_failure() {
             end.fail(failure);
         }

@@ -230,11 +230,13 @@ fn next_frame(rest: &mut Cursor<'_>, stream: &mut Stream) -> Option<()> {
         0 | 1 => {}
         // ACK.
         kind @ (2 | 3) => {
-            (rest.varint()?, rest.varint()?);
+            rest.varint()?;
+            rest.varint()?;
             let ranges = rest.varint()?;
             rest.varint()?;
             for _ in 0..ranges {
-                (rest.varint()?, rest.varint()?);
+                rest.varint()?;
+                rest.varint()?;
             }
             for _ in 0..if kind == 3 { 3 } else { 0 } {
                 rest.varint()?;

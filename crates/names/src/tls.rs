@@ -10,7 +10,6 @@ use crate::stream::Stream;
 use crate::text;
 use crate::value::MOST_TEXT;
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// What a client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -270,8 +269,10 @@ fn listed(protocols: &[&[u8]]) -> Option<Box<str>> {
             text.push(',');
         }
         for byte in *protocol {
-            // Memory takes whatever is written.
-            let _ = if *byte == b',' { text.write_str("\\x2c") } else { Ok(text::push(&mut text, *byte)) };
+            match *byte {
+                b',' => text.push_str("\\x2c"),
+                byte => text::push(&mut text, byte),
+            }
         }
     }
     (!protocols.is_empty()).then(|| text.into_boxed_str())

@@ -191,7 +191,7 @@ pub(crate) type Place = (usize, usize, usize);
 pub(crate) struct Best {
     most: usize,
     quantity: Option<Quantity>,
-    pub heap: BinaryHeap<Reverse<(u64, Reverse<u64>, Reverse<Place>)>>,
+    pub heap: BinaryHeap<Reverse<Ranked>>,
 }
 
 type Ranked = (u64, Reverse<u64>, Reverse<Place>);

@@ -43,6 +43,9 @@ pub(crate) enum Looked {
     Taken,
 }
 
+/// What batches are shown to: with a mark for each record that passes, and the row that they begin with.
+pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
+
 impl File {
     pub fn open(path: &Path) -> Result<Self, String> {
         let file = std::fs::File::open(path).and_then(Pieces::of).map_err(|error| error.to_string())?;
@@ -138,7 +141,7 @@ impl File {
         wanted: &[Id],
         whole: bool,
         memo: &mut Memo,
-        show: &mut dyn FnMut(&Batch, Option<&[bool]>, usize) -> bool,
+        show: &mut Show<'_, bool>,
     ) -> Result<Looked, String> {
         let rows = self.rows(group)?;
         if rows == 0 {
@@ -180,13 +183,7 @@ impl File {
     }
 
     /// Shows columns of these rows of a row group.
-    pub fn rows_of(
-        &self,
-        group: usize,
-        rows: &[usize],
-        wanted: &[Id],
-        show: &mut dyn FnMut(&Batch, Option<&[bool]>, usize),
-    ) -> Result<(), String> {
+    pub fn rows_of(&self, group: usize, rows: &[usize], wanted: &[Id], show: &mut Show<'_, ()>) -> Result<(), String> {
         let mut left = vec![false; self.rows(group)?];
         for row in rows {
             *left.get_mut(*row).ok_or_else(|| format!("row group {group} has no row {row} any more"))? = true;

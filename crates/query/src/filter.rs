@@ -154,9 +154,12 @@ impl Filter {
     }
 }
 
+/// A test, words, and what it says of each.
+type Told = (usize, Arc<Vec<Word>>, Arc<Vec<bool>>);
+
 /// What is known of the words of a dictionary already: a dictionary comes with many batches.
 #[derive(Default)]
-pub struct Memo(Vec<(usize, Arc<Vec<Word>>, Arc<Vec<bool>>)>);
+pub struct Memo(Vec<Told>);
 
 impl Memo {
     /// What a test says of each word; of what is absent, no.

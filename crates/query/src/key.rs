@@ -29,6 +29,9 @@ const LONGEST_TEXT: usize = 512;
 /// No group, or not known.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// A dictionary, and the place of each of its words.
+type Places = (Arc<Vec<Word>>, Vec<u32>);
+
 /// A key, and the words that it has.
 pub(crate) struct Column {
     pub key: Key,
@@ -37,7 +40,7 @@ pub(crate) struct Column {
     pub words: Vec<Word>,
     pub places: HashMap<Word, u32>,
     /// Of the last dictionary of each direction: which place of `words` each word has.
-    pub known: [Option<(Arc<Vec<Word>>, Vec<u32>)>; 2],
+    pub known: [Option<Places>; 2],
 }
 
 impl Column {
