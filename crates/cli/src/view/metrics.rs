@@ -47,7 +47,8 @@ pub fn bind(verb: &str, address: SocketAddr) -> anyhow::Result<()> {
 
 /// What a run has done is on the page as well; `done` is what happens to its frames: `captured`, `sent`.
 pub fn watch(progress: &Arc<Progress>, done: &'static str) {
-    let read: [(_, _, fn(&Progress) -> &AtomicU64); 3] = [
+    type Read = fn(&Progress) -> &AtomicU64;
+    let read: [(_, _, Read); 3] = [
         ("frames_total", "Frames that the run has done with.", |all| &all.frames),
         ("bytes_total", "Captured bytes of those frames.", |all| &all.bytes),
         ("wire_bytes_total", "Bytes that those frames had on the wire, without FCS.", |all| &all.wire_bytes),
@@ -61,7 +62,8 @@ pub fn watch(progress: &Arc<Progress>, done: &'static str) {
 
 /// The streams of a reception are as well.
 pub fn watch_streams(watch: &ReceptionWatch) {
-    let read: [(_, _, _, fn(&Totals) -> u64); 4] = [
+    type Read = fn(&Totals) -> u64;
+    let read: [(_, _, _, Read); 4] = [
         ("streams_total", "counter", "Streams that began.", |all| all.streams),
         ("streams_open", "gauge", "Streams that are open.", |all| all.open),
         ("stream_bytes_total", "counter", "Bytes of streams, up to their edges.", |all| all.bytes),

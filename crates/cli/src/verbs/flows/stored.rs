@@ -177,10 +177,8 @@ struct Summary<'a> {
 impl Done {
     /// Groups or records, then what was read for them.
     fn lines(&self, held: &Held, is_mixed: bool) -> anyhow::Result<()> {
-        if self.question.is_of_groups() && !is_mixed {
-            if let Some(answer) = &self.answer {
-                answer::lines(&self.question, answer)?;
-            }
+        if let Some(answer) = self.answer.as_ref().filter(|_| self.question.is_of_groups() && !is_mixed) {
+            answer::lines(&self.question, answer)?;
         }
         for flow in &self.records {
             result_line(&RawValue::from_string(json::record(flow))?, is_mixed)?;
