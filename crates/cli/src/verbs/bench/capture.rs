@@ -6,8 +6,9 @@
 
 mod receivers;
 
-use self::receivers::{RECEIVERS, Receiver};
+use self::receivers::{Job, RECEIVERS, Receiver};
 use super::Effort;
+use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use super::traffic;
 use crate::view::terminal::tell;
@@ -18,12 +19,15 @@ use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::Spec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Frames a round sends; the fast sender sends several times as many.
 const FRAMES: usize = 1_000_000;
 const FAST: u64 = 8;
+/// The most bytes of a file.
+const KEPT: u64 = 3 << 30;
 /// Sizes, with FCS.
 const SIZES: [usize; 3] = [64, 512, 1518];
 /// With this status a receiver says that frames were lost, which is counted here.
@@ -44,7 +48,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         .into_iter()
         .filter(|peer| {
             let is_here = Command::new(peer.name).arg("--version").output().is_ok();
-            if !is_here {
+            if !is_here && peer.job == Job::Take {
                 tell(format_args!("bench capture: {} is not installed: it is missing beside us\n", peer.name));
             }
             is_here
@@ -68,6 +72,8 @@ fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> any
         lab.exec("rx", "ethtool")?.args(["-K", "eth0", "gro", "on"]).status().context("ethtool")?;
     }
     let frames = effort.of(FRAMES) as u64 * if is_fast { FAST } else { 1 };
+    let folder = Folder::new("capture")?;
+    let file = folder.file("taken.pcap");
     let mut ours: Vec<(Receiver, Side)> = Vec::new();
     for receiver in RECEIVERS.into_iter().filter(|receiver| is_fast || receiver.is_plain()) {
         match receiver.handing.prepare(&lab, true) {
@@ -76,17 +82,19 @@ fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> any
         }
         receiver.handing.prepare(&lab, false)?;
     }
-    let mut theirs: Vec<(Receiver, Side)> = peers.iter().map(|peer| (*peer, Side::default())).collect();
+    let theirs = peers.iter().filter(|peer| is_fast || peer.job == Job::Take);
+    let mut theirs: Vec<(Receiver, Side)> = theirs.map(|peer| (*peer, Side::default())).collect();
     let mut limit = Rounds::default();
     for _ in 0..effort.rounds.min(5) {
         for (receiver, side) in ours.iter_mut().chain(&mut theirs) {
             receiver.handing.prepare(&lab, true)?;
-            side.round(&lab, (sender, frames, size), receiver)?;
+            let frames = if receiver.job == Job::Keep { frames.min(KEPT / size as u64) } else { frames };
+            side.round(&lab, (sender, frames, size), receiver, &file)?;
             receiver.handing.prepare(&lab, false)?;
         }
         if is_fast {
             let drop = Counting::attach(Some(&lab.plan().namespace("rx")), "eth0", Then::Drop).context("a program")?;
-            let (_, seconds) = send(&lab, sender, frames, size)?;
+            let (_, seconds) = send(&lab, (sender, frames, size), Mark::None)?;
             limit.add(drop.frames(), seconds);
         }
     }
@@ -95,6 +103,10 @@ fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> any
         let mut row = side.rounds.row("capture", case, (size - 4) as f64).sized(size);
         row.cores = 2;
         row.remark = side.remark();
+        // Where nobody else does the job, what taking frames costs others stands beside it.
+        let has_peers = theirs.iter().any(|(peer, _)| peer.job == receiver.job);
+        let job = if has_peers { receiver.job } else { Job::Take };
+        let theirs: Vec<_> = theirs.iter().filter(|(peer, _)| peer.job == job).collect();
         if let Some((peer, side)) = theirs.first() {
             row = row.beside(peer.name, &side.rounds);
         }
@@ -131,16 +143,21 @@ impl Side {
         lab: &TemporaryLab,
         (scheme, frames, size): (&str, u64, usize),
         receiver: &Receiver,
+        file: &Path,
     ) -> anyhow::Result<()> {
-        let child = (receiver.start)(lab)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = (receiver.start)(lab, file)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start {}", receiver.name))?;
         wait_until_ready(&child);
         std::thread::sleep(SETTLE);
         let before = cpu_time(&child);
-        let sent = send(lab, scheme, frames, size);
+        let mark = if receiver.job == Job::Check { Mark::Trailer } else { Mark::None };
+        let sent = send(lab, (scheme, frames, size), mark);
         std::thread::sleep(SETTLE);
         let cpu = cpu_time(&child).saturating_sub(before);
         let text = end(&mut child)?;
+        if receiver.job == Job::Keep {
+            std::fs::remove_file(file).with_context(|| file.display().to_string())?;
+        }
         let (sent, seconds) = sent?;
         let captured =
             (receiver.count)(&text).with_context(|| format!("a receiver did not say what it captured: {text}"))?;
@@ -152,9 +169,9 @@ impl Side {
     }
 }
 
-fn send(lab: &TemporaryLab, scheme: &str, frames: u64, size: usize) -> anyhow::Result<(u64, f64)> {
+fn send(lab: &TemporaryLab, (scheme, frames, size): (&str, u64, usize), mark: Mark) -> anyhow::Result<(u64, f64)> {
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
-    let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, Mark::None)?, false)?;
+    let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, mark)?, false)?;
     Ok((frames, span.as_secs_f64()))
 }
 

@@ -2,17 +2,32 @@
 
 use anyhow::{Context, bail};
 use linerate_lab::TemporaryLab;
+use std::path::Path;
 use std::process::Command;
 
 /// Starts and asks a receiver.
 #[derive(Clone, Copy)]
 pub struct Receiver {
     pub name: &'static str,
+    pub job: Job,
     pub handing: Handing,
-    /// The command that receives from `rx:eth0` until it is interrupted.
-    pub start: fn(&TemporaryLab) -> anyhow::Result<Command>,
+    /// The command that receives from `rx:eth0` until it is interrupted, and where it keeps frames if that is its job.
+    pub start: fn(&TemporaryLab, &Path) -> anyhow::Result<Command>,
     /// How many frames it had, of what it printed.
     pub count: fn(&str) -> Option<u64>,
+}
+
+/// What a receiver does with frames: those of one job stand beside each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// Captures into nothing, or counts.
+    Take,
+    /// Captures into a file in memory.
+    Keep,
+    /// Makes flow records of them.
+    Meter,
+    /// Accounts for each by its trailer.
+    Check,
 }
 
 /// How the kernel hands frames over.
@@ -27,47 +42,47 @@ pub enum Handing {
 }
 
 /// Ours.
-pub const RECEIVERS: [Receiver; 8] = [
-    Receiver { name: "packet", handing: Handing::Softirq, start: |lab| capture(lab, "packet", ""), count: frames },
+pub const RECEIVERS: [Receiver; 11] = [
+    taking("packet", Handing::Softirq, |lab, _| capture(lab, "packet", "", Path::new(NOTHING))),
+    taking("packet, threaded NAPI", Handing::Thread, |lab, _| capture(lab, "packet", "", Path::new(NOTHING))),
+    taking("packet count", Handing::Softirq, |lab, _| count(lab, "packet", &[])),
+    taking("xdp", Handing::Softirq, |lab, _| capture(lab, "xdp", "", Path::new(NOTHING))),
+    taking("xdp, threaded NAPI", Handing::Thread, |lab, _| capture(lab, "xdp", "", Path::new(NOTHING))),
+    taking("xdp count", Handing::Softirq, |lab, _| count(lab, "xdp", &[])),
+    taking("xdp by AF_XDP", Handing::Softirq, |lab, _| capture(lab, "xdp", "&mode=af_xdp", Path::new(NOTHING))),
+    taking("xdp by AF_XDP, busy polling", Handing::Calls, |lab, _| {
+        capture(lab, "xdp", "&mode=af_xdp&busy-poll=64", Path::new(NOTHING))
+    }),
+    Receiver { job: Job::Keep, ..taking("xdp to a file", Handing::Softirq, |lab, file| capture(lab, "xdp", "", file)) },
+    Receiver { job: Job::Meter, ..taking("xdp to flows", Handing::Softirq, |lab, _| flows(lab, "xdp")) },
     Receiver {
-        name: "packet, threaded NAPI",
-        handing: Handing::Thread,
-        start: |lab| capture(lab, "packet", ""),
-        count: frames,
-    },
-    Receiver { name: "packet count", handing: Handing::Softirq, start: |lab| count(lab, "packet"), count: frames },
-    Receiver { name: "xdp", handing: Handing::Softirq, start: |lab| capture(lab, "xdp", ""), count: frames },
-    Receiver {
-        name: "xdp, threaded NAPI",
-        handing: Handing::Thread,
-        start: |lab| capture(lab, "xdp", ""),
-        count: frames,
-    },
-    Receiver { name: "xdp count", handing: Handing::Softirq, start: |lab| count(lab, "xdp"), count: frames },
-    Receiver {
-        name: "xdp by AF_XDP",
-        handing: Handing::Softirq,
-        start: |lab| capture(lab, "xdp", "&mode=af_xdp"),
-        count: frames,
-    },
-    Receiver {
-        name: "xdp by AF_XDP, busy polling",
-        handing: Handing::Calls,
-        start: |lab| capture(lab, "xdp", "&mode=af_xdp&busy-poll=64"),
-        count: frames,
+        job: Job::Check,
+        count: checked,
+        ..taking("xdp checked", Handing::Softirq, |lab, _| count(lab, "xdp", &["--check"]))
     },
 ];
 
-/// Those beside us, the one that ratios are taken to first.
-pub const PEERS: [Receiver; 2] = [
+/// Those beside us, of each job the one that ratios are taken to first.
+pub const PEERS: [Receiver; 3] = [
     Receiver {
-        name: "tcpdump",
-        handing: Handing::Softirq,
-        start: tcpdump,
         count: |text| number(text, " packets captured"),
+        ..taking("tcpdump", Handing::Softirq, |lab, _| tcpdump(lab))
     },
-    Receiver { name: "dumpcap", handing: Handing::Softirq, start: dumpcap, count: dumped },
+    Receiver { count: dumped, ..taking("dumpcap", Handing::Softirq, |lab, _| dumpcap(lab, Path::new(NOTHING))) },
+    Receiver { job: Job::Keep, count: dumped, ..taking("dumpcap", Handing::Softirq, dumpcap) },
 ];
+
+/// Where frames go that nobody wants.
+const NOTHING: &str = "/dev/null";
+
+/// One that takes frames and says how many in a JSON document.
+const fn taking(
+    name: &'static str,
+    handing: Handing,
+    start: fn(&TemporaryLab, &Path) -> anyhow::Result<Command>,
+) -> Receiver {
+    Receiver { name, job: Job::Take, handing, start, count: frames }
+}
 
 impl Receiver {
     /// Whether it is one for a sender that nobody has to hurry for.
@@ -99,24 +114,23 @@ fn port(lab: &TemporaryLab, scheme: &str, options: &str) -> String {
     format!("{scheme}:eth0?netns={}{options}", lab.plan().namespace("rx"))
 }
 
-fn capture(lab: &TemporaryLab, scheme: &str, options: &str) -> anyhow::Result<Command> {
+fn capture(lab: &TemporaryLab, scheme: &str, options: &str, file: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([
-        "capture",
-        &port(lab, scheme, options),
-        "-w",
-        "/dev/null",
-        "--format",
-        "pcap",
-        "--json",
-        "--lossless",
-    ]);
+    // The folder of the files is that of this user alone.
+    command.args(["capture", &port(lab, scheme, options), "--format", "pcap", "--json", "--lossless"]);
+    command.args(["-Z", "root", "-w"]).arg(file);
     Ok(command)
 }
 
-fn count(lab: &TemporaryLab, scheme: &str) -> anyhow::Result<Command> {
+fn count(lab: &TemporaryLab, scheme: &str, more: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["count", &port(lab, scheme, ""), "--json", "--interval", "0", "--lossless"]);
+    command.args(["count", &port(lab, scheme, ""), "--json", "--interval", "0", "--lossless"]).args(more);
+    Ok(command)
+}
+
+fn flows(lab: &TemporaryLab, scheme: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["flows", &port(lab, scheme, ""), "--write", "null", "--json", "--lossless"]);
     Ok(command)
 }
 
@@ -124,14 +138,14 @@ fn tcpdump(lab: &TemporaryLab) -> anyhow::Result<Command> {
     let mut command = lab.exec("rx", "tcpdump")?;
     // The same ring memory as ours, in KiB. As another user than root, tcpdump would give /dev/null to that
     // user.
-    command.args(["-Z", "root", "-i", "eth0", "-n", "-B", "131072", "-w", "/dev/null"]);
+    command.args(["-Z", "root", "-i", "eth0", "-n", "-B", "131072", "-w", NOTHING]);
     Ok(command)
 }
 
-fn dumpcap(lab: &TemporaryLab) -> anyhow::Result<Command> {
+fn dumpcap(lab: &TemporaryLab, file: &Path) -> anyhow::Result<Command> {
     let mut command = lab.exec("rx", "dumpcap")?;
-    // In MiB.
-    command.args(["-q", "-i", "eth0", "-B", "128", "-w", "/dev/null"]);
+    // In MiB. pcap, as ours.
+    command.args(["-q", "-P", "-i", "eth0", "-B", "128", "-w"]).arg(file);
     Ok(command)
 }
 
@@ -139,6 +153,13 @@ fn dumpcap(lab: &TemporaryLab) -> anyhow::Result<Command> {
 fn frames(text: &str) -> Option<u64> {
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
     documents.next()?.ok()?["frames"].as_u64()
+}
+
+/// Of the last of the documents that a check ends with.
+fn checked(text: &str) -> Option<u64> {
+    let documents = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let summary = documents.map_while(Result::ok).find(|document| document["record"] == "summary")?;
+    summary["received"].as_u64()
 }
 
 /// Its last line: `Packets received/dropped on interface 'eth0': 8000000/0 (...)`.
