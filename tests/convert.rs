@@ -52,11 +52,12 @@ fn convert(from: &str, to: &str, more: &[&str]) {
     assert_eq!((ended.status, ended.errors.as_str()), (0, ""), "{from} to {to}");
 }
 
-/// The same file three times: as it is, and as others compress it.
-fn compressed(path: &str) -> [String; 3] {
+/// The same file four times: as it is, and as others compress it.
+fn compressed(path: &str) -> [String; 4] {
     tool("gzip", &["-k", path]);
     tool("zstd", &["-q", "-k", path]);
-    [path.to_owned(), format!("{path}.gz"), format!("{path}.zst")]
+    tool("lz4", &["-q", "-k", path]);
+    [path.to_owned(), format!("{path}.gz"), format!("{path}.zst"), format!("{path}.lz4")]
 }
 
 /// That a compressed file is sound in the eyes of the program that made the format.
@@ -65,12 +66,14 @@ fn check_whole(path: &str) {
         tool("gzip", &["-t", path]);
     } else if path.ends_with(".zst") {
         tool("zstd", &["-q", "-t", path]);
+    } else if path.ends_with(".lz4") {
+        tool("lz4", &["-q", "-t", path]);
     }
 }
 
 #[test]
 fn pcapng_keeps_all_it_says_through_every_compression() {
-    if !has_tools(&["tshark", "capinfos", "gzip", "zstd"]) {
+    if !has_tools(&["tshark", "capinfos", "gzip", "zstd", "lz4"]) {
         return;
     }
     for big in [false, true] {
@@ -88,7 +91,7 @@ fn pcapng_keeps_all_it_says_through_every_compression() {
         }
         assert_eq!((expected.len(), bytes.len()), (36, 36));
         for (number, from) in compressed(&source).iter().enumerate() {
-            for ending in ["pcapng", "pcapng.gz", "pcapng.zst", "anything.gz"] {
+            for ending in ["pcapng", "pcapng.gz", "pcapng.zst", "pcapng.lz4", "anything.gz"] {
                 let to = scratch.file(&format!("{number}.{ending}"));
                 convert(from, &to, &[]);
                 check_whole(&to);
@@ -186,7 +189,7 @@ fn comments_go_with_the_frames_left_out_and_stay_with_the_others() {
 
 #[test]
 fn pcap_and_pcapng_convert_into_each_other() {
-    if !has_tools(&["tshark", "gzip", "zstd"]) {
+    if !has_tools(&["tshark", "gzip", "zstd", "lz4"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -202,7 +205,7 @@ fn pcap_and_pcapng_convert_into_each_other() {
         let times = frames(&source);
         for from in compressed(&source) {
             for (ending, format) in [("pcap", "pcap"), ("pcap", "pcap-micros"), ("pcapng", "pcapng"), ("cap", "pcap")] {
-                for compression in ["", ".gz", ".zst"] {
+                for compression in ["", ".gz", ".zst", ".lz4"] {
                     let to = scratch.file(&format!("out.{ending}{compression}"));
                     convert(&from, &to, &["--format", format]);
                     check_whole(&to);
@@ -260,7 +263,7 @@ fn complete(path: &str) -> usize {
 
 #[test]
 fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
-    if !has_tools(&["tshark", "gzip", "zstd"]) {
+    if !has_tools(&["tshark", "gzip", "zstd", "lz4"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -268,7 +271,14 @@ fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
     std::fs::write(&made, everything(false, ETHERNET)).unwrap();
     convert(&made, &pipe, &[]);
     let bytes = std::fs::read(&pipe).unwrap();
-    for (ending, signal) in [("gz", Signal::TERM), ("zst", Signal::TERM), ("gz", Signal::KILL), ("zst", Signal::KILL)] {
+    for (ending, signal) in [
+        ("gz", Signal::TERM),
+        ("zst", Signal::TERM),
+        ("lz4", Signal::TERM),
+        ("gz", Signal::KILL),
+        ("zst", Signal::KILL),
+        ("lz4", Signal::KILL),
+    ] {
         let to = scratch.file(&format!("{signal:?}.pcapng.{ending}"));
         let mut command = linerate(&["capture", "-q", "-r", "-", "-w", &to]);
         let mut child = command.stdin(Stdio::piped()).spawn().expect("the program");
@@ -293,7 +303,7 @@ fn a_run_that_is_stopped_or_killed_leaves_a_file_that_can_be_read() {
 
 #[test]
 fn a_compressed_pipe_may_come_byte_by_byte() {
-    if !has_tools(&["gzip", "zstd"]) {
+    if !has_tools(&["gzip", "zstd", "lz4"]) {
         return;
     }
     let scratch = Scratch::new();

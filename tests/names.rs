@@ -5,6 +5,8 @@
 
 #[path = "names/differences.rs"]
 mod differences;
+#[path = "names/resolved.rs"]
+mod resolved;
 #[path = "names/tshark.rs"]
 mod tshark;
 
@@ -107,5 +109,6 @@ fn names_do_not_depend_on_workers() {
     };
     let one = records("1");
     assert!(one.iter().filter(|line| line.contains("\"service\"")).count() > 400, "there are names");
+    assert!(one.iter().filter(|line| line.contains("\"resolved\"")).count() > 20, "there are names of addresses");
     assert_eq!(one, records("4"));
 }

@@ -22,6 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
     stream.put(cut, &bytes[cut..]);
     stream.put(0, &bytes[..cut]);
     assert_eq!(stream.ready(), &bytes[..bytes.len().min(Stream::MOST)]);
+    if let Some(found) = dns::Addresses::parse(bytes) {
+        assert!((1..=64).contains(&found.addresses.len()) && found.name.len() <= 4 * 255);
+    }
     if let Some(message) = dns::Message::parse(bytes) {
         check(&Read::Done(Found::Dns(message)));
     }

@@ -27,11 +27,12 @@ fuzz_target!(|bytes: &[u8]| {
     let compression = match bytes.len() % 16 {
         0 => Some(Compression::Gzip),
         1 => Some(Compression::Zstd),
+        2 => Some(Compression::Lz4),
         _ => None,
     };
     let first = Copy::new(Format::Pcapng, compression);
     let whole = frames(bytes, bytes.len(), Some(&first));
-    let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5]].iter().any(|magic| bytes.starts_with(magic))
+    let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5], &[0x04, 0x22]].iter().any(|magic| bytes.starts_with(magic))
         || bytes.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
     if !compressed && whole.len() < MOST {
         assert!(whole.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= bytes.len());

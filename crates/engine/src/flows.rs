@@ -25,7 +25,7 @@ use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
-use linerate_meter::{Counts, Records};
+use linerate_meter::{Counts, Protocol, Records};
 use linerate_wire::Link;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -180,7 +180,8 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         let Some(mut meters) = self.meters.take() else { return Ok(()) };
         self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 {
-            Work::InPlace(Box::new(worker::Metering::new(meters.meters.remove(0), &self.records, true)))
+            let hears = meters.config.names.has(Protocol::Dns);
+            Work::InPlace(Box::new(worker::Metering::new(meters.meters.remove(0), &self.records, true, hears)))
         } else {
             Work::Dispatch(Box::new(Dispatch::new(meters, &self.records)?))
         };

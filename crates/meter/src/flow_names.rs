@@ -11,9 +11,11 @@ mod pool;
 use self::book::Book;
 use self::pool::Pool;
 use crate::facts::Facts;
+use crate::key::Wide;
 use crate::meter::Meter;
 use crate::record::SYN;
-use linerate_burst::{Burst, resident};
+use crate::resolved::{Heard, Resolved};
+use linerate_burst::{Burst, Nanos, resident};
 use linerate_names::dns::Message;
 use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
 use linerate_names::tls::quic_client_hello;
@@ -33,7 +35,7 @@ const SSH: u16 = 22;
 pub(crate) const FLOW_BYTES: usize = size_of::<Beside>();
 const _: () = assert!(FLOW_BYTES == 16);
 /// The most memory for buffers, and for what was found.
-pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES;
+pub(crate) const BYTES: usize = pool::MOST_BYTES + book::MOST_BYTES + crate::resolved::BYTES;
 
 /// Of all flows.
 pub(crate) struct FlowNames {
@@ -41,6 +43,7 @@ pub(crate) struct FlowNames {
     beside: Vec<Beside>,
     book: Book,
     pool: Pool,
+    resolved: Resolved,
 }
 
 /// Of one flow.
@@ -99,8 +102,14 @@ impl Place {
 
 impl FlowNames {
     /// With memory for so many flows; `None` if nothing is wanted.
-    pub fn new(wanted: Protocols, max_flows: usize) -> Option<Self> {
-        let names = || FlowNames { wanted, beside: resident(max_flows), book: Book::default(), pool: Pool::default() };
+    pub fn new(wanted: Protocols, max_flows: usize, key: [u64; 2]) -> Option<Self> {
+        let names = || FlowNames {
+            wanted,
+            beside: resident(max_flows),
+            book: Book::default(),
+            pool: Pool::default(),
+            resolved: Resolved::new(key),
+        };
         (!wanted.is_empty()).then(names)
     }
 
@@ -109,18 +118,19 @@ impl FlowNames {
         [self.book.full, self.pool.full]
     }
 
-    /// A flow begins; `before` is what the record before found. Whether something is wanted of it.
-    pub fn begin(&mut self, record: u32, protocol: u8, before: Option<Arc<Names>>) -> bool {
+    /// A flow begins with a packet; `before` is what the record before found. Whether something is wanted of it.
+    pub fn begin(&mut self, record: u32, facts: &Facts, wide: &Wide, before: Option<Arc<Names>>) -> bool {
         let place = record as usize;
         if place >= self.beside.len() {
             self.beside.resize(place + 1, Beside::default());
         }
         let is_known = before.is_some();
+        let before = before.or_else(|| self.resolve(facts, wide).map(Arc::new));
         let names = before.map_or(0, |names| self.book.insert(names));
         self.beside[place] = Beside { names, ..Beside::default() };
         let has = |protocol| self.wanted.has(protocol);
         !is_known
-            && match protocol {
+            && match facts.words.protocol() {
                 TCP => [Protocol::Tls, Protocol::Dns, Protocol::Http, Protocol::Ssh].into_iter().any(has),
                 UDP => has(Protocol::Quic) || has(Protocol::Dns),
                 _ => false,
@@ -274,6 +284,22 @@ impl FlowNames {
             self.give_way();
         }
         is_more
+    }
+
+    /// Whether somebody was told the name of the other end's address. Who began may only be known later.
+    fn resolve(&mut self, facts: &Facts, wide: &Wide) -> Option<Names> {
+        if !self.wanted.has(Protocol::Dns) || !matches!(facts.words.protocol(), TCP | UDP) {
+            return None;
+        }
+        let [low, high] = facts.words.both_ends(wide).map(|end| end.address);
+        let mut name = |client, address| self.resolved.name(client, address, Nanos(facts.time));
+        let resolved = [name(low, high), name(high, low)];
+        resolved.iter().any(Option::is_some).then(|| Names { resolved, ..Names::default() })
+    }
+
+    /// An answer of DNS came, in a frame before those that are taken next.
+    pub fn hear(&mut self, heard: Heard) {
+        self.resolved.hear(heard);
     }
 
     /// Keeps what is known of a flow.

@@ -10,7 +10,8 @@
 //! - [`key`]: what makes a flow; `hash`: where it lies;
 //! - `table`: from key to record; `record`: what a flow occupies in memory;
 //! - [`meter`]: the whole; `pipeline`: packets whose memory is on its way; `account`: packets that are not like most; `lifetime`: how records begin and end; `expire`: which flows have ended, by `time`; `flood`: what becomes of one-packet flows when there is no room;
-//! - `flow_names`: what flows say of themselves, if that is asked for (the parsers are the crate `names`);
+//! - `flow_names`: what flows say of themselves, if that is asked for (the parsers are the crate `names`); `resolved`: the names by
+//!   which clients came to know addresses;
 //! - `pages`: what few records have; `encapsulation`: what few records say of the headers in front of their packets;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
@@ -87,6 +88,7 @@ pub mod meter;
 mod pages;
 mod pipeline;
 mod record;
+mod resolved;
 mod spread;
 pub mod stats;
 mod table;
@@ -99,6 +101,7 @@ pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use key::{End, Tunnel, TunnelKind};
 pub use linerate_names::{self as names, Names, Protocol, Protocols};
 pub use meter::Meter;
+pub use resolved::Heard;
 pub use spread::Spread;
 pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, Summary};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};

@@ -77,7 +77,7 @@ impl Meter {
         let (tcp, known) = before.map_or((None, None), |before| (before.tcp, before.names));
         self.tcp.begin(record, tcp);
         if let Some(names) = &mut self.names {
-            let is_wanted = names.begin(record, facts.words.protocol(), known);
+            let is_wanted = names.begin(record, facts, wide, known);
             self.hot[record as usize].want_name(is_wanted);
         }
         self.table.insert(facts.hash, record);
@@ -144,7 +144,7 @@ impl Meter {
         sides.rotate_left(originator);
         let mut names = self.names.as_mut().and_then(|names| names.end(record));
         if originator != 0
-            && let Some(names) = names.as_mut().filter(|names| names.ssh.is_some())
+            && let Some(names) = names.as_mut().filter(|names| names.has_directions())
         {
             Arc::make_mut(names).turn();
         }

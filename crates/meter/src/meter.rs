@@ -103,7 +103,7 @@ impl Meter {
             clock,
             general: General::new(config),
             encapsulations: Encapsulations::new(config, max_flows),
-            names: FlowNames::new(config.names, max_flows),
+            names: FlowNames::new(config.names, max_flows, config.seed),
             outer: config.tunnels == crate::Tunnels::Outer,
             plain: !config.checksums,
             fragments: Fragments::default(),
@@ -141,6 +141,13 @@ impl Meter {
         self.pipeline = Some(pipeline);
         if let Some(names) = &self.names {
             [self.counts.names_full, self.counts.name_buffer_full] = names.full();
+        }
+    }
+
+    /// An answer of DNS came, in a frame before those that are taken next: [`Heard::of`](crate::Heard::of).
+    pub fn hear(&mut self, heard: crate::Heard) {
+        if let Some(names) = &mut self.names {
+            names.hear(heard);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::cursor::Cursor;
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a message says of its first question, and how many answers it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,84 @@ impl Message {
             None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => crate::Read::More,
             None => crate::Read::Never,
         }
+    }
+}
+
+/// By which addresses a client came to know a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The name that was asked for, whatever other names it led to.
+    pub name: Box<str>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// How long they may be used, in seconds: the least of all records that led to them.
+    pub seconds: u32,
+}
+
+/// Answers that are gone through at the most.
+const MOST_ANSWERS: usize = 64;
+/// Numbers of types and of the class of the Internet.
+const A: u16 = 1;
+const CNAME: u16 = 5;
+const AAAA: u16 = 28;
+const INTERNET: u16 = 1;
+
+impl Addresses {
+    /// Of a datagram that answers a question for addresses with some: those of the name itself, or of names that it is an alias of
+    /// (RFC 1034, 3.6.2), in the order of the answers. Records of other names are nobody's answer.
+    pub fn parse(bytes: &[u8]) -> Option<Addresses> {
+        let message = Message::parse(bytes)?;
+        let operation = bytes.get(2)? >> 3 & 15;
+        if !message.is_answer || message.rcode != 0 || operation != 0 || !matches!(message.kind, A | AAAA) {
+            return None;
+        }
+        let asked = message.name?;
+        let (_, end) = name(bytes, HEADER)?;
+        let (mut at, mut wanted) = (end + 4, asked.clone());
+        let mut found = Addresses { name: asked, addresses: Vec::new(), seconds: u32::MAX };
+        for _ in 0..usize::from(message.answers).min(MOST_ANSWERS) {
+            // What is cut off behind some answers takes nothing from these.
+            let Some((owner, end)) = name(bytes, at) else { break };
+            let Some(record) = bytes.get(end..).and_then(Record::parse) else { break };
+            at = end + Record::HEAD + record.data.len();
+            if record.class != INTERNET || !owner.eq_ignore_ascii_case(&wanted) {
+                continue;
+            }
+            let address = match record.kind {
+                CNAME => {
+                    let Some((target, _)) = name(bytes, end + Record::HEAD) else { break };
+                    wanted = target;
+                    None
+                }
+                A => record.data.first_chunk().map(|bytes: &[u8; 4]| IpAddr::V4(Ipv4Addr::from(*bytes))),
+                AAAA => record.data.first_chunk().map(|bytes: &[u8; 16]| IpAddr::V6(Ipv6Addr::from(*bytes))),
+                _ => continue,
+            };
+            found.seconds = found.seconds.min(record.seconds);
+            found.addresses.extend(address);
+        }
+        (!found.addresses.is_empty()).then_some(found)
+    }
+}
+
+/// A record behind its owner's name (RFC 1035, 4.1.3).
+struct Record<'a> {
+    kind: u16,
+    class: u16,
+    seconds: u32,
+    data: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Bytes in front of its data.
+    const HEAD: usize = 10;
+
+    fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+        let mut rest = Cursor(bytes);
+        let (kind, class, high, low) = (rest.u16()?, rest.u16()?, rest.u16()?, rest.u16()?);
+        let length = rest.u16()?;
+        let data = rest.0.get(..length.into())?;
+        Some(Record { kind, class, seconds: u32::from(high) << 16 | u32::from(low), data })
     }
 }
 
@@ -234,6 +313,46 @@ mod tests {
         assert!(Message::parse(&labels(127, 1)).is_some() && Message::parse(&labels(128, 1)).is_none());
         assert!(Message::parse(&labels(3, 63)).is_some() && Message::parse(&labels(4, 63)).is_none());
         assert!(Message::parse(&labels(1, 64)).is_none(), "a label of a form that is not used");
+    }
+
+    /// A record whose owner is at a place of the message.
+    fn record(owner: u8, kind: u16, seconds: u32, data: &[u8]) -> Vec<u8> {
+        let head = [&[0xc0, owner][..], &kind.to_be_bytes(), &[0, 1], &seconds.to_be_bytes()].concat();
+        [&head[..], &(data.len() as u16).to_be_bytes(), data].concat()
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_name_or_of_what_it_is_an_alias_of() {
+        let answer = |records: &[Vec<u8>]| {
+            let mut bytes = message(b"\x03WWW\x01a\x00\x00\x01\x00\x01");
+            (bytes[3], bytes[7]) = (0x80, records.len() as u8);
+            bytes.extend(records.concat());
+            bytes
+        };
+        let found = |name: &str, addresses: &[[u8; 4]], seconds| {
+            let addresses = addresses.iter().map(|one| IpAddr::from(*one)).collect();
+            Some(Addresses { name: name.into(), addresses, seconds })
+        };
+        // 12: the question's name; 35: the first record's data.
+        let alias = record(12, CNAME, 300, b"\x03cdn\xc0\x10");
+        let target = 23 + 12;
+        let two =
+            answer(&[alias.clone(), record(target, A, 60, &[192, 0, 2, 1]), record(target, A, 90, &[192, 0, 2, 2])]);
+        assert_eq!(Addresses::parse(&two), found("WWW.a", &[[192, 0, 2, 1], [192, 0, 2, 2]], 60));
+        // Of another name, of no address, of the name itself behind its alias.
+        assert_eq!(Addresses::parse(&answer(&[record(16, A, 60, &[192, 0, 2, 1])])), None);
+        assert_eq!(Addresses::parse(&answer(std::slice::from_ref(&alias))), None);
+        assert_eq!(Addresses::parse(&answer(&[alias, record(12, A, 60, &[192, 0, 2, 1])])), None);
+        let short = answer(&[record(12, A, 5, &[1, 2, 3, 4]), record(12, A, 5, &[1, 2, 3])]);
+        assert_eq!(Addresses::parse(&short), found("WWW.a", &[[1, 2, 3, 4]], 5));
+        // Cut behind the first address, there is one.
+        (0..two.len()).for_each(|length| {
+            let addresses = Addresses::parse(&two[..length]).map_or(0, |found| found.addresses.len());
+            assert_eq!(addresses, usize::from(length >= two.len() - 16), "{length}");
+        });
+        let mut question = two.clone();
+        question[2] &= 0x7f;
+        assert_eq!(Addresses::parse(&question), None);
     }
 
     #[test]

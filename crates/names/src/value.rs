@@ -6,6 +6,7 @@ use crate::http::Request;
 use crate::text::visible;
 use crate::tls::{ClientHello, ServerHello};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The most bytes that are kept of one text as it stood in the packets; what is no visible ASCII is longer when it is written.
 pub const MOST_TEXT: usize = 255;
@@ -23,6 +24,8 @@ pub struct Names {
     pub http: Option<Http>,
     /// Of SSH: what the originator calls itself, and the responder.
     pub ssh: Option<[Option<Box<str>>; 2]>,
+    /// Not of the conversation: by which name the originator was told the responder's address, and the other way round.
+    pub resolved: [Option<Arc<str>>; 2],
 }
 
 /// The hellos of TLS.
@@ -79,6 +82,12 @@ impl Names {
     /// The same with the directions turned round.
     pub fn turn(&mut self) {
         self.ssh.iter_mut().for_each(|ssh| ssh.swap(0, 1));
+        self.resolved.swap(0, 1);
+    }
+
+    /// Whether something of it is of one direction.
+    pub fn has_directions(&self) -> bool {
+        self.ssh.is_some() || self.resolved.iter().any(Option::is_some)
     }
 
     /// Which protocol it is.
@@ -117,7 +126,9 @@ impl Names {
         });
         let dns = self.dns.as_ref().map_or(0, |dns| text(&dns.name));
         let ssh = self.ssh.as_ref().map_or(0, |[one, other]| text(one) + text(other));
-        size_of::<Names>() + ALLOCATED + tls + http + dns + ssh
+        // That is kept elsewhere too, but maybe no longer than here.
+        let resolved: usize = self.resolved.iter().flatten().map(|name| name.len() + ALLOCATED).sum();
+        size_of::<Names>() + ALLOCATED + tls + http + dns + ssh + resolved
     }
 }
 

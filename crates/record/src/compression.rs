@@ -1,10 +1,11 @@
-//! gzip and zstd around a capture file, read and written as a stream.
+//! gzip, zstd and LZ4 around a capture file, read and written as a stream.
 //!
 //! Reading goes by the first bytes, writing by the name of the file. Both hold a bounded part of the stream,
 //! whatever it claims to hold.
 
 mod decode;
 mod encode;
+mod lz4;
 mod parallel;
 
 pub(crate) use decode::{Broken, CUT_OFF, Decoder};
@@ -13,7 +14,7 @@ pub(crate) use encode::Encoder;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
 /// Endings of what is compressed in ways that are not written here.
-const OTHERS: [&str; 9] = ["lz4", "xz", "bz2", "lzma", "lz", "br", "zip", "7z", "z"];
+const OTHERS: [&str; 8] = ["xz", "bz2", "lzma", "lz", "br", "zip", "7z", "z"];
 
 /// How a capture file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +23,18 @@ pub enum Compression {
     Gzip,
     /// RFC 8878, one or more frames, skippable ones among them.
     Zstd,
+    /// LZ4 Frame Format Description 1.6.4, one or more frames, skippable ones behind the first.
+    Lz4,
 }
 
 impl Compression {
-    /// What a path asks for by its ending, `.gz` or `.zst`, and the path without that ending.
+    /// What a path asks for by its ending, `.gz`, `.zst` or `.lz4`, and the path without that ending.
     pub fn of_path(path: &str) -> (Option<Self>, &str) {
         let (rest, ending) = path.rsplit_once('.').unwrap_or((path, ""));
         match ending.to_ascii_lowercase().as_str() {
             "gz" => (Some(Compression::Gzip), rest),
             "zst" | "zstd" => (Some(Compression::Zstd), rest),
+            "lz4" => (Some(Compression::Lz4), rest),
             _ => (None, path),
         }
     }
@@ -42,7 +46,7 @@ impl Compression {
     pub fn to_write(path: &str) -> Result<(Option<Self>, &str)> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
         if OTHERS.contains(&ending.as_str()) {
-            let text = format!("{path}: nothing is written as .{ending} here; there are .gz and .zst");
+            let text = format!("{path}: nothing is written as .{ending} here; there are .gz, .zst and .lz4");
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
         Ok(Compression::of_path(path))
@@ -54,6 +58,7 @@ impl Compression {
             // No other method than deflate was ever defined.
             [0x1f, 0x8b, 8, ..] => Some(Compression::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Compression::Zstd),
+            _ if bytes.starts_with(&lz4::MAGIC) => Some(Compression::Lz4),
             _ => None,
         }
     }
@@ -63,6 +68,7 @@ impl Compression {
         match self {
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
+            Compression::Lz4 => "lz4",
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum ReadError {
     Decompression {
         /// The file, as the user named it.
         name: String,
-        /// gzip or zstd.
+        /// gzip, zstd or lz4.
         method: &'static str,
         /// Where, in bytes from the beginning of the compressed file, to within a block.
         offset: u64,

@@ -4,7 +4,7 @@
 //! that takes blocks. Nothing is mapped and nothing is kept but a bounded buffer, so files, pipes and
 //! devices take one path, and no length that a file claims makes memory grow. In the order data takes:
 //!
-//! - `compression`: gzip and zstd around a file, as a stream;
+//! - `compression`: gzip, zstd and LZ4 around a file, as a stream;
 //! - `input`: the bytes of a file or pipe, read in large pieces into one buffer;
 //! - [`pcap`]: the classic format, all its magics;
 //! - `pcapng`: blocks, options, sections, interfaces;

@@ -28,7 +28,7 @@ const PATIENCE: usize = 16;
 /// Reads a capture file, pcap or pcapng, from any source of bytes. Shaped like `std::io::BufRead`:
 /// [`fill`](Reader::fill) shows frames, [`consume`](Reader::consume) gives the first of them back.
 ///
-/// gzip and zstd are recognised by their first bytes and decompressed as the frames are read, with bounded
+/// gzip, zstd and LZ4 are recognised by their first bytes and decompressed as the frames are read, with bounded
 /// memory: zstd windows above 128 MiB are refused. Errors then give the place in the decompressed data, but
 /// for [`ReadError::Decompression`].
 ///

@@ -83,11 +83,18 @@ fn zstd_frame(bytes: &[u8]) -> Vec<u8> {
     [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0x58][..], &header[..3], bytes].concat()
 }
 
+/// An LZ4 frame of one block as it is.
+fn lz4_frame(bytes: &[u8]) -> Vec<u8> {
+    let size = (bytes.len() as u32 | 1 << 31).to_le_bytes();
+    [&[0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73][..], &size, bytes, &[0; 4]].concat()
+}
+
 /// Inputs without a frame, without an end, by what they are.
 fn endless() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let begun = [section(&[]), interface(&[])].concat();
     let many = |piece: Vec<u8>| piece.repeat(100_000 / piece.len() + 1);
     let skipped = [&[0x50, 0x2a, 0x4d, 0x18][..], &100u32.to_le_bytes(), &[0; 100]].concat();
+    let linked = [&lz4_frame(&begun)[..4], &[0x40, 0x70, 0xdf], &lz4_frame(&begun)[7..11 + begun.len()]].concat();
     vec![
         ("unknown blocks", begun.clone(), block(0x0bad, &[0; 1 << 16])),
         ("a block of 4 GiB after the other", begun.clone(), {
@@ -103,6 +110,9 @@ fn endless() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         ("padding", gzip_member(&begun), vec![0; 1 << 16]),
         ("frames that are skipped", zstd_frame(&begun), many(skipped)),
         ("frames of nothing", zstd_frame(&begun), many(zstd_frame(&[]))),
+        ("LZ4 frames of nothing", lz4_frame(&begun), many(lz4_frame(&[]))),
+        ("LZ4 blocks of nothing", lz4_frame(&begun)[..7].to_vec(), many(vec![0, 0, 0, 0x80])),
+        ("LZ4 blocks of next to nothing, linked", linked, many([&4u32.to_le_bytes()[..], &[0x30], &[0; 3]].concat())),
     ]
 }
 

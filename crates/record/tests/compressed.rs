@@ -6,10 +6,11 @@ use common::{Content, Frame, Memory, Slow, read, read_bytes, write, write_to};
 use flate2::write::GzEncoder;
 use linerate_burst::{Block, Desc, Flags, Interface, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Compression, Format, Output, ReadError, Writer};
+use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use proptest::prelude::*;
 use std::io::{Cursor, Read, Write};
 
-const BOTH: [Compression; 2] = [Compression::Gzip, Compression::Zstd];
+const ALL: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Lz4];
 
 fn interfaces() -> [Interface; 1] {
     [Interface::new("eth0", LinkType::ETHERNET, StampSource::File)]
@@ -40,10 +41,19 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    let info = FrameInfo::new().block_mode(BlockMode::Linked).block_size(BlockSize::Max64KB);
+    let info = info.content_checksum(true).block_checksums(bytes.len() % 2 == 0).content_size(Some(bytes.len() as u64));
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn compressed(compression: Compression, bytes: &[u8]) -> Vec<u8> {
     match compression {
         Compression::Gzip => gzip(bytes),
         Compression::Zstd => zstd(bytes),
+        Compression::Lz4 => lz4(bytes),
     }
 }
 
@@ -65,7 +75,7 @@ proptest! {
     fn what_is_compressed_reads_as_what_is_not(count in 0..400usize, most in 1..50usize, step in 1..5000usize, classic: bool) {
         let frames = frames(count);
         let format = if classic { Format::Pcap } else { Format::Pcapng };
-        for compression in BOTH {
+        for compression in ALL {
             let file = written(compression, &frames, format, most);
             let content = read(Slow { bytes: Cursor::new(file), step }, 7);
             prop_assert!(content.error.is_none(), "{:?}", content.error);
@@ -78,7 +88,7 @@ proptest! {
     #[test]
     fn a_cut_leaves_complete_frames_and_says_where(count in 1..300usize, share in 0.0..1.0f64, own: bool) {
         let frames = frames(count);
-        for compression in BOTH {
+        for compression in ALL {
             let file = if own {
                 written(compression, &frames, Format::Pcapng, 20)
             } else {
@@ -99,7 +109,7 @@ proptest! {
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         step in 50..5000usize,
     ) {
-        for compression in BOTH {
+        for compression in ALL {
             let mut file = written(compression, &frames(100), Format::Pcapng, 20);
             for (place, value) in &damage {
                 let at = place.index(file.len() - 4);
@@ -114,7 +124,7 @@ proptest! {
 #[test]
 fn frames_before_damage_are_handed_out() {
     let frames = frames(20_000);
-    for compression in BOTH {
+    for compression in ALL {
         let mut file = written(compression, &frames, Format::Pcap, 100);
         let middle = file.len() / 2;
         file[middle..middle + 20_000].fill(0xff);
@@ -151,7 +161,7 @@ fn a_zstd_block_is_handed_out_whatever_is_wrong_with_the_next() {
 #[test]
 fn at_any_time_all_that_was_accepted_can_be_read() {
     let frames = frames(300);
-    for compression in BOTH {
+    for compression in ALL {
         for format in [Format::Pcap, Format::PcapMicros, Format::Pcapng] {
             let memory = Memory::default();
             let output = Output::to(Box::new(memory.clone()), "memory").compressed(compression).unwrap();
@@ -180,7 +190,8 @@ fn members_frames_and_padding_follow_each_other() {
     let skippable = [&[0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0][..], b"hello"].concat();
     let files = [
         [gzip(left), gzip(b""), gzip(right), vec![0; 1000]].concat(),
-        [skippable.clone(), zstd(left), skippable.clone(), zstd(b""), zstd(right), skippable].concat(),
+        [skippable.clone(), zstd(left), skippable.clone(), zstd(b""), zstd(right), skippable.clone()].concat(),
+        [lz4(left), skippable.clone(), lz4(b""), lz4(right), skippable].concat(),
     ];
     for file in files {
         for step in [1, 7, usize::MAX] {

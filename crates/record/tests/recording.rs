@@ -145,10 +145,11 @@ proptest! {
 
     #[test]
     fn files_are_those_of_the_model(
-        frames in any_frames(), limits in any_limits(), most in 1usize..60, kind in 0usize..4,
+        frames in any_frames(), limits in any_limits(), most in 1usize..60, kind in 0usize..5,
     ) {
         let (ending, format) = [
             (".pcap", Format::Pcap), (".pcapng", Format::Pcapng), (".pcapng.zst", Format::Pcapng), (".pcap.gz", Format::Pcap),
+            (".pcapng.lz4", Format::Pcapng),
         ][kind];
         let (scratch, kept) = (Scratch::new(), Scratch::new());
         let all = Limits { files: None, bytes: None, ..limits };

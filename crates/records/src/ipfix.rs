@@ -3,6 +3,7 @@
 //! - `column`: which elements a record has, in which order, made from the table of fields;
 //! - `own`: numbers of the elements that no registry has;
 //! - `said`: names back from elements;
+//! - `types`: what these are, told beside records;
 //! - `pack`: templates and messages, no longer than a datagram may be;
 //! - [`Collector`]: messages back to flows, whoever made them; [`Listener`] takes them from sockets, [`read_file`] from files.
 //!
@@ -15,6 +16,7 @@ mod listen;
 mod own;
 mod pack;
 pub(crate) mod said;
+mod types;
 
 pub use self::collect::{Collector, Found, Limits};
 pub use self::listen::{Listener, read_file};

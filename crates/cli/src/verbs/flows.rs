@@ -92,8 +92,8 @@ pub struct Args {
     /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
     #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
-    /// How lines are compressed where a name does not say it by .gz or .zst
-    #[arg(long, value_parser = PossibleValuesParser::new(["gzip", "zstd"]))]
+    /// How lines are compressed where a name does not say it by .gz, .zst or .lz4
+    #[arg(long, value_parser = PossibleValuesParser::new(["gzip", "zstd", "lz4"]))]
     compress: Option<String>,
     #[command(flatten)]
     meter: MeterArgs,
@@ -205,7 +205,8 @@ impl Args {
     }
 
     fn compression(&self) -> Option<Compression> {
-        self.compress.as_deref().map(|name| if name == "gzip" { Compression::Gzip } else { Compression::Zstd })
+        let all = [Compression::Gzip, Compression::Zstd, Compression::Lz4];
+        self.compress.as_deref().and_then(|name| all.into_iter().find(|compression| compression.name() == name))
     }
 
     /// Refuses places that cannot be meant.

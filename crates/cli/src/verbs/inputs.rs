@@ -30,7 +30,7 @@ pub(super) struct InputArgs {
     /// that is up
     #[arg(short = 'i', long = "port", visible_alias = "from", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// A capture file to read instead (- for standard input), also compressed by gzip or zstd; may be given
+    /// A capture file to read instead (- for standard input), also compressed by gzip, zstd or lz4; may be given
     /// several times
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,

@@ -11,7 +11,7 @@ use crate::died::{Died, survive};
 use crate::error::ReceiveError;
 use crate::worker::Worker;
 use linerate_burst::{Block, Desc, Finish, Interface, Nanos, Pick};
-use linerate_meter::{Counts, PacketTime, Records, Spread};
+use linerate_meter::{Counts, Heard, PacketTime, Protocol, Records, Spread};
 use linerate_wire::Link;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,8 @@ const AHEAD: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(1);
 /// How far packet time goes on before a worker without frames is told.
 const TELL: Duration = Duration::from_millis(250);
+/// Answers of DNS that a worker is told at once, whatever it has to do.
+const HEARD: usize = 1024;
 /// The threads.
 const NAME: &str = "linerate-meter";
 /// Blocks that go round between a worker and whoever fills them. More of them would bear longer pauses, and lie outside
@@ -44,6 +46,8 @@ pub(super) struct Dispatch<R: Records + Send + 'static> {
     links: Arc<[Option<Link>]>,
     /// Whether whole frames count.
     whole: bool,
+    /// Whether answers of DNS count: for each worker, whoever's flow they are of.
+    hears: bool,
 }
 
 struct Queue<R: Records + Send + 'static> {
@@ -55,6 +59,8 @@ struct Queue<R: Records + Send + 'static> {
     since: Option<Nanos>,
     /// The packet time that the worker was told last.
     told: Nanos,
+    /// Answers of DNS among all frames since the block before.
+    heard: Vec<Heard>,
 }
 
 impl<R: Records + Send + 'static> Dispatch<R> {
@@ -69,13 +75,13 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         let start = |mut meter: linerate_meter::Meter| {
             // It is told what time it is.
             meter.follow();
-            let metering = Metering::new(meter, records, !is_apart);
+            let metering = Metering::new(meter, records, !is_apart, false);
             let worker = match is_apart {
                 false => Worker::here(metering),
                 true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
             };
             let picks = Vec::with_capacity(CHUNK);
-            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO })
+            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO, heard: Vec::new() })
         };
         let mut workers: Vec<Queue<R>> = Vec::with_capacity(meters.len());
         for meter in meters {
@@ -96,6 +102,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             bytes: 0,
             links: Arc::new([]),
             whole: config.checksums || !config.names.is_empty(),
+            hears: config.names.has(Protocol::Dns),
         })
     }
 
@@ -116,7 +123,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         }
         for queue in &mut self.workers {
             let has_waited = queue.since.is_some_and(|since| round.now.since(since) >= PATIENCE || round.now < since);
-            if has_waited || queue.wants_to_know(self.time.now()) {
+            if has_waited || queue.heard.len() >= HEARD || queue.wants_to_know(self.time.now()) {
                 queue.hand_over(&self.links, self.time.now());
             }
         }
@@ -171,7 +178,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 
     /// Finds the worker of each frame.
     fn divide(&mut self, round: &Round<'_>, picks: &[Pick]) {
-        let Dispatch { workers, spread, time, frames, bytes, .. } = self;
+        let Dispatch { workers, spread, time, frames, bytes, hears, .. } = self;
         let is_one = workers.len() == 1;
         for pick in picks {
             let burst = &round.bursts[pick.lane()];
@@ -179,13 +186,16 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             time.see(desc.time);
             *frames += 1;
             *bytes += u64::from(desc.wire);
+            let link = round.links[pick.lane()].get(usize::from(desc.interface)).copied().flatten();
+            if *hears && let Some(heard) = Heard::of(link, desc.time, burst.frame(pick.index())) {
+                workers.iter_mut().for_each(|queue| queue.heard.push(heard.clone()));
+            }
             let worker = if is_one {
                 0
             } else {
                 if pick.index() + AHEAD < burst.len() {
                     burst.prefetch(pick.index() + AHEAD);
                 }
-                let link = round.links[pick.lane()].get(usize::from(desc.interface)).copied().flatten();
                 spread.meter_of(link, burst.frame(pick.index()))
             };
             workers[worker].picks.push(*pick);
@@ -218,7 +228,8 @@ impl<R: Records + Send + 'static> Queue<R> {
     /// Hands the block over, even an empty one, with the time that has come.
     fn hand_over(&mut self, links: &Arc<[Option<Link>]>, now: Nanos) {
         (self.since, self.told) = (None, now);
-        self.worker.hand_over(&mut self.block, (Arc::clone(links), now), block);
+        let heard = std::mem::take(&mut self.heard);
+        self.worker.hand_over(&mut self.block, (Arc::clone(links), now, heard), block);
     }
 }
 

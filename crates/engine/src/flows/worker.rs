@@ -3,7 +3,7 @@
 use crate::died::{Died, survive};
 use crate::worker::Work;
 use linerate_burst::{Block, Burst, Nanos};
-use linerate_meter::{Counts, Flow, Meter, Records};
+use linerate_meter::{Counts, Flow, Heard, Meter, Records};
 use linerate_wire::Link;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ const RECORDS: usize = 256;
 /// Meters frames, and takes the time it needs.
 pub(super) struct Metering<R> {
     pub meter: Meter,
+    /// Whether answers of DNS count.
+    hears: bool,
     busy: Duration,
     records: Shared<R>,
     /// Where records wait so that workers seldom meet; `None` of a worker that is alone with them.
@@ -37,12 +39,19 @@ pub(super) struct Metering<R> {
 }
 
 impl<R: Records> Metering<R> {
-    pub fn new(meter: Meter, records: &Shared<R>, is_alone: bool) -> Self {
+    pub fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
         let batch = (!is_alone).then(|| Vec::with_capacity(RECORDS));
-        Metering { meter, busy: Duration::ZERO, records: Arc::clone(records), batch }
+        Metering { meter, hears, busy: Duration::ZERO, records: Arc::clone(records), batch }
     }
 
+    /// Frames where they lie, all there are.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
+        if self.hears {
+            for (desc, frame) in burst.iter() {
+                let link = links.get(usize::from(desc.interface)).copied().flatten();
+                Heard::of(link, desc.time, frame).into_iter().for_each(|heard| self.meter.hear(heard));
+            }
+        }
         self.meter(|meter, records| meter.take(burst, links, records));
     }
 
@@ -64,7 +73,7 @@ impl<R: Records> Metering<R> {
     }
 
     fn meter(&mut self, work: impl FnOnce(&mut Meter, &mut dyn Records)) {
-        let Metering { meter, busy, records, batch } = self;
+        let Metering { meter, busy, records, batch, .. } = self;
         let began = Instant::now();
         match batch {
             None => work(meter, &mut *lock(records)),
@@ -79,13 +88,15 @@ impl<R: Records> Metering<R> {
 }
 
 impl<R: Records + Send + 'static> Work for Metering<R> {
-    /// What frames of each interface begin with, and the time that has come behind the frames.
-    type With = (Arc<[Option<Link>]>, Nanos);
+    /// What frames of each interface begin with, the time that has come behind the frames, and the answers of DNS among all frames up
+    /// to the last of these.
+    type With = (Arc<[Option<Link>]>, Nanos, Vec<Heard>);
     /// The time of the last frame of the run.
     type Last = Nanos;
 
-    fn take(&mut self, block: &Block, (links, now): Self::With) {
+    fn take(&mut self, block: &Block, (links, now, heard): Self::With) {
         self.meter(|meter, records| {
+            heard.into_iter().for_each(|heard| meter.hear(heard));
             meter.take(block.burst(), &links, records);
             meter.expire(now, records);
         });

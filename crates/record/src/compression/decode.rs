@@ -1,6 +1,7 @@
 //! Decompressing a stream that may be cut, damaged or hostile.
 
 use super::Compression;
+use super::lz4::Frames;
 use flate2::{Decompress, FlushDecompress, Status};
 use std::fmt;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -58,19 +59,27 @@ impl std::error::Error for Broken {}
 
 enum Codec {
     /// The member under way.
-    Gzip { member: Option<Decompress>, members: u64 },
+    Gzip {
+        member: Option<Decompress>,
+        members: u64,
+    },
     /// How many bytes make up the rest of the block under way, and whether a frame is under way.
-    Zstd { context: DCtx<'static>, hint: usize, inside: bool },
+    Zstd {
+        context: DCtx<'static>,
+        hint: usize,
+        inside: bool,
+    },
+    Lz4(Frames),
 }
 
 /// What a step of decompression did.
 #[derive(Default)]
-struct Progress {
-    consumed: usize,
-    written: usize,
-    error: Option<String>,
+pub(super) struct Progress {
+    pub consumed: usize,
+    pub written: usize,
+    pub error: Option<String>,
     /// A member or frame is at its end.
-    ended: bool,
+    pub ended: bool,
 }
 
 impl Decoder {
@@ -84,6 +93,7 @@ impl Decoder {
                 limit.map_err(|code| Error::other(zstd_safe::get_error_name(code)))?;
                 Codec::Zstd { context, hint: FRAME_START, inside: false }
             }
+            Compression::Lz4 => Codec::Lz4(Frames::default()),
         };
         Ok(Decoder { source: Source::new(begin, source), codec, broken: None })
     }
@@ -92,6 +102,7 @@ impl Decoder {
         let compression = match self.codec {
             Codec::Gzip { .. } => Compression::Gzip,
             Codec::Zstd { .. } => Compression::Zstd,
+            Codec::Lz4(_) => Compression::Lz4,
         };
         Broken { compression, offset: self.source.offset, what }
     }
@@ -119,7 +130,10 @@ impl Read for Decoder {
                     if !self.codec.is_inside() {
                         return Ok(0);
                     }
-                    self.broken = Some(self.breaks(CUT_OFF.into()));
+                    // What is not whole was not gone through.
+                    let left = self.source.at_hand().len() as u64;
+                    let cut = self.breaks(CUT_OFF.into());
+                    self.broken = Some(Broken { offset: cut.offset + left, ..cut });
                 }
             }
         }
@@ -149,6 +163,7 @@ impl Codec {
                 progress
             }
             Codec::Zstd { context, hint, inside } => step_zstd(context, hint, inside, from, into),
+            Codec::Lz4(frames) => frames.step(from, into),
         }
     }
 
@@ -157,6 +172,7 @@ impl Codec {
         match self {
             Codec::Gzip { member, .. } => member.is_some(),
             Codec::Zstd { inside, .. } => *inside,
+            Codec::Lz4(frames) => frames.is_inside(),
         }
     }
 }
@@ -229,10 +245,14 @@ impl Source {
         self.offset += bytes as u64;
     }
 
-    /// Reads on behind what is left; returns false at the end.
+    /// Reads on behind what is left, for which room is made where nothing of it could be used: a block of LZ4 is taken as one.
+    /// Returns false at the end.
     fn read_on(&mut self) -> Result<bool> {
         self.buffer.copy_within(self.at..self.end, 0);
         (self.at, self.end) = (0, self.end - self.at);
+        if self.end == self.buffer.len() {
+            self.buffer.resize(2 * self.end, 0);
+        }
         loop {
             match self.inner.read(&mut self.buffer[self.end..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

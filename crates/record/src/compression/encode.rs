@@ -1,13 +1,13 @@
 //! Compressing what is written, so that the file can be ended behind any piece.
 //!
 //! After each piece the stream is flushed to a byte boundary: whoever reads the file finds all of it up to
-//! there. A file is ended by a fixed tail: an empty last block, for gzip with checksum and length behind it.
+//! there. A file is ended by a fixed tail: an empty last block, for gzip with checksum and length behind it, for LZ4 the mark of the end.
 //! The tail of the piece before stays known, so that a piece that could not be written is taken back and
 //! the file ended as if it had never begun. That is why zstd frames carry no checksum: theirs would have to
 //! be computed anew.
 
-use super::Compression;
 use super::parallel::Parallel;
+use super::{Compression, lz4};
 use flate2::{Compress, Crc, FlushCompress, Status};
 use std::io::{Error, Result};
 use zstd_safe::zstd_sys::ZSTD_EndDirective::ZSTD_e_flush;
@@ -44,6 +44,7 @@ enum Codec {
     Gzip { deflate: Box<Compress>, crc: Crc },
     Zstd(CCtx<'static>),
     ZstdParallel(Parallel),
+    Lz4,
 }
 
 impl Encoder {
@@ -58,6 +59,7 @@ impl Encoder {
                 context.set_parameter(CParameter::CompressionLevel(ZSTD_LEVEL)).map_err(zstd_error)?;
                 Codec::Zstd(context)
             }
+            Compression::Lz4 => Codec::Lz4,
         };
         Ok(Encoder { codec, out: Vec::new(), tail: Vec::new(), tail_before: Vec::new() })
     }
@@ -81,6 +83,7 @@ impl Encoder {
         match self.codec {
             Codec::Gzip { .. } => Compression::Gzip,
             Codec::Zstd(_) | Codec::ZstdParallel(_) => Compression::Zstd,
+            Codec::Lz4 => Compression::Lz4,
         }
     }
 
@@ -107,6 +110,11 @@ impl Encoder {
             }
             // Each piece is ended in itself.
             Codec::ZstdParallel(parallel) => parallel.compress(piece, &mut self.out)?,
+            Codec::Lz4 => {
+                lz4::compress(piece, self.tail_before.is_empty(), &mut self.out)?;
+                self.tail.clear();
+                self.tail.extend(lz4::END);
+            }
         }
         Ok(&self.out)
     }

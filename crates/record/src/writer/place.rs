@@ -85,7 +85,7 @@ mod tests {
             plain(source).unwrap().read_to_end(&mut found).unwrap();
             found
         };
-        for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd)] {
+        for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Lz4)] {
             for format in [Format::Pcap, Format::Pcapng] {
                 let memory = Memory::default();
                 let mut output = Output::to(Box::new(memory.clone()), "x");

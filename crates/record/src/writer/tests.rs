@@ -202,7 +202,7 @@ fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
 #[test]
 fn wherever_the_disk_is_full_a_compressed_file_ends_with_a_whole_piece() {
     let blocks: Vec<Block> = (1..6).map(|n| block(&vec![(0, Flags::NONE, 60); n])).collect();
-    for compression in [Compression::Gzip, Compression::Zstd] {
+    for compression in [Compression::Gzip, Compression::Zstd, Compression::Lz4] {
         for format in [Format::Pcap, Format::Pcapng] {
             let mut ended = 0;
             for capacity in 0..1000 {

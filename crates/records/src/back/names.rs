@@ -33,6 +33,7 @@ pub(super) fn of_names(path: &str) -> Option<Set> {
         "http.target" => |flow, _, value| request(names(flow)).target = text(value),
         "http.user_agent" => |flow, _, value| request(names(flow)).user_agent = Some(text(value)),
         "http.status" => |flow, _, value| http(names(flow)).status = Some(value.small()),
+        "resp.resolved" => |flow, _, value| names(flow).resolved[0] = Some(value.text().into()),
         "ssh.client" => |flow, _, value| names(flow).ssh.get_or_insert_default()[0] = Some(text(value)),
         "ssh.server" => |flow, _, value| names(flow).ssh.get_or_insert_default()[1] = Some(text(value)),
         _ => return None,

@@ -16,6 +16,8 @@ struct File {
     packer: Packer,
     /// Data records so far.
     sequence: u32,
+    /// Whether it is told what elements are.
+    has_begun: bool,
     latest: Nanos,
     /// Empty between calls; their memory is kept.
     messages: Vec<Message>,
@@ -24,7 +26,15 @@ struct File {
 
 pub(super) fn start(out: Box<dyn Write + Send>, settings: &Settings) -> io::Result<Box<dyn Encoder>> {
     let packer = Packer::new(Profile { version: Version::Ipfix, most: MOST, ..settings.profile });
-    Ok(Box::new(File { out, packer, sequence: 0, latest: Nanos(0), messages: Vec::new(), bytes: Vec::new() }))
+    Ok(Box::new(File {
+        out,
+        packer,
+        sequence: 0,
+        has_begun: false,
+        latest: Nanos(0),
+        messages: Vec::new(),
+        bytes: Vec::new(),
+    }))
 }
 
 impl Encoder for File {
@@ -33,6 +43,14 @@ impl Encoder for File {
         self.latest = self.latest.max(latest);
         self.packer.pack(flows, self.latest, &mut self.messages);
         self.bytes.clear();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let mut sequence = 0;
+            for mut message in self.packer.types(self.latest) {
+                message.number(Version::Ipfix, sequence);
+                sequence += message.records;
+                self.bytes.extend_from_slice(&message.bytes);
+            }
+        }
         for mut message in self.messages.drain(..) {
             message.number(Version::Ipfix, self.sequence);
             self.sequence = self.sequence.wrapping_add(message.records);

@@ -102,6 +102,7 @@ impl Exporter for Folder {
             let ending = self.compression.map_or("", |compression| match compression {
                 Compression::Gzip => ".gz",
                 Compression::Zstd => ".zst",
+                Compression::Lz4 => ".lz4",
             });
             let name = format!("flows-{run}-{:06}.{}{ending}", self.files, self.format.endings[0]);
             let path = self.root.path.join(&folders[0]).join(&folders[1]).join(&name);

@@ -238,12 +238,20 @@ impl Network {
             self.count(&message);
         }
         (self.templates, self.since_templates) = (now, 0);
-        Ok(())
+        self.send_types(now)
     }
 
     fn send_statistics(&mut self, now: Nanos) -> Result<()> {
         self.statistics = now;
-        let Some(mut message) = self.packer.statistics(self.sent, now) else { return Ok(()) };
+        self.packer.statistics(self.sent, now).map_or(Ok(()), |message| self.send_beside(message))
+    }
+
+    fn send_types(&mut self, now: Nanos) -> Result<()> {
+        self.packer.types(now).into_iter().try_for_each(|message| self.send_beside(message))
+    }
+
+    /// Sends what is of no observation domain.
+    fn send_beside(&mut self, mut message: Message) -> Result<()> {
         message.number(self.profile.version, self.statistics_sequence);
         self.line.send(&message.bytes)?;
         self.last = None;
@@ -261,9 +269,10 @@ impl Network {
         let mut result = Ok(());
         if self.templates.0 == 0 {
             (self.templates, self.statistics) = (now, now);
+            result = self.send_types(now);
         }
         if self.is_udp() && (is_due(self.templates, TEMPLATES_EVERY) || self.since_templates >= TEMPLATES_AFTER) {
-            result = self.send_templates(now);
+            result = result.and_then(|()| self.send_templates(now));
         }
         if is_due(self.statistics, STATISTICS_EVERY) {
             result = result.and_then(|()| self.send_statistics(now));

@@ -155,6 +155,12 @@ pub(super) const FIELDS: &[Field] = &[
     )
     .elements_of(0, &[457], &[])
     .zeek_like("http.log: status_code"),
+    maybe(
+        Names,
+        "resp.resolved",
+        Text(|flow, _| text(flow.names.as_ref()?.resolved[0].as_deref())),
+        "the name that the originator had asked DNS for when it was told this address, by the newest answer before the flow; not what the conversation says",
+    ),
     maybe(Names, "ssh.client", Text(|flow, _| line(flow, 0)), "the line with which the originator begins")
         .zeek_like("ssh.log: client"),
     maybe(Names, "ssh.server", Text(|flow, _| line(flow, 1)), "the line with which the responder begins")

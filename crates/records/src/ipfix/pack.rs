@@ -1,6 +1,7 @@
 //! Records into messages no longer than they may be, and the templates that tell how to read them.
 
 use super::column::{Column, Kind, MOST_TEXTS, millis};
+use super::types::types;
 use super::{Profile, Version};
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
@@ -21,7 +22,7 @@ pub struct Message {
 const STATISTICS: u16 = 512;
 /// Sets of templates and of options templates.
 const TEMPLATES: u16 = 2;
-const OPTIONS: u16 = 3;
+pub(super) const OPTIONS: u16 = 3;
 /// How long before the first export the clock of NetFlow v9 began: its times are told apart for 49 days from then on.
 const UP: u64 = 86_400_000;
 
@@ -123,6 +124,11 @@ impl Packer {
         Some(Message { bytes, records: 1, flows: 0 })
     }
 
+    /// What the elements are that no registry has, where they are told; of no observation domain.
+    pub fn types(&self, now: Nanos) -> Vec<Message> {
+        types(&self.profile, now)
+    }
+
     /// Adds one record.
     fn add(&mut self, flow: &Flow, side: usize, template: u16, now: Nanos, out: &mut Vec<Message>) {
         if self.put(flow, side, template, now) {
@@ -222,7 +228,7 @@ impl Message {
 }
 
 /// A header, whose length and sequence number are written later.
-fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
+pub(super) fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
     let seconds = now.seconds() as u32;
     let mut bytes = Vec::with_capacity(20);
     match profile.version {
@@ -247,17 +253,17 @@ fn uptime(time: Nanos, boot: u64) -> [u8; 4] {
     (millis(time).wrapping_sub(boot) as u32).to_be_bytes()
 }
 
-fn begin_set(bytes: &mut Vec<u8>, id: u16) -> usize {
+pub(super) fn begin_set(bytes: &mut Vec<u8>, id: u16) -> usize {
     bytes.extend([id.to_be_bytes(), [0; 2]].concat());
     bytes.len() - 4
 }
 
-fn end_set(bytes: &mut [u8], begin: usize) {
+pub(super) fn end_set(bytes: &mut [u8], begin: usize) {
     let length = (bytes.len() - begin) as u16;
     bytes[begin + 2..begin + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-fn end_message(bytes: &mut [u8]) {
+pub(super) fn end_message(bytes: &mut [u8]) {
     let length = bytes.len() as u16;
     bytes[2..4].copy_from_slice(&length.to_be_bytes());
 }

@@ -1,0 +1,262 @@
+//! By which name a client came to know an address: from the answers of DNS that it was sent.
+//!
+//! Answers are [heard](Heard::of) by whoever sees all frames in their order, and told to each meter, since the flow that follows an
+//! answer may be another meter's. A flow asks once, when it begins, for the newest answer that was earlier than its first packet; so
+//! what it finds does not depend on how many meters there are, nor on how far ahead the answers are heard.
+
+use crate::hash::mixed;
+use linerate_burst::Nanos;
+use linerate_names::dns::Addresses;
+use linerate_wire::registry::UDP;
+use linerate_wire::{Link, ethernet, ipv4, ipv6, udp, vlan};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The port of servers.
+const DNS: u16 = 53;
+/// How long an answer counts: as long as it says, but no less and no longer than this. Programs keep addresses beyond what they may.
+const LEAST: u64 = 60;
+const MOST: u64 = 24 * 3600;
+/// Pairs of client and address that are kept, by sets; the oldest of a set gives way.
+const SETS: usize = 1 << 14;
+const WAYS: usize = 4;
+/// The most bytes of a name.
+const NAME: usize = 255;
+/// Answers whose time has not come; beyond them it has.
+const AHEAD: usize = 4096;
+/// The most memory, and what an entry takes beside its name.
+pub(crate) const BYTES: usize = SETS * WAYS * (size_of::<Option<Entry>>() + NAME + 32) + AHEAD * 256;
+
+/// An answer with addresses, to the client that asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// When.
+    pub time: Nanos,
+    /// Who asked.
+    pub client: IpAddr,
+    /// For which name.
+    pub name: Arc<str>,
+    /// Its addresses.
+    pub addresses: Arc<[IpAddr]>,
+    /// How long they may be used, in seconds.
+    pub seconds: u32,
+}
+
+impl Heard {
+    /// Of a frame, if it is a whole answer over UDP behind Ethernet, at most one tag, and IP without more headers.
+    #[inline]
+    pub fn of(link: Option<Link>, time: Nanos, frame: &[u8]) -> Option<Heard> {
+        let kind = |at: usize| frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
+        let (kind, packet) = match kind(12)? {
+            vlan::CUSTOMER => (kind(16)?, ethernet::LEN + vlan::LEN),
+            kind => (kind, ethernet::LEN),
+        };
+        // Where the protocol and the source's port are, if there is nothing between.
+        let (protocol, port) = match kind {
+            ethernet::IPV4 => (9, 20),
+            ethernet::IPV6 => (6, 40),
+            _ => return None,
+        };
+        let head = frame.get(packet..packet + port + 2)?;
+        if head[protocol] != UDP || head[port..] != DNS.to_be_bytes() || link != Some(Link::Ethernet) {
+            return None;
+        }
+        Heard::read(time, kind == ethernet::IPV4, &frame[packet..])
+    }
+
+    #[inline(never)]
+    fn read(time: Nanos, is_ipv4: bool, packet: &[u8]) -> Option<Heard> {
+        let (client, payload) = if is_ipv4 {
+            let header =
+                ipv4::View::parse(packet).ok().filter(|header| header.header_len() == 20 && !header.is_fragment())?;
+            (IpAddr::V4(header.destination()), header.payload())
+        } else {
+            let header = ipv6::View::parse(packet).ok()?;
+            (IpAddr::V6(header.destination()), header.payload())
+        };
+        let Addresses { name, addresses, seconds } = Addresses::parse(udp::View::parse(payload).ok()?.payload())?;
+        if name.len() > NAME {
+            return None;
+        }
+        Some(Heard { time, client, name: name.into(), addresses: addresses.into(), seconds })
+    }
+}
+
+/// What a meter knows of it.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    key: [u64; 2],
+    /// None until there is an answer.
+    sets: Vec<[Option<Entry>; WAYS]>,
+    /// Heard, but later than any flow that has asked.
+    ahead: VecDeque<Heard>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    client: IpAddr,
+    address: IpAddr,
+    name: Arc<str>,
+    time: Nanos,
+    until: Nanos,
+}
+
+impl Resolved {
+    /// `key` is to be random wherever strangers choose who is asked.
+    pub fn new(key: [u64; 2]) -> Self {
+        Resolved { key, sets: Vec::new(), ahead: VecDeque::new() }
+    }
+
+    /// In the order of the frames.
+    pub fn hear(&mut self, heard: Heard) {
+        self.ahead.push_back(heard);
+        if self.ahead.len() > AHEAD
+            && let Some(heard) = self.ahead.pop_front()
+        {
+            self.keep(&heard);
+        }
+    }
+
+    /// The name by which `client` knew `address` at this time.
+    pub fn name(&mut self, client: IpAddr, address: IpAddr, now: Nanos) -> Option<Arc<str>> {
+        while let Some(heard) = self.ahead.pop_front_if(|heard| heard.time < now) {
+            self.keep(&heard);
+        }
+        let set = self.sets.get(self.set(client, address))?;
+        let is_it = |entry: &&Entry| entry.client == client && entry.address == address;
+        let entry = set.iter().flatten().find(is_it)?;
+        (entry.time < now && now <= entry.until).then(|| Arc::clone(&entry.name))
+    }
+
+    fn keep(&mut self, heard: &Heard) {
+        if self.sets.is_empty() {
+            self.sets = vec![[const { None }; WAYS]; SETS];
+        }
+        let Heard { time, client, ref name, ref addresses, seconds } = *heard;
+        let until = time.after(Duration::from_secs(u64::from(seconds).clamp(LEAST, MOST)));
+        for address in addresses.iter().copied() {
+            let place = self.set(client, address);
+            let set = &mut self.sets[place];
+            let is_it =
+                |entry: &Option<Entry>| entry.as_ref().is_some_and(|e| e.client == client && e.address == address);
+            let at = set.iter().position(is_it).unwrap_or_else(|| {
+                let oldest = set.iter().enumerate().min_by_key(|(_, entry)| entry.as_ref().map(|entry| entry.time));
+                oldest.map_or(0, |(at, _)| at)
+            });
+            set[at] = Some(Entry { client, address, name: Arc::clone(name), time, until });
+        }
+    }
+
+    fn set(&self, client: IpAddr, address: IpAddr) -> usize {
+        let words = |address: IpAddr| {
+            let bits = match address {
+                IpAddr::V4(address) => u128::from(address.to_ipv6_mapped().to_bits()),
+                IpAddr::V6(address) => address.to_bits(),
+            };
+            [bits as u64, (bits >> 64) as u64]
+        };
+        mixed(self.key, words(client).into_iter().chain(words(address))) as usize % SETS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn heard(seconds: u64, client: &str, name: &str, addresses: &[&str], ttl: u32) -> Heard {
+        let addresses = addresses.iter().map(|text| address(text)).collect();
+        Heard { time: at(seconds), client: address(client), name: name.into(), addresses, seconds: ttl }
+    }
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_client_knows_an_address_by_the_newest_answer_that_counts() {
+        let mut resolved = Resolved::new([1, 2]);
+        resolved.hear(heard(100, "10.0.0.1", "a.example", &["192.0.2.1", "2001:db8::1"], 300));
+        resolved.hear(heard(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
+        resolved.hear(heard(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
+        let mut ask = |client: &str, to: &str, seconds| {
+            resolved.name(address(client), address(to), at(seconds)).map(|name| name.to_string())
+        };
+        assert_eq!(ask("10.0.0.1", "192.0.2.1", 100), None, "not yet");
+        assert_eq!(ask("10.0.0.1", "192.0.2.1", 101).as_deref(), Some("a.example"));
+        assert_eq!(ask("10.0.0.2", "192.0.2.1", 101), None, "another client");
+        assert_eq!(ask("10.0.0.1", "192.0.2.1", 230).as_deref(), Some("b.example"));
+        assert_eq!(ask("10.0.0.1", "192.0.2.1", 261), None, "a minute is what counts of a second");
+        assert_eq!(ask("10.0.0.1", "2001:db8::1", 261).as_deref(), Some("a.example"));
+        assert_eq!(ask("10.0.0.1", "192.0.2.2", 300 + MOST).as_deref(), Some("c.example"));
+        assert_eq!(ask("10.0.0.1", "192.0.2.2", 301 + MOST), None, "a day at most");
+    }
+
+    /// Beside a list of all answers, as long as there is room.
+    #[test]
+    fn many_answers_are_those_of_a_list() {
+        let mut state = 7;
+        let mut random = |most: u64| linerate_burst::random::next(&mut state) % most;
+        let mut resolved = Resolved::new([3, 4]);
+        let mut list: Vec<Heard> = Vec::new();
+        let mut now = 1000;
+        for _ in 0..20_000 {
+            now += 1 + random(3);
+            let client = IpAddr::from([10, 0, 0, random(20) as u8]);
+            let address = IpAddr::from([192, 0, 2, random(40) as u8]);
+            if random(3) == 0 {
+                let name = format!("n{}", random(1000)).into();
+                let answer =
+                    Heard { time: at(now), client, name, addresses: [address].into(), seconds: random(300) as u32 };
+                list.push(answer.clone());
+                resolved.hear(answer);
+            } else {
+                let newest = list.iter().rev().find(|one| one.client == client && one.addresses[0] == address);
+                let counts =
+                    |one: &&Heard| now <= one.time.0 / 1_000_000_000 + u64::from(one.seconds).clamp(LEAST, MOST);
+                let expected = newest.filter(counts).map(|one| Arc::clone(&one.name));
+                assert_eq!(resolved.name(client, address, at(now)), expected);
+            }
+        }
+        assert!(list.len() > 5000);
+    }
+
+    #[test]
+    fn a_flood_of_answers_takes_no_more_memory_than_is_said() {
+        let mut resolved = Resolved::new([5, 6]);
+        for n in 0..200_000u32 {
+            let time = if n % 2 == 0 { at(1) } else { at(u64::from(u32::MAX)) };
+            let addresses = [IpAddr::V4(n.into())].into();
+            resolved.hear(Heard { time, client: address("::1"), name: "x".into(), addresses, seconds: 60 });
+        }
+        assert!(resolved.ahead.len() <= AHEAD && resolved.sets.len() == SETS);
+        assert!(BYTES < 40 << 20, "{BYTES}");
+    }
+
+    #[test]
+    fn answers_are_heard_in_frames() {
+        let message = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0\x01a\x02bc\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x09";
+        let udp = [&[0, 53, 4, 0, 0, 8 + message.len() as u8, 0, 0][..], message].concat();
+        let ipv4 = |first: u8, offset: u8| {
+            let length = [0, 20 + udp.len() as u8];
+            [&[first, 0][..], &length, &[0, 0, offset, 0, 64, 17, 0, 0, 192, 0, 2, 53, 10, 0, 0, 7], &udp].concat()
+        };
+        let frame = |kinds: &[u8], packet: &[u8]| [&[0; 12][..], kinds, packet].concat();
+        let of = |frame: &[u8]| Heard::of(Some(Link::Ethernet), at(5), frame);
+        let expected = heard(5, "10.0.0.7", "a.bc", &["192.0.2.9"], 60);
+        assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0))), Some(expected.clone()));
+        assert_eq!(of(&frame(&[0x81, 0, 0, 7, 8, 0], &ipv4(0x45, 0))), Some(expected));
+        assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0x20))), None, "a fragment");
+        assert_eq!(Heard::of(None, at(5), &frame(&[8, 0], &ipv4(0x45, 0))), None);
+        let whole = frame(&[8, 0], &ipv4(0x45, 0));
+        (0..whole.len()).for_each(|length| assert_eq!(of(&whole[..length]), None, "{length}"));
+        let ipv6 = [&[0x60, 0, 0, 0, 0, udp.len() as u8, 17, 64][..], &[0x20; 16], &[0xfd; 16], &udp].concat();
+        let found = of(&frame(&[0x86, 0xdd], &ipv6)).unwrap();
+        assert_eq!(found.client, IpAddr::from([0xfd; 16]));
+    }
+}
