@@ -242,11 +242,23 @@ pub trait Device: Send {
     /// What was found, in the order in which it was asked for.
     fn examined(&mut self) -> Option<Examined>;
 
-    /// Bytes of device memory of a frame, once all work before is done. Waits.
+    /// Copies bytes of a frame back, from `at` on, once all work before is done. Waits.
     ///
     /// # Errors
     /// If they are outside the frame.
-    fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError>;
+    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// The same, to memory of their own.
+    ///
+    /// # Errors
+    /// If they are outside the frame, of which nobody has more than [`Exported::bytes`].
+    fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        if range.end as u64 > self.export(frame)?.bytes || range.start > range.end {
+            return Err(DeviceError::List(BadList::Place(0)));
+        }
+        let mut bytes = vec![0; range.len()];
+        self.fetch(frame, range.start, &mut bytes).map(|()| bytes)
+    }
 
     /// How far it is.
     ///

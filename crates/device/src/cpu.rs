@@ -202,12 +202,14 @@ impl Device for Cpu {
         self.shared.lock().examined.pop_front()
     }
 
-    fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        let range = at..at.saturating_add(to.len());
         self.inside(frame, &range)?;
         let (back, bytes) = mpsc::channel();
         let ticket = self.put(Work::Read(frame, range, back))?;
         self.wait(ticket)?;
-        bytes.recv().map_err(|_| failed("reading", "nothing came back"))
+        to.copy_from_slice(&bytes.recv().map_err(|_| failed("reading", "nothing came back"))?);
+        Ok(())
     }
 
     fn reached(&mut self) -> Result<Ticket, DeviceError> {

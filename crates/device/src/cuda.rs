@@ -219,14 +219,13 @@ impl Device for Cuda {
         self.examined.pop_front()
     }
 
-    fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         self.ready()?;
-        let at = self.inside(frame, &range)?;
-        let mut bytes = vec![0; range.len()];
+        let at = self.inside(frame, &(at..at.saturating_add(to.len())))?;
         // SAFETY: waited for below, whatever happens in between.
-        let fetched = unsafe { self.work.fetch(&self.frames()?.memory, at, &mut bytes) };
+        let fetched = unsafe { self.work.fetch(&self.frames()?.memory, at, to) };
         let through = self.work.finish();
-        self.sticky(fetched.and(through)).map(|()| bytes)
+        self.sticky(fetched.and(through))
     }
 
     fn reached(&mut self) -> Result<Ticket, DeviceError> {

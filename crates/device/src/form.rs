@@ -54,11 +54,11 @@ impl Form {
 
     /// What a whole frame becomes, from its first byte on.
     pub fn convert(self, bytes: &[u8]) -> Vec<u8> {
-        let one = |sample: &[u8]| match (self, *sample) {
-            (Form::Int16, [low, high]) => f32::from(i16::from_le_bytes([low, high])),
-            (Form::Int16, [low]) => f32::from(low),
-            (Form::Int16Big, [high, low]) => f32::from(i16::from_be_bytes([high, low])),
-            (Form::Int16Big, [high]) => f32::from(i16::from_be_bytes([high, 0])),
+        let one = |sample: &[u8]| match (self, sample) {
+            (Form::Int16, [low, high]) => f32::from(i16::from_le_bytes([*low, *high])),
+            (Form::Int16, [low]) => f32::from(*low),
+            (Form::Int16Big, [high, low]) => f32::from(i16::from_be_bytes([*high, *low])),
+            (Form::Int16Big, [high]) => f32::from(i16::from_be_bytes([*high, 0])),
             _ => f32::from(sample[0] as i8),
         };
         match self {

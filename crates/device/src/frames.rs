@@ -6,6 +6,9 @@
 //! threads. A frame has the same number on both sides, and is used again once the destination is through with it: as long as it is
 //! not there is less room, and senders wait as they do for the host.
 
+mod shared;
+
+use self::shared::{Both, State, Whose};
 use crate::contract::{Device, DeviceError, Exported, Facts, Route, Shape, Ticket};
 use crate::form::Form;
 use crate::list::Guard;
@@ -15,8 +18,7 @@ use linerate_receive::destination::{Destination, DestinationError, Stored};
 use linerate_receive::frames::{Batch, Beyond, Config, Frame, Missing};
 use linerate_receive::pattern::Pattern;
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -111,117 +113,12 @@ pub fn open(mut device: Box<dyn Device>, options: Options) -> Result<(Memory, On
         back: VecDeque::new(),
         failed: None,
     };
-    let both = Both(Arc::new(Mutex::new(state)));
+    let both = Both::new(state);
     let memory = match options.route {
         Route::Copy => Memory::Here(here),
         Route::Place | Route::Gather => Memory::Beyond(Box::new(both.clone())),
     };
     Ok((memory, OnDevice { both, options, facts, taker: None, stored: Stored::default() }))
-}
-
-/// The device, for both ends.
-#[derive(Clone)]
-struct Both(Arc<Mutex<State>>);
-
-struct State {
-    device: Box<dyn Device>,
-    guard: Guard,
-    route: Route,
-    /// Blocks that nobody has.
-    free: Vec<Batch>,
-    /// Work that blocks are out for.
-    out: VecDeque<Ticket>,
-    /// Whose blocks the device has, in the order in which they come back, and those of others that came back.
-    whose: VecDeque<Whose>,
-    back: VecDeque<Batch>,
-    failed: Option<DeviceError>,
-}
-
-/// Whose a block is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Ours,
-    Lent,
-}
-
-impl Both {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Both {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a device")
-    }
-}
-
-impl State {
-    /// Has a block placed, unless the device has failed.
-    fn send(&mut self, batch: Batch) {
-        let checked = match &self.failed {
-            Some(_) => return self.free.push(batch),
-            None => self.guard.take(&batch.list, batch.used),
-        };
-        if let Err(bad) = checked {
-            self.free.push(batch);
-            self.failed = Some(bad.into());
-            return;
-        }
-        match self.place(batch, Whose::Ours) {
-            Ok(ticket) => self.out.push_back(ticket),
-            Err(error) => self.failed = Some(error),
-        }
-    }
-
-    fn place(&mut self, batch: Batch, whose: Whose) -> Result<Ticket, DeviceError> {
-        self.whose.push_back(whose);
-        self.device.place(batch, self.route)
-    }
-
-    /// Sorts what the device needs no more.
-    fn collect(&mut self) {
-        while let Some(batch) = self.device.returned() {
-            match self.whose.pop_front() {
-                Some(Whose::Lent) => self.back.push_back(batch),
-                _ => self.free.push(batch),
-            }
-        }
-    }
-
-    /// An empty block, once there is one.
-    fn free(&mut self) -> Batch {
-        loop {
-            self.collect();
-            if let Some(batch) = self.free.pop() {
-                let mut list = batch.list;
-                list.clear();
-                return Batch { list, used: 0, ..batch };
-            }
-            // None is left only if the device has lost them.
-            let Some(ticket) = self.out.pop_front() else { return Batch::default() };
-            if let Err(error) = self.device.wait(ticket) {
-                self.failed.get_or_insert(error);
-                // What it was handed comes back, if late.
-                thread::sleep(NAP);
-            }
-        }
-    }
-}
-
-impl Beyond for Both {
-    fn exchange(&mut self, full: Batch) -> Batch {
-        let mut state = self.lock();
-        if !full.block.is_empty() {
-            state.send(full);
-        }
-        let batch = state.free();
-        let done = state.device.reached().unwrap_or_default();
-        while state.out.front().is_some_and(|ticket| *ticket <= done) {
-            state.out.pop_front();
-        }
-        batch
-    }
 }
 
 /// Takes finished frames that are on the device, or has them copied there.

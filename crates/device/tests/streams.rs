@@ -263,8 +263,8 @@ impl Device for Damaging {
         self.device.examined()
     }
 
-    fn read(&mut self, frame: u32, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
-        self.device.read(frame, range)
+    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.fetch(frame, at, to)
     }
 
     fn reached(&mut self) -> Result<Ticket, DeviceError> {

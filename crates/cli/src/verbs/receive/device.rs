@@ -61,6 +61,16 @@ impl fmt::Display for Which {
 }
 
 impl Which {
+    /// A device without the word, as benchmarks have it.
+    pub fn bare(text: &str) -> Result<Which, String> {
+        match text.strip_prefix("cuda") {
+            None if text == "cpu" => Ok(Which::Cpu),
+            Some("") => Ok(Which::Cuda(0)),
+            Some(number) => format!("device{number}").parse().map_err(|_| format!("{text}: write cpu, cuda or cuda:N")),
+            None => Err(format!("{text}: write cpu, cuda or cuda:N")),
+        }
+    }
+
     /// Starts to use it.
     pub fn device(self) -> Result<Box<dyn Device>, DeviceError> {
         match self {
