@@ -67,7 +67,11 @@ impl Model {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| std::mem::replace(&mut self.next, self.next.wrapping_mul(5).wrapping_add(17))).collect()
+        let mut next = || {
+            self.next = self.next.wrapping_mul(5).wrapping_add(17);
+            self.next
+        };
+        (0..count).map(|_| next()).collect()
     }
 
     fn on_device(&self, frame: u32) -> Vec<u8> {

@@ -11,7 +11,7 @@ use linerate_device::{Device, DeviceError, Examined, Exported, Facts, Form, Rout
 use linerate_receive::copy::Kernel;
 use linerate_receive::datagrams::{self, Datagrams, Field, Unit, WhenFull};
 use linerate_receive::destination::{Destination, DestinationError, Stored};
-use linerate_receive::frames::{Batch, Beyond, Config, Entry, Frames, Missing};
+use linerate_receive::frames::{Batch, Config, Entry, Frames, Missing};
 use linerate_receive::pattern::Pattern;
 use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
 use linerate_receive::ranges::Ranges;
@@ -93,7 +93,7 @@ impl Run {
                 // Whoever has the block would hand it over; here its bytes go by hand.
                 let noted: u64 = list.iter().map(|entry| u64::from(entry.len)).sum();
                 assert!(noted <= range.end - range.start);
-                self.by_hand(block, list);
+                self.by_hand(block, list)?;
             }
             Step::Lent(stream, behind, len) => self.segment(*stream, *behind, *len),
             Step::End(stream) => self.end(*stream),
@@ -102,8 +102,9 @@ impl Run {
         Ok(())
     }
 
-    fn by_hand(&mut self, block: Piece, list: Vec<Entry>) {
-        self.device.place(Batch { used: block.len(), block, list }).unwrap();
+    fn by_hand(&mut self, block: Piece, list: Vec<Entry>) -> Result<(), DestinationError> {
+        let placed = self.device.place(Batch { used: block.len(), block, list });
+        placed.map(drop).map_err(|error| DestinationError::Elsewhere(Box::new(error)))
     }
 
     fn range(&mut self, stream: usize, behind: u64, len: u64) -> Option<Range<u64>> {

@@ -44,7 +44,7 @@ pub trait Beyond: Send + Debug {
 }
 
 impl Frames {
-    /// Frames over memory of somebody else: a piece for each, of their size. [`Frame::place`] says which one a frame has.
+    /// Frames over memory of somebody else: a piece for each, of their size. [`Frame::place`](super::Frame::place) says which one a frame has.
     ///
     /// # Errors
     /// If there can be no such frames, or the pieces are others.
@@ -52,7 +52,7 @@ impl Frames {
         Ok(Frames::of(Pool::over(config, pieces)?))
     }
 
-    /// Frames with no memory here: bytes go in blocks to `beyond`, and frames have a number ([`Frame::place`]) and no bytes.
+    /// Frames with no memory here: bytes go in blocks to `beyond`, and frames have a number ([`Frame::place`](super::Frame::place)) and no bytes.
     ///
     /// # Errors
     /// If there can be no such frames.

@@ -88,7 +88,7 @@ struct Measured {
 }
 
 /// Measures all of it.
-pub fn run(effort: Effort, which: Which) -> anyhow::Result<Vec<Row>> {
+pub(in crate::verbs::bench) fn run(effort: Effort, which: Which) -> anyhow::Result<Vec<Row>> {
     let facts = which.device()?.facts().clone();
     let bus = bus(which, if effort.quick { QUICK_LARGE } else { LARGE }).context("a large copy")?;
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS[..] };
