@@ -65,6 +65,8 @@ struct Done {
     is_over: bool,
     returned: VecDeque<Batch>,
     examined: VecDeque<Examined>,
+    /// Memory of copies that were done.
+    spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -175,7 +177,10 @@ impl Device for Cpu {
                 "bytes that are copied as they are become no numbers: place them by a list",
             ));
         }
-        self.put(Work::Copy(from.to_vec(), frame, at))
+        let mut bytes = self.shared.lock().spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(from);
+        self.put(Work::Copy(bytes, frame, at))
     }
 
     fn mark(&mut self, frame: u32, ranges: &[Range<u64>]) -> Result<Ticket, DeviceError> {

@@ -143,7 +143,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
     // Memory first: it takes a while, and an open port is one that answers.
-    let on_device = args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec))?;
+    let on_device =
+        args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec), is_tcp && reads_straight(&spec))?;
     let is_placed_here = on_device.as_ref().is_none_or(|opened| opened.route == Route::Copy);
     let options = RxOptions {
         promiscuous: true,
@@ -338,6 +339,11 @@ fn check_port(spec: &Spec) -> anyhow::Result<()> {
             "{spec}: streams are received on an interface (linerate ports lists them) or on tun:NAME"
         ))),
     }
+}
+
+/// Whether a port reads payload straight to its place, where it is one of TCP.
+fn reads_straight(spec: &Spec) -> bool {
+    ["packet", "tun"].contains(&spec.scheme.as_str())
 }
 
 /// The MTU of the interface that a port is; the usual one of others.

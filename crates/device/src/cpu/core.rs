@@ -17,6 +17,8 @@ pub(super) struct Core {
     memory: Vec<u8>,
     /// Bytes that came, of each part of each frame.
     counts: Vec<u32>,
+    /// Where blocks are copied to as they lie.
+    staging: Vec<u8>,
 }
 
 /// Says that nobody works any more, however the thread ends.
@@ -33,7 +35,7 @@ impl Core {
     pub fn new(config: CpuConfig, shape: Shape) -> Core {
         let memory = vec![0; shape.stride() * shape.frames as usize];
         let counts = vec![0; shape.granules() * shape.frames as usize];
-        Core { config, drawn: config.seed | 1, shape, memory, counts }
+        Core { config, drawn: config.seed | 1, shape, memory, counts, staging: Vec::new() }
     }
 
     pub fn run(mut self, queue: &Receiver<Work>, shared: &Shared) {
@@ -46,7 +48,7 @@ impl Core {
             let fails =
                 !has_failed && self.config.fail_one_in.is_some_and(|one| self.draw().is_multiple_of(one.max(1)));
             has_failed |= fails;
-            let (mut batch, mut found) = (None, None);
+            let (mut batch, mut found, mut spare) = (None, None, None);
             match work {
                 Work::Place(full, route) => {
                     if !has_failed {
@@ -55,12 +57,17 @@ impl Core {
                     batch = Some(full);
                 }
                 _ if has_failed => {}
+                Work::Copy(bytes, frame, at) => {
+                    self.frame(frame)[at..at + bytes.len()].copy_from_slice(&bytes);
+                    spare = Some(bytes);
+                }
                 Work::Examine(frame, len) => found = Some(self.examine(frame, len)),
                 other => self.work(other),
             }
             let mut done = shared.lock();
             done.returned.extend(batch);
             done.examined.extend(found);
+            done.spare.extend(spare);
             if fails {
                 done.failed = Some(failed("its work", "it was told to fail here (fail_one_in)"));
             }
@@ -81,26 +88,26 @@ impl Core {
     fn work(&mut self, work: Work) {
         match work {
             Work::Clear(frame, range) => self.frame(frame)[range].fill(0),
-            Work::Copy(bytes, frame, at) => self.frame(frame)[at..at + bytes.len()].copy_from_slice(&bytes),
             Work::Mark(frame, ranges) => ranges.into_iter().for_each(|range| self.count(frame, range)),
             Work::Read(frame, range, back) => {
                 let bytes = self.frame(frame)[range].to_vec();
                 // Who asked may have gone.
                 let _ = back.send(bytes);
             }
-            Work::Place(..) | Work::Examine(..) => {}
+            Work::Place(..) | Work::Copy(..) | Work::Examine(..) => {}
         }
     }
 
     fn place(&mut self, batch: &Batch, route: Route) {
         let block = &batch.block.bytes()[..batch.used];
-        let staged;
+        let mut staging = std::mem::take(&mut self.staging);
         let from = match route {
             Route::Gather => block,
             // As it lies, to memory of the device first.
             Route::Place | Route::Copy => {
-                staged = block.to_vec();
-                &staged
+                staging.clear();
+                staging.extend_from_slice(block);
+                &staging
             }
         };
         for Entry { at, from: start, len, frame } in batch.list.iter().copied() {
@@ -108,6 +115,7 @@ impl Core {
             self.put(frame, at, bytes);
             self.count(frame, at..at + u64::from(len));
         }
+        self.staging = staging;
     }
 
     fn put(&mut self, frame: u32, at: u64, bytes: &[u8]) {

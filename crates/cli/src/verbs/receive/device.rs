@@ -137,11 +137,11 @@ impl DeviceArgs {
         self.to.map(|which| which.to_string())
     }
 
-    /// Takes memory there, if frames are to be there; for segments of so many bytes.
-    pub fn open(&self, frames: Config, go: &GoArgs, segment: u32) -> anyhow::Result<Option<Opened>> {
+    /// Takes memory there, if frames are to be there; for segments of so many bytes, which the port may read straight to their place.
+    pub fn open(&self, frames: Config, go: &GoArgs, segment: u32, is_straight: bool) -> anyhow::Result<Option<Opened>> {
         let Some(which) = self.to else { return Ok(None) };
         let form = self.convert.map_or(Form::Raw, |samples| samples.0);
-        let (route, told) = self.choose(which, frames.size, form, segment)?;
+        let (route, told) = self.choose(which, frames.size, form, (segment, is_straight))?;
         let device = which.device()?;
         let facts = device.facts().clone();
         let options = Options { frames, form, route, block: BLOCK, blocks: BLOCKS, pattern: go.pattern() };
@@ -154,13 +154,19 @@ impl DeviceArgs {
     }
 
     /// The way to go, and how fast each is, where that was measured.
-    fn choose(&self, which: Which, frame: usize, form: Form, segment: u32) -> anyhow::Result<(Route, String)> {
+    fn choose(
+        &self,
+        which: Which,
+        frame: usize,
+        form: Form,
+        (segment, is_straight): (u32, bool),
+    ) -> anyhow::Result<(Route, String)> {
         if let Some(Way(Some(route))) = self.route {
             return Ok((route, String::new()));
         }
         let began = Instant::now();
         let clock = || began.elapsed().as_nanos() as u64;
-        let mut rates = measure(which.device()?.as_mut(), frame, segment as usize, &clock)?;
+        let mut rates = measure(which.device()?.as_mut(), frame, segment as usize, is_straight, &clock)?;
         if form != Form::Raw {
             rates.retain(|one| one.route != Route::Copy);
             return Ok((rates.first().map_or(Route::Place, |one| one.route), told(&rates)));
