@@ -233,6 +233,12 @@ pub trait Device: Send {
     /// If a place is outside its frame, or bytes are outside the block: nothing is done then.
     fn place(&mut self, batch: Batch, route: Route) -> Result<Ticket, DeviceError>;
 
+    /// Forgets what came of a frame: it is used for another one, unexamined. Numbers are zero again.
+    ///
+    /// # Errors
+    /// If there is no such frame.
+    fn forget(&mut self, frame: u32) -> Result<Ticket, DeviceError>;
+
     /// Finds out the CRC-32C of a frame that ends with byte `len` of a stream, and which parts of it came, and forgets the latter.
     ///
     /// # Errors

@@ -75,6 +75,7 @@ enum Work {
     Copy(Vec<u8>, u32, usize),
     Mark(u32, Vec<Range<u64>>),
     Place(Batch, Route),
+    Forget(u32),
     Examine(u32, usize),
     Read(u32, Range<usize>, Sender<Vec<u8>>),
 }
@@ -196,6 +197,11 @@ impl Device for Cpu {
             return Err(refused);
         }
         self.put(Work::Place(batch, route))
+    }
+
+    fn forget(&mut self, frame: u32) -> Result<Ticket, DeviceError> {
+        self.inside(frame, &(0..0))?;
+        self.put(Work::Forget(frame))
     }
 
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {

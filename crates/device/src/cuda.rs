@@ -126,9 +126,11 @@ impl Device for Cuda {
             self.work.finish().map(|()| there)
         };
         let count = shape.frames as usize;
+        let all = memory(shape.stride() * count)?;
         let mut frames = Frames {
             shape,
-            memory: memory(shape.stride() * count)?,
+            handle: all.handle(),
+            memory: all,
             counts: memory(shape.granules() * 4 * count)?,
             results: memory((8 + shape.granules().div_ceil(64) * 8) * count)?,
             found: Vec::new(),
@@ -192,6 +194,18 @@ impl Device for Cuda {
         }
         let list = std::mem::take(&mut batch.list);
         self.run(Some(batch), &list, Some(route))
+    }
+
+    fn forget(&mut self, frame: u32) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        let at = self.inside(frame, &(0..0))?;
+        let frames = self.frames()?;
+        let (shape, counts) = (frames.shape, frame as usize * frames.shape.granules() * 4);
+        let mut result = self.work.clear(&frames.counts, counts..counts + shape.granules() * 4);
+        if shape.form != Form::Raw {
+            result = result.and_then(|()| self.work.clear(&frames.memory, at..at + shape.stride()));
+        }
+        self.plain(result)
     }
 
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
@@ -261,6 +275,6 @@ impl Device for Cuda {
         let at = self.inside(frame, &(0..0))?;
         let frames = self.frames()?;
         let bytes = frames.shape.form.bytes(frames.shape.bytes) as u64;
-        Ok(Exported { handle: frames.memory.handle(), offset: at as u64, address: frames.memory.at(at), bytes })
+        Ok(Exported { handle: frames.handle, offset: at as u64, address: frames.memory.at(at), bytes })
     }
 }

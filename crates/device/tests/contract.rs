@@ -19,6 +19,7 @@ enum Step {
     /// Pieces of a block: to which frame, behind how many bytes that are there, and how long; and in which order.
     Place(Vec<(u32, usize, usize)>, bool, Route),
     Examine(u32, usize),
+    Forget(u32),
     Read(u32, usize, usize),
 }
 
@@ -33,6 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (prop::collection::vec(piece, 0..8), any::<bool>(), route)
             .prop_map(|(pieces, back, route)| Step::Place(pieces, back, route)),
         2 => (frame.clone(), byte.clone()).prop_map(|(frame, len)| Step::Examine(frame, len)),
+        1 => frame.clone().prop_map(Step::Forget),
         1 => (frame, byte.clone(), byte).prop_map(|(frame, at, len)| Step::Read(frame, at, len)),
     ];
     prop::collection::vec(step, 0..40)
@@ -107,6 +109,15 @@ impl Model {
             }
             Step::Place(pieces, back, route) => self.place(pieces, *back, *route),
             Step::Examine(frame, len) => self.examine(*frame, *len),
+            Step::Forget(frame) => {
+                let done = self.device.forget(*frame).unwrap();
+                self.went(done);
+                let model = &mut self.frames[*frame as usize];
+                model.there.fill(false);
+                if self.shape.form != Form::Raw {
+                    model.raw.fill(0);
+                }
+            }
             Step::Read(frame, at, len) => {
                 let all = self.on_device(*frame);
                 let range = *at..at + len;
@@ -222,7 +233,7 @@ proptest! {
                 // A number that is placed again without being cleared before is the sum of both.
                 match step {
                     Step::Examine(frame, _) => has_forgotten[*frame as usize] = true,
-                    Step::Clear(frame, ..) => has_forgotten[*frame as usize] = false,
+                    Step::Clear(frame, ..) | Step::Forget(frame) => has_forgotten[*frame as usize] = false,
                     Step::Place(pieces, ..) if form > 0 && pieces.iter().any(|piece| has_forgotten[piece.0 as usize]) => {
                         continue;
                     }

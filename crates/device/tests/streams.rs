@@ -1,13 +1,16 @@
 //! Streams into frames on a device, by every way: what lies there is what was sent.
 
+#[path = "streams/damaging.rs"]
+mod damaging;
 mod support;
 
+use damaging::Damaging;
 use linerate_burst::Nanos;
 use linerate_burst::pool::Piece;
 use linerate_device::cpu::{Cpu, CpuConfig};
 use linerate_device::frames::{Memory, OnDevice, Options, open};
 use linerate_device::list::BadList;
-use linerate_device::{Device, DeviceError, Examined, Exported, Facts, Form, Route, Shape, Ticket};
+use linerate_device::{Device, Form, Route};
 use linerate_receive::copy::Kernel;
 use linerate_receive::datagrams::{self, Datagrams, Field, Unit, WhenFull};
 use linerate_receive::destination::{Destination, DestinationError, Stored};
@@ -215,76 +218,6 @@ proptest! {
     }
 }
 
-/// A device that damages a byte of what it is handed, or leaves out an entry of a list.
-struct Damaging {
-    device: Box<dyn Device>,
-    leaves_out: bool,
-}
-
-impl Device for Damaging {
-    fn facts(&self) -> &Facts {
-        self.device.facts()
-    }
-
-    fn allocate(&mut self, shape: Shape) -> Result<(), DeviceError> {
-        self.device.allocate(shape)
-    }
-
-    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
-        self.device.block(bytes)
-    }
-
-    fn clear(&mut self, frame: u32, range: Range<usize>) -> Result<Ticket, DeviceError> {
-        self.device.clear(frame, range)
-    }
-
-    fn copy(&mut self, from: &[u8], frame: u32, at: usize) -> Result<Ticket, DeviceError> {
-        let mut bytes = from.to_vec();
-        bytes.iter_mut().skip(20).take(1).for_each(|byte| *byte ^= 4);
-        self.device.copy(&bytes, frame, at)
-    }
-
-    fn mark(&mut self, frame: u32, ranges: &[Range<u64>]) -> Result<Ticket, DeviceError> {
-        self.device.mark(frame, if self.leaves_out { &[] } else { ranges })
-    }
-
-    fn place(&mut self, mut batch: Batch, route: Route) -> Result<Ticket, DeviceError> {
-        if self.leaves_out {
-            batch.list.clear();
-        }
-        batch.block.bytes_mut()[20] ^= 4;
-        self.device.place(batch, route)
-    }
-
-    fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
-        self.device.examine(frame, len)
-    }
-
-    fn examined(&mut self) -> Option<Examined> {
-        self.device.examined()
-    }
-
-    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.fetch(frame, at, to)
-    }
-
-    fn reached(&mut self) -> Result<Ticket, DeviceError> {
-        self.device.reached()
-    }
-
-    fn wait(&mut self, ticket: Ticket) -> Result<(), DeviceError> {
-        self.device.wait(ticket)
-    }
-
-    fn returned(&mut self) -> Option<Batch> {
-        self.device.returned()
-    }
-
-    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError> {
-        self.device.export(frame)
-    }
-}
-
 #[test]
 fn what_is_damaged_on_the_way_is_found_and_said() {
     let steps = [Step::Segment(0, 0, 64), Step::Fetch];
@@ -323,24 +256,28 @@ fn what_comes_twice_is_refused_on_the_host() {
     }
 }
 
+fn datagrams(options: Options, memory: Memory, full: WhenFull) -> Datagrams {
+    let config = datagrams::Config {
+        frames: options.frames,
+        form: datagrams::Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 },
+        window: 2,
+        reach: 1 << 20,
+        timeout: Duration::from_secs(1),
+        full,
+        streams: 10,
+    };
+    match memory {
+        Memory::Here(pieces) => Datagrams::over(config, pieces).unwrap(),
+        Memory::Beyond(beyond) => Datagrams::beyond(config, beyond).unwrap(),
+    }
+}
+
 #[test]
 fn datagrams_become_frames_on_a_device() {
     for (route, form) in [(Route::Copy, Form::Raw), (Route::Place, Form::Int16Big), (Route::Gather, Form::Int8)] {
         let options = options(120, 4, route, form);
         let (memory, mut device) = open(support::cpu(4), options).unwrap();
-        let config = datagrams::Config {
-            frames: options.frames,
-            form: datagrams::Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 },
-            window: 2,
-            reach: 1 << 20,
-            timeout: Duration::from_secs(1),
-            full: WhenFull::DropNewest,
-            streams: 10,
-        };
-        let mut datagrams = match memory {
-            Memory::Here(pieces) => Datagrams::over(config, pieces).unwrap(),
-            Memory::Beyond(beyond) => Datagrams::beyond(config, beyond).unwrap(),
-        };
+        let mut datagrams = datagrams(options, memory, WhenFull::DropNewest);
         // Of 37 bytes each, so that samples are cut; every fifth is lost, every third comes twice, neighbors change places.
         for number in (0_u64..300).map(|number| number ^ 1).filter(|number| number % 5 != 4) {
             let mut datagram = [0; 8 + 37];
@@ -356,6 +293,33 @@ fn datagrams_become_frames_on_a_device() {
             }
         }
         assert!(datagrams.counts().missing > 1000 && device.stored().frames > 80, "{route}: {:?}", device.stored());
+    }
+}
+
+/// A frame that gave way, and was never taken, is as good as new.
+#[test]
+fn the_oldest_frames_give_way_on_a_device() {
+    for (route, form) in [(Route::Copy, Form::Raw), (Route::Place, Form::Raw), (Route::Gather, Form::Int16)] {
+        let options = options(120, 4, route, form);
+        let (memory, mut device) = open(support::cpu(3), options).unwrap();
+        let mut datagrams = datagrams(options, memory, WhenFull::DropOldest);
+        for number in 0_u64..400 {
+            let mut datagram = [0; 8 + 30];
+            datagram[..8].copy_from_slice(&(number * 30).to_be_bytes());
+            Pattern::new(KEY).fill(number * 30, &mut datagram[8..]);
+            datagrams.receive(&ends(StreamId(1)), &datagram, Nanos(1));
+            // Now and then somebody takes what there is.
+            if number % 50 == 49 {
+                datagrams.flush();
+                while let Some(frame) = datagrams.full() {
+                    device.accept(&frame).unwrap_or_else(|error| panic!("{route}: {error}"));
+                    datagrams.give_back(frame);
+                }
+            }
+        }
+        let reclaimed = datagrams.counts().reclaimed;
+        assert!(reclaimed > 30 && device.stored().frames > 10, "{route}: {reclaimed}, {:?}", device.stored());
+        device.finish().unwrap();
     }
 }
 

@@ -87,6 +87,13 @@ impl Core {
 
     fn work(&mut self, work: Work) {
         match work {
+            Work::Forget(frame) => {
+                let granules = self.shape.granules();
+                self.counts[frame as usize * granules..][..granules].fill(0);
+                if self.shape.form != Form::Raw {
+                    self.frame(frame).fill(0);
+                }
+            }
             Work::Clear(frame, range) => self.frame(frame)[range].fill(0),
             Work::Mark(frame, ranges) => ranges.into_iter().for_each(|range| self.count(frame, range)),
             Work::Read(frame, range, back) => {

@@ -23,7 +23,7 @@ const WARP: u32 = 32;
 /// The most blocks of threads that entries are divided among.
 const MOST: u32 = 4096;
 /// Lines of 128 bytes that a warp sums.
-const ROWS: Range<u64> = 64..4096;
+const ROWS: Range<u64> = 16..4096;
 
 #[derive(Debug)]
 pub(super) struct Kernels {
@@ -37,6 +37,8 @@ pub(super) struct Kernels {
 pub(super) struct Frames {
     pub shape: Shape,
     pub memory: Memory,
+    /// What another process opens that by.
+    pub handle: Option<[u8; 64]>,
     pub counts: Memory,
     /// Of each frame its remainder, then its bitmap; on the host likewise.
     pub results: Memory,

@@ -116,4 +116,12 @@ impl Beyond for Both {
         }
         batch
     }
+
+    fn forget(&mut self, frame: u32) {
+        let mut state = self.lock();
+        state.guard.release(frame);
+        if let Err(error) = state.device.forget(frame) {
+            state.failed.get_or_insert(error);
+        }
+    }
 }

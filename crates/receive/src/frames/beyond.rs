@@ -41,6 +41,9 @@ pub struct Batch {
 pub trait Beyond: Send + Debug {
     /// Takes a block and gives an empty one for it; waits until there is one. The first that it is given has no memory.
     fn exchange(&mut self, full: Batch) -> Batch;
+
+    /// A finished frame goes nowhere, and is used again: what was placed in it is nothing.
+    fn forget(&mut self, frame: u32);
 }
 
 impl Frames {
@@ -136,6 +139,13 @@ impl Way {
         {
             noting.is_due = false;
             noting.exchange();
+        }
+    }
+
+    pub fn forget(&mut self, frame: Option<u32>) {
+        self.flush(true);
+        if let (Some(noting), Some(frame)) = (&mut self.noting, frame) {
+            noting.beyond.forget(frame);
         }
     }
 

@@ -130,6 +130,7 @@ impl Pool {
         let oldest = self.full.iter().position(|frame| frame.memory.len() > 0 && frame.meta.ending.is_none())?;
         let frame = self.full.remove(oldest)?;
         let bytes = frame.meta.len as u64 - frame.meta.missing;
+        self.way.forget(frame.memory.place);
         self.free.push(frame);
         Some(bytes)
     }
