@@ -160,7 +160,8 @@ impl Model {
             let there = &self.frames[*frame as usize].there;
             // Numbers add up: what was cleared under them would count twice.
             let Some(free) = there.iter().position(|there| !there).map(|free| free + skip) else { continue };
-            let run = there.get(free..).unwrap_or_default().iter().take_while(|there| !**there).count();
+            let Some(behind) = there.get(free..) else { continue };
+            let run = behind.iter().take_while(|there| !**there).count();
             let len = (*len).min(run).min(block.len() - used);
             let bytes = self.bytes(len);
             block.bytes_mut()[used..used + len].copy_from_slice(&bytes);
