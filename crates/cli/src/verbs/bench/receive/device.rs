@@ -89,7 +89,9 @@ struct Measured {
 
 /// Measures all of it.
 pub(in crate::verbs::bench) fn run(effort: Effort, which: Which) -> anyhow::Result<Vec<Row>> {
-    let facts = which.device()?.facts().clone();
+    // Kept to the end: to begin with a GPU again for each chunk would take most of the time.
+    let held = which.device()?;
+    let facts = held.facts();
     let bus = bus(which, if effort.quick { QUICK_LARGE } else { LARGE }).context("a large copy")?;
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS[..] };
     let mut rows = Vec::new();
