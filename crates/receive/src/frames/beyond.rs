@@ -70,7 +70,8 @@ impl Frames {
     }
 
     /// Bytes of frames that are elsewhere stay where they are if they lie in this block, until the next call of
-    /// [`lent`](Frames::lent), and are only noted.
+    /// [`lent`](Frames::lent), and are only noted. What is noted of a frame has to be placed before that frame is taken; a block of
+    /// 4 GiB or more is not left where it is.
     pub fn lend(&mut self, block: &[u8]) {
         self.pool.way.lend(block);
     }
@@ -151,7 +152,9 @@ impl Way {
 
     pub fn lend(&mut self, bytes: &[u8]) {
         let start = bytes.as_ptr() as usize;
-        self.noting.iter_mut().for_each(|noting| noting.lent = start..start + bytes.len());
+        self.noting
+            .iter_mut()
+            .for_each(|noting| noting.lent = start..start + u32::try_from(bytes.len()).map_or(0, |len| len as usize));
     }
 
     pub fn lent(&mut self) -> Vec<Entry> {
