@@ -33,6 +33,7 @@ pub mod dlpack;
 pub mod form;
 pub mod frames;
 #[cfg(test)]
+#[path = "kernels/tests.rs"]
 mod kernels;
 pub mod list;
 pub mod routes;

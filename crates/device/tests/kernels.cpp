@@ -1,4 +1,4 @@
-/* Runs kernels.cu on the processor, a thread of the grid after the other, for src/kernels.rs: jobs come on standard input, what is left in
+/* Runs kernels.cu on the processor, a thread of the grid after the other, for src/kernels/tests.rs: jobs come on standard input, what is left in
  * memory goes to standard output. Buffers have bytes behind them that nothing may touch. */
 #include <cstdint>
 #include <cstdio>

@@ -142,7 +142,7 @@ fn what_came_becomes_a_bitmap() {
             }
             let (mut after, mut found) = (vec![1; counts.len() * 4], vec![0; wanted.len() * 4]);
             let buffers = [&words(&counts)[..], &vec![0xff; wanted.len() * 4]];
-            grid.run(
+            grid.borrow_mut().run(
                 &[1, granules.div_ceil(32).div_ceil(32), 32, granules, granule, len],
                 &buffers,
                 &mut [&mut after, &mut found],
