@@ -22,9 +22,10 @@ struct Grid {
 impl Grid {
     /// None, said aloud, where there is no compiler.
     fn new() -> Option<Grid> {
-        let folder = std::env::temp_dir().join(format!("linerate-kernels-{}", std::process::id()));
+        let name = format!("linerate-kernels-{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join(format!("grid-{:?}", std::thread::current().id()));
+        let program = folder.join("grid");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.cpp");
         // Words that are not aligned, and shifts by too much, are nothing that a GPU can do.
         let options = ["-O1", "-std=c++17", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"];

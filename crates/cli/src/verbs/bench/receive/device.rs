@@ -177,7 +177,7 @@ struct Run {
 
 enum To {
     Host(Discard),
-    Device(OnDevice),
+    Device(Box<OnDevice>),
 }
 
 impl Run {
@@ -196,7 +196,7 @@ impl Run {
                     Memory::Here(pieces) => Frames::over(&config, pieces)?,
                     Memory::Beyond(beyond) => Frames::beyond(&config, beyond)?,
                 };
-                (frames, To::Device(device))
+                (frames, To::Device(Box::new(device)))
             }
         };
         let began = Instant::now();
