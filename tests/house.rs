@@ -16,6 +16,10 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/helper.rs",
     "crates/burst/src/memory.rs",
     "crates/burst/src/pool.rs",
+    "crates/device/src/cuda.rs",
+    "crates/device/src/cuda/driver.rs",
+    "crates/device/src/cuda/work.rs",
+    "crates/device/src/dlpack.rs",
     "crates/filter/src/libpcap.rs",
     "crates/merge/src/kernel.rs",
     "crates/backends/src/sys/area.rs",
@@ -46,7 +50,7 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("wire", &[]),
     ("burst", &[]),
     ("filter", &[]),
@@ -62,6 +66,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("names", &[]),
     ("meter", &["burst", "names", "wire"]),
     ("receive", &["burst", "wire"]),
+    ("device", &["burst", "receive", "wire"]),
     ("switch", &["burst", "wire"]),
     ("records", &["burst", "meter", "record", "wire"]),
     ("query", &["burst", "meter", "record", "records"]),
@@ -75,15 +80,15 @@ const ARROWS: [(&str, &[&str]); 24] = [
     (
         "linerate",
         &[
-            "backends", "burst", "engine", "filter", "generate", "index", "measure", "merge", "meter", "names", "port",
-            "print", "query", "receive", "record", "records", "share", "switch", "wire",
+            "backends", "burst", "device", "engine", "filter", "generate", "index", "measure", "merge", "meter",
+            "names", "port", "print", "query", "receive", "record", "records", "share", "switch", "wire",
         ],
     ),
     (
         "cli",
         &[
-            "backends", "burst", "engine", "filter", "generate", "index", "lab", "measure", "merge", "meter", "port",
-            "print", "query", "receive", "record", "records", "serve", "share", "switch", "wire",
+            "backends", "burst", "device", "engine", "filter", "generate", "index", "lab", "measure", "merge", "meter",
+            "port", "print", "query", "receive", "record", "records", "serve", "share", "switch", "wire",
         ],
     ),
 ];

@@ -6,12 +6,15 @@
 //! - `attackers`: floods and forged segments beside a good flow;
 //! - `many`: a thousand connections at once;
 //! - `ring`: frames in shared memory, and what their readers do;
+//! - `device`: frames in memory of a device;
 //! - `stage`: the hosts.
 
 #[path = "receive/attackers.rs"]
 mod attackers;
 #[path = "receive/clients.rs"]
 mod clients;
+#[path = "receive/device.rs"]
+mod device;
 #[path = "receive/faults.rs"]
 mod faults;
 #[path = "receive/many.rs"]

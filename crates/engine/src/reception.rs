@@ -156,6 +156,7 @@ impl Reception {
 
     /// Hands on what is ready: frames to the destination, acknowledgements and answers to their senders. Whether nothing is left.
     fn hand_on(&mut self, now: Nanos) -> bool {
+        self.protocol.flush();
         let mut opens = false;
         while let Some(frame) = self.delivery.returned() {
             self.protocol.give_back(frame);
@@ -305,6 +306,7 @@ impl Consumer for Reception {
         let began = Instant::now();
         loop {
             let is_stopped = self.protocol.stop(now);
+            self.protocol.flush();
             while let Some(frame) = self.protocol.full() {
                 self.deliver(frame);
             }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub use linerate_burst as burst;
+pub use linerate_device as device;
 pub use linerate_engine as engine;
 pub use linerate_filter as filter;
 pub use linerate_generate as generate;

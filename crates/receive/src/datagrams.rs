@@ -27,7 +27,7 @@ pub use self::form::{Belongs, Field, Form, Unfit, Unit};
 use crate::copy::Measured;
 use crate::frames::filling::Filling;
 use crate::frames::pool::Pool;
-use crate::frames::{self, Frame, FramesError};
+use crate::frames::{self, Beyond, Frame, FramesError};
 use crate::place::{Ending, Ends, StreamId};
 use linerate_burst::Nanos;
 use linerate_burst::pool::Piece;
@@ -140,6 +140,19 @@ impl Datagrams {
     /// If there can be no such frames, or the pieces are others.
     pub fn over(config: Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
         Ok(Datagrams::of(Pool::over(&config.frames, pieces)?, config))
+    }
+
+    /// The same with no memory here, as [`Frames::beyond`](crate::frames::Frames::beyond) has it.
+    ///
+    /// # Errors
+    /// If there can be no such frames.
+    pub fn beyond(config: Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
+        Ok(Datagrams::of(Pool::beyond(&config.frames, beyond)?, config))
+    }
+
+    /// Has bytes on their way that finished frames wait for, as [`Frames::flush`](crate::frames::Frames::flush) does.
+    pub fn flush(&mut self) {
+        self.pool.way.flush(false);
     }
 
     fn of(pool: Pool, config: Config) -> Self {
@@ -286,7 +299,7 @@ impl Stream {
             }
             self.slide_to(number, shared);
             match self.frame(number, ends, shared) {
-                Some(filling) => match filling.put_within(at, piece, GAPS, frames.kernel, now) {
+                Some(filling) => match filling.put_within(at, piece, GAPS, &mut shared.pool.way, now) {
                     Ok(0) => filling.count_repeated(),
                     Ok(some) => new += some,
                     Err(_) => return shared.counts.no_frame += 1,

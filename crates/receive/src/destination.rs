@@ -94,6 +94,9 @@ pub enum DestinationError {
     /// Files are written in blocks that frames do not fill.
     #[error("frames of {0} bytes cannot be written directly: take a multiple of 4096")]
     Blocks(usize),
+    /// What they go to is no part of this crate, and says so.
+    #[error("{0}")]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Keeps nothing, and may look whether every byte is right.

@@ -22,6 +22,7 @@
 //! finds out from the headers what came hands it over as [`Payload::Read`]: at the expected place nothing is copied any more. What
 //! belongs elsewhere is moved. Only places whose bytes are not there are given away so.
 
+mod beyond;
 mod config;
 pub(crate) mod filling;
 mod frame;
@@ -30,6 +31,7 @@ pub(crate) mod pool;
 mod read;
 mod stream;
 
+pub use self::beyond::{Batch, Beyond, Entry};
 pub use self::config::{Config, FramesError, Missing};
 pub use self::frame::{Frame, Meta, NoFrame, Presence};
 
@@ -39,7 +41,6 @@ use self::stream::Stream;
 use crate::copy::Measured;
 use crate::place::{Ending, Ends, Payload, Place, StreamId};
 use linerate_burst::Nanos;
-use linerate_burst::pool::Piece;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -86,14 +87,6 @@ impl Frames {
     /// If there can be no such frames.
     pub fn new(config: &Config) -> Result<Self, FramesError> {
         Ok(Frames::of(Pool::new(config)?))
-    }
-
-    /// The same over memory of somebody else: a piece for each, of their size. [`Frame::place`] says which one a frame has.
-    ///
-    /// # Errors
-    /// If there can be no such frames, or the pieces are others.
-    pub fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
-        Ok(Frames::of(Pool::over(config, pieces)?))
     }
 
     fn of(pool: Pool) -> Self {
@@ -214,7 +207,7 @@ impl Place for Frames {
 
     #[inline]
     fn place(&mut self, stream: StreamId, mut offset: u64, payload: Payload<'_>, now: Nanos) {
-        let (size, kernel) = (self.size(), self.pool.config().kernel);
+        let size = self.size();
         let Some(index) = self.index(stream) else {
             self.counts.beyond += payload.len() as u64;
             return;
@@ -225,7 +218,7 @@ impl Place for Frames {
                 if self.read.is_at(stream, offset..offset + bytes.len() as u64) {
                     self.gather();
                 }
-                self.streams[index].put(offset, bytes, size, kernel, now)
+                self.streams[index].put(offset, bytes, size, &mut self.pool.way, now)
             }
             Payload::Read { from, len } => {
                 let there = self.read.in_place(stream, offset, from, len);
@@ -240,7 +233,7 @@ impl Place for Frames {
                 match there < len {
                     true => {
                         let rest = self.read.bytes(from + there..from + len);
-                        self.streams[index].put(offset, rest, size, kernel, now)
+                        self.streams[index].put(offset, rest, size, &mut self.pool.way, now)
                     }
                     false => 0,
                 }

@@ -25,6 +25,7 @@ mod traffic;
 mod wire;
 
 use self::measure::Row;
+use super::receive::device::Which;
 use crate::exit::{Exit, usage};
 use crate::view::table::table;
 use crate::view::terminal::{show, show_line, tell};
@@ -48,6 +49,8 @@ Examples:
   linerate bench disk --folder /data
   # TCP streams, beside the kernel's receiver: two minutes
   linerate bench receive
+  # frames in memory of a GPU, beside those of the host
+  linerate bench receive --device cuda:0
   # with devices of DPDK, beside its testpmd (make dpdk)
   linerate bench burst --dpdk
   # frames of 64 bytes alone, a JSON line a row
@@ -90,6 +93,9 @@ pub struct Args {
     /// Of flows, cases of this level of detail alone
     #[arg(long, value_enum)]
     level: Option<super::flows::Level>,
+    /// Of receive, frames on this device (cpu, cuda:0) beside those of the host, by every way, fed from memory: no root needed
+    #[arg(long, value_name = "DEVICE", value_parser = Which::bare)]
+    device: Option<Which>,
     /// Of disk, the folder to write to [default: the one that the program is in]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -263,8 +269,16 @@ impl Args {
         let is_received = self.wants(Bench::Receive);
         if is_received {
             self.begin(Bench::Receive);
-            let rows = receive::run(effort)?;
-            self.end(&rows, || receive::text(&rows))?;
+            match self.device {
+                Some(which) => {
+                    let rows = receive::device::run(effort, which)?;
+                    self.end(&rows, || receive::device::text(&rows))?;
+                }
+                None => {
+                    let rows = receive::run(effort)?;
+                    self.end(&rows, || receive::text(&rows))?;
+                }
+            }
         }
         let is_disk = self.benches.contains(&Bench::Disk);
         if is_disk {
@@ -304,7 +318,7 @@ impl Args {
         if self.folder.is_some() && !self.benches.contains(&Bench::Disk) {
             return Err(usage("--folder means nothing without disk: no other table writes there"));
         }
-        let of: [(&str, bool, &[Bench]); 7] = [
+        let of: [(&str, bool, &[Bench]); 8] = [
             (
                 "--size",
                 self.size.is_some(),
@@ -323,6 +337,7 @@ impl Args {
             ("--no-reader", self.no_reader, &[Bench::Burst]),
             ("--dpdk", self.dpdk, &[Bench::Burst]),
             ("--flows", self.flows.is_some(), &[Bench::Flows, Bench::FlowFiles]),
+            ("--device", self.device.is_some(), &[Bench::Receive]),
             ("--level", self.level.is_some(), &[Bench::Flows]),
         ];
         match of.iter().find(|(_, given, benches)| *given && !benches.iter().any(|bench| self.wants(*bench))) {

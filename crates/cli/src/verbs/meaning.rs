@@ -201,6 +201,7 @@ const RULES: &[Rule] = &[
         "no datagrams are received",
     ),
     rule("receive", &["share_group", "share_patience", "share_small_pages"], OneOf(&["share"]), "no frames are shared"),
+    rule("receive", &["route", "convert"], OneOf(&["to"]), "frames stay in memory of this host"),
     rule("frames", &["per_frame", "direct"], OneOf(&["write"]), "no file is written"),
     rule("frames", &["key"], OneOf(&["check"]), "nothing is verified"),
     rule("frames", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),

@@ -1,10 +1,12 @@
 //! `linerate receive`: streams received in user space, into frames of memory.
 
+pub(super) mod device;
 pub mod options;
 pub mod report;
 mod sharing;
 mod udp;
 
+use self::device::{DeviceArgs, Opened};
 use self::options::{FrameArgs, Listen, TcpArgs};
 use self::report::{ReceivedJson, came_singly, summary, ticker};
 use self::sharing::ShareArgs;
@@ -22,7 +24,8 @@ use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
-use linerate_burst::pool::Piece;
+use linerate_device::Route;
+use linerate_device::frames::Memory;
 use linerate_engine::clock::now;
 use linerate_engine::frame_ring::FrameSharingWatch;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
@@ -54,6 +57,8 @@ Examples:
   # frames stay in memory, where another process takes them
   linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
   linerate frames telescope -w frames/
+  # frames in memory of a GPU, put into place there
+  linerate receive eth1 --tcp 10.0.0.9:5001 --to device --check
   # on this machine, without a card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
 The address is one of your network that no host has: this program answers ARP,
@@ -79,6 +84,8 @@ pub struct Args {
     frames: FrameArgs,
     #[command(flatten)]
     share: ShareArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[command(flatten)]
     tcp_args: TcpArgs,
     #[command(flatten)]
@@ -131,20 +138,29 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if is_tcp {
         args.endpoint(&own, &spec)?;
     }
-    args.frames.check_memory()?;
+    if !args.device.is_gpu() {
+        args.frames.check_memory()?;
+    }
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
+    // Memory first: it takes a while, and an open port is one that answers.
+    let on_device =
+        args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec), is_tcp && reads_straight(&spec))?;
+    let is_placed_here = on_device.as_ref().is_none_or(|opened| opened.route == Route::Copy);
     let options = RxOptions {
         promiscuous: true,
         lanes: 1,
         take: args.take,
-        scatter: is_tcp,
+        scatter: is_tcp && is_placed_here,
         filter: args.filter(),
         ..RxOptions::default()
     };
-    // Memory first: it takes a while, and an open port is one that answers.
     let shared = args.share.open(&identity, args.frames.config()?, args.udp_args.drops_oldest())?;
     let (ring, pieces) = shared.map(|shared| (shared.ring, shared.pieces)).unzip();
-    let (mut protocol, copies) = args.protocol(&own, &spec, pieces)?;
+    let (memory, device) = match on_device {
+        Some(Opened { memory, destination, note, .. }) => (Some(memory), Some((destination, note))),
+        None => (pieces.map(Memory::Here), None),
+    };
+    let (mut protocol, copies) = args.protocol(&own, &spec, memory)?;
     let mut from = open_rx(&spec, &options)?;
     let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link: link(&spec), ..TxOptions::default() })?;
     let mut notes = std::mem::take(&mut from.notes);
@@ -156,9 +172,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     identity.assume()?;
     notes.extend(ring.iter().flat_map(|ring| ring.notes().to_vec()));
     notes.push(copies);
-    let (destination, mut made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    let is_apart = args.frames.go.is_looked_at() || device.is_some();
+    let (mut destination, mut made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    if let Some((on_device, note)) = device {
+        destination = Box::new(on_device);
+        notes.push(note);
+    }
     made_in.extend(folder);
-    notes.extend(identity.note().into_iter().chain(confine(&made_in)));
+    notes.extend(identity.note());
+    match args.device.is_gpu() {
+        true => notes.push("not confined in system calls and files: the driver of the GPU needs its own".to_owned()),
+        false => notes.extend(confine(&made_in)),
+    }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
@@ -175,7 +200,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     #[cfg(feature = "serve")]
     crate::view::metrics::watch_streams(&watch);
     let mut reception = Reception::new(protocol, answerer, to, destination).streams(args.streams).watch(watch.clone());
-    if args.frames.go.is_looked_at() {
+    if is_apart {
         reception = reception.apart()?;
     }
     let who = FrameSharingWatch::default();
@@ -251,6 +276,7 @@ impl Args {
         .chain(of_protocol)
         .chain(self.frames.asked())
         .chain(self.share.asked())
+        .chain(self.device.asked())
         .collect()
     }
 
@@ -266,20 +292,20 @@ impl Args {
         vec![
             format!("{protocol} {}{}", listens.join(", "), self.streams.map_or_else(String::new, until)),
             format!("at {}", macs.join(", ")),
-            self.frames.describe(self.share.name()),
+            self.frames.describe(self.share.name(), self.device.name()),
             first.join(", "),
             second.join(", "),
         ]
     }
 
     /// Who takes segments or datagrams, and how bytes come to frames. Of a tunnel that was just made the MTU is known only now.
-    fn protocol(&self, own: &[Own], spec: &Spec, pieces: Option<Vec<Piece>>) -> anyhow::Result<(Protocol, String)> {
+    fn protocol(&self, own: &[Own], spec: &Spec, memory: Option<Memory>) -> anyhow::Result<(Protocol, String)> {
         if self.tcp.is_empty() {
-            let (datagrams, copies) = self.udp_args.datagrams(&self.frames, mtu(spec), pieces)?;
+            let (datagrams, copies) = self.udp_args.datagrams(&self.frames, mtu(spec), memory)?;
             return Ok((Protocol::Udp { datagrams: Box::new(datagrams), listen: locals(&self.udp) }, copies));
         }
         let endpoint = self.endpoint(own, spec)?;
-        let (frames, copies) = self.frames.pool(mtu(spec), pieces)?;
+        let (frames, copies) = self.frames.pool(mtu(spec), memory)?;
         Ok((Protocol::Tcp { endpoint: Box::new(endpoint), frames: Box::new(frames) }, copies))
     }
 
@@ -313,6 +339,11 @@ fn check_port(spec: &Spec) -> anyhow::Result<()> {
             "{spec}: streams are received on an interface (linerate ports lists them) or on tun:NAME"
         ))),
     }
+}
+
+/// Whether a port reads payload straight to its place, where it is one of TCP.
+fn reads_straight(spec: &Spec) -> bool {
+    ["packet", "tun"].contains(&spec.scheme.as_str())
 }
 
 /// The MTU of the interface that a port is; the usual one of others.

@@ -67,6 +67,14 @@ impl Protocol {
         }
     }
 
+    /// Has bytes on their way that finished frames wait for, where frames are elsewhere.
+    pub(super) fn flush(&mut self) {
+        match self {
+            Protocol::Tcp { frames, .. } => frames.flush(),
+            Protocol::Udp { datagrams, .. } => datagrams.flush(),
+        }
+    }
+
     /// Whether a stream may wait for frames to come back.
     pub(super) fn lacks_frames(&self) -> bool {
         match self {

@@ -1,8 +1,9 @@
 //! A frame that is being filled.
 
+use super::beyond::Way;
 use super::frame::Frame;
 use super::{Config, Missing};
-use crate::copy::{Crc, Kernel};
+use crate::copy::Crc;
 use crate::place::{Ending, Ends, StreamId};
 use crate::ranges::{Ranges, TooManyGaps};
 use linerate_burst::Nanos;
@@ -24,7 +25,8 @@ impl Filling {
         let meta = &mut frame.meta;
         (meta.stream, meta.ends, meta.number, meta.offset) = (stream, *ends, number, number * config.size as u64);
         (meta.first, meta.last, meta.repeated, meta.late, meta.ending) = (Nanos::ZERO, Nanos::ZERO, 0, 0, None);
-        Filling { frame, there: Ranges::default(), crc: config.crc.then_some(Crc::NEW), summed: 0 }
+        let is_here = !frame.memory.bytes().is_empty();
+        Filling { frame, there: Ranges::default(), crc: (config.crc && is_here).then_some(Crc::NEW), summed: 0 }
     }
 
     /// Which bytes are there, from the first of the frame on.
@@ -35,8 +37,8 @@ impl Filling {
 
     /// Puts those of these bytes to `at` that are not there yet, and says how many. They end in the frame.
     #[inline]
-    pub fn put(&mut self, at: usize, bytes: &[u8], kernel: Kernel, now: Nanos) -> usize {
-        self.put_within(at, bytes, usize::MAX, kernel, now).unwrap_or_default()
+    pub fn put(&mut self, at: usize, bytes: &[u8], way: &mut Way, now: Nanos) -> usize {
+        self.put_within(at, bytes, usize::MAX, way, now).unwrap_or_default()
     }
 
     /// The same, or nothing if there would be more than so many gaps.
@@ -46,17 +48,21 @@ impl Filling {
         at: usize,
         bytes: &[u8],
         gaps: usize,
-        kernel: Kernel,
+        way: &mut Way,
         now: Nanos,
     ) -> Result<usize, TooManyGaps> {
         let Filling { frame, there, crc, summed } = self;
         let mut count = 0;
-        let memory = frame.memory.bytes_mut();
+        let (place, kernel) = (frame.memory.place, way.kernel);
+        let memory = &mut frame.memory;
         let range = at as u64..(at + bytes.len()) as u64;
         there.insert(range, gaps, |new| {
             count += (new.end - new.start) as usize;
-            let to = &mut memory[bounds(&new)];
             let from = &bytes[new.start as usize - at..new.end as usize - at];
+            if way.note(place, new.start, from) {
+                return;
+            }
+            let to = &mut memory.bytes_mut()[bounds(&new)];
             match crc {
                 Some(crc) if *summed == new.start => (*crc, *summed) = (kernel.copy_summed(to, from, *crc), new.end),
                 _ => kernel.copy(to, from),
@@ -107,6 +113,9 @@ impl Filling {
     #[inline]
     pub fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
         let (from, size) = (at as u64, self.frame.memory.len());
+        if self.frame.memory.bytes().is_empty() {
+            return Default::default();
+        }
         let next = self.there.beyond().iter().find(|range| range.end > from);
         let end = match next {
             _ if from < self.there.edge() => at,
@@ -134,7 +143,7 @@ impl Filling {
             frame.missing.push(at..len as u64);
         }
         let memory = frame.memory.bytes_mut();
-        if config.missing == Missing::Zeroed {
+        if config.missing == Missing::Zeroed && !memory.is_empty() {
             frame.missing.iter().for_each(|range| memory[bounds(range)].fill(0));
         }
         frame.presence.set(len, &frame.missing);

@@ -94,9 +94,10 @@ impl Frame {
         self.memory.place
     }
 
-    /// Its bytes. What did not come is zero, or whatever was there before, as the pool was told.
+    /// Its bytes. What did not come is zero, or whatever was there before, as the pool was told. None of a frame that is
+    /// [elsewhere](super::Beyond).
     pub fn bytes(&self) -> &[u8] {
-        &self.memory.bytes()[..self.meta.len]
+        self.memory.bytes().get(..self.meta.len).unwrap_or_default()
     }
 
     /// All of its memory, from a multiple of 4096 on: what lies behind [`Frame::bytes`] belongs to no stream.

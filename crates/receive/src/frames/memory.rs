@@ -12,6 +12,8 @@ pub(crate) struct Memory {
     piece: Piece,
     /// Which of the pieces that the pool was given, if it was given any.
     pub place: Option<u32>,
+    /// Bytes of it elsewhere: then there are none here.
+    beyond: usize,
 }
 
 impl Memory {
@@ -22,16 +24,21 @@ impl Memory {
         let mut room = resident(bytes + ALIGNMENT);
         room.resize(bytes + ALIGNMENT, 0);
         let start = room.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Some(Memory { piece: Piece::of(room, start..start + bytes), place: None })
+        Some(Memory { piece: Piece::of(room, start..start + bytes), place: None, beyond: 0 })
     }
 
     /// Of somebody else.
     pub fn over(piece: Piece, place: Option<u32>) -> Self {
-        Memory { piece, place }
+        Memory { piece, place, beyond: 0 }
+    }
+
+    /// Elsewhere.
+    pub fn beyond(bytes: usize, place: u32) -> Self {
+        Memory { piece: Piece::default(), place: Some(place), beyond: bytes }
     }
 
     pub fn len(&self) -> usize {
-        self.piece.len()
+        self.piece.len() + self.beyond
     }
 
     #[inline]

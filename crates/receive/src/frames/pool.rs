@@ -1,5 +1,6 @@
 //! Frames that nobody fills: free ones, and finished ones that nobody has fetched.
 
+use super::beyond::{Beyond, Way};
 use super::filling::Filling;
 use super::frame::Frame;
 use super::memory::Memory;
@@ -13,6 +14,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Pool {
     config: Config,
+    /// How bytes come to frames.
+    pub way: Way,
     free: Vec<Frame>,
     full: VecDeque<Frame>,
     next: u64,
@@ -26,7 +29,7 @@ impl Pool {
         let none = FramesError::Memory(config.frames, config.size);
         let frame = |_| Some(Frame::new(Memory::new(config.size)?, config.granule));
         let free = (0..config.frames).map(frame).collect::<Option<_>>().ok_or(none)?;
-        Ok(Pool { config: *config, free, full: VecDeque::new(), next: 0, missing: 0 })
+        Ok(Pool::of(config, free, Way::of(config.kernel)))
     }
 
     /// The same over memory of somebody else.
@@ -37,7 +40,19 @@ impl Pool {
         }
         let frame = |(place, piece)| Frame::new(Memory::over(piece, Some(place)), config.granule);
         let free = (0..).zip(pieces).map(frame).collect();
-        Ok(Pool { config: *config, free, full: VecDeque::new(), next: 0, missing: 0 })
+        Ok(Pool::of(config, free, Way::of(config.kernel)))
+    }
+
+    /// The same with no memory here: `beyond` takes bytes in blocks.
+    pub fn beyond(config: &Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
+        config.check()?;
+        let count = u32::try_from(config.frames).map_err(|_| FramesError::Frames(config.frames, config.size))?;
+        let frame = |place| Frame::new(Memory::beyond(config.size, place), config.granule);
+        Ok(Pool::of(config, (0..count).map(frame).collect(), Way::beyond(beyond)))
+    }
+
+    fn of(config: &Config, free: Vec<Frame>, way: Way) -> Self {
+        Pool { config: *config, way, free, full: VecDeque::new(), next: 0, missing: 0 }
     }
 
     pub fn config(&self) -> &Config {
@@ -65,12 +80,15 @@ impl Pool {
 
     /// Finds the fastest copy to free frames, and uses it from here on.
     pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
+        if self.way.is_beyond() {
+            return Vec::new();
+        }
         let mut memory: Vec<&mut [u8]> = self.free.iter_mut().map(|frame| frame.memory.bytes_mut()).collect();
         let found = calibrate(&mut memory, piece, clock);
         if let Some(fastest) = found.first() {
             // A frame in the making was filled by the one before, and will be finished with the fence of the new one.
             self.config.kernel.fence();
-            self.config.kernel = fastest.kernel;
+            (self.config.kernel, self.way.kernel) = (fastest.kernel, fastest.kernel);
         }
         found
     }
@@ -85,6 +103,7 @@ impl Pool {
         let frame = filling.finish(&self.config, len, ending, self.next);
         self.next += 1;
         self.missing += frame.meta.missing;
+        self.way.finished();
         self.full.push_back(frame);
     }
 
@@ -111,6 +130,7 @@ impl Pool {
         let oldest = self.full.iter().position(|frame| frame.memory.len() > 0 && frame.meta.ending.is_none())?;
         let frame = self.full.remove(oldest)?;
         let bytes = frame.meta.len as u64 - frame.meta.missing;
+        self.way.forget(frame.memory.place);
         self.free.push(frame);
         Some(bytes)
     }

@@ -1,8 +1,8 @@
 //! The frames that one stream holds.
 
+use super::beyond::Way;
 use super::filling::Filling;
 use super::read::LONGEST;
-use crate::copy::Kernel;
 use crate::place::{Ends, StreamId};
 use linerate_burst::Nanos;
 use std::collections::VecDeque;
@@ -41,10 +41,10 @@ impl Stream {
 
     /// Puts bytes to their place, as far as there is room, and says for how many there is none.
     #[inline]
-    pub fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, kernel: Kernel, now: Nanos) -> usize {
+    pub fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, way: &mut Way, now: Nanos) -> usize {
         while let Some((frame, at)) = self.frame_of(offset, size) {
             let count = bytes.len().min(size as usize - at);
-            frame.put(at, &bytes[..count], kernel, now);
+            frame.put(at, &bytes[..count], way, now);
             if count == bytes.len() {
                 return 0;
             }

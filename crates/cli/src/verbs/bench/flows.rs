@@ -24,6 +24,8 @@ const CHUNK: usize = 2 << 20;
 const FLOWS: [usize; 5] = [256, 16_384, 65_536, 1_048_576, 10_485_760];
 /// Of the cases of address patterns, sizes and cores.
 const OTHER_FLOWS: usize = 65_536;
+/// Of the cases of sizes over cores.
+const CORES_FLOWS: usize = 16_384;
 /// Packets of each flow, at least.
 const PACKETS: usize = 20;
 /// Of which the balance is told.
@@ -69,8 +71,12 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     }
     for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
         for level in effort.levels() {
-            rows.extend(cores::run(effort, level, flows));
+            rows.extend(cores::run(effort, level, flows, 64));
         }
+    }
+    // What a core does with frames of usual sizes, and of how many cores the memory keeps up.
+    for size in [750, 1500].into_iter().filter(|_| wants(CORES_FLOWS) && !effort.quick) {
+        rows.extend(cores::run(effort, Level::Counters, CORES_FLOWS, size));
     }
     Ok(rows)
 }

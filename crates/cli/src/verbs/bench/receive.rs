@@ -5,6 +5,7 @@
 //! where nothing waits, and what each wait costs. Sender and receiver have a processor each. The kernel works on what arrives
 //! where the sender runs, for every receiver alike; what is counted is the time of the thread that receives.
 
+pub(super) mod device;
 mod fit;
 mod receivers;
 mod text;

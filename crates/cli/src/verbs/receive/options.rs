@@ -5,7 +5,7 @@ use super::super::inputs::{size, span};
 use crate::exit::usage;
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;
-use linerate_burst::pool::Piece;
+use linerate_device::frames::Memory;
 use linerate_port::spec::parse_size;
 use linerate_receive::copy::Measured;
 use linerate_receive::destination::{Destination, Discard, Files, FilesConfig};
@@ -178,13 +178,17 @@ impl GoArgs {
     /// Where frames of so many bytes go, and the folder in which that makes files.
     pub fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
         let Some(folder) = &self.write else {
-            let pattern = self.check.then(|| Pattern::new(self.key.unwrap_or_default()));
-            return Ok((Box::new(pattern.map_or_else(Discard::default, Discard::verifying)), Vec::new()));
+            return Ok((Box::new(self.pattern().map_or_else(Discard::default, Discard::verifying)), Vec::new()));
         };
         let config = FilesConfig { per_frame: self.per_frame, direct: self.direct };
         let files = Files::create(Path::new(folder), bytes, config)?;
         let made_in = vec![files.folder().try_clone_to_owned()?];
         Ok((Box::new(files), made_in))
+    }
+
+    /// What streams have to be, if they are verified.
+    pub fn pattern(&self) -> Option<Pattern> {
+        self.check.then(|| Pattern::new(self.key.unwrap_or_default()))
     }
 
     /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
@@ -262,11 +266,15 @@ impl FrameArgs {
     }
 
     /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
-    /// With `pieces` over that memory.
-    pub fn pool(&self, segment: u32, pieces: Option<Vec<Piece>>) -> anyhow::Result<(Frames, String)> {
+    /// With `memory` in that one.
+    pub fn pool(&self, segment: u32, memory: Option<Memory>) -> anyhow::Result<(Frames, String)> {
         let config = self.config()?;
-        let mut frames =
-            pieces.map_or_else(|| Frames::new(&config), |pieces| Frames::over(&config, pieces)).map_err(usage)?;
+        let frames = match memory {
+            None => Frames::new(&config),
+            Some(Memory::Here(pieces)) => Frames::over(&config, pieces),
+            Some(Memory::Beyond(beyond)) => Frames::beyond(&config, beyond),
+        };
+        let mut frames = frames.map_err(usage)?;
         let began = Instant::now();
         let measured = frames.calibrate(segment as usize, &|| began.elapsed().as_nanos() as u64);
         Ok((frames, told(&measured)))
@@ -290,8 +298,9 @@ impl FrameArgs {
     }
 
     /// For people.
-    pub fn describe(&self, shared: Option<&str>) -> String {
-        let shared = shared.map(|name| format!("shared as {name}"));
+    pub fn describe(&self, shared: Option<&str>, device: Option<String>) -> String {
+        let shared =
+            shared.map(|name| format!("shared as {name}")).or_else(|| device.map(|_| "kept there alone".to_owned()));
         let to = self.go.describe(shared.as_deref().unwrap_or("kept nowhere (-w DIR)"));
         let plural = if self.frames == 1 { "" } else { "s" };
         let crc = if self.no_crc { "no CRC" } else { "CRC-32C" };
@@ -301,6 +310,9 @@ impl FrameArgs {
 
 /// How fast bytes are copied, the fastest way first.
 pub fn told(measured: &[Measured]) -> String {
+    if measured.is_empty() {
+        return "payload that is copied: in blocks to the device".to_owned();
+    }
     let all = measured.iter().map(|one| format!("{} {:.1}", one.kernel.name(), one.rate as f64 / 1e9));
     format!("payload that is copied: {} GB/s", all.collect::<Vec<_>>().join(", "))
 }

@@ -4,7 +4,7 @@ use super::options::{FrameArgs, Listen};
 use crate::exit::usage;
 use crate::verbs::inputs::span;
 use clap::builder::PossibleValuesParser;
-use linerate_burst::pool::Piece;
+use linerate_device::frames::Memory;
 use linerate_port::spec::parse_size;
 use linerate_receive::datagrams::{Config, Datagrams, Field, Form, Unit, WhenFull};
 use linerate_receive::tcp::Local;
@@ -182,7 +182,7 @@ impl UdpArgs {
         &self,
         frames: &FrameArgs,
         datagram: u32,
-        pieces: Option<Vec<Piece>>,
+        memory: Option<Memory>,
     ) -> anyhow::Result<(Datagrams, String)> {
         let timeout = self.frame_timeout.map(|s| span("--frame-timeout", s)).transpose()?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
@@ -197,8 +197,9 @@ impl UdpArgs {
             full: if self.drops_oldest() { WhenFull::DropOldest } else { WhenFull::DropNewest },
             streams: STREAMS,
         };
-        let made = match pieces {
-            Some(pieces) => Datagrams::over(config, pieces),
+        let made = match memory {
+            Some(Memory::Here(pieces)) => Datagrams::over(config, pieces),
+            Some(Memory::Beyond(beyond)) => Datagrams::beyond(config, beyond),
             None => Datagrams::new(config),
         };
         let mut datagrams = made.map_err(usage)?;

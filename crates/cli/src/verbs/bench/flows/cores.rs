@@ -12,19 +12,18 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames that each thread meters in a round, from memory that no cache holds.
+/// Frames of 64 bytes that each thread meters in a round, from memory that no cache holds; of longer ones as many bytes.
 const FRAMES: usize = 1 << 20;
-const SIZE: usize = 64;
 
 /// With one thread, and doubled up to as many as there are processors.
-pub fn run(effort: Effort, level: Level, flows: usize) -> Vec<Row> {
+pub fn run(effort: Effort, level: Level, flows: usize, size: usize) -> Vec<Row> {
     let most = thread::available_parallelism().map_or(1, usize::from);
     let mut rows: Vec<Row> = Vec::new();
     let mut cores = 1;
     while cores <= most {
-        let rounds = measure(effort, level, flows / cores, cores);
+        let rounds = measure(effort, level, flows / cores, cores, size);
         let case = format!("{}, {flows} flows over {cores} threads", name(level));
-        let mut row = rounds.row("flows", case, SIZE as f64 - 4.0).sized(SIZE);
+        let mut row = rounds.row("flows", case, size as f64 - 4.0).sized(size);
         (row.cores, row.flows) = (cores, Some(flows));
         if let Some(one) = rows.first() {
             row.remark = format!("{:.2} times one thread; {}", row.mpps / one.mpps, threads_per_core());
@@ -35,13 +34,13 @@ pub fn run(effort: Effort, level: Level, flows: usize) -> Vec<Row> {
     rows
 }
 
-fn measure(effort: Effort, level: Level, flows: usize, cores: usize) -> Rounds {
-    let frames = effort.of(FRAMES);
+fn measure(effort: Effort, level: Level, flows: usize, cores: usize, size: usize) -> Rounds {
+    let frames = effort.of(FRAMES / size.div_ceil(64));
     let together = Barrier::new(cores);
     let work = || {
         let mut meter = Meter::new(&config(level, flows));
-        let mut traffic = Traffic::new(Pattern::Random, flows, SIZE);
-        let mut block = Block::new(frames.max(flows) * 128, frames.max(flows));
+        let mut traffic = Traffic::new(Pattern::Random, flows, size);
+        let mut block = Block::new(frames.max(flows) * (size + 64), frames.max(flows));
         let mut meter_block = |make: &mut dyn FnMut(&mut Block)| {
             block.clear();
             make(&mut block);

@@ -1,0 +1,185 @@
+//! Segments of one connection in blocks of memory, as a port would leave them there.
+
+use anyhow::{Context, ensure};
+use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
+use linerate_receive::pattern::Pattern;
+use linerate_receive::place::Place;
+use linerate_receive::tcp::{Arrival, Checksum, Config, Endpoint, Heard, Local};
+use linerate_wire::tcp::Flags;
+use linerate_wire::{Link, MacAddr, ethernet, ipv4, registry, tcp};
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+const FROM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PORT: u16 = 5001;
+const ISN: u32 = 0xfff0_0000;
+/// Ethernet, IPv4, and TCP with timestamps.
+const HEADERS: usize = 14 + 20 + 32;
+/// Where the sequence number is.
+const SEQUENCE: Range<usize> = 38..42;
+/// What a ring puts in front of a frame.
+const RECORD: usize = 32;
+const SYN_OPTIONS: [u8; 20] = [2, 4, 31, 64, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 11];
+const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
+/// Any time: connections see nothing of what passes meanwhile.
+const NOW: Nanos = Nanos(1_700_000_000_000_000_000);
+/// After so many frames acknowledgements are made, as after a burst, and so many ahead are asked for.
+const BURST: usize = 64;
+const AHEAD: usize = 4;
+
+/// A connection, and how its segments lie in blocks.
+pub(super) struct Connection {
+    endpoint: Endpoint,
+    /// The number that the peer acknowledges.
+    peer: u32,
+    /// Payload of a segment.
+    pub segment: usize,
+    /// From one frame to the next.
+    step: usize,
+    /// In which order they lie.
+    order: Vec<usize>,
+    /// Where in the stream the next segment is.
+    next: u64,
+}
+
+impl Connection {
+    /// Opens one, over which segments of so many bytes will come, in blocks of so many; `is_scattered` one in each buffer of a power of
+    /// two, in any order.
+    pub fn open(
+        place: &mut impl Place,
+        segment: usize,
+        block: usize,
+        is_scattered: bool,
+    ) -> anyhow::Result<Connection> {
+        let mut endpoint = Endpoint::new(Config {
+            listen: vec![Local { ip: TO.into(), ports: PORT..=PORT }],
+            mtu: (segment + 52) as u32,
+            secret: [1, 2],
+            ..Config::default()
+        })?;
+        let mut hear = |frame: &[u8]| {
+            let arrival =
+                Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: NOW };
+            endpoint.receive(&arrival, place)
+        };
+        hear(&frame(Flags::SYN, ISN, 0, &SYN_OPTIONS, 0)?);
+        let answers = endpoint.frames();
+        ensure!(!answers.is_empty(), "the endpoint does not answer");
+        let answer = answers.frame(0)[SEQUENCE].first_chunk::<4>().context("an answer without a number")?;
+        let peer = u32::from_be_bytes(*answer).wrapping_add(1);
+        endpoint.clear(0);
+        let mut connection = Connection { endpoint, peer, segment, step: 0, order: Vec::new(), next: 0 };
+        connection.hear(&frame(Flags::ACK, ISN.wrapping_add(1), peer, &STAMPS, 0)?, place);
+        connection.endpoint.clear(0);
+        let whole = HEADERS + segment;
+        connection.step = if is_scattered { whole.next_power_of_two() } else { (RECORD + whole).next_multiple_of(16) };
+        let count = block / connection.step;
+        ensure!(count > 0, "no segment of {segment} bytes in a block of {block}");
+        connection.order = (0..count).collect();
+        if is_scattered {
+            // Far from each other, as buffers of a pool are after a while.
+            let far = (count / 2..count).find(|step| gcd(*step, count) == 1).unwrap_or(1);
+            connection.order.iter_mut().for_each(|at| *at = *at * far % count);
+        }
+        Ok(connection)
+    }
+
+    /// Writes frames into a block, for the first time.
+    pub fn fill(&self, block: &mut Piece) -> anyhow::Result<()> {
+        let whole = frame(Flags::ACK, 0, self.peer, &STAMPS, self.segment)?;
+        for at in &self.order {
+            let start = at * self.step + self.step - whole.len();
+            block.bytes_mut()[start..start + whole.len()].copy_from_slice(&whole);
+        }
+        Ok(())
+    }
+
+    /// Makes so many segments of a block the next of the stream, their payload too if there is a pattern. How many bytes they have.
+    pub fn number(&self, block: &mut Piece, count: usize, pattern: Option<&Pattern>) {
+        let whole = HEADERS + self.segment;
+        let memory = block.bytes_mut();
+        let mut offset = self.next;
+        for at in self.order.iter().take(count) {
+            let start = at * self.step + self.step - whole;
+            let frame = &mut memory[start..start + whole];
+            let number = ISN.wrapping_add(1).wrapping_add(offset as u32);
+            frame[SEQUENCE].copy_from_slice(&number.to_be_bytes());
+            pattern.into_iter().for_each(|pattern| pattern.fill(offset, &mut frame[HEADERS..]));
+            offset += self.segment as u64;
+        }
+    }
+
+    /// Takes so many segments of a block, and acknowledges them.
+    pub fn take(&mut self, block: &[u8], count: usize, place: &mut impl Place) -> anyhow::Result<()> {
+        let whole = HEADERS + self.segment;
+        let count = count.min(self.order.len());
+        let start = |at: usize| at * self.step + self.step - whole;
+        let starts: Vec<usize> = self.order[..count].iter().map(|at| start(*at)).collect();
+        for burst in starts.chunks(BURST) {
+            for (index, start) in burst.iter().enumerate() {
+                if let Some(ahead) = burst.get(index + AHEAD) {
+                    linerate_burst::prefetch(&block[*ahead]);
+                }
+                let heard = self.hear(&block[*start..*start + whole], place);
+                ensure!(heard == Heard::Taken, "a segment was not taken: {heard:?}");
+            }
+            self.settle(place);
+        }
+        self.next += (count * self.segment) as u64;
+        Ok(())
+    }
+
+    /// Acknowledges; after frames came back windows open.
+    pub fn settle(&mut self, place: &mut impl Place) {
+        self.endpoint.burst_end(false, NOW, place);
+        self.endpoint.clear(0);
+    }
+
+    /// How many segments a block has.
+    pub fn in_block(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Bytes of a block that are used by so many of them.
+    pub fn used(&self, count: usize) -> usize {
+        count.min(self.order.len()) * self.step
+    }
+
+    fn hear(&mut self, frame: &[u8], place: &mut impl Place) -> Heard {
+        let arrival = Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: NOW };
+        self.endpoint.receive(&arrival, place)
+    }
+}
+
+fn gcd(one: usize, other: usize) -> usize {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+fn frame(flags: Flags, sequence: u32, acknowledgement: u32, options: &[u8], payload: usize) -> anyhow::Result<Vec<u8>> {
+    let mut frame = vec![0; 14 + 20 + 20 + options.len() + payload];
+    let link = ethernet::Header {
+        destination: MacAddr([2, 0, 0, 0, 0, 1]),
+        source: MacAddr([2, 0, 0, 0, 0, 2]),
+        ether_type: ethernet::IPV4,
+    };
+    let network = ipv4::Header { source: FROM, destination: TO, ..ipv4::Header::new(registry::TCP) };
+    let head = tcp::Header {
+        source_port: 40_000,
+        destination_port: PORT,
+        sequence,
+        acknowledgement,
+        flags,
+        window: 512,
+        urgent: 0,
+        options: linerate_wire::options::Options::new(options).unwrap_or_default(),
+    };
+    let length = frame.len();
+    let built = link
+        .emit(&mut frame)
+        .and_then(|_| network.emit(length - 34, &mut frame[14..]))
+        .and_then(|_| head.emit(&mut frame[34..]));
+    built.map_err(|error| anyhow::anyhow!("a segment of {payload} bytes: {error}"))?;
+    Ok(frame)
+}

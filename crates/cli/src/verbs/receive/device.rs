@@ -1,0 +1,209 @@
+//! `--to device`: frames in memory of a GPU, and the options that say how.
+
+use super::options::GoArgs;
+use crate::exit::usage;
+use linerate_device::cpu::{Cpu, CpuConfig};
+use linerate_device::frames::{Memory, OnDevice, Options, open};
+use linerate_device::routes::{RouteRate, choose, measure};
+use linerate_device::{Device, DeviceError, Form, Route};
+use linerate_receive::frames::Config;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+/// Options of `--to`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Device")]
+pub struct DeviceArgs {
+    /// Have frames in memory of a GPU: device (the first one), device:1, or device:cpu, a thread that stands in for one
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["write", "share"])]
+    to: Option<Which>,
+    /// How bytes come there: copy (frames that were filled here), place (blocks, put into place there), gather (read from here
+    /// over the bus, and put into place), or auto, what a short measurement finds fastest [default: auto]
+    #[arg(long, value_name = "ROUTE")]
+    route: Option<Way>,
+    /// Make numbers (f32) of signed samples there: int8, int16 (low byte first) or int16-be
+    #[arg(long, value_name = "SAMPLES")]
+    convert: Option<Samples>,
+}
+
+/// A device, as users write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// A thread of this program.
+    Cpu,
+    /// A GPU by its number.
+    Cuda(u32),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text}: write device, device:N (a GPU by its number) or device:cpu");
+        match text.strip_prefix("device").ok_or_else(wrong)? {
+            "" => Ok(Which::Cuda(0)),
+            ":cpu" => Ok(Which::Cpu),
+            number => {
+                number.strip_prefix(':').and_then(|number| number.parse().ok()).map(Which::Cuda).ok_or_else(wrong)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Cpu => f.write_str("device:cpu"),
+            Which::Cuda(number) => write!(f, "device:{number}"),
+        }
+    }
+}
+
+impl Which {
+    /// A device without the word, as benchmarks have it.
+    pub fn bare(text: &str) -> Result<Which, String> {
+        match text.strip_prefix("cuda") {
+            None if text == "cpu" => Ok(Which::Cpu),
+            Some("") => Ok(Which::Cuda(0)),
+            Some(number) => format!("device{number}").parse().map_err(|_| format!("{text}: write cpu, cuda or cuda:N")),
+            None => Err(format!("{text}: write cpu, cuda or cuda:N")),
+        }
+    }
+
+    /// Starts to use it.
+    pub fn device(self) -> Result<Box<dyn Device>, DeviceError> {
+        match self {
+            Which::Cpu => Ok(Box::new(Cpu::open(CpuConfig::default()))),
+            #[cfg(feature = "cuda")]
+            Which::Cuda(number) => Ok(Box::new(linerate_device::cuda::Cuda::open(number)?)),
+            #[cfg(not(feature = "cuda"))]
+            Which::Cuda(_) => Err(DeviceError::NoDriver("this program was built without the feature cuda".to_owned())),
+        }
+    }
+}
+
+/// A route, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way(Option<Route>);
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Route::named(text) {
+            None if text != "auto" => Err(format!("{text}: write copy, place, gather or auto")),
+            route => Ok(Way(route)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Samples(Form);
+
+impl FromStr for Samples {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = Form::named(text).filter(|form| *form != Form::Raw);
+        form.map(Samples).ok_or_else(|| format!("{text}: write int8, int16 or int16-be"))
+    }
+}
+
+/// Bytes of a block, and how many there are: two on the bus, one being filled, one to spare.
+const BLOCK: usize = 2 << 20;
+const BLOCKS: usize = 4;
+
+/// Frames on a device, before the run.
+pub struct Opened {
+    /// What they are filled in.
+    pub memory: Memory,
+    /// Where they go.
+    pub destination: OnDevice,
+    /// By which way they come there.
+    pub route: Route,
+    /// About it, for people.
+    pub note: String,
+}
+
+impl DeviceArgs {
+    /// Whether frames are on a GPU: its driver makes system calls of its own.
+    pub fn is_gpu(&self) -> bool {
+        matches!(self.to, Some(Which::Cuda(_)))
+    }
+
+    /// Which device, for people.
+    pub fn name(&self) -> Option<String> {
+        self.to.map(|which| which.to_string())
+    }
+
+    /// Takes memory there, if frames are to be there; for segments of so many bytes, which the port may read straight to their place.
+    pub fn open(&self, frames: Config, go: &GoArgs, segment: u32, is_straight: bool) -> anyhow::Result<Option<Opened>> {
+        let Some(which) = self.to else { return Ok(None) };
+        let form = self.convert.map_or(Form::Raw, |samples| samples.0);
+        let (route, told) = self.choose(which, frames.size, form, (segment, is_straight))?;
+        let device = which.device()?;
+        let facts = device.facts().clone();
+        let options = Options { frames, form, route, block: BLOCK, blocks: BLOCKS, pattern: go.pattern() };
+        let (memory, destination) = open(device, options).map_err(|error| match error {
+            DeviceError::Shape(_) | DeviceError::Cannot(_) => usage(error),
+            other => other.into(),
+        })?;
+        let note = format!("frames on {} ({}), by {route}{told}", facts.name, facts.model);
+        Ok(Some(Opened { memory, destination, route, note }))
+    }
+
+    /// The way to go, and how fast each is, where that was measured.
+    fn choose(
+        &self,
+        which: Which,
+        frame: usize,
+        form: Form,
+        (segment, is_straight): (u32, bool),
+    ) -> anyhow::Result<(Route, String)> {
+        if let Some(Way(Some(route))) = self.route {
+            return Ok((route, String::new()));
+        }
+        let began = Instant::now();
+        let clock = || began.elapsed().as_nanos() as u64;
+        let mut rates = measure(which.device()?.as_mut(), frame, segment as usize, is_straight, &clock)?;
+        if form != Form::Raw {
+            rates.retain(|one| one.route != Route::Copy);
+            return Ok((rates.first().map_or(Route::Place, |one| one.route), told(&rates)));
+        }
+        Ok((choose(&rates), told(&rates)))
+    }
+
+    /// What is asked for, by name.
+    pub fn asked(&self) -> Vec<(&'static str, String)> {
+        let route = self.route.and_then(|way| way.0).map_or("auto", Route::name);
+        vec![
+            ("to", self.name().unwrap_or_default()),
+            ("route", if self.to.is_some() { route } else { "" }.to_owned()),
+            ("convert", self.convert.map_or("", |samples| samples.0.name()).to_owned()),
+        ]
+    }
+}
+
+fn told(rates: &[RouteRate]) -> String {
+    let all: Vec<String> = rates.iter().map(|one| format!("{} {:.1}", one.route, one.rate as f64 / 1e9)).collect();
+    format!(": {} GB/s", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_and_said() {
+        assert_eq!("device".parse(), Ok(Which::Cuda(0)));
+        for text in ["device:0", "device:7", "device:cpu"] {
+            assert_eq!(text.parse::<Which>().unwrap().to_string(), text);
+        }
+        for text in ["", "cpu", "device:", "device:gpu", "device:-1", "devices", "cuda:0"] {
+            assert!(text.parse::<Which>().unwrap_err().contains("device:cpu"), "{text}");
+        }
+        assert!("int16".parse::<Samples>().is_ok() && "no".parse::<Samples>().is_err());
+        assert!("auto".parse::<Way>().is_ok() && "fast".parse::<Way>().is_err());
+    }
+}

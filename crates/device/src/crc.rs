@@ -1,0 +1,83 @@
+//! What a GPU needs to know of CRC-32C to sum a frame in many threads at once (`linerate_crc` in kernels.cu).
+//!
+//! A checksum is a remainder of polynomials over two values, and remainders add up: that of all bytes is the sum of those of its parts,
+//! each multiplied by x to the power of the bits behind it. Bits of a word are reversed: its highest is that of x to the power 0.
+
+/// The polynomial 0x1edc6f41, its bits reversed.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+/// x to the power of 0, and of 1.
+const ONE: u32 = 1 << 31;
+const X: u32 = 1 << 30;
+/// Bytes of a line, of which each lane takes a word.
+const LINE: usize = 128;
+
+/// The product of two polynomials, modulo that of the checksum.
+const fn times(one: u32, mut other: u32) -> u32 {
+    let (mut product, mut bit) = (0, ONE);
+    while bit != 0 {
+        if one & bit != 0 {
+            product ^= other;
+        }
+        other = other >> 1 ^ if other & 1 != 0 { POLYNOMIAL } else { 0 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// x to the powers of 8 * 2^k.
+pub(crate) const POWERS: [u32; 64] = {
+    let (mut powers, mut at) = ([times(times(X, X), times(X, X)); 64], 0);
+    powers[0] = times(powers[0], powers[0]);
+    while at < 63 {
+        powers[at + 1] = times(powers[at], powers[at]);
+        at += 1;
+    }
+    powers
+};
+
+/// What byte `k` of a word becomes a line further on, 256 words for each.
+pub(crate) fn tables() -> Vec<u32> {
+    let line = power(LINE as u64);
+    (0..4).flat_map(|byte| (0..256_u32).map(move |value| times(line, value << (8 * byte)))).collect()
+}
+
+/// x to the power of eight times so many bytes.
+fn power(bytes: u64) -> u32 {
+    let bits = (0..64).filter(|bit| bytes >> bit & 1 == 1);
+    bits.fold(ONE, |product, bit| times(POWERS[bit], product))
+}
+
+/// The checksum of so many bytes of this remainder.
+pub(crate) fn finish(remainder: u32, bytes: u64) -> u32 {
+    !(remainder ^ times(u32::MAX, power(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_wire::Crc32c;
+
+    /// The remainder from nothing on, bit by bit.
+    fn remainder(bytes: &[u8]) -> u32 {
+        bytes.iter().fold(0, |rest, byte| (0..8).fold(rest ^ u32::from(*byte), |rest, _| times(rest, X)))
+    }
+
+    #[test]
+    fn parts_add_up_to_the_checksum() {
+        let bytes: Vec<u8> = (0..1000_u32).map(|at| (at * at / 7) as u8).collect();
+        for (cut, len) in [(0, 0), (0, 1), (1, 9), (128, 256), (333, 1000), (999, 1000)] {
+            let (front, back) = bytes[..len].split_at(cut);
+            let sum = times(remainder(front), power(back.len() as u64)) ^ remainder(back);
+            assert_eq!(finish(sum, len as u64), Crc32c::NEW.with(&bytes[..len]).value(), "{cut} of {len}");
+        }
+    }
+
+    #[test]
+    fn tables_are_a_line_further_on() {
+        let tables = tables();
+        for word in [0, 1, 0x8000_0000, 0x1234_5678, u32::MAX] {
+            let looked_up = (0..4).fold(0, |sum, byte| sum ^ tables[byte * 256 + (word >> (8 * byte) & 0xff) as usize]);
+            assert_eq!(looked_up, times(word, power(128)));
+        }
+    }
+}

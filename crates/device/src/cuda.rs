@@ -1,0 +1,280 @@
+//! GPUs of NVIDIA.
+//!
+//! There are two queues: blocks are copied in one, everything else is done in the other, which waits for a block before it places its
+//! bytes. So the next block is on the bus while the one before is placed. Each piece of work has an event; what it needs of the host is
+//! kept beside it until the event was seen.
+//!
+//! Unsafe because work reads and writes memory after the call that queued it.
+#![allow(unsafe_code)]
+
+mod driver;
+mod work;
+
+use self::driver::{Context, Event, Memory, Stream, kernels, pinned};
+use self::work::{Frames, Kernels, Pending, Room};
+use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
+use crate::crc::{POWERS, tables};
+use crate::form::Form;
+use crate::list::{check, check_ranges};
+use linerate_burst::pool::Piece;
+use linerate_receive::frames::{Batch, Entry};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The kernels, ended by 0.
+const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
+
+/// A GPU. Fields are dropped in their order: queues first, which are waited for.
+#[derive(Debug)]
+pub struct Cuda {
+    blocks: Stream,
+    work: Stream,
+    pending: VecDeque<Pending>,
+    frames: Option<Frames>,
+    /// Rooms for lists and blocks that no work needs.
+    rooms: Vec<Room>,
+    events: Vec<Event>,
+    kernels: Kernels,
+    facts: Facts,
+    context: Arc<Context>,
+    queued: u64,
+    reached: u64,
+    failed: Option<DeviceError>,
+    returned: VecDeque<Batch>,
+    examined: VecDeque<Examined>,
+}
+
+impl Cuda {
+    /// Starts to use the GPU of this number; loads the driver.
+    ///
+    /// # Errors
+    /// If there is no driver, or no such GPU.
+    pub fn open(number: u32) -> Result<Cuda, DeviceError> {
+        let context = Context::open(number)?;
+        context.bind()?;
+        let ptx =
+            CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| DeviceError::Cannot("the kernels are no text"))?;
+        let [place, presence, crc] =
+            kernels(&context, ptx, [c"linerate_place", c"linerate_presence", c"linerate_crc"])?;
+        let facts = Facts {
+            name: context.name.clone(),
+            model: context.model.clone(),
+            memory: context.memory,
+            number: number as i32,
+            is_cuda: true,
+        };
+        Ok(Cuda {
+            blocks: Stream::new(&context)?,
+            work: Stream::new(&context)?,
+            pending: VecDeque::new(),
+            frames: None,
+            rooms: Vec::new(),
+            events: Vec::new(),
+            kernels: Kernels { place, presence, crc },
+            facts,
+            context,
+            queued: 0,
+            reached: 0,
+            failed: None,
+            returned: VecDeque::new(),
+            examined: VecDeque::new(),
+        })
+    }
+
+    /// Before any work: not after a failure, and for this GPU.
+    fn ready(&self) -> Result<(), DeviceError> {
+        self.failed.clone().map_or(Ok(()), Err)?;
+        self.context.bind()
+    }
+
+    fn frames(&self) -> Result<&Frames, DeviceError> {
+        self.frames.as_ref().ok_or(DeviceError::Cannot("frames are asked for before anything is done with them"))
+    }
+
+    /// Refuses what is outside a frame, in bytes of device memory; where in that its first byte is.
+    fn inside(&self, frame: u32, range: &Range<usize>) -> Result<usize, DeviceError> {
+        let shape = self.frames()?.shape;
+        let raw = Shape { bytes: shape.form.bytes(shape.bytes), ..shape };
+        check_ranges(frame, &[range.start as u64..range.end as u64], &raw)?;
+        Ok(frame as usize * shape.stride() + range.start)
+    }
+}
+
+impl Device for Cuda {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn allocate(&mut self, shape: Shape) -> Result<(), DeviceError> {
+        shape.check()?;
+        self.ready()?;
+        if self.frames.is_some() {
+            return Err(DeviceError::Cannot("a device has frames once"));
+        }
+        let free = self.context.free()?;
+        if shape.memory() as u64 > free {
+            return Err(DeviceError::Memory { name: self.facts.name.clone(), wanted: shape.memory() as u64, free });
+        }
+        let memory = |bytes| Memory::new(&self.context, bytes, &self.work);
+        let words = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let there = memory(bytes.len())?;
+            // SAFETY: waited for in the next line.
+            unsafe { self.work.send(&bytes, &there, 0) }?;
+            self.work.finish().map(|()| there)
+        };
+        let count = shape.frames as usize;
+        let all = memory(shape.stride() * count)?;
+        let mut frames = Frames {
+            shape,
+            handle: all.handle(),
+            memory: all,
+            counts: memory(shape.granules() * 4 * count)?,
+            results: memory((8 + shape.granules().div_ceil(64) * 8) * count)?,
+            found: Vec::new(),
+            tables: words(&tables())?,
+            powers: words(&POWERS)?,
+        };
+        for _ in 0..count {
+            frames.found.push(pinned(&self.context, frames.result())?);
+        }
+        self.frames = Some(frames);
+        self.work.finish()
+    }
+
+    fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
+        self.ready()?;
+        pinned(&self.context, bytes)
+    }
+
+    fn clear(&mut self, frame: u32, range: Range<usize>) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        let (at, len) = (self.inside(frame, &range)?, range.len());
+        let result = self.work.clear(&self.frames()?.memory, at..at + len);
+        self.plain(result)
+    }
+
+    fn copy(&mut self, from: &[u8], frame: u32, at: usize) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        let to = self.inside(frame, &(at..at.saturating_add(from.len())))?;
+        if self.frames()?.shape.form != Form::Raw {
+            return Err(DeviceError::Cannot(
+                "bytes that are copied as they are become no numbers: place them by a list",
+            ));
+        }
+        // SAFETY: waited for below, whatever happens in between.
+        let result = unsafe { self.work.send(from, &self.frames()?.memory, to) };
+        let ticket = self.plain(result);
+        let through = self.work.finish();
+        self.sticky(through)?;
+        ticket
+    }
+
+    fn mark(&mut self, frame: u32, ranges: &[Range<u64>]) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        check_ranges(frame, ranges, &self.frames()?.shape)?;
+        // A range may be longer than an entry can be.
+        let longest = 1 << 31;
+        let pieces = ranges.iter().flat_map(|range| {
+            let starts = (range.start..range.end).step_by(longest as usize);
+            starts.map(|at| Entry { at, from: 0, len: (range.end - at).min(longest) as u32, frame })
+        });
+        let list: Vec<Entry> = pieces.collect();
+        self.run(None, &list, None)
+    }
+
+    fn place(&mut self, mut batch: Batch, route: Route) -> Result<Ticket, DeviceError> {
+        let used = batch.used.min(batch.block.len());
+        let checked = self.ready().and_then(|()| Ok(check(&batch.list, used, &self.frames()?.shape)?));
+        if let Err(refused) = checked {
+            self.returned.push_back(batch);
+            return Err(refused);
+        }
+        let list = std::mem::take(&mut batch.list);
+        self.run(Some(batch), &list, Some(route))
+    }
+
+    fn forget(&mut self, frame: u32) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        let at = self.inside(frame, &(0..0))?;
+        let frames = self.frames()?;
+        let (shape, counts) = (frames.shape, frame as usize * frames.shape.granules() * 4);
+        let mut result = self.work.clear(&frames.counts, counts..counts + shape.granules() * 4);
+        if shape.form != Form::Raw {
+            result = result.and_then(|()| self.work.clear(&frames.memory, at..at + shape.stride()));
+        }
+        self.plain(result)
+    }
+
+    fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        check_ranges(frame, &[0..len as u64], &self.frames()?.shape)?;
+        // What is found of a frame has one place.
+        if let Some(before) = self.pending.iter().rfind(|one| one.examines.is_some_and(|(other, _)| other == frame)) {
+            let before = Ticket(before.ticket);
+            self.wait(before)?;
+        }
+        let event = self.event()?;
+        let summed = self.sum(frame, len);
+        let fetched = summed.and_then(|()| {
+            let frames = self.frames.as_mut().ok_or(DeviceError::Cannot("no frames"))?;
+            let at = frame as usize * frames.result();
+            // SAFETY: read once an event behind this was seen, and written by nobody else: see above.
+            unsafe { self.work.fetch(&frames.results, at, frames.found[frame as usize].bytes_mut()) }
+        });
+        self.sticky(fetched)?;
+        let examines = Some((frame, len));
+        self.queued(Pending { ticket: 0, event, copied: None, room: None, batch: None, examines })
+    }
+
+    fn examined(&mut self) -> Option<Examined> {
+        self.examined.pop_front()
+    }
+
+    fn fetch(&mut self, frame: u32, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.ready()?;
+        let at = self.inside(frame, &(at..at.saturating_add(to.len())))?;
+        // SAFETY: waited for below, whatever happens in between.
+        let fetched = unsafe { self.work.fetch(&self.frames()?.memory, at, to) };
+        let through = self.work.finish();
+        self.sticky(fetched.and(through))
+    }
+
+    fn reached(&mut self) -> Result<Ticket, DeviceError> {
+        self.ready()?;
+        self.poll()?;
+        Ok(Ticket(self.reached))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<(), DeviceError> {
+        self.ready()?;
+        while self.reached < ticket.0 {
+            let Some(first) = self.pending.front() else {
+                return Err(DeviceError::Cannot("nothing was queued that has this ticket"));
+            };
+            let done = first.event.wait();
+            self.sticky(done)?;
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    fn returned(&mut self) -> Option<Batch> {
+        // A failure is said by who waits; then nothing is done any more, and all of it comes back.
+        if self.ready().and_then(|()| self.poll()).is_err() && self.failed.is_some() {
+            let _ = self.context.bind().and_then(|()| self.blocks.finish()).and(self.work.finish());
+            self.returned.extend(self.pending.drain(..).filter_map(|pending| pending.batch));
+        }
+        self.returned.pop_front()
+    }
+
+    fn export(&mut self, frame: u32) -> Result<Exported, DeviceError> {
+        self.ready()?;
+        let at = self.inside(frame, &(0..0))?;
+        let frames = self.frames()?;
+        let bytes = frames.shape.form.bytes(frames.shape.bytes) as u64;
+        Ok(Exported { handle: frames.handle, offset: at as u64, address: frames.memory.at(at), bytes })
+    }
+}

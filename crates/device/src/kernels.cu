@@ -1,0 +1,155 @@
+/* What a GPU does for frames. Each of these does what `cpu.rs` does, byte for byte, and is compared with it.
+ *
+ * `scripts/kernels` compiles this by NVRTC into kernels.ptx, which is part of the program. The test `kernels` compiles it as C++ and
+ * runs each thread of a grid in turn, so nothing here waits for other threads: no barrier, no shuffle, no shared memory. */
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/* Where bytes of a block are to go: `Entry` of crates/receive/src/frames/beyond.rs. */
+struct entry {
+    u64 at;
+    u32 from;
+    u32 len;
+    u32 frame;
+};
+
+/* What becomes of bytes: `Form`; NOTHING counts them as there and leaves them alone. */
+enum { RAW = 0, INT8 = 1, INT16 = 2, INT16_BIG = 3, NOTHING = 4 };
+
+#define LANES 32u
+#define POLYNOMIAL 0x82f63b78u
+
+/* Copies by words of the destination: those of the source are read where they are aligned, and shifted. Up to three bytes before and
+ * behind the source are read with it, of the same words. */
+static __device__ void copy(u8 *to, const u8 *from, u32 len, u32 lane) {
+    u32 head = (4u - ((u32)(u64)to & 3u)) & 3u;
+    if (head > len)
+        head = len;
+    if (lane < head)
+        to[lane] = from[lane];
+    to += head;
+    from += head;
+    len -= head;
+    const u32 words = len / 4u, shift = ((u32)(u64)from & 3u) * 8u;
+    const u32 *source = (const u32 *)(from - shift / 8u);
+    u32 *target = (u32 *)to;
+    for (u32 word = lane; word < words; word += LANES) {
+        const u32 low = source[word];
+        target[word] = shift ? (low >> shift) | (source[word + 1u] << (32u - shift)) : low;
+    }
+    const u32 done = words * 4u;
+    if (lane < len - done)
+        to[done + lane] = from[done + lane];
+}
+
+/* What a byte adds to its number: `Form::part`. */
+static __device__ float part(u32 form, u64 at, u8 byte) {
+    const int is_low = form == INT8 || (at & 1u) == (form == INT16_BIG ? 1u : 0u);
+    if (form == INT8)
+        return (float)(signed char)byte;
+    return is_low ? (float)byte : (float)(signed char)byte * 256.0f;
+}
+
+/* Samples of two bytes: the two that a piece has are one store, one alone is added to what the other piece brings. */
+static __device__ void convert(float *to, const u8 *from, u32 form, u64 at, u32 len, u32 lane) {
+    for (u32 index = lane; index < len; index += LANES) {
+        const u64 place = at + index;
+        const float own = part(form, place, from[index]);
+        if (form == INT8)
+            to[place] = own;
+        else if ((place & 1u) == 0u && index + 1u < len)
+            to[place / 2u] = own + part(form, place + 1u, from[index + 1u]);
+        else if ((place & 1u) == 0u || index == 0u)
+            atomicAdd(&to[place / 2u], own);
+    }
+}
+
+/* Puts bytes of a block to their places, and counts them for each part of their frame; a warp for an entry. */
+extern "C" __global__ void linerate_place(
+    u8 *frames, u64 stride, u32 *counts, u32 granules, u32 granule, const u8 *block, const struct entry *list, u32 entries, u32 form) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, lane = thread % LANES;
+    const u32 warps = gridDim.x * blockDim.x / LANES;
+    for (u32 index = thread / LANES; index < entries; index += warps) {
+        const struct entry one = list[index];
+        u8 *frame = frames + (u64)one.frame * stride;
+        if (form == RAW)
+            copy(frame + one.at, block + one.from, one.len, lane);
+        else if (form != NOTHING)
+            convert((float *)frame, block + one.from, form, one.at, one.len, lane);
+        if (one.len == 0u)
+            continue;
+        const u32 first = (u32)(one.at / granule), last = (u32)((one.at + one.len - 1u) / granule);
+        for (u32 which = first + lane; which <= last; which += LANES) {
+            const u64 begin = (u64)which * granule, end = begin + granule, stop = one.at + one.len;
+            const u64 from = begin > one.at ? begin : one.at, to = end < stop ? end : stop;
+            atomicAdd(&counts[(u64)one.frame * granules + which], (u32)(to - from));
+        }
+    }
+}
+
+/* Which parts of a frame of `len` bytes are there, a bit for each, 32 to a thread; and forgets what was counted. */
+extern "C" __global__ void linerate_presence(u32 *counts, u32 granules, u32 granule, u64 len, u32 *words) {
+    const u32 word = blockIdx.x * blockDim.x + threadIdx.x;
+    if ((u64)word * 32u >= granules)
+        return;
+    u32 bits = 0;
+    for (u32 bit = 0; bit < 32u && word * 32u + bit < granules; bit++) {
+        const u32 which = word * 32u + bit;
+        const u64 begin = (u64)which * granule;
+        const u64 rest = begin < len ? len - begin : 0u;
+        const u32 whole = rest < granule ? (u32)rest : granule;
+        if (whole > 0u && counts[which] == whole)
+            bits |= 1u << bit;
+        counts[which] = 0u;
+    }
+    words[word] = bits;
+}
+
+/* The product of two polynomials, bits reversed, modulo that of CRC-32C (as zlib's crc32_combine has it). */
+static __device__ u32 times(u32 one, u32 other) {
+    u32 product = 0;
+    for (u32 bit = 0x80000000u; bit; bit >>= 1) {
+        if (one & bit)
+            product ^= other;
+        other = (other >> 1) ^ (other & 1u ? POLYNOMIAL : 0u);
+    }
+    return product;
+}
+
+/* x to the power of eight times `bytes`; powers[k] is that of 2^k bytes. */
+static __device__ u32 power(const u32 *powers, u64 bytes) {
+    u32 product = 0x80000000u;
+    for (u32 bit = 0; bytes; bit++, bytes >>= 1)
+        if (bytes & 1u)
+            product = times(powers[bit], product);
+    return product;
+}
+
+/* The remainder of `bytes` bytes, from nothing on, into *sum, which is zero before: a warp for `rows` lines of 128 bytes, a word of each
+ * line to a lane. tables[k][b] is byte k of a word, 128 bytes further on. */
+extern "C" __global__ void linerate_crc(const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *sum) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, lane = thread % LANES;
+    const u64 lines = bytes / 128u, first = (u64)(thread / LANES) * rows;
+    if (thread == 0u && bytes % 128u) {
+        u32 rest = 0;
+        for (u64 at = lines * 128u; at < bytes; at++) {
+            rest ^= data[at];
+            for (u32 bit = 0; bit < 8u; bit++)
+                rest = (rest >> 1) ^ (rest & 1u ? POLYNOMIAL : 0u);
+        }
+        atomicXor(sum, rest);
+    }
+    if (first >= lines)
+        return;
+    const u64 last = first + rows < lines ? first + rows : lines;
+    const u32 *words = (const u32 *)data + lane;
+    u32 own = 0;
+    for (u64 line = first; line < last; line++) {
+        own = tables[own & 255u] ^ tables[256u + (own >> 8 & 255u)] ^ tables[512u + (own >> 16 & 255u)] ^ tables[768u + (own >> 24)];
+        own ^= words[line * LANES];
+    }
+    /* From the end of this lane's last word to the end of all, and the four bytes of the word itself. */
+    atomicXor(sum, times(power(powers, bytes - last * 128u + 128u - 4u * lane), own));
+}

@@ -1,0 +1,157 @@
+//! Lists of places, looked at on the host before a device gets them.
+//!
+//! A device writes where it is told to. So nothing goes there that ends outside its frame or its block, and no byte of a frame is
+//! written twice: what a sender repeats, or forges, never gets so far.
+
+use crate::contract::Shape;
+use linerate_receive::frames::Entry;
+use linerate_receive::ranges::Ranges;
+use std::ops::Range;
+
+/// What is wrong with a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadList {
+    /// Bytes that are not in the block.
+    #[error("entry {0} is of bytes outside its block")]
+    Block(usize),
+    /// A frame that there is not.
+    #[error("entry {0} is for a frame that there is not")]
+    Frame(usize),
+    /// A place that is not in the frame.
+    #[error("entry {0} ends outside its frame")]
+    Place(usize),
+    /// Bytes that are there already.
+    #[error("entry {0} is for bytes that were placed before")]
+    Twice(usize),
+}
+
+/// Whether all places are in their frames, and all bytes among the first `used` of their block.
+///
+/// # Errors
+/// The first entry that is not.
+pub fn check(list: &[Entry], used: usize, shape: &Shape) -> Result<(), BadList> {
+    for (index, entry) in list.iter().enumerate() {
+        if u64::from(entry.from) + u64::from(entry.len) > used as u64 {
+            return Err(BadList::Block(index));
+        }
+        if entry.frame >= shape.frames {
+            return Err(BadList::Frame(index));
+        }
+        if entry.at.checked_add(entry.len.into()).is_none_or(|end| end > shape.bytes as u64) {
+            return Err(BadList::Place(index));
+        }
+    }
+    Ok(())
+}
+
+/// Whether ranges are inside a frame.
+///
+/// # Errors
+/// The first that is not.
+pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<(), BadList> {
+    if frame >= shape.frames {
+        return Err(BadList::Frame(0));
+    }
+    let outside = |range: &Range<u64>| range.start > range.end || range.end > shape.bytes as u64;
+    ranges.iter().position(outside).map_or(Ok(()), |index| Err(BadList::Place(index)))
+}
+
+/// Knows what was placed in each frame, so that nothing is placed twice.
+#[derive(Debug)]
+pub struct Guard {
+    shape: Shape,
+    placed: Vec<Ranges>,
+}
+
+impl Guard {
+    /// For frames of a device, of which nothing is there.
+    pub fn new(shape: Shape) -> Guard {
+        Guard { shape, placed: vec![Ranges::default(); shape.frames as usize] }
+    }
+
+    /// Takes a list, or refuses all of it.
+    ///
+    /// # Errors
+    /// The first entry that is wrong. What came before it counts as placed: the frames are lost then.
+    pub fn take(&mut self, list: &[Entry], used: usize) -> Result<(), BadList> {
+        check(list, used, &self.shape)?;
+        for (index, entry) in list.iter().enumerate() {
+            let mut new = 0;
+            let range = entry.at..entry.at + u64::from(entry.len);
+            let insert =
+                self.placed[entry.frame as usize].insert(range, usize::MAX, |piece| new += piece.end - piece.start);
+            if insert.is_err() || new != u64::from(entry.len) {
+                return Err(BadList::Twice(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame is used again: nothing of it is there.
+    pub fn release(&mut self, frame: u32) {
+        if let Some(placed) = self.placed.get_mut(frame as usize) {
+            *placed = Ranges::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::Form;
+    use proptest::prelude::*;
+
+    const SHAPE: Shape = Shape { frames: 3, bytes: 100, form: Form::Raw, granule: 10 };
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let at = prop_oneof![8 => 0_u64..120, 1 => Just(u64::MAX - 3), 1 => Just(1 << 32)];
+        let len = prop_oneof![8 => 0_u32..40, 1 => Just(u32::MAX)];
+        (0_u32..200, 0_u32..4, at, len).prop_map(|(from, frame, at, len)| Entry { from, frame, at, len })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Against a map of bytes.
+        #[test]
+        fn nothing_goes_outside_a_frame_or_comes_twice(
+            lists in prop::collection::vec((prop::collection::vec(entry(), 0..6), 0_usize..260), 0..12), freed in 0_u32..4,
+        ) {
+            let mut guard = Guard::new(SHAPE);
+            let mut there = [[false; 100]; 3];
+            for (number, (list, used)) in lists.into_iter().enumerate() {
+                let mut after = there;
+                let mut wanted = Ok(());
+                // What is outside is found before what comes twice.
+                for (index, one) in list.iter().enumerate() {
+                    let outside = match () {
+                        () if one.from as usize + one.len as usize > used => Some(BadList::Block(index)),
+                        () if one.frame > 2 => Some(BadList::Frame(index)),
+                        () if u128::from(one.at) + u128::from(one.len) > 100 => Some(BadList::Place(index)),
+                        () => None,
+                    };
+                    wanted = wanted.and(outside.map_or(Ok(()), Err));
+                }
+                let is_inside = wanted.is_ok();
+                for (index, one) in list.iter().enumerate().filter(|_| is_inside) {
+                    let bytes = &mut after[one.frame as usize][one.at as usize..one.at as usize + one.len as usize];
+                    if bytes.contains(&true) {
+                        wanted = wanted.and(Err(BadList::Twice(index)));
+                    }
+                    bytes.fill(true);
+                }
+                prop_assert_eq!(guard.take(&list, used), wanted);
+                if wanted.is_err() && is_inside {
+                    break;
+                }
+                if wanted.is_ok() {
+                    there = after;
+                }
+                if number % 3 == 2 {
+                    guard.release(freed);
+                    there.iter_mut().nth(freed as usize).into_iter().for_each(|frame| frame.fill(false));
+                }
+            }
+        }
+    }
+}

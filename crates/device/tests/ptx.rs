@@ -1,0 +1,34 @@
+//! The kernels that are part of the program are those of the source.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// Where NVRTC is at hand (`scripts/kernels` fetches it, 50 MB); elsewhere it is said that nobody looked.
+#[test]
+fn kernels_are_compiled_from_their_source() {
+    let root = root();
+    let is_there = std::env::var_os("LINERATE_NVRTC").is_some() || root.join("target/nvrtc/bin/pip").exists();
+    if !is_there {
+        eprintln!(
+            "NOT TRIED: whether kernels.ptx is what kernels.cu compiles to: no NVRTC (scripts/kernels check fetches it)"
+        );
+        return;
+    }
+    let output = Command::new(root.join("scripts/kernels")).arg("check").output().expect("a shell");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Drivers take no newer text than they know, and run that of older GPUs.
+#[test]
+fn kernels_are_for_the_gpus_that_the_page_names() {
+    let text = std::fs::read_to_string(root().join("crates/device/src/kernels.ptx")).unwrap();
+    let of = |word: &str| text.lines().find_map(|line| line.strip_prefix(word).map(str::trim).map(str::to_owned));
+    assert_eq!((of(".version"), of(".target")), (Some("8.1".to_owned()), Some("sm_70".to_owned())));
+    for kernel in ["linerate_place", "linerate_presence", "linerate_crc"] {
+        assert!(text.contains(&format!(".entry {kernel}(")), "{kernel}");
+    }
+}

@@ -1,0 +1,358 @@
+//! Streams into frames on a device, by every way: what lies there is what was sent.
+
+#[path = "streams/damaging.rs"]
+mod damaging;
+mod support;
+
+use damaging::Damaging;
+use linerate_burst::Nanos;
+use linerate_burst::pool::Piece;
+use linerate_device::cpu::{Cpu, CpuConfig};
+use linerate_device::frames::{Memory, OnDevice, Options, open};
+use linerate_device::list::BadList;
+use linerate_device::{Device, Form, Route};
+use linerate_receive::copy::Kernel;
+use linerate_receive::datagrams::{self, Datagrams, Field, Unit, WhenFull};
+use linerate_receive::destination::{Destination, DestinationError, Stored};
+use linerate_receive::frames::{Batch, Config, Entry, Frames, Missing};
+use linerate_receive::pattern::Pattern;
+use linerate_receive::place::{Ending, Ends, Payload, Place, StreamId};
+use linerate_receive::ranges::Ranges;
+use proptest::prelude::*;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const KEY: u64 = 7;
+
+fn ends(stream: StreamId) -> Ends {
+    Ends { from: ([10, 0, 0, 1], stream.0 as u16).into(), to: ([10, 0, 0, 2], 9).into() }
+}
+
+fn options(size: usize, frames: usize, route: Route, form: Form) -> Options {
+    let frames = Config {
+        size,
+        frames,
+        ahead: 2 * size as u64,
+        missing: Missing::Zeroed,
+        granule: 16,
+        crc: true,
+        kernel: Kernel::default(),
+    };
+    Options { frames, form, route, block: 100, blocks: 2, pattern: Some(Pattern::new(KEY)) }
+}
+
+fn filled(options: &Options, memory: Memory) -> Frames {
+    match memory {
+        Memory::Here(pieces) => Frames::over(&options.frames, pieces).unwrap(),
+        Memory::Beyond(beyond) => Frames::beyond(&options.frames, beyond).unwrap(),
+    }
+}
+
+/// Of a stream, so far behind its edge, so many bytes; or the end of one, or a look at what is finished.
+#[derive(Clone, Debug)]
+enum Step {
+    Segment(usize, u64, u64),
+    Lent(usize, u64, u64),
+    End(usize),
+    Fetch,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let segment = (0_usize..3, prop_oneof![2 => Just(0), 1 => 0_u64..150], 0_u64..170);
+    let step = prop_oneof![
+        10 => segment.clone().prop_map(|(stream, behind, len)| Step::Segment(stream, behind, len)),
+        2 => segment.prop_map(|(stream, behind, len)| Step::Lent(stream, behind, len)),
+        1 => (0_usize..3).prop_map(Step::End),
+        3 => Just(Step::Fetch),
+    ];
+    prop::collection::vec(step, 0..100)
+}
+
+/// Streams, and what they fill.
+struct Run {
+    frames: Frames,
+    device: OnDevice,
+    /// None once it has ended.
+    streams: Vec<Option<Ranges>>,
+    is_lending: bool,
+    sent: u64,
+}
+
+impl Run {
+    fn step(&mut self, step: &Step) -> Result<(), DestinationError> {
+        match step {
+            Step::Segment(stream, behind, len) => self.segment(*stream, *behind, *len),
+            // Bytes of a block that somebody else hands over are noted alone.
+            Step::Lent(stream, behind, len) if self.is_lending => {
+                let mut block = Piece::of(vec![0; 200], 0..200);
+                let Some(range) = self.range(*stream, *behind, *len) else { return Ok(()) };
+                let bytes = &mut block.bytes_mut()[5..5 + (range.end - range.start) as usize];
+                Pattern::new(KEY).fill(range.start, bytes);
+                self.frames.lend(block.bytes());
+                self.put(*stream, range.clone(), &block.bytes()[5..]);
+                let list = self.frames.lent();
+                assert!(list.iter().all(|entry| entry.from >= 5 && u64::from(entry.len) <= range.end - range.start));
+                // Whoever has the block would hand it over; here its bytes go by hand.
+                let noted: u64 = list.iter().map(|entry| u64::from(entry.len)).sum();
+                assert!(noted <= range.end - range.start);
+                self.by_hand(block, list)?;
+            }
+            Step::Lent(stream, behind, len) => self.segment(*stream, *behind, *len),
+            Step::End(stream) => self.end(*stream),
+            Step::Fetch => self.fetch()?,
+        }
+        Ok(())
+    }
+
+    fn by_hand(&mut self, block: Piece, list: Vec<Entry>) -> Result<(), DestinationError> {
+        let placed = self.device.place(Batch { used: block.len(), block, list });
+        placed.map(drop).map_err(|error| DestinationError::Elsewhere(Box::new(error)))
+    }
+
+    fn range(&mut self, stream: usize, behind: u64, len: u64) -> Option<Range<u64>> {
+        let there = self.streams[stream].as_ref()?;
+        let from = there.edge() + behind;
+        Some(from..(from + len).min(self.frames.room(StreamId(stream as u32))).max(from))
+    }
+
+    fn segment(&mut self, stream: usize, behind: u64, len: u64) {
+        let Some(range) = self.range(stream, behind, len) else { return };
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        Pattern::new(KEY).fill(range.start, &mut bytes);
+        self.put(stream, range, &bytes);
+    }
+
+    fn put(&mut self, stream: usize, range: Range<u64>, bytes: &[u8]) {
+        let (id, mut new) = (StreamId(stream as u32), Vec::new());
+        let Some(there) = &mut self.streams[stream] else { return };
+        there.insert(range.clone(), usize::MAX, |piece| new.push(piece)).unwrap();
+        let edge = there.edge();
+        for piece in new {
+            let part = (piece.start - range.start) as usize..(piece.end - range.start) as usize;
+            self.sent += part.len() as u64;
+            self.frames.place(id, piece.start, Payload::Bytes(&bytes[part]), Nanos(1));
+        }
+        self.frames.advance(id, edge, Nanos(1));
+    }
+
+    fn end(&mut self, stream: usize) {
+        if self.streams[stream].take().is_some() {
+            self.frames.end(StreamId(stream as u32), Ending::Stopped, Nanos(2));
+        }
+    }
+
+    fn fetch(&mut self) -> Result<(), DestinationError> {
+        self.frames.flush();
+        while let Some(frame) = self.frames.full() {
+            self.device.accept(&frame)?;
+            self.frames.give_back(frame);
+        }
+        Ok(())
+    }
+}
+
+/// What a taker was told of a frame.
+type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
+
+fn run(
+    device: Box<dyn Device>,
+    options: Options,
+    steps: &[Step],
+    seen: &Seen,
+) -> Result<(Stored, u64), DestinationError> {
+    let (memory, device) = open(device, options).unwrap();
+    let theirs = Arc::clone(seen);
+    let device = device.taker(Box::new(move |placed| {
+        assert!(placed.at.bytes >= placed.bytes);
+        theirs.lock().unwrap().push((placed.frame.meta.id, placed.bytes));
+        Ok(())
+    }));
+    let is_lending = options.route != Route::Copy;
+    let mut run = Run { frames: filled(&options, memory), device, streams: Vec::new(), is_lending, sent: 0 };
+    for stream in (0..3).map(StreamId) {
+        assert!(run.frames.begin(stream, &ends(stream), Nanos(1)));
+        run.streams.push(Some(Ranges::default()));
+    }
+    steps.iter().try_for_each(|step| run.step(step))?;
+    (0..3).for_each(|stream| run.end(stream));
+    run.fetch()?;
+    run.device.finish()?;
+    let (counts, size) = (run.frames.counts(), options.frames.frames);
+    assert_eq!((run.frames.state(), counts.beyond), ((size, 0), 0));
+    assert_eq!(run.device.stored().bytes - counts.missing, run.sent, "bytes that were sent lie there");
+    Ok((run.device.stored(), run.sent))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// By the CRC-32C of what has to be there, gaps and all, and by the bitmap.
+    #[test]
+    fn frames_on_a_device_are_the_streams(
+        steps in steps(), half in 10_usize..80, frames in 3_usize..7, form in 0_usize..4, seed in any::<u64>(),
+    ) {
+        for route in Route::ALL {
+            let form = if route == Route::Copy { Form::Raw } else { Form::ALL[form] };
+            for device in support::devices(seed) {
+                let seen = Seen::default();
+                let stored = run(device, options(half * 2, frames, route, form), &steps, &seen);
+                prop_assert!(stored.is_ok(), "{route}: {:?}", stored);
+                let seen = seen.lock().unwrap();
+                prop_assert!(seen.is_sorted_by_key(|one| one.0) && seen.len() as u64 <= stored.unwrap().0.frames);
+            }
+        }
+    }
+
+    /// It ends, with an error and no panic, whatever piece of work fails.
+    #[test]
+    fn a_device_that_fails_ends_the_run(steps in steps(), one in 1_u64..60, seed in 1_u64..1000) {
+        for route in Route::ALL {
+            let device = Cpu::open(CpuConfig { seed, fail_one_in: Some(one), ..CpuConfig::default() });
+            match run(Box::new(device), options(60, 4, route, Form::Raw), &steps, &Seen::default()) {
+                Ok(_) => {}
+                Err(DestinationError::Elsewhere(error)) => prop_assert!(error.to_string().starts_with("cpu: "), "{error}"),
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_on_the_way_is_found_and_said() {
+    let steps = [Step::Segment(0, 0, 64), Step::Fetch];
+    for route in Route::ALL {
+        let damaged = |leaves_out, options| {
+            let device = Box::new(Damaging { device: support::cpu(1), leaves_out });
+            run(device, options, &steps, &Seen::default()).unwrap_err().to_string()
+        };
+        let options = options(64, 3, route, Form::Raw);
+        let said = damaged(false, options);
+        assert!(said.contains("byte 20 of the stream is 0x"), "{route}: {said}");
+        let said = damaged(true, options);
+        assert!(said.contains("frame 0 has 0 whole parts there, not 4 whole parts"), "{route}: {said}");
+        if route == Route::Copy {
+            let said = damaged(false, Options { pattern: None, ..options });
+            assert!(said.contains("frame 0 has the CRC-32C"), "by the sum of the host's: {said}");
+        } else {
+            let said = damaged(false, Options { form: Form::Int16Big, ..options });
+            assert!(said.contains("frame 0 has the CRC-32C"), "{route}, converted: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_twice_is_refused_on_the_host() {
+    for route in [Route::Place, Route::Gather] {
+        let (memory, mut device) = open(support::cpu(1), options(64, 3, route, Form::Raw)).unwrap();
+        let Memory::Beyond(mut beyond) = memory else { panic!("no memory of the device") };
+        let mut batch = beyond.exchange(Batch::default());
+        batch.used = 32;
+        batch.list = vec![Entry { at: 0, from: 0, len: 16, frame: 1 }, Entry { at: 15, from: 16, len: 16, frame: 1 }];
+        let next = beyond.exchange(batch);
+        assert_eq!((next.used, next.list.len(), next.block.len()), (0, 0, 100), "blocks go on");
+        let said = device.finish().unwrap_err().to_string();
+        assert_eq!(said, format!("a list of places was refused: {}", BadList::Twice(1)));
+    }
+}
+
+fn datagrams(options: Options, memory: Memory, full: WhenFull) -> Datagrams {
+    let config = datagrams::Config {
+        frames: options.frames,
+        form: datagrams::Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 },
+        window: 2,
+        reach: 1 << 20,
+        timeout: Duration::from_secs(1),
+        full,
+        streams: 10,
+    };
+    match memory {
+        Memory::Here(pieces) => Datagrams::over(config, pieces).unwrap(),
+        Memory::Beyond(beyond) => Datagrams::beyond(config, beyond).unwrap(),
+    }
+}
+
+#[test]
+fn datagrams_become_frames_on_a_device() {
+    for (route, form) in [(Route::Copy, Form::Raw), (Route::Place, Form::Int16Big), (Route::Gather, Form::Int8)] {
+        let options = options(120, 4, route, form);
+        let (memory, mut device) = open(support::cpu(4), options).unwrap();
+        let mut datagrams = datagrams(options, memory, WhenFull::DropNewest);
+        // Of 37 bytes each, so that samples are cut; every fifth is lost, every third comes twice, neighbors change places.
+        for number in (0_u64..300).map(|number| number ^ 1).filter(|number| number % 5 != 4) {
+            let mut datagram = [0; 8 + 37];
+            datagram[..8].copy_from_slice(&(number * 37).to_be_bytes());
+            Pattern::new(KEY).fill(number * 37, &mut datagram[8..]);
+            for _ in 0..1 + u64::from(number % 3 == 0) {
+                datagrams.receive(&ends(StreamId(1)), &datagram, Nanos(1));
+            }
+            datagrams.flush();
+            while let Some(frame) = datagrams.full() {
+                device.accept(&frame).unwrap_or_else(|error| panic!("{route}: {error}"));
+                datagrams.give_back(frame);
+            }
+        }
+        assert!(datagrams.counts().missing > 1000 && device.stored().frames > 80, "{route}: {:?}", device.stored());
+    }
+}
+
+/// A frame that gave way, and was never taken, is as good as new.
+#[test]
+fn the_oldest_frames_give_way_on_a_device() {
+    for (route, form) in [(Route::Copy, Form::Raw), (Route::Place, Form::Raw), (Route::Gather, Form::Int16)] {
+        let options = options(120, 4, route, form);
+        let (memory, mut device) = open(support::cpu(3), options).unwrap();
+        let mut datagrams = datagrams(options, memory, WhenFull::DropOldest);
+        for number in 0_u64..400 {
+            let mut datagram = [0; 8 + 30];
+            datagram[..8].copy_from_slice(&(number * 30).to_be_bytes());
+            Pattern::new(KEY).fill(number * 30, &mut datagram[8..]);
+            datagrams.receive(&ends(StreamId(1)), &datagram, Nanos(1));
+            // Now and then somebody takes what there is.
+            if number % 50 == 49 {
+                datagrams.flush();
+                while let Some(frame) = datagrams.full() {
+                    device.accept(&frame).unwrap_or_else(|error| panic!("{route}: {error}"));
+                    datagrams.give_back(frame);
+                }
+            }
+        }
+        let reclaimed = datagrams.counts().reclaimed;
+        assert!(reclaimed > 30 && device.stored().frames > 10, "{route}: {reclaimed}, {:?}", device.stored());
+        device.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_frame_stays_as_long_as_somebody_holds_it() {
+    let (memory, device) = open(support::cpu(1), options(64, 3, Route::Place, Form::Raw)).unwrap();
+    let held = Arc::new(Mutex::new(None));
+    let theirs = Arc::clone(&held);
+    let mut device = device.taker(Box::new(move |placed| {
+        *theirs.lock().unwrap() = Some(Arc::clone(&placed.hold));
+        Ok(())
+    }));
+    let mut frames = filled(&options(64, 3, Route::Place, Form::Raw), memory);
+    frames.begin(StreamId(0), &ends(StreamId(0)), Nanos(1));
+    let mut bytes = [0; 64];
+    Pattern::new(KEY).fill(0, &mut bytes);
+    frames.place(StreamId(0), 0, Payload::Bytes(&bytes), Nanos(1));
+    frames.advance(StreamId(0), 64, Nanos(1));
+    frames.flush();
+    let frame = frames.full().unwrap();
+    let waiting = std::thread::spawn(move || device.accept(&frame).map(|()| frame));
+    // It cannot be through as long as this is not given up.
+    let hold = loop {
+        match held.lock().unwrap().take() {
+            Some(hold) => break hold,
+            None => std::thread::yield_now(),
+        }
+    };
+    for _ in 0..100 {
+        std::thread::yield_now();
+        assert!(!waiting.is_finished());
+    }
+    drop(hold);
+    frames.give_back(waiting.join().unwrap().unwrap());
+    assert_eq!(frames.state(), (2, 0));
+}
