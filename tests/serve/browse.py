@@ -179,7 +179,7 @@ def number(text):
 
 def stream(page, name, packet, rate, count):
     page.click('[data-do="new"]')
-    page.wait("an empty form", "document.querySelector('#verdict').dataset.state === 'right'")
+    page.wait("an empty form", "!document.querySelector('[data-do=new]').disabled")
     page.type("#name", name)
     page.type("#packet", packet)
     page.type("#size", "128")

@@ -135,7 +135,11 @@ fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
     ] {
         let path = format!("/api/v1/{path}");
         let (status, answer) = server.ask("POST", &path, document.to_string().as_bytes());
-        assert!(status == 400 && answer["errors"][0].is_string(), "{path} {:.200}: {status} {answer}", document.to_string());
+        assert!(
+            status == 400 && answer["errors"][0].is_string(),
+            "{path} {:.200}: {status} {answer}",
+            document.to_string()
+        );
     }
     let (_, figures) = server.ask("GET", "/api/v1/figures", b"");
     assert_eq!(figures["streams"][0]["state"], "sending", "{figures}");

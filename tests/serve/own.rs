@@ -94,7 +94,8 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
     wait_until("it goes faster", || row(&server, "web")["sent_per_s"].as_u64() > Some(1000));
     // One more comes, and one goes, while others are sent.
     let new = stream("new", "ip6/udp", json!({"count": 3, "size": "200"}));
-    let (status, answer) = server.ask("PATCH", "/api/v1/streams", json!({"streams": [new], "remove": ["burst"]}).to_string().as_bytes());
+    let (status, answer) =
+        server.ask("PATCH", "/api/v1/streams", json!({"streams": [new], "remove": ["burst"]}).to_string().as_bytes());
     assert_eq!(status, 200, "{answer}");
     server.post("/api/v1/traffic", &json!({"do": "start", "streams": ["new"]}));
     server.post("/api/v1/traffic", &json!({"do": "pause", "streams": ["web"]}));
@@ -108,12 +109,20 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
     assert!(row(&server, "web")["sent"].as_u64().unwrap() > before);
     // What was taken is what fits.
     let frames = server.post("/api/v1/capture/frames", &json!({"port": "p2", "filter": "udp", "skip": 190}));
-    assert_eq!((&frames["frames"], &frames["fitting"], frames["rows"].as_array().map(Vec::len)), (&json!(200), &json!(200), Some(10)), "{frames}");
+    assert_eq!(
+        (&frames["frames"], &frames["fitting"], frames["rows"].as_array().map(Vec::len)),
+        (&json!(200), &json!(200), Some(10)),
+        "{frames}"
+    );
     let frame = server.post("/api/v1/capture/frame", &json!({"port": "p2", "number": frames["rows"][0]["number"]}));
     assert!(frame["layers"].as_array().unwrap().iter().any(|layer| layer["layer"] == "udp"), "{frame}");
     server.post("/api/v1/traffic", &json!({"do": "clear"}));
     let cleared = row(&server, "web");
-    assert_eq!((&cleared["sent"], &cleared["received"], &cleared["lost"]), (&json!(0), &json!(0), &json!(0)), "{cleared}");
+    assert_eq!(
+        (&cleared["sent"], &cleared["received"], &cleared["lost"]),
+        (&json!(0), &json!(0), &json!(0)),
+        "{cleared}"
+    );
     // The other API does not take them for its own.
     let (status, answer) = server.ask("PATCH", "/config/append", br#"{"config_append_list": [{"flows": []}]}"#);
     assert_eq!(status, 400, "{answer}");
@@ -123,16 +132,19 @@ fn streams_of_our_own_are_sent_changed_and_counted_exactly() {
 #[test]
 fn streams_are_written_and_read_back_in_every_form() {
     let Some(server) = Server::start() else { return };
-    let plain = stream("it's <b>", "eth(src=02:00:00:00:00:01)/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(zeros)", json!({"count": 10}));
-    let odd = stream("odd", "ip(dst=10.0.0.0/24 random)/tcp(flags=syn)", json!({"poisson": true, "start": "1ms", "for": "2s"}));
+    let plain =
+        stream("it's <b>", "eth(src=02:00:00:00:00:01)/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", json!({"count": 10}));
+    let odd = stream(
+        "odd",
+        "ip(dst=10.0.0.0/24 random)/tcp(flags=syn)",
+        json!({"poisson": true, "start": "1ms", "for": "2s"}),
+    );
     let write = |form: &str, streams: Value| {
         let document = json!({"form": form, "streams": streams}).to_string();
         server.ask("POST", "/api/v1/write", document.as_bytes())
     };
     let frames = |stream: &Value| server.post("/api/v1/check", &json!({"stream": stream, "frames": 12}));
-    for (form, streams) in
-        [("file", json!([plain, odd])), ("command", json!([plain])), ("snappi", json!([plain]))]
-    {
+    for (form, streams) in [("file", json!([plain, odd])), ("command", json!([plain])), ("snappi", json!([plain]))] {
         let (status, written) = write(form, streams.clone());
         assert_eq!(status, 200, "{form}: {written}");
         let read = server.post("/api/v1/read", &json!({"text": written["text"]}));
@@ -170,13 +182,20 @@ fn a_measurement_is_made_at_the_ports_that_are_open() {
     assert_eq!(server.ask("POST", "/api/v1/traffic", br#"{"do": "start"}"#).0, 409);
     wait_until("it is done", || server.ask("GET", "/api/v1/measure", b"").1["state"]["is_running"] == false);
     let (_, measured) = server.ask("GET", "/api/v1/measure", b"");
-    assert_eq!((&measured["state"]["failure"], &measured["report"]["state"]), (&Value::Null, &json!("done")), "{measured}");
+    assert_eq!(
+        (&measured["state"]["failure"], &measured["report"]["state"]),
+        (&Value::Null, &json!("done")),
+        "{measured}"
+    );
     let size = &measured["report"]["sizes"][0];
     let trials = size["trials"].as_array().unwrap();
     assert!(trials.iter().all(|trial| trial["lost"] == 0 && trial["intended"].as_u64() >= Some(1)), "{size}");
     let result = &size["results"][0];
     assert!(result["lower"].as_f64() >= Some(1.0), "{result}");
-    let head = format!("GET /api/v1/measure/report.html HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n", server.address, server.token);
+    let head = format!(
+        "GET /api/v1/measure/report.html HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+        server.address, server.token
+    );
     let html = server.raw(head.as_bytes());
     assert!(html.starts_with("HTTP/1.1 200") && html.contains("text/html") && html.contains("</html>"), "{html}");
     for (wrong, what) in [
@@ -197,7 +216,10 @@ fn flows_of_a_port_are_metered_while_they_go_on() {
     let asked = json!({"port": "p2", "do": "start"});
     assert_eq!(server.post("/api/v1/flows", &json!({"port": "p2"}))["is_on"], false);
     server.post("/api/v1/flows", &asked);
-    server.post("/api/v1/streams", &json!({"streams": [stream("web", "ip(src=10.0.0.1..10.0.0.4)/udp(dport=80)", json!({}))]}));
+    server.post(
+        "/api/v1/streams",
+        &json!({"streams": [stream("web", "ip(src=10.0.0.1..10.0.0.4)/udp(dport=80)", json!({}))]}),
+    );
     server.post("/api/v1/traffic", &json!({"do": "start"}));
     let rows = || server.post("/api/v1/flows", &json!({"port": "p2"}))["rows"].as_array().cloned().unwrap_or_default();
     wait_until("four flows", || rows().iter().filter(|row| row["packets"].as_u64() > Some(100)).count() == 4);

@@ -56,7 +56,9 @@ fn what_a_browser_is_handed_needs_no_token_and_lets_nobody_in() {
     }
     assert!(get("/", "Host: evil.example\r\n").starts_with("HTTP/1.1 403"));
     assert!(get("/", &format!("{ours}Origin: http://evil.example\r\n")).starts_with("HTTP/1.1 403"));
-    for path in ["/page/", "/page/../main.js", "/page/%2e%2e/main.js", "/page/main.js/", "/api/v1/figures", "/favicon.ico"] {
+    for path in
+        ["/page/", "/page/../main.js", "/page/%2e%2e/main.js", "/page/main.js/", "/api/v1/figures", "/favicon.ico"]
+    {
         assert!(get(path, &ours).starts_with("HTTP/1.1 401"), "{path}");
     }
 }

@@ -257,7 +257,7 @@ pub fn openapi() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "linerate serve", "version": MODEL, "description":
-            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model; docs/otg.md says what of it there is, docs/serve-api.md what those of /api/v1 are."},
+            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model (docs/otg.md); docs/serve-api.md tells of the others."},
         "paths": paths,
         "components": {"schemas": {"Error": error}, "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}},

@@ -256,12 +256,11 @@ fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Response<Sent> {
 
 async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
     let mut latest = shared.latest.subscribe();
-    latest.mark_unchanged();
     let desk = Arc::clone(&shared.desk);
     let Ok(first) = tokio::task::spawn_blocking(move || figures(&desk).to_string()).await else { return };
     let mut text = Bytes::from(first);
     for number in 1u64.. {
-        let event = [format!("id: {number}\ndata: ").as_bytes(), &text, b"\n\n"].concat();
+        let event = [format!("id: {number}\ndata: ").as_bytes(), &text[..], b"\n\n"].concat();
         if sender.send(event.into()).await.is_err() || latest.changed().await.is_err() {
             return;
         }

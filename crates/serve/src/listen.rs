@@ -55,7 +55,8 @@ impl Listener {
     /// If there can be no more threads.
     pub fn start(port: RxPort) -> std::io::Result<Self> {
         let check = account(Key::default());
-        let heard = Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default(), top: None }));
+        let heard =
+            Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default(), top: None }));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));

@@ -21,7 +21,12 @@ pub trait Measurer: Send + Sync {
     ///
     /// # Errors
     /// What went wrong.
-    fn measure(&self, asked: &Value, bench: &Bench, tell: &mut (dyn FnMut(String, String) + Send)) -> Result<(), String>;
+    fn measure(
+        &self,
+        asked: &Value,
+        bench: &Bench,
+        tell: &mut (dyn FnMut(String, String) + Send),
+    ) -> Result<(), String>;
 }
 
 /// Where trials are made.
@@ -84,7 +89,11 @@ impl Measuring {
     /// How far it is.
     pub fn brief(&self) -> Value {
         let state = self.state();
-        let seconds = if state.is_running { state.began.map_or(0.0, |began| began.elapsed().as_secs_f64()) } else { state.seconds };
+        let seconds = if state.is_running {
+            state.began.map_or(0.0, |began| began.elapsed().as_secs_f64())
+        } else {
+            state.seconds
+        };
         json!({
             "is_running": state.is_running, "number": state.number, "seconds": seconds, "estimate": state.estimate,
             "failure": state.failure, "has_report": !state.report.0.is_empty(), "length": state.report.0.len()
@@ -129,7 +138,8 @@ impl Measuring {
             stop: Some(stop.clone()),
             ..State::default()
         };
-        let (shared, asked, bench) = (Arc::clone(&self.state), asked.clone(), Bench { tester: Arc::clone(tester), stop });
+        let (shared, asked, bench) =
+            (Arc::clone(&self.state), asked.clone(), Bench { tester: Arc::clone(tester), stop });
         let thread = Builder::new().name("measure".into()).spawn(move || {
             let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
             let measure = || measurer.measure(&asked, &bench, &mut |json, html| lock().report = (json, html));

@@ -72,7 +72,9 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
         }
         (_, "check") => Ok(check(&desk.tester(), document)),
         (_, "write") => Ok(Answer::json(200, &write(&desk.tester(), document)?)),
-        (_, "read") => Ok(Answer::json(200, &forms::read(&desk.tester(), document["text"].as_str().unwrap_or_default())?)),
+        (_, "read") => {
+            Ok(Answer::json(200, &forms::read(&desk.tester(), document["text"].as_str().unwrap_or_default())?))
+        }
         (_, "capture") => Ok(Answer::json(200, &captures::act(&desk.tester(), document)?)),
         (_, "capture/frames") => Ok(Answer::json(200, &captures::list(&desk.tester(), document)?)),
         (_, "capture/frame") => Ok(Answer::json(200, &captures::frame(&desk.tester(), document)?)),
@@ -91,7 +93,11 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
             let all = read_all(document)?;
             let gone = names(document, "remove")?;
             let mut tester = desk.tester();
-            if method == "PATCH" { tester.amend(all, &gone)? } else { tester.set(all)? }
+            if method == "PATCH" {
+                tester.amend(all, &gone)?
+            } else {
+                tester.set(all)?
+            }
             done()
         }
         (_, "traffic") => {

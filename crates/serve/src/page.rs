@@ -56,10 +56,23 @@ mod tests {
         assert!(all < MOST_BYTES, "{all} bytes");
         for (path, _, bytes) in FILES.iter().filter(|(path, ..)| !path.contains("uplot")) {
             let text = String::from_utf8_lossy(bytes);
-            for never in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "https://", "//cdn", " style=", "onclick="] {
+            for never in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacent",
+                "document.write",
+                "eval(",
+                "https://",
+                "//cdn",
+                " style=",
+                "onclick=",
+            ] {
                 assert!(!text.contains(never), "{path}: {never}");
             }
-            assert!(text.lines().count() <= 400 && text.lines().all(|line| line.chars().count() <= 160), "{path} is too long");
+            assert!(
+                text.lines().count() <= 400 && text.lines().all(|line| line.chars().count() <= 160),
+                "{path} is too long"
+            );
         }
         assert_eq!(asset("/page/../etc/passwd"), None);
     }

@@ -34,7 +34,10 @@ impl Asked {
         let name = document["port"].as_str().unwrap_or_default();
         let port = tester.place(name);
         if port.is_none() {
-            faults.add("port", format_args!("no port {name:?} here; there is {}", tester.names().collect::<Vec<_>>().join(", ")));
+            faults.add(
+                "port",
+                format_args!("no port {name:?} here; there is {}", tester.names().collect::<Vec<_>>().join(", ")),
+            );
         }
         let text = document["filter"].as_str().unwrap_or_default();
         let filter = match text.chars().count() {
@@ -97,7 +100,8 @@ pub fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
         }
     }
     let row = |(number, time, wire, bytes): (u64, u64, u32, std::sync::Arc<[u8]>)| {
-        json!({"number": number, "time_ns": time, "length": wire + 4, "summary": frames::summary(&bytes, wire)})
+        let summary = frames::summary(&bytes, wire);
+        json!({"number": number, "time_ns": time, "length": wire + 4, "summary": summary})
     };
     let heard = tester.port(asked.port).listener.heard();
     let (frames, dropped, is_on) = (heard.captured.len(), heard.captured.dropped, heard.captured.is_on());

@@ -77,7 +77,10 @@ impl Described {
                 _ => {
                     let known = keys::STREAM.iter().find(|key| key.name == name && !NOT_HERE.contains(&key.name));
                     let Some(key) = known else {
-                        return Err(Fault::new(name, format!("there is no such key; there are name, tx, rx, {}", all())));
+                        return Err(Fault::new(
+                            name,
+                            format!("there is no such key; there are name, tx, rx, {}", all()),
+                        ));
                     };
                     // What a form leaves empty says nothing.
                     if !(value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())) {
@@ -222,7 +225,9 @@ fn fitting(key: &keys::Key, value: &Value) -> Result<Value, Fault> {
         keys::Type::Burst => {
             let burst = value.as_object();
             burst.is_some_and(|burst| {
-                burst.len() == 2 && burst.get("frames").is_some_and(Value::is_u64) && burst.get("gap").is_some_and(Value::is_string)
+                burst.len() == 2
+                    && burst.get("frames").is_some_and(Value::is_u64)
+                    && burst.get("gap").is_some_and(Value::is_string)
             })
         }
         keys::Type::Streams => false,
@@ -241,7 +246,9 @@ fn all() -> String {
 /// A value as TOML has it (TOML 1.0): text as it stands, where that can be.
 pub fn toml(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.contains(|letter: char| letter == '\'' || letter.is_control()) => format!("'{text}'"),
+        Value::String(text) if !text.contains(|letter: char| letter == '\'' || letter.is_control()) => {
+            format!("'{text}'")
+        }
         Value::String(text) => {
             let mut quoted = String::from("\"");
             for letter in text.chars() {
@@ -295,7 +302,8 @@ mod tests {
     #[test]
     fn any_text_is_read_back_from_a_file() {
         for name in ["plain", "it's", "\"q\"", "a\\b", "line\nnext\u{1b}", "<img src=x onerror=alert(1)>", "'''"] {
-            let document = json!({"name": name, "tx": "p1", "packet": "ip/udp", "burst": {"frames": 3, "gap": "1ms"}, "count": 9});
+            let document =
+                json!({"name": name, "tx": "p1", "packet": "ip/udp", "burst": {"frames": 3, "gap": "1ms"}, "count": 9});
             let one = read(&document).unwrap();
             let made = streams(&[&one], None).unwrap_or_else(|fault| panic!("{fault:?}"));
             assert_eq!((made[0].name.as_str(), made[0].count), (name, Some(9)));

@@ -49,7 +49,8 @@ fn command(tester: &Tester, streams: &[Described], faults: &mut Faults) -> Strin
     let mut lines = Vec::new();
     for (index, stream) in streams.iter().enumerate() {
         let path = format!("streams[{index}]");
-        let mut words = vec!["linerate".to_owned(), "generate".into(), "--to".into(), quoted(&tester.spec_of(&stream.tx))];
+        let mut words =
+            vec!["linerate".to_owned(), "generate".into(), "--to".into(), quoted(&tester.spec_of(&stream.tx))];
         let check = stream.text("check");
         if let Some(rx) = stream.rx.first().filter(|_| !["no", "count"].contains(&check)) {
             words.extend(["--check".into(), quoted(&tester.spec_of(rx))]);

@@ -92,11 +92,16 @@ mod tests {
         let document = json!({"name": "a", "tx": "p", "packet": "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "rate": "1kpps", "count": 3});
         let frames = first(&Described::read(&document).unwrap(), None, 5).unwrap();
         assert_eq!(frames.len(), 3, "it has three");
-        let layers: Vec<&str> = frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();
+        let layers: Vec<&str> =
+            frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();
         assert_eq!(layers[..3], ["eth", "ip", "udp"]);
         assert!(frames[1]["layers"][1]["fields"].as_str().unwrap().contains("dst=10.0.0.2 {"), "{}", frames[1]);
         assert_eq!((frames[1]["due_ns"].as_u64(), frames[1]["length"].as_u64()), (Some(1_000_000), Some(60)));
-        assert!(frames[0]["summary"].as_str().unwrap().starts_with("IP 198.18.0.1.49152 > 10.0.0.1.53:"), "{}", frames[0]);
+        assert!(
+            frames[0]["summary"].as_str().unwrap().starts_with("IP 198.18.0.1.49152 > 10.0.0.1.53:"),
+            "{}",
+            frames[0]
+        );
     }
 
     #[test]

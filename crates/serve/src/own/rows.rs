@@ -17,7 +17,8 @@ pub fn figures(desk: &Desk) -> Value {
     let tester = desk.tester();
     let ports: Vec<Value> = tester.names().enumerate().map(|(place, _)| port(&tester, place)).collect();
     let described = tester.described();
-    let streams: Vec<Value> = (0..tester.streams().min(MOST_ROWS)).map(|at| stream(&tester, at, described.get(at))).collect();
+    let streams: Vec<Value> =
+        (0..tester.streams().min(MOST_ROWS)).map(|at| stream(&tester, at, described.get(at))).collect();
     json!({
         "schema": "linerate/serve/1", "ports": ports, "streams": streams, "streams_in_all": tester.streams(),
         "set_by": if described.is_empty() && tester.streams() > 0 { "otg" } else { "own" },
@@ -66,16 +67,15 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     let rate = described.map_or_else(|| flow.stream.rate.to_string(), |own| own.text("rate").to_owned());
     let sizes = flow.stream.variants.iter().map(|variant| variant.frame.len() + 4);
     let (least, most) = (sizes.clone().min(), sizes.max());
-    let known = |count: u64| flow.is_counted.then_some(count);
+    let known = |count: u64| (flow.is_counted && !flow.rx.is_empty()).then_some(count);
     // While it is sent some are on the way: what is missing below the highest number that came is lost.
     let is_over = figures.transmit == Transmit::Stopped;
     let lost = if is_over { figures.tx.frames.saturating_sub(figures.distinct) } else { figures.missing };
-    let has_come = known(lost).filter(|_| !flow.rx.is_empty());
     json!({
         "name": flow.name, "tx": flow.tx, "rx": flow.rx, "packet": flow.text.chars().take(MOST_TEXT).collect::<String>(),
         "least": least, "most": most, "rate": rate, "state": state, "sent": figures.tx.frames,
         "sent_per_s": figures.tx.frame_rate.round(), "received": known(figures.rx.frames),
-        "received_per_s": known(figures.rx.frame_rate.round() as u64), "lost": has_come,
+        "received_per_s": known(figures.rx.frame_rate.round() as u64), "lost": known(lost),
         "reordered": known(figures.reordered), "corrupted": known(figures.corrupted),
         "duplicated": known(figures.rx.frames.saturating_sub(figures.distinct)),
         "latency_ns": figures.latency.map(|(least, mean, most)| json!({"least": least, "mean": mean, "most": most,

@@ -78,7 +78,9 @@ fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Optio
         (Shape::Even, None, Some(length)) => {
             json!({"choice": "fixed_seconds", "fixed_seconds": {"seconds": length as f64 / 1e9, "delay": delay(stream)}})
         }
-        (Shape::Bursts { frames, gap }, count, None) if count.is_none_or(|count| count % frames == 0) && stream.span.start == 0 => {
+        (Shape::Bursts { frames, gap }, count, None)
+            if count.is_none_or(|count| count % frames == 0) && stream.span.start == 0 =>
+        {
             let gap = json!({"choice": "nanoseconds", "nanoseconds": gap as f64});
             let bursts = count.map_or(0, |count| count / frames);
             json!({"choice": "burst", "burst": {"bursts": bursts, "packets": frames, "inter_burst_gap": gap}})
@@ -162,7 +164,8 @@ fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
     let ports: Vec<Value> = one.rx.iter().chain([&one.tx]).map(|name| json!({"name": name})).collect();
     let document = json!({"ports": ports, "flows": [flow]});
     let Ok(config) = Config::read(&document, &Setup::default()) else { return false };
-    let Some(Stream { variants, rate, shape, count, span, mark, .. }) = config.flows.first().map(|flow| &flow.stream) else {
+    let Some(Stream { variants, rate, shape, count, span, mark, .. }) = config.flows.first().map(|flow| &flow.stream)
+    else {
         return false;
     };
     let other = &config.flows[0].stream;

@@ -59,7 +59,8 @@ export function open(main, page, [name]) {
     if (!answer) return;
     chosen = number;
     for (const row of rows.body.children) row.classList.toggle("chosen", Number(row.dataset.frame) === number);
-    shown.replaceChildren(el("h2", {}, `Frame ${count(number)}, ${day(answer.time_ns)}`), el("p", { class: "mono" }, answer.summary), frame(answer, "Layers and bytes", true));
+    shown.replaceChildren(el("h2", {}, `Frame ${count(number)}, ${day(answer.time_ns)}`), el("p", { class: "mono" }, answer.summary),
+      frame(answer, "Layers and bytes", true));
   }
 
   async function download() {

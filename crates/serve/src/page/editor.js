@@ -10,7 +10,7 @@ const HINTS = {
   size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 1gbpsl1, 50%", count: "frames; nothing: no end",
   start: "as in 10ms", for: "as in 2s", burst: "frames/gap, as in 100/1ms",
 };
-const FORMS = [["file", "Stream file"], ["command", "Command"], ["snappi", "snappi script"]];
+const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
 
 export function open(main, page, [name]) {
   const ports = page.ports();
@@ -43,12 +43,14 @@ export function open(main, page, [name]) {
           }), { "data-do": "remove" }))),
       el("section", { "aria-label": "First frames" }, el("h2", {}, "First frames"), frames)),
     el("h2", {}, "All streams"), list.element,
-    el("div", { class: "bar" }, FORMS.map(([form, label]) => button(`Save as ${label.toLowerCase()}`, () => page.attempt(() => saved(form)), { "data-form": form })),
+    el("div", { class: "bar" }, FORMS.map(([form, label]) =>
+      button(`Save as ${label}`, () => page.attempt(() => saved(form)), { "data-form": form })),
       button("Find and replace", replace), button("Read", async () => { reading.showModal(); }, { "data-do": "read" })));
   const pasted = el("textarea", { rows: 10, spellcheck: "false", class: "mono", id: "pasted" });
   const reading = el("dialog", { "aria-label": "Read streams" }, el("h2", {}, "Read streams"),
     el("p", {}, "A stream file, commands (linerate generate), a snappi script or its configuration. Streams of the same names are replaced."),
-    pasted, el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
+    pasted,
+    el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
     el("div", { class: "bar" }, button("Take", () => page.attempt(taken), { class: "main", "data-do": "take" }), button("Close", async () => reading.close())));
   main.append(reading);
   let all = [], timer = null, asked = 0;
@@ -77,8 +79,9 @@ export function open(main, page, [name]) {
   /** Shows a stream, or a new one. */
   async function fill(one) {
     await load();
-    const free = () => { for (let n = all.length + 1; ; n += 1) if (!all.some((other) => other.name === `stream ${n}`)) return `stream ${n}`; };
-    const from = one ?? { ...USUAL, name: free(), tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
+    let number = all.length + 1;
+    while (all.some((other) => other.name === `stream ${number}`)) number += 1;
+    const from = one ?? { ...USUAL, name: `stream ${number}`, tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
     inputs.name.value = from.name;
     inputs.tx.value = from.tx;
     inputs.rx.value = from.rx[0] ?? "";
@@ -98,8 +101,8 @@ export function open(main, page, [name]) {
     verdict.dataset.state = fault ? "wrong" : "right";
     if (!fault) {
       const opened = new Set([...frames.querySelectorAll("details[open]")].map((one) => one.dataset.frame));
-      frames.replaceChildren(...answer.frames.map((shown, index) => frame(shown,
-        `${shown.number}: ${(shown.due_ns / 1e6).toFixed(3)} ms, ${shown.length + 4} bytes: ${shown.summary}`, opened.has(String(shown.number)) || index === 0)));
+      const title = (shown) => `${shown.number}: ${(shown.due_ns / 1e6).toFixed(3)} ms, ${shown.length + 4} bytes: ${shown.summary}`;
+      frames.replaceChildren(...answer.frames.map((shown, index) => frame(shown, title(shown), opened.has(String(shown.number)) || index === 0)));
     }
   }
 
@@ -112,6 +115,8 @@ export function open(main, page, [name]) {
   }
 
   async function save() {
+    clearTimeout(timer);
+    asked += 1;
     const done = await page.attempt(() => patch("streams", { streams: [stream()] }));
     if (!done) return;
     await load();
@@ -138,7 +143,8 @@ export function open(main, page, [name]) {
     const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
       el("div", { class: "form" }, field("Find", find), field("Replace by", by)), told,
       el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
-        const changed = all.filter((one) => find.value && one.packet.includes(find.value)).map((one) => ({ ...one, packet: one.packet.replaceAll(find.value, by.value) }));
+        const meant = all.filter((one) => find.value && one.packet.includes(find.value));
+        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(find.value, by.value) }));
         if (changed.length > 0) await patch("streams", { streams: changed });
         text(told, `${changed.length} streams changed`);
         await load();
@@ -150,6 +156,7 @@ export function open(main, page, [name]) {
   for (const input of Object.values(inputs)) {
     input.addEventListener("input", () => {
       clearTimeout(timer);
+      verdict.dataset.state = "typing";
       timer = setTimeout(check, 200);
     });
   }

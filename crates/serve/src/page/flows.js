@@ -14,7 +14,8 @@ export function open(main, page, [name]) {
   const rows = table("Flows by bytes, both ways together", COLUMNS, { "data-table": "flows" });
   let isBusy = false;
   const ask = (what) => page.attempt(async () => take(await post("flows", { port: port.value, ...(what ? { do: what } : {}) })));
-  main.append(el("h1", {}, "Flows"), el("div", { class: "bar" }, field("Port", port), button("Start", () => ask("start"), { class: "main", "data-do": "start" }),
+  main.append(el("h1", {}, "Flows"), el("div", { class: "bar" }, field("Port", port),
+    button("Start", () => ask("start"), { class: "main", "data-do": "start" }),
     button("Stop", () => ask("stop"), { "data-do": "stop" })), told, rows.element);
   port.addEventListener("change", () => ask());
 
@@ -25,9 +26,11 @@ export function open(main, page, [name]) {
     const gone = answer.let_go ? `, ${count(answer.let_go)} had no room` : "";
     text(told, !answer.is_on ? "The meter of this port is off: start it." : answer.rows.length === 0
       ? "The meter is on; flows show a second after they began." : `${count(answer.flows)} flows${gone}; the greatest:`);
-    rows.body.replaceChildren(...answer.rows.map((row) => el("tr", {}, el("td", { class: "mono" }, end(row.from)), el("td", { class: "mono" }, end(row.to)),
-      el("td", {}, PROTOCOLS[row.protocol] ?? row.protocol), [row.packets, row.bytes, row.packets_back, row.bytes_back].map((value) =>
-        el("td", { class: "number" }, count(value))), el("td", { class: "number" }, ((row.last_ns - row.first_ns) / 1e9).toFixed(1)), el("td", {}, row.state))));
+    const number = (value) => el("td", { class: "number" }, value);
+    rows.body.replaceChildren(...answer.rows.map((row) => el("tr", {},
+      el("td", { class: "mono" }, end(row.from)), el("td", { class: "mono" }, end(row.to)), el("td", {}, PROTOCOLS[row.protocol] ?? row.protocol),
+      [row.packets, row.bytes, row.packets_back, row.bytes_back].map((value) => number(count(value))),
+      number(((row.last_ns - row.first_ns) / 1e9).toFixed(1)), el("td", {}, row.state))));
   }
 
   async function update() {

@@ -4,7 +4,8 @@ import { get, getBlob, post } from "./api.js";
 import { button, clock, count, el, field, keep, micros, select, table, text } from "./dom.js";
 
 const METHODS = [["ndr", "NDR: nothing lost, as CSIT has it"], ["pdr", "PDR: at most 0.5 % lost"], ["ndr,pdr", "NDR and PDR"], ["tst009", "TST009"],
-  ["throughput", "RFC 2544, 26.1: throughput"], ["latency", "RFC 2544, 26.2: latency"], ["loss", "RFC 2544, 26.3: loss rates"], ["mrr", "MRR: what comes through at most"]];
+  ["throughput", "RFC 2544, 26.1: throughput"], ["latency", "RFC 2544, 26.2: latency"], ["loss", "RFC 2544, 26.3: loss rates"],
+  ["mrr", "MRR: what comes through at most"]];
 const TRIALS = [["size", "bytes", true], ["trial", "", true], ["test"], ["offered", "frames/s", true], ["lasted", "s", true], ["lost", "", true],
   ["lost", "%", true], ["p99", "us", true], ["tester"]];
 const RESULTS = [["size", "bytes", true], ["goal"], ["verdict"], ["lower bound", "frames/s", true], ["upper bound", "frames/s", true], ["between"], ["why"]];
@@ -26,11 +27,13 @@ export function open(main, page) {
   const start = button("Start", () => page.attempt(() => post("measure", asked())), { class: "main", "data-do": "start" });
   const stop = button("Stop", () => page.attempt(() => post("measure/stop", {})), { "data-do": "stop", disabled: true });
   const files = [["html", "HTML"], ["json", "JSON"]].map(([form, label]) =>
-    button(`Report as ${label}`, () => page.attempt(async () => keep(`report.${form}`, await getBlob(`measure/report.${form}`))), { "data-report": form, hidden: true }));
+    button(`Report as ${label}`, () => page.attempt(async () => keep(`report.${form}`, await getBlob(`measure/report.${form}`))),
+      { "data-report": form, hidden: true }));
   main.append(el("h1", {}, "Measure"),
-    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method), field("Sizes, bytes with FCS", inputs.size),
-      field("Greatest rate", inputs.max), field("Seconds of a trial", inputs.trial), field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width),
-      field("Packet", inputs.packet), el("label", {}, inputs.both, " both directions at once"), el("label", {}, inputs.short, " RFC 2544 shortened")),
+    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method),
+      field("Sizes, bytes with FCS", inputs.size), field("Greatest rate", inputs.max), field("Seconds of a trial", inputs.trial),
+      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Packet", inputs.packet),
+      el("label", {}, inputs.both, " both directions at once"), el("label", {}, inputs.short, " RFC 2544 shortened")),
     el("div", { class: "bar" }, start, stop, button("How long will it take?", () => page.attempt(foretell), { "data-do": "estimate" }), estimate),
     told, progress, el("div", { class: "bar" }, files), results.element, el("h2", {}, "Trials"), trials.element);
   results.element.hidden = trials.element.hidden = true;
@@ -60,13 +63,14 @@ export function open(main, page) {
     if (!report) return;
     const all = report.sizes.flatMap((size) => size.trials.map((row) => [size.size, row]));
     trials.element.hidden = all.length === 0;
-    lines(trials.body, all.reverse().slice(0, 300).map(([size, row]) => el("tr", {}, cell(size, true), cell(row.trial, true), cell(row.test), cell(count(row.offered), true),
-      cell(row.duration_s.toFixed(2), true), cell(count(row.lost), true), cell((row.loss_ratio * 100).toFixed(4), true), cell(micros(row.latency_p99_ns), true),
-      cell(row.tester ? `the tester ${row.tester}` : ""))));
+    lines(trials.body, all.reverse().slice(0, 300).map(([size, row]) => el("tr", {}, cell(size, true), cell(row.trial, true), cell(row.test),
+      cell(count(row.offered), true), cell(row.duration_s.toFixed(2), true), cell(count(row.lost), true), cell((row.loss_ratio * 100).toFixed(4), true),
+      cell(micros(row.latency_p99_ns), true), cell(row.tester ? `the tester ${row.tester}` : ""))));
     const found = report.sizes.flatMap((size) => size.results.map((result) => [size, result]));
     results.element.hidden = found.length === 0;
-    lines(results.body, found.map(([size, result]) => el("tr", { "data-verdict": result.verdict }, cell(size.size, true), cell(result.goal), cell(result.verdict),
-      cell(count(result.lower), true), cell(count(result.upper), true), el("td", {}, bounds(size, result)), el("td", { class: "wrap" }, result.why))));
+    lines(results.body, found.map(([size, result]) => el("tr", { "data-verdict": result.verdict }, cell(size.size, true), cell(result.goal),
+      cell(result.verdict), cell(count(result.lower), true), cell(count(result.upper), true),
+      el("td", {}, bounds(size, result)), el("td", { class: "wrap" }, result.why))));
   }
 
   /** Where the bounds lie between the least and the greatest load. */

@@ -87,7 +87,8 @@ impl Tester {
             }
         }
         let touched: Vec<String> = some.iter().map(|own| own.name.clone()).collect();
-        let mut known: HashMap<String, usize> = all.iter().enumerate().map(|(at, own)| (own.name.clone(), at)).collect();
+        let mut known: HashMap<String, usize> =
+            all.iter().enumerate().map(|(at, own)| (own.name.clone(), at)).collect();
         for own in some {
             match known.get(&own.name) {
                 Some(at) => all[*at] = own,
@@ -113,7 +114,10 @@ impl Tester {
             for (key, name) in own.rx.iter().map(|name| ("rx", name)).chain([("tx", &own.tx)]) {
                 if self.place(name).is_none() {
                     let known = self.names().collect::<Vec<_>>().join(", ");
-                    faults.add(&format!("streams[{index}].{key}"), format_args!("no port {name:?} here; there is {known}"));
+                    faults.add(
+                        &format!("streams[{index}].{key}"),
+                        format_args!("no port {name:?} here; there is {known}"),
+                    );
                 }
             }
         }

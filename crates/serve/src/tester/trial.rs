@@ -78,7 +78,8 @@ impl Tester {
             }
             self.ports[rx].listener.heard().check = check;
             let port = &self.ports[port];
-            let longest = way.set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
+            let longest =
+                way.set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
             if let Some(longest) = longest.filter(|longest| *longest > port.longest) {
                 return Err(format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4));
             }
@@ -97,11 +98,13 @@ impl Tester {
         }
         let sent: u64 = sending.iter().flatten().map(|sending| sending.frames()).sum();
         let places: Vec<usize> = ways.iter().filter_map(|way| self.place(&way.rx)).collect();
-        let came = || places.iter().map(|place| {
-            let heard = self.ports[*place].listener.heard();
-            let counts = heard.check.report(None).summary().counts;
-            counts.received - counts.duplicated.min(counts.received)
-        });
+        let came = || {
+            places.iter().map(|place| {
+                let heard = self.ports[*place].listener.heard();
+                let counts = heard.check.report(None).summary().counts;
+                counts.received - counts.duplicated.min(counts.received)
+            })
+        };
         self.wait_until(quiet, || came().sum::<u64>() >= sent);
         let mut all = Vec::new();
         for (way, sending) in ways.iter().zip(sending) {

@@ -162,12 +162,7 @@ impl<'a> Made<'a> {
 
 impl Way {
     /// Of what was sent and received; `intended` in how many seconds, where that is known. Streams are told one by one if they are few.
-    pub fn new(
-        intended: Option<(u64, f64)>,
-        set: &StreamSet,
-        made: &Made<'_>,
-        is_each_told: bool,
-    ) -> Self {
+    pub fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, is_each_told: bool) -> Self {
         let report = made.check.report(Some(made.per_stream));
         let summary = report.summary();
         let counts = summary.counts;

@@ -15,7 +15,7 @@ use clap::Parser;
 use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
-use linerate_generate::stream::StreamSet;
+use linerate_generate::stream::{Order, StreamSet};
 use linerate_port::Spec;
 use linerate_serve::tester;
 use linerate_serve::{Bench, Measurer};
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// What of the options there is.
 const OPTIONS: &[&str] = &[
-    "to", "check", "both", "packet", "ipv6", "size", "seed", "method", "tests", "short", "repeat", "steps", "latency", "goal",
-    "trial", "sum", "width", "loss", "exceed", "max", "min", "line", "settle", "duration",
+    "to", "check", "both", "packet", "ipv6", "size", "seed", "method", "tests", "short", "repeat", "steps", "latency",
+    "goal", "trial", "sum", "width", "loss", "exceed", "max", "min", "line", "settle", "duration",
 ];
 /// Whoever took so much longer could not send as fast.
 const SLOW: f64 = 1.001;
@@ -53,7 +53,12 @@ impl Measurer for Served {
         Ok(json!({"seconds": seconds, "tests": tests.iter().map(row).collect::<Vec<_>>()}))
     }
 
-    fn measure(&self, asked: &Value, bench: &Bench, tell: &mut (dyn FnMut(String, String) + Send)) -> Result<(), String> {
+    fn measure(
+        &self,
+        asked: &Value,
+        bench: &Bench,
+        tell: &mut (dyn FnMut(String, String) + Send),
+    ) -> Result<(), String> {
         let args = read(asked)?;
         measure(args, bench, tell).map_err(|error| format!("{error:#}"))
     }
@@ -89,7 +94,8 @@ fn read(asked: &Value) -> Result<Args, String> {
         return Err("method: search, rfc2544 and mrr are made here; linerate measure makes the others".to_owned());
     }
     let is_here = |test: &Test| matches!(test, Test::Throughput | Test::Latency | Test::Loss);
-    if args.method.method == Method::Rfc2544 && (args.method.tests.is_empty() || !args.method.tests.iter().all(is_here)) {
+    if args.method.method == Method::Rfc2544 && (args.method.tests.is_empty() || !args.method.tests.iter().all(is_here))
+    {
         return Err("tests: throughput, latency and loss are made here; linerate measure makes the others".to_owned());
     }
     Plan::new(&args).map_err(|error| format!("{error:#}"))?;
@@ -116,7 +122,8 @@ fn measure(mut args: Args, bench: &Bench, tell: &mut (dyn FnMut(String, String) 
     let sizes = args.sizes();
     let sets = sizes.iter().map(|size| sets(&args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut directions = Vec::new();
-    for (from, to) in [(&args.to, &args.check), (&args.check, &args.to)].into_iter().take(if args.both { 2 } else { 1 }) {
+    for (from, to) in [(&args.to, &args.check), (&args.check, &args.to)].into_iter().take(if args.both { 2 } else { 1 })
+    {
         let spec = |name: &String| Spec::parse(&bench.spec_of(name)).map_err(|error| anyhow!("{error}"));
         directions.push(Direction { from: spec(from)?, to: spec(to)?, answer: args.answer.clone() });
     }
@@ -124,7 +131,8 @@ fn measure(mut args: Args, bench: &Bench, tell: &mut (dyn FnMut(String, String) 
     let at = At { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet };
     let until = args.duration.map(|seconds| super::seconds("duration", seconds)).transpose()?;
     let until = until.map(|duration| std::time::Instant::now() + duration);
-    let mut measurement = Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0 };
+    let mut measurement =
+        Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0 };
     measurement.foretell(sizes.len())?;
     measurement.run(None, &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
@@ -144,12 +152,14 @@ struct At<'a> {
 
 impl Trials for At<'_> {
     fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<Beside<'_>>) -> anyhow::Result<Account> {
-        let Frames::Paced(Rate::Frames(load), seconds) = *frames else { bail!("this test is none of a server") };
+        let Some(seconds) = frames.seconds().filter(|_| is_here(frames)) else {
+            bail!("this test is none of a server")
+        };
         let (to, check) = &self.ports;
         let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::Way {
             tx: tx.clone(),
             rx: rx.clone(),
-            set: divided(set, load, seconds),
+            set: timed(set, frames),
             seconds,
         };
         let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
@@ -170,9 +180,14 @@ impl Trials for At<'_> {
             let intended = frames.intended(&way.set).map(|intended| (intended, seconds));
             let is_each_told = way.set.streams.len() <= FEW;
             let mut account = Way::new(intended, &way.set, &made, is_each_told);
-            let due = Duration::from_secs_f64(sent.saturating_sub(1) as f64 / load);
+            let part = sent.saturating_sub(1) as f64 / frames.intended(&way.set).unwrap_or(1).max(1) as f64;
+            let due = Duration::from_secs_f64(seconds * part.min(1.0));
             if came.elapsed > due.mul_f64(SLOW) + SLACK {
-                account.slow = Some(format!("took {:.4} s to send what is due in {:.4} s", came.elapsed.as_secs_f64(), due.as_secs_f64()));
+                account.slow = Some(format!(
+                    "took {:.4} s to send what is due in {:.4} s",
+                    came.elapsed.as_secs_f64(),
+                    due.as_secs_f64()
+                ));
             }
             (account.from, account.to) = (self.bench.spec_of(&way.tx), self.bench.spec_of(&way.rx));
             accounts.push(account);
@@ -185,13 +200,32 @@ impl Trials for At<'_> {
     }
 }
 
-/// Streams that have the rate and the frames of all between them.
-fn divided(set: &StreamSet, load: f64, seconds: f64) -> StreamSet {
-    let mut set = set.clone();
-    let (streams, all) = (set.streams.len() as u64, (load * seconds).ceil() as u64);
-    for (at, stream) in (0..).zip(&mut set.streams) {
-        stream.rate = Rate::Frames(load / streams as f64);
-        stream.count = Some((all / streams + u64::from(at < all % streams)).max(1));
+/// Whether a server can send frames so: each stream at a rate, from some time on.
+fn is_here(frames: &Frames) -> bool {
+    matches!(frames, Frames::Paced(Rate::Frames(_), _) | Frames::Phases(_))
+}
+
+/// Streams that each have a rate, a number of frames, and a time to begin.
+fn timed(set: &StreamSet, frames: &Frames) -> StreamSet {
+    let mut set = frames.of(set);
+    match frames {
+        Frames::Phases(phases) => {
+            let mut start = 0.0;
+            for (stream, phase) in set.streams.iter_mut().zip(phases) {
+                stream.span.start = (start * 1e9_f64).round() as u64;
+                start += phase.seconds();
+            }
+            set.order = Order::Interleaved;
+        }
+        _ => {
+            let (streams, all) = (set.streams.len() as u64, frames.intended(&set).unwrap_or(0));
+            for (at, stream) in (0..).zip(&mut set.streams) {
+                if let Frames::Paced(Rate::Frames(load), _) = frames {
+                    stream.rate = Rate::Frames(load / streams as f64);
+                }
+                stream.count = Some((all / streams + u64::from(at < all % streams)).max(1));
+            }
+        }
     }
     set.rate = None;
     set

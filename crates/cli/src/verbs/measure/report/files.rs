@@ -51,7 +51,8 @@ impl<'a> Files<'a> {
         }
         let files = std::thread::scope(|scope| scope.spawn(create).join());
         let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let files = paths.iter().cloned().zip(files).zip(forms).map(|((path, file), form)| (path, file, form)).collect();
+        let files =
+            paths.iter().cloned().zip(files).zip(forms).map(|((path, file), form)| (path, file, form)).collect();
         Ok(Files { files, told: None })
     }
 
