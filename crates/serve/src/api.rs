@@ -240,7 +240,7 @@ fn states(document: &Value) -> Result<Answer, Faults> {
 /// The description of all paths (OpenAPI 3.1).
 pub fn openapi() -> Value {
     let mut paths = serde_json::Map::new();
-    for known in paths() {
+    for known in self::paths() {
         let mut one = json!({"summary": known.about, "responses": {
             "200": {"description": "done", "content": {known.kind: {}}},
             "default": {"description": "refused: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}

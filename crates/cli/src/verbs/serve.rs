@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let guard = Guard::new(token, address, Vec::new());
-    let measurer = Box::new(super::measure::served::Served);
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served);
     let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)));
     linerate_serve::serve(listener, desk, guard, &stop, told).context("the server ended")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,10 +29,13 @@ pub fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String
     format!(
         "# pip install snappi; python streams.py http://:TOKEN@127.0.0.1:8443\n\
          import sys, time, snappi\n\n{BEGIN}{text}{END}\n\n\
-         api = snappi.api(location=sys.argv[1])\nconfig = api.config()\nconfig.deserialize(CONFIG)\napi.set_config(config)\n\
-         state = api.control_state()\nstate.traffic.flow_transmit.state = \"start\"\napi.set_control_state(state)\n\
-         request = api.metrics_request()\nrequest.flow.flow_names = []\n\
+         api = snappi.api(location=sys.argv[1])\nconfig = api.config()\nconfig.deserialize(CONFIG)\napi.set_config(config)\n\n\n\
+         def transmit(what):\n    state = api.control_state()\n    state.traffic.flow_transmit.state = what\n    \
+         api.set_control_state(state)\n\n\n\
+         transmit(\"start\")\nrequest = api.metrics_request()\nrequest.flow.flow_names = []\n\
          while any(flow.transmit != \"stopped\" for flow in api.get_metrics(request).flow_metrics):\n    time.sleep(0.5)\n\
+         # Answered once what was sent has come.\n\
+         transmit(\"stop\")\n\
          for flow in api.get_metrics(request).flow_metrics:\n    print(flow.name, flow.frames_tx, flow.frames_rx)\n"
     )
 }
@@ -118,14 +121,16 @@ fn packet(stream: &Stream) -> Option<Vec<Value>> {
 fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
     let mut fields = Map::new();
     for own in row.fields.iter().filter(|own| !own.name.is_empty() && own.usual.is_some()) {
-        let Some(field) = kind.field(own.name, bytes) else { continue };
-        let value = pattern(field, stream, offset, bytes)?;
-        let place = match own.otg {
-            // Priorities of IPv4 lie one level down.
-            "tos" | "raw" => continue,
-            otg => otg,
+        let (name, mask) = own.name.split_once("&0x").unwrap_or((own.name, ""));
+        let Some(field) = kind.field(name, bytes) else { continue };
+        let value = match u128::from_str_radix(mask, 16) {
+            Ok(mask) => {
+                let bits = (field.get(bytes)? & mask) >> mask.trailing_zeros();
+                json!({"choice": "value", "value": u64::try_from(bits).ok()?})
+            }
+            Err(_) => pattern(field, stream, offset, bytes)?,
         };
-        fields.insert(place.to_owned(), value);
+        fields.insert(own.otg.to_owned(), value);
     }
     Some(Value::Object(fields))
 }
@@ -150,7 +155,7 @@ fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Optio
     let values: Vec<u128> = (0..selector.count.min(MOST_VALUES + 1)).map(|index| change.map.at(index)).collect();
     if let [start, second, ..] = values[..]
         && let Some(step) = second.checked_sub(start)
-        && values.iter().enumerate().all(|(index, value)| *value == start + step * index as u128)
+        && values.iter().enumerate().all(|(index, value)| *value == start.wrapping_add(step.wrapping_mul(index as u128)))
     {
         let counter = json!({"start": shown(start), "step": shown(step), "count": selector.count});
         return Some(json!({"choice": "increment", "increment": counter}));

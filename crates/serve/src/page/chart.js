@@ -24,7 +24,8 @@ export function remember(figures) {
 /** A chart in a place; `update` draws what there is, `close` ends it. */
 export function chart(place) {
   const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
+  // Asked for each time: it may become dark.
+  const colour = (name) => () => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--weak"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const line = (label, name, dash) => ({ label, stroke: colour(name), width: 2, dash, points: { show: false } });
@@ -37,10 +38,14 @@ export function chart(place) {
   }, [times, sent, received, lost], place);
   const watch = new ResizeObserver(() => made.setSize({ width: width(), height: 220 }));
   watch.observe(place);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const redraw = () => made.redraw();
+  scheme.addEventListener("change", redraw);
   return {
     update: () => made.setData([times, sent, received, lost]),
     close: () => {
       watch.disconnect();
+      scheme.removeEventListener("change", redraw);
       made.destroy();
     },
   };

@@ -9,7 +9,7 @@ export function el(name, attributes = {}, ...children) {
     else if (key === "value" || key === "checked" || key === "disabled" || key === "hidden") made[key] = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map(node));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined).map(node));
   return made;
 }
 

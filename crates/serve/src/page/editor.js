@@ -7,8 +7,8 @@ import { frame } from "./frame.js";
 const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
 const HINTS = {
   packet: "layers with slashes between: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
-  size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 1gbpsl1, 50%", count: "frames; nothing: no end",
-  start: "as in 10ms", for: "as in 2s", burst: "frames/gap, as in 100/1ms",
+  size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "no end",
+  start: "10ms", for: "2s", burst: "100/1ms",
 };
 const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
 
@@ -34,7 +34,7 @@ export function open(main, page, [name]) {
         el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to port", inputs.rx)),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
         el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
-          field("Burst", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
+          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
           el("label", {}, inputs.poisson, " Gaps of a Poisson process")),
         el("div", { class: "bar" }, apply, button("New", async () => fill(null), { "data-do": "new" }),
           button("Remove", () => page.attempt(async () => {

@@ -14,7 +14,7 @@ export function open(main, page) {
   const ports = page.ports();
   const inputs = {
     to: select(ports, { id: "to" }), check: select(ports, { id: "check", value: ports[1] ?? ports[0] }), method: select(METHODS, { id: "method" }),
-    size: el("input", { id: "size", value: "64,512,1518" }), max: el("input", { id: "max", placeholder: "100kpps; nothing: the line" }),
+    size: el("input", { id: "size", value: "64,512,1518" }), max: el("input", { id: "max", placeholder: "100kpps" }),
     trial: el("input", { id: "trial", placeholder: "as the method says" }), sum: el("input", { id: "sum", placeholder: "as the method says" }),
     width: el("input", { id: "width", placeholder: "0.5%" }), packet: el("input", { id: "packet", placeholder: "one UDP flow", spellcheck: "false" }),
     both: el("input", { type: "checkbox", id: "both" }), short: el("input", { type: "checkbox", id: "short", checked: true }),
@@ -30,9 +30,9 @@ export function open(main, page) {
     button(`Report as ${label}`, () => page.attempt(async () => keep(`report.${form}`, await getBlob(`measure/report.${form}`))),
       { "data-report": form, hidden: true }));
   main.append(el("h1", {}, "Measure"),
-    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method),
+    el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method, { class: "broad" }),
       field("Sizes, bytes with FCS", inputs.size), field("Greatest rate", inputs.max), field("Seconds of a trial", inputs.trial),
-      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Packet", inputs.packet),
+      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Packet", inputs.packet, { class: "broad" }),
       el("label", {}, inputs.both, " both directions at once"), el("label", {}, inputs.short, " RFC 2544 shortened")),
     el("div", { class: "bar" }, start, stop, button("How long will it take?", () => page.attempt(foretell), { "data-do": "estimate" }), estimate),
     told, progress, el("div", { class: "bar" }, files), results.element, el("h2", {}, "Trials"), trials.element);

@@ -25,7 +25,6 @@ pub struct Way {
 }
 
 /// What came of it.
-#[derive(Debug)]
 pub struct Came {
     /// Frames that each stream has sent, by its number.
     pub sent: Vec<u64>,
