@@ -52,8 +52,8 @@ fn longest(longest: usize) -> Option<usize> {
 
 fn counts(figures: &Figures) -> Value {
     json!({
-        "frames": figures.frames, "bytes": figures.bytes, "frames_per_s": figures.frame_rate.round(),
-        "l1_bps": ((figures.byte_rate + 20.0 * figures.frame_rate) * 8.0).round()
+        "frames": figures.frames, "bytes": figures.bytes, "frames_per_s": whole(figures.frame_rate),
+        "l1_bps": whole((figures.byte_rate + 20.0 * figures.frame_rate) * 8.0)
     })
 }
 
@@ -74,11 +74,16 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     json!({
         "name": flow.name, "tx": flow.tx, "rx": flow.rx, "packet": flow.text.chars().take(MOST_TEXT).collect::<String>(),
         "least": least, "most": most, "rate": rate, "state": state, "sent": figures.tx.frames,
-        "sent_per_s": figures.tx.frame_rate.round(), "received": known(figures.rx.frames),
-        "received_per_s": known(figures.rx.frame_rate.round() as u64), "lost": known(lost),
+        "sent_per_s": whole(figures.tx.frame_rate), "received": known(figures.rx.frames),
+        "received_per_s": known(whole(figures.rx.frame_rate)), "lost": known(lost),
         "reordered": known(figures.reordered), "corrupted": known(figures.corrupted),
         "duplicated": known(figures.rx.frames.saturating_sub(figures.distinct)),
         "latency_ns": figures.latency.map(|(least, mean, most)| json!({"least": least, "mean": mean, "most": most,
             "p50": figures.percentiles.map(|both| both.0), "p99": figures.percentiles.map(|both| both.1)}))
     })
+}
+
+/// To the nearest.
+fn whole(rate: f64) -> u64 {
+    rate.round() as u64
 }

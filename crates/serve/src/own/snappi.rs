@@ -7,7 +7,7 @@ use super::described::{Described, streams};
 use super::forms::{BEGIN, END};
 use crate::tester::Tester;
 use linerate_generate::stream::{Mark, Pick, Shape, Stream};
-use linerate_generate::trailer::{Key, LEN};
+use linerate_generate::trailer::Key;
 use linerate_generate::{Layer, Rate};
 use linerate_otg::config::Config;
 use linerate_otg::flow::Setup;
@@ -155,7 +155,10 @@ fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Optio
     let values: Vec<u128> = (0..selector.count.min(MOST_VALUES + 1)).map(|index| change.map.at(index)).collect();
     if let [start, second, ..] = values[..]
         && let Some(step) = second.checked_sub(start)
-        && values.iter().enumerate().all(|(index, value)| *value == start.wrapping_add(step.wrapping_mul(index as u128)))
+        && values
+            .iter()
+            .enumerate()
+            .all(|(index, value)| *value == start.wrapping_add(step.wrapping_mul(index as u128)))
     {
         let counter = json!({"start": shown(start), "step": shown(step), "count": selector.count});
         return Some(json!({"choice": "increment", "increment": counter}));
@@ -169,23 +172,12 @@ fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
     let ports: Vec<Value> = one.rx.iter().chain([&one.tx]).map(|name| json!({"name": name})).collect();
     let document = json!({"ports": ports, "flows": [flow]});
     let Ok(config) = Config::read(&document, &Setup::default()) else { return false };
-    let Some(Stream { variants, rate, shape, count, span, mark, .. }) = config.flows.first().map(|flow| &flow.stream)
-    else {
-        return false;
-    };
-    let other = &config.flows[0].stream;
-    let end = |stream: &Stream| match stream.mark {
-        Mark::Trailer => LEN,
-        _ => 0,
-    };
-    let of = |stream: &Stream, n: u64| {
-        let mut frame = stream.frame(n, 0, &Key::default());
-        frame.truncate(frame.len().saturating_sub(end(stream)));
-        frame
-    };
-    variants.len() == 1
-        && (rate, shape, count, span, mark) == (&stream.rate, &stream.shape, &stream.count, &stream.span, &stream.mark)
-        && (0..COMPARED).all(|n| of(other, n) == of(stream, n))
+    let Some(flow) = config.flows.into_iter().next() else { return false };
+    // Its number is not given yet, and stands in trailers.
+    let other = Stream { id: stream.id, ..flow.stream };
+    let timing = |stream: &Stream| (stream.rate, stream.shape, stream.count, stream.span, stream.mark);
+    let is_frame_same = |n| other.frame(n, 0, &Key::default()) == stream.frame(n, 0, &Key::default());
+    timing(&other) == timing(stream) && (0..COMPARED).all(is_frame_same)
 }
 
 /// Streams of a script or of a configuration.
