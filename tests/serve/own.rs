@@ -199,11 +199,12 @@ fn a_measurement_is_made_at_the_ports_that_are_open() {
     let html = server.raw(head.as_bytes());
     assert!(html.starts_with("HTTP/1.1 200") && html.contains("text/html") && html.contains("</html>"), "{html}");
     for (wrong, what) in [
+        (json!({"to": "p1", "check": "eth0", "max": "1kpps"}), "check"),
         (json!({"to": "p1", "check": "p2", "write": "/etc/passwd"}), "write"),
         (json!({"to": "p1", "check": "p2", "method": "rfc2544", "tests": "reset", "max": "1kpps"}), "tests"),
         (json!({"to": "p1", "check": "p2", "size": "cows"}), "size"),
         (json!({"to": "p1", "check": "p2", "packet": "file(/etc/passwd#1)"}), "file"),
-        (json!([]), "object"),
+        (json!({"to": "p1"}), "check"),
     ] {
         let (status, answer) = server.ask("POST", "/api/v1/measure", wrong.to_string().as_bytes());
         assert!(status == 400 && answer.to_string().contains(what), "{wrong}: {answer}");

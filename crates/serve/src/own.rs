@@ -86,6 +86,7 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
             done()
         }
         (_, "measure") => {
+            known_ports(&desk.tester(), document)?;
             desk.measuring.begin(desk.shared(), document).map_err(refused)?;
             done()
         }
@@ -143,6 +144,19 @@ fn write(tester: &Tester, document: &Value) -> Result<Value, Faults> {
         return forms::write(tester, &read_all(document)?, form);
     }
     forms::write(tester, tester.described(), form)
+}
+
+/// Sees that a measurement is made at ports that there are.
+fn known_ports(tester: &Tester, document: &Value) -> Result<(), Faults> {
+    let mut faults = Faults::default();
+    for key in ["to", "check"] {
+        let name = document[key].as_str().unwrap_or_default();
+        if tester.place(name).is_none() {
+            let known = tester.names().collect::<Vec<_>>().join(", ");
+            faults.add(key, format_args!("no port {name:?} here; there is {known}"));
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 fn names(document: &Value, key: &str) -> Result<Vec<String>, Faults> {

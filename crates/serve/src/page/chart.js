@@ -33,9 +33,18 @@ export function chart(place) {
   const width = () => Math.max(200, place.clientWidth - 12);
   const made = new uPlot({
     width: width(), height: 220, legend: { live: true }, cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: true, range: (_, least, most) => [Math.min(least, most - 60), most] }, y: { range: (_, least, most) => [0, Math.max(10, (most ?? 0) * 1.1)] } },
-    axes: [{ ...axis, space: 90, incrs: [1, 5, 10, 30, 60, 120, 300], values: (_, values) => values.map(clock) }, { ...axis, size: 60, values: (_, values) => values.map((value) => short.format(value)) }],
-    series: [{ label: "UTC", value: (_, value) => (value === null ? "-" : clock(value)) }, line("sent/s", "--accent"), line("received/s", "--good", [6, 4]), line("lost/s", "--bad", [2, 3])],
+    scales: {
+      x: { time: true, range: (_, least, most) => [Math.min(least, most - 60), most] },
+      y: { range: (_, least, most) => [0, Math.max(10, (most ?? 0) * 1.1)] },
+    },
+    axes: [
+      { ...axis, space: 90, incrs: [1, 5, 10, 30, 60, 120, 300], values: (_, values) => values.map(clock) },
+      { ...axis, size: 60, values: (_, values) => values.map((value) => short.format(value)) },
+    ],
+    series: [
+      { label: "UTC", value: (_, value) => (value === null ? "-" : clock(value)) },
+      line("sent/s", "--accent"), line("received/s", "--good", [6, 4]), line("lost/s", "--bad", [2, 3]),
+    ],
   }, [times, sent, received, lost], place);
   const watch = new ResizeObserver(() => made.setSize({ width: width(), height: 220 }));
   watch.observe(place);

@@ -5,12 +5,16 @@ use crate::own::described::{Described, streams};
 use crate::port::Port;
 use linerate_burst::random::mix;
 use linerate_generate::Rate;
+use linerate_generate::packet::{self, Sizes};
 use linerate_generate::stream::Mark;
 use linerate_otg::answer::{Figures, FlowFigures};
 use linerate_otg::config::{Config, Port as Named};
 use linerate_otg::flow::{Flow, Latency};
 use linerate_otg::read::Faults;
 use std::collections::HashMap;
+
+/// Bytes that the frames of all streams may have, each size of each once.
+const MOST_BYTES: usize = 64 << 20;
 
 impl Tester {
     /// The names of the ports.
@@ -120,6 +124,14 @@ impl Tester {
                     );
                 }
             }
+        }
+        let bytes = |own: &Described| match packet::sizes(own.text("size"), 0) {
+            Ok(Sizes::Of(sizes, _)) => sizes.iter().sum::<usize>(),
+            _ => 0,
+        };
+        if all.iter().map(bytes).sum::<usize>() > MOST_BYTES {
+            faults.add("streams", format_args!("their sizes make more than {MOST_BYTES} bytes of frames: write steps"));
+            return Err(faults);
         }
         let named = |name: &str| Named { name: name.to_owned(), location: name.to_owned(), speed: None };
         let mut config = Config { ports: self.names().map(named).collect(), ..Config::default() };
