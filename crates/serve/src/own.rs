@@ -188,7 +188,13 @@ fn traffic(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
             return Err(faults);
         }
     };
-    let flows = tester.flows(&names(document, "streams")?)?;
+    let mut flows = tester.flows(&names(document, "streams")?)?;
+    // What is sent goes on, and what is stopped stays so.
+    match state {
+        Traffic::Start => flows.retain(|at| !tester.is_active(*at)),
+        Traffic::Resume => flows.retain(|at| tester.is_active(*at)),
+        _ => {}
+    }
     tester.transmit(state, &flows)
 }
 

@@ -62,6 +62,11 @@ impl Tester {
         self.running.len()
     }
 
+    /// Whether a stream is sent, or holds on.
+    pub fn is_active(&self, at: usize) -> bool {
+        self.running[at].is_active()
+    }
+
     /// Takes streams instead of all that there were: all of them or none.
     ///
     /// # Errors
