@@ -24,32 +24,35 @@ export function remember(figures) {
 /** A chart in a place; `update` draws what there is, `close` ends it. */
 export function chart(place) {
   const style = getComputedStyle(document.documentElement);
-  // Asked for each time: it may become dark.
-  const colour = (name) => () => style.getPropertyValue(name).trim();
-  const axis = { stroke: colour("--weak"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = () => ({ stroke: colour("--weak"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } });
   const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const line = (label, name, dash) => ({ label, stroke: colour(name), width: 2, dash, points: { show: false } });
   const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
   const width = () => Math.max(200, place.clientWidth - 12);
-  const made = new uPlot({
+  const build = () => new uPlot({
     width: width(), height: 220, legend: { live: true }, cursor: { drag: { x: false, y: false } },
     scales: {
       x: { time: true, range: (_, least, most) => [Math.min(least, most - 60), most] },
       y: { range: (_, least, most) => [0, Math.max(10, (most ?? 0) * 1.1)] },
     },
     axes: [
-      { ...axis, space: 90, incrs: [1, 5, 10, 30, 60, 120, 300], values: (_, values) => values.map(clock) },
-      { ...axis, size: 60, values: (_, values) => values.map((value) => short.format(value)) },
+      { ...axis(), space: 90, incrs: [1, 5, 10, 30, 60, 120, 300], values: (_, values) => values.map(clock) },
+      { ...axis(), size: 60, values: (_, values) => values.map((value) => short.format(value)) },
     ],
     series: [
       { label: "UTC", value: (_, value) => (value === null ? "-" : clock(value)) },
       line("sent/s", "--accent"), line("received/s", "--good", [6, 4]), line("lost/s", "--bad", [2, 3]),
     ],
   }, [times, sent, received, lost], place);
+  let made = build();
   const watch = new ResizeObserver(() => made.setSize({ width: width(), height: 220 }));
   watch.observe(place);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
-  const redraw = () => made.redraw();
+  const redraw = () => {
+    made.destroy();
+    made = build();
+  };
   scheme.addEventListener("change", redraw);
   return {
     update: () => made.setData([times, sent, received, lost]),
