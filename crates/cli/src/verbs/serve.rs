@@ -29,10 +29,11 @@ Examples:
   # a person: open the page whose address is printed at the start
   # from other hosts too: plain HTTP, so a network that nobody else is in
   linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
-The page has all in a browser: streams with a live check, captures, flows, measurements. /api/v1 has the same for programs
-(docs/serve-api.md), beside the Open Traffic Generator API (docs/otg.md says what of it is supported).
-Only ports named here can be used. They are opened at the start, then rights are given up. docs/guide/serve.md begins with a
-test of two ports.")]
+The page has all in a browser: streams with a live check, captures, flows,
+measurements. /api/v1 has the same for programs (docs/serve-api.md), beside the
+Open Traffic Generator API (docs/otg.md says what of it is supported).
+Only ports named here can be used. They are opened at the start, then rights are
+given up. docs/guide/serve.md begins with a test of two ports.")]
 pub struct Args {
     /// A port that clients may use, and the location by which they call it; several times
     #[arg(long = "port", value_name = "NAME=PORT", required = true, value_parser = named)]
