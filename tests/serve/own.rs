@@ -226,3 +226,34 @@ fn flows_of_a_port_are_metered_while_they_go_on() {
     wait_until("four flows", || rows().iter().filter(|row| row["packets"].as_u64() > Some(100)).count() == 4);
     assert!(rows().iter().all(|row| row["to"]["port"] == 80 && row["protocol"] == 17), "{:?}", rows());
 }
+
+/// Eight that read, and one that does not.
+#[test]
+fn slow_readers_of_events_hold_nobody_up() {
+    let Some(server) = Server::start() else { return };
+    let watch = || {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = format!(
+            "GET /api/v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            server.address, server.token
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let _slow = watch();
+    let readers: Vec<TcpStream> = (0..8).map(|_| watch()).collect();
+    server.send();
+    for reader in readers {
+        let events = BufReader::new(reader).lines().map_while(Result::ok).filter(|line| line.starts_with("data: "));
+        let seen = events.take(20).position(|line| line.contains("\"state\":\"sending\""));
+        assert!(seen.is_some(), "what is sent is seen");
+    }
+    server.stop();
+    // Sixteen at most; the places of those that left are free again.
+    let many: Vec<TcpStream> = (0..20).map(|_| watch()).collect();
+    let refused = many.into_iter().filter_map(|stream| BufReader::new(stream).lines().next()?.ok());
+    let refused = refused.filter(|line| line.contains(" 503 ")).count();
+    assert!((4..=13).contains(&refused), "{refused} of 20");
+    assert_eq!(server.ask("GET", "/api/v1/figures", b"").0, 200);
+}
