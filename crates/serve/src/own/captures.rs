@@ -40,10 +40,11 @@ impl Asked {
             );
         }
         let text = document["filter"].as_str().unwrap_or_default();
-        let filter = match text.chars().count() {
-            0..=LONGEST_FILTER => Filter::compile(text, 1).map_err(|error| faults.add("filter", error)),
-            _ => Err(faults.add("filter", format_args!("at most {LONGEST_FILTER} characters"))),
-        };
+        if text.chars().count() > LONGEST_FILTER {
+            faults.add("filter", format_args!("at most {LONGEST_FILTER} characters"));
+            return Err(faults);
+        }
+        let filter = Filter::compile(text, 1).map_err(|error| faults.add("filter", error));
         match (port, filter) {
             (Some(port), Ok(filter)) => Ok(Asked { port, filter, text: text.to_owned() }),
             _ => Err(faults),
